@@ -1,0 +1,225 @@
+"""Attention arithmetic, and what a policy may observe in one turn.
+
+Every array leads with rows: a row is a dialog, or a head of one. Nothing here mixes rows, and
+nothing depends on how many rows or how much padding a batch happens to have, so that a dialog's
+numbers are the same to the last bit in every batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+Ints = NDArray[np.intp]
+Bools = NDArray[np.bool_]
+
+EPSILON = 1e-8
+"""The ε of Eq. 4."""
+
+_LANES = 8  # NumPy sums a short contiguous row in eight interleaved partial sums
+_ONE_PASS = 128  # the longest row it sums in one such pass
+
+
+def entry_sum(x: Floats) -> Floats:
+    """Sum over the entries, the same to the last bit however many zeros follow.
+
+    Parameters
+    ----------
+    x : array (..., C)
+        One number for each cache slot; empty slots hold zero.
+
+    Returns
+    -------
+    array (...)
+
+    Examples
+    --------
+    >>> row = np.linspace(0, 1, 100, dtype=np.float32)
+    >>> padded = np.concatenate([row, np.zeros(300, np.float32)])
+    >>> bool(entry_sum(row) == entry_sum(padded))
+    True
+    """
+    # A plain sum associates differently for rows of different length. Eight fixed lanes do not,
+    # and for rows short enough a plain sum over a multiple of eight is those lanes exactly.
+    width = x.shape[-1]
+    if width % _LANES:
+        x = np.concatenate([x, np.zeros((*x.shape[:-1], -width % _LANES), x.dtype)], axis=-1)
+    lanes = x if width <= _ONE_PASS else x.reshape(*x.shape[:-1], -1, _LANES).sum(axis=-2)
+    total: Floats = lanes.sum(axis=-1)
+    return total
+
+
+def softmax(logits: Floats) -> Floats:
+    """Softmax over the last axis; a slot at −inf gets weight 0, a row of nothing else stays 0.
+
+    Parameters
+    ----------
+    logits : array (..., C)
+
+    Returns
+    -------
+    array (..., C)
+        Weights in [0, 1] that sum to 1 in every row with a finite logit.
+
+    Examples
+    --------
+    >>> softmax(np.array([0, 0, -np.inf], np.float32)).tolist()
+    [0.5, 0.5, 0.0]
+    """
+    top = logits.max(axis=-1, keepdims=True)
+    np.maximum(top, np.finfo(logits.dtype).min, out=top)
+    weights = np.exp(logits - top)
+    return normalize(weights)
+
+
+def normalize(weights: Floats) -> Floats:
+    """Divide by the sum over the last axis; a row of zeros stays zero."""
+    total = entry_sum(weights)[..., None]
+    total[total == 0] = 1
+    return weights / total
+
+
+def divide_by_max(x: Floats) -> Floats:
+    """Divide by the maximum over the last axis; a maximum of zero gives zeros.
+
+    Parameters
+    ----------
+    x : array (B, C)
+        Non-negative, zero in empty slots.
+
+    Examples
+    --------
+    >>> divide_by_max(np.array([[1, 4, 0], [0, 0, 0]], np.float32)).tolist()
+    [[0.25, 1.0, 0.0], [0.0, 0.0, 0.0]]
+    """
+    top: Floats = x.max(axis=-1, keepdims=True)
+    top[top <= 0] = 1
+    return x / top
+
+
+def min_max(x: Floats, present: Bools) -> Floats:
+    """Scale to [0, 1] between the least and the greatest present value (Eq. 4); absent gives 0.
+
+    Parameters
+    ----------
+    x : array (B, C)
+    present : array (B, C) of bool
+
+    Examples
+    --------
+    >>> x = np.array([[0.2, 0.6, 0.4, 9.0]], np.float32)
+    >>> min_max(x, np.array([[True, True, True, False]])).round(4).tolist()
+    [[0.0, 1.0, 0.5, 0.0]]
+    """
+    low = np.where(present, x, np.inf).min(axis=-1, keepdims=True)
+    high = np.where(present, x, -np.inf).max(axis=-1, keepdims=True)
+    with np.errstate(invalid="ignore"):  # inf − inf in a row without entries
+        scaled = (x - low) / (high - low + np.float32(EPSILON))
+    return np.where(present, scaled, np.float32(0))
+
+
+def cosine(a: Floats, b: Floats) -> Floats:
+    """Cosine over the last axis; 0 where one of the two vectors is zero.
+
+    Examples
+    --------
+    >>> cosine(np.array([3.0, 4.0]), np.array([3.0, 0.0])).item()
+    0.6
+    """
+    lengths = np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1)
+    ratio: Floats = (a * b).sum(axis=-1) / np.where(lengths > 0, lengths, 1)
+    return ratio
+
+
+def row_products(a: Floats, b: Floats, lengths: Sequence[tuple[int, int]] | None = None) -> Floats:
+    """Inner products of every vector of a row in `a` with every vector of the same row in `b`.
+
+    Parameters
+    ----------
+    a : array (B, M, d)
+    b : array (B, N, d)
+    lengths : sequence of (m, n), optional
+        The vectors of each row that are real, where rows differ; the rest of the result is zero.
+
+    Returns
+    -------
+    array (B, M, N)
+    """
+    if lengths is None:
+        return a @ b.swapaxes(-1, -2)
+    # The shape of a matrix product may change how it rounds, so each row is multiplied in its own.
+    products = np.zeros((len(a), a.shape[1], b.shape[1]), np.result_type(a, b))
+    for row, (m, n) in enumerate(lengths):
+        products[row, :m, :n] = a[row, :m] @ b[row, :n].T
+    return products
+
+
+@dataclass(frozen=True, eq=False)
+class Observation:
+    """What a policy may look at in one turn, for any set of tokens.
+
+    Every method takes `token` (B, C): indices of tokens, −1 for an empty slot, and answers for
+    each slot.
+
+    Attributes
+    ----------
+    turn : int
+        The turn's number, from 0.
+    new : array (B, n)
+        The turn's own tokens, −1 where a row has fewer.
+    """
+
+    turn: int
+    new: Ints
+    _logits: Floats  # (B, N): scaled product of the mean query with every token's key
+    _similarity: Floats  # (B, N): cosine of the mean embedding with every token's
+    _values: Floats  # (B, N, h)
+    _position: Ints | None = None  # (B, N): place in the dialog, where it is not the index itself
+
+    @cached_property
+    def _row_start(self) -> Ints:
+        rows, tokens = self._logits.shape
+        return np.arange(0, rows * tokens, tokens, dtype=np.intp)[:, None]
+
+    def _gather(self, quantity: NDArray, token: Ints) -> NDArray:  # type: ignore[type-arg]
+        # An empty slot reads the neighbouring element; each caller masks what it read there.
+        flat = quantity.reshape(-1, *quantity.shape[2:])
+        return flat.take(token + self._row_start, axis=0)
+
+    @cached_property
+    def active(self) -> Bools:
+        """Whether the row has tokens in this turn (B,); a turn without tokens changes nothing."""
+        return np.asarray((self.new >= 0).any(axis=1))
+
+    def position(self, token: Ints) -> Ints:
+        """Place of each token in its dialog, from 0 (B, C); −1 in empty slots."""
+        if self._position is None:
+            return token
+        return np.where(token >= 0, self._gather(self._position, token), -1)
+
+    def logits(self, token: Ints) -> Floats:
+        """Scaled product q̄·k/√h with the turn's mean query (B, C); −inf in empty slots."""
+        gathered: Floats = self._gather(self._logits, token)
+        gathered[token < 0] = -np.inf
+        return gathered
+
+    def attention(self, token: Ints) -> Floats:
+        """Attention of the mean query over exactly these tokens, a in Eq. 1 (B, C)."""
+        return softmax(self.logits(token))
+
+    def similarity(self, token: Ints) -> Floats:
+        """Cosine cos(e, ē) with the turn's mean embedding (B, C), as in Eq. 4; 0 in empty slots."""
+        gathered: Floats = self._gather(self._similarity, token)
+        gathered[token < 0] = 0
+        return gathered
+
+    def context(self, weights: Floats, token: Ints) -> Floats:
+        """Context output Σ ŵ·v over these tokens (B, h): Algorithm 1's result."""
+        values = self._gather(self._values, token)
+        output: Floats = (weights[:, None, :] @ values)[:, 0]
+        return output

@@ -1,0 +1,365 @@
+"""Scenarios × policies × dialogs, in chunks, on any `concurrent.futures.Executor`."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from fdkvc.dialogs import BENCHMARK_SCENARIOS, SCENARIOS, Scenario, World, generate
+from fdkvc.metrics import METRICS, adaptation, late
+from fdkvc.parameters import check_count
+from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
+from fdkvc.simulate import simulate
+
+CHUNK = 100
+"""Dialogs that are drawn and simulated together: enough to keep NumPy busy, small in memory."""
+
+COMPOSITE = "composite"
+ADAPTATION = "adaptation"
+
+Values = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """What to run.
+
+    Attributes
+    ----------
+    scenarios : tuple of Scenario
+        The adaptation run among them is measured in turns to adapt, the others by late metrics.
+    policies : tuple of Policy
+        With different names.
+    dialogs, seed, budget : int
+    world : World
+    metrics : tuple of str
+        Keys of `fdkvc.metrics.METRICS`.
+    series : bool
+        Whether to keep every turn of every dialog too.
+
+    Raises
+    ------
+    ValueError
+        In one sentence, for anything that cannot be run.
+    """
+
+    scenarios: tuple[Scenario, ...] = tuple(
+        SCENARIOS[key] for key in (*BENCHMARK_SCENARIOS, ADAPTATION)
+    )
+    policies: tuple[Policy, ...] = tuple(policy_named(key) for key in PAPER_POLICIES)
+    dialogs: int = 600
+    seed: int = 0
+    budget: int = 56
+    world: World = field(default_factory=World)
+    metrics: tuple[str, ...] = tuple(METRICS)
+    series: bool = False
+
+    def __post_init__(self) -> None:
+        check_count("dialogs", self.dialogs)
+        check_count("seed", self.seed, low=0)
+        check_count("budget", self.budget)
+        if not self.scenarios or not self.policies:
+            raise ValueError("a benchmark needs at least one scenario and one policy")
+        for kind, names in (
+            ("scenario", [scenario.key for scenario in self.scenarios]),
+            ("policy", [policy.name for policy in self.policies]),
+        ):
+            for name in names:
+                if names.count(name) > 1:
+                    raise ValueError(f"{kind} {name!r} is given twice")
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """One policy's numbers on one scenario, one a dialog.
+
+    Attributes
+    ----------
+    values : mapping of name to array (n,)
+        ``late_…`` metrics, or for the adaptation run ``adaptation`` (turns) and ``never`` (0, 1).
+    series : mapping of name to array (n, T)
+        Metrics and row states of every turn, where they were asked for.
+    """
+
+    values: Mapping[str, Values]
+    series: Mapping[str, Values]
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """What came out.
+
+    Attributes
+    ----------
+    benchmark : Benchmark
+    measured : mapping of scenario key to policy name to Measured
+        Finished dialogs only, in the order of their numbers.
+    seconds : float
+    """
+
+    benchmark: Benchmark
+    measured: Mapping[str, Mapping[str, Measured]]
+    seconds: float
+
+    @property
+    def complete(self) -> bool:
+        """Whether every dialog of every scenario was run."""
+        return all(
+            self.dialogs(scenario.key) == self.benchmark.dialogs
+            for scenario in self.benchmark.scenarios
+        )
+
+    def dialogs(self, scenario: str) -> int:
+        """Count the finished dialogs of a scenario."""
+        for measured in self.measured.get(scenario, {}).values():
+            for values in measured.values.values():
+                return len(values)
+        return 0
+
+    def values(self, scenario: str, policy: str, metric: str) -> Values | None:
+        """Return one number a dialog (n,), or None where there is none.
+
+        Parameters
+        ----------
+        scenario : str
+            A scenario's key, or ``composite``: each dialog's mean over the five benchmark
+            scenarios, at equal number, once all of them are complete.
+        policy, metric : str
+        """
+        if scenario != COMPOSITE:
+            measured = self.measured.get(scenario, {}).get(policy)
+            return None if measured is None else measured.values.get(metric)
+        rows = [self.values(key, policy, metric) for key in BENCHMARK_SCENARIOS]
+        full = [row for row in rows if row is not None and len(row) == self.benchmark.dialogs]
+        if len(full) < len(BENCHMARK_SCENARIOS):
+            return None
+        mean: Values = np.mean(full, axis=0, dtype=np.float64).astype(np.float32)
+        return mean
+
+    @property
+    def scenarios(self) -> Iterator[str]:
+        """Keys of the scenarios with late metrics, and ``composite`` where it can be had."""
+        yield from (key for key in self.measured if key != ADAPTATION)
+        first = self.benchmark.policies[0].name
+        metric = f"late_{self.benchmark.metrics[0]}"
+        if self.values(COMPOSITE, first, metric) is not None:
+            yield COMPOSITE
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is.
+
+    Attributes
+    ----------
+    done, total : int
+        Dialogs, over all scenarios.
+    scenario : str
+        The label of the scenario that was last worked on.
+    seconds : float
+        Since the start.
+    """
+
+    done: int
+    total: int
+    scenario: str
+    seconds: float
+
+    @property
+    def seconds_left(self) -> float:
+        """The time left at the pace so far; infinite before anything is done."""
+        return self.seconds * (self.total - self.done) / self.done if self.done else float("inf")
+
+
+def run_chunk(benchmark: Benchmark, scenario: Scenario, chunk: range) -> dict[str, Measured]:
+    """Draw some dialogs of a scenario and run every policy on them.
+
+    A dialog's numbers do not depend on which others are in its chunk.
+    """
+    dialogs = generate(scenario, chunk, benchmark.seed, benchmark.world)
+    measured = {}
+    for policy in benchmark.policies:
+        trace = simulate(policy, dialogs, benchmark.budget, entries=False)
+        series = {key: METRICS[key].series(trace, dialogs) for key in benchmark.metrics}
+        if scenario.key == ADAPTATION:
+            speed = adaptation(trace, dialogs)
+            values = {"adaptation": speed.turns, "never": speed.never.astype(np.float32)}
+        else:
+            values = {f"late_{key}": late(each, dialogs) for key, each in series.items()}
+        kept = {**series, **trace.state} if benchmark.series else {}
+        measured[policy.name] = Measured(values, kept)
+    return measured
+
+
+def run_benchmark(
+    benchmark: Benchmark,
+    *,
+    executor: Executor | None = None,
+    workers: int | None = None,
+    chunk: int = CHUNK,
+    on_progress: Callable[[Progress], None] | None = None,
+    cancelled: threading.Event | None = None,
+) -> Results:
+    """Run a benchmark; the results depend on nothing but the benchmark.
+
+    Parameters
+    ----------
+    benchmark : Benchmark
+    executor : Executor, optional
+        Where the chunks run; a pool of `workers` threads by default. NumPy draws and computes
+        without Python's lock, so threads pay.
+    workers : int, optional
+        Threads of the default pool; the machine's cores by default.
+    chunk : int
+        Dialogs in a chunk.
+    on_progress : function, optional
+        Called after each chunk, in the calling thread.
+    cancelled : Event, optional
+        Once set, no further chunk begins; finished ones are returned.
+
+    Raises
+    ------
+    ValueError
+        If `workers` or `chunk` is below 1.
+    """
+    check_count("chunk", chunk)
+    check_count("workers", workers or 1 if workers != 0 else 0)
+    cancelled = cancelled or threading.Event()
+    _one_blas_thread()
+    began = perf_counter()
+    jobs = [
+        (scenario, range(first, min(first + chunk, benchmark.dialogs)))
+        for scenario in benchmark.scenarios
+        for first in range(0, benchmark.dialogs, chunk)
+    ]
+    total = sum(len(part) for _, part in jobs)
+    finished: dict[int, dict[str, Measured]] = {}
+    done = 0
+    with _pool(executor, workers) as pool:
+        futures: dict[Future[dict[str, Measured]], int] = {
+            pool.submit(run_chunk, benchmark, scenario, part): number
+            for number, (scenario, part) in enumerate(jobs)
+        }
+        for future in as_completed(futures):
+            if future.cancelled():
+                continue
+            number = futures[future]
+            finished[number] = future.result()
+            done += len(jobs[number][1])
+            if on_progress is not None:
+                label = jobs[number][0].label
+                on_progress(Progress(done, total, label, perf_counter() - began))
+            if cancelled.is_set():
+                for other in futures:
+                    other.cancel()
+    measured = {
+        scenario.key: _join(
+            [
+                finished[number]
+                for number, (owner, _) in enumerate(jobs)
+                if owner == scenario and number in finished
+            ]
+        )
+        for scenario in benchmark.scenarios
+    }
+    return Results(benchmark, measured, perf_counter() - began)
+
+
+@contextmanager
+def _pool(executor: Executor | None, workers: int | None) -> Iterator[Executor]:
+    """Give the executor, or a pool of threads that ends with the run."""
+    if executor is not None:
+        yield executor
+        return
+    with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+@cache
+def _one_blas_thread() -> None:
+    """Leave the cores to the chunks: a matrix product here is too small to share among threads."""
+    threadpool_limits(1, user_api="blas")
+
+
+def _join(parts: Sequence[Mapping[str, Measured]]) -> dict[str, Measured]:
+    """Put the dialogs of several chunks one behind the other."""
+    if not parts:
+        return {}
+    return {
+        policy: Measured(
+            _concatenate([part[policy].values for part in parts]),
+            _concatenate([part[policy].series for part in parts]),
+        )
+        for policy in parts[0]
+    }
+
+
+def _concatenate(parts: Sequence[Mapping[str, Values]]) -> dict[str, Values]:
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Time of a policy's turn.
+
+    Attributes
+    ----------
+    policy : str
+    milliseconds : float
+        Median over turns, for one dialog.
+    batched : float
+        Median over turns of a batch, divided by its dialogs.
+    """
+
+    policy: str
+    milliseconds: float
+    batched: float
+
+
+def measure_latency(
+    policies: Sequence[Policy], budget: int = 56, seed: int = 0, repeats: int = 15
+) -> list[Latency]:
+    """Time one turn of each policy: scores, eviction, output.
+
+    Drawing, metrics, and the products of queries with keys, which are made once for a whole
+    dialog, are left out. Policies take turns, so that a busy machine is unfair to none; the
+    first round warms up and the median of the others counts.
+
+    Parameters
+    ----------
+    policies : sequence of Policy
+    budget, seed : int
+    repeats : int
+        Rounds that count.
+    """
+    one = generate(SCENARIOS["mixed"], 1, seed)
+    many = generate(SCENARIOS["mixed"], CHUNK, seed)
+    times: dict[tuple[str, int], list[float]] = {}
+    for round_ in range(repeats + 1):
+        for policy in policies:
+            for dialogs in (one, many):
+                seconds = simulate(policy, dialogs, budget, entries=False).seconds
+                if round_:
+                    times.setdefault((policy.name, dialogs.rows), []).extend(seconds)
+    return [
+        Latency(
+            policy.name,
+            1e3 * float(np.median(times[policy.name, one.rows])),
+            1e3 * float(np.median(times[policy.name, many.rows])) / many.rows,
+        )
+        for policy in policies
+    ]

@@ -1,0 +1,147 @@
+"""The cache: columns of slots that hold token indices and their scores; it knows no policy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdkvc.attention import Bools, Floats, Ints
+
+EMPTY = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Cache:
+    """Entries of B rows in C slots, older entries first; nothing in it is changed in place.
+
+    Attributes
+    ----------
+    token : array (B, C)
+        Index of each entry's token; −1 marks an empty slot.
+    channels : mapping of name to array (B, C)
+        What a policy remembers of each entry; 0 in empty slots.
+    state : mapping of name to array (B,)
+        What a policy remembers of each row.
+    """
+
+    token: Ints
+    channels: Mapping[str, Floats] = field(default_factory=dict)
+    state: Mapping[str, Floats] = field(default_factory=dict)
+
+    def __getitem__(self, channel: str) -> Floats:
+        return self.channels[channel]
+
+    @cached_property
+    def present(self) -> Bools:
+        """Whether each slot holds an entry (B, C)."""
+        return np.asarray(self.token != EMPTY)
+
+    def with_channels(self, **channels: Floats) -> Cache:
+        """Replace the named channels."""
+        return Cache(self.token, {**self.channels, **channels}, self.state)
+
+    def with_state(self, **state: Floats) -> Cache:
+        """Replace the named row states."""
+        return Cache(self.token, self.channels, {**self.state, **state})
+
+    def without(self, removed: Bools) -> Cache:
+        """Empty the slots that are True in `removed` (B, C)."""
+        return Cache(
+            np.where(removed, EMPTY, self.token),
+            {name: np.where(removed, 0, column) for name, column in self.channels.items()},
+            self.state,
+        )
+
+    def insert(self, token: Ints, channels: Mapping[str, Floats]) -> Cache:
+        """Append new entries (B, n) behind the old ones, with what their channels start with."""
+        empty = token == EMPTY
+        return Cache(
+            np.concatenate([self.token, token], axis=1),
+            {
+                name: np.concatenate([column, np.where(empty, 0, channels[name])], axis=1)
+                for name, column in self.channels.items()
+            },
+            self.state,
+        )
+
+    def keep(self, kept: Bools) -> Cache:
+        """Keep the slots that are True in `kept` (B, C), as many in every row, in their order."""
+        slot = np.flatnonzero(kept)
+        shape = (len(self.token), slot.size // len(self.token))
+
+        def pick(column: NDArray) -> NDArray:  # type: ignore[type-arg]
+            return column.reshape(-1).take(slot).reshape(shape)
+
+        return Cache(
+            pick(self.token),
+            {name: pick(column) for name, column in self.channels.items()},
+            self.state,
+        )
+
+    def where(self, rows: Bools, other: Cache) -> Cache:
+        """Take the rows that are True in `rows` (B,) from here and the rest from `other`."""
+        column = rows[:, None]
+        return Cache(
+            np.where(column, self.token, other.token),
+            {name: np.where(column, self[name], other[name]) for name in self.channels},
+            {name: np.where(rows, self.state[name], other.state[name]) for name in self.state},
+        )
+
+
+def empty_cache(
+    rows: int, budget: int, channels: tuple[str, ...], state: Mapping[str, float]
+) -> Cache:
+    """Return a cache of `budget` empty slots a row, with row states at their start values."""
+    return Cache(
+        np.full((rows, budget), EMPTY, np.intp),
+        {name: np.zeros((rows, budget), np.float32) for name in channels},
+        {name: np.full(rows, start, np.float32) for name, start in state.items()},
+    )
+
+
+def newest(cache: Cache, count: int) -> Bools:
+    """Mark the `count` newest entries of every row (B, C)."""
+    from_the_end = np.cumsum(cache.present[:, ::-1], axis=1)[:, ::-1]
+    return cache.present & (from_the_end <= count)
+
+
+def select(score: Floats, cache: Cache, protected: Bools, budget: int) -> Bools:
+    """Choose what stays: the protected, then the best by score; a tie goes to the older entry.
+
+    Parameters
+    ----------
+    score : array (B, C)
+        Higher means keep; finite where a slot holds an entry.
+    cache : Cache
+        What the scores belong to, C ≥ `budget` slots.
+    protected : array (B, C) of bool
+    budget : int
+
+    Returns
+    -------
+    array (B, C) of bool
+        True in exactly `budget` slots a row; empty slots are chosen only when entries run out.
+
+    Examples
+    --------
+    >>> cache = Cache(np.arange(4)[None])
+    >>> score = np.array([[2, 1, 2, 2]], np.float32)
+    >>> select(score, cache, np.zeros((1, 4), bool), 2).tolist()
+    [[True, False, True, False]]
+    """
+    priority = np.where(cache.present, score, -np.inf)
+    priority[protected] = np.inf
+    if priority.shape[1] == budget:
+        return np.ones(priority.shape, np.bool_)
+    cutoff = np.partition(priority, -budget, axis=1)[:, -budget, None]
+    kept: Bools = priority >= cutoff
+    if np.count_nonzero(kept) > len(kept) * budget:
+        above = priority > cutoff
+        tied = priority == cutoff
+        room = budget - above.sum(axis=1, keepdims=True)
+        kept = above | (tied & (np.cumsum(tied, axis=1) <= room))
+    return kept

@@ -1,0 +1,571 @@
+"""Dialogs: the scenarios of the paper, dialogs of one's own, and the batch that holds them.
+
+A batch keeps every token's embedding, key and value once; caches hold indices into it. Rows may
+differ in turns and in tokens: a row's surplus is padding that nothing points to, because the
+tokens of a turn are the range between two bounds, and a slot without a token is −1.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.random import SFC64, Generator, SeedSequence
+from numpy.typing import ArrayLike, NDArray
+
+from fdkvc.attention import Bools, Floats, Ints, Observation, cosine, row_products
+from fdkvc.parameters import Checked, check_count, parameter
+
+TOPIC_THRESHOLD = 0.3
+"""A token is of a topic when its cosine with it exceeds this (the paper's evaluation metrics)."""
+
+MOST_TOPICS = len(string.ascii_uppercase)
+
+Bits = NDArray[np.uint32]
+
+
+# ------------------------------------------------------------------------------- scenarios
+
+
+@dataclass(frozen=True)
+class World(Checked):
+    """The synthetic world a dialog is drawn from; defaults are the paper's (Section 4.1)."""
+
+    tokens_per_turn: int = parameter(
+        32, "Tokens a turn", "Tokens in every turn of the dialog.", low=1, high=4096
+    )
+    dimension: int = parameter(
+        64, "Embedding dimension", "Length of a token embedding.", symbol="d", low=2, high=4096
+    )
+    head_dimension: int = parameter(
+        16, "Head dimension", "Length of a query, key or value.", low=1, high=1024
+    )
+    noise: float = parameter(
+        0.05, "Noise", "Standard deviation of each coordinate around the topic.", low=0, high=10
+    )
+    topic_strength: float = parameter(
+        0.8, "Topic strength", "Length of the topic part of an embedding.", low=0, high=10
+    )
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Which topic each turn is about.
+
+    Attributes
+    ----------
+    key, label : str
+    schedule : str
+        One capital letter a turn: the turn's current topic.
+    blend : tuple of float, optional
+        For two topics that blend: the share of the second in each turn's tokens.
+
+    Raises
+    ------
+    ValueError
+        If the schedule is not letters A to Z, one a turn.
+    """
+
+    key: str
+    label: str
+    schedule: str
+    blend: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.schedule or not set(self.schedule) <= set(string.ascii_uppercase):
+            raise ValueError(
+                f"the schedule is {self.schedule!r}, but must be letters A to Z, one for each turn"
+            )
+
+    @property
+    def topic_names(self) -> tuple[str, ...]:
+        """The letters in use, in alphabetical order."""
+        return tuple(sorted(set(self.schedule)))
+
+    @property
+    def current(self) -> Ints:
+        """The current topic of each turn (T,), as an index into `topic_names`."""
+        names = self.topic_names
+        return np.array([names.index(letter) for letter in self.schedule], np.intp)
+
+    @property
+    def mixture(self) -> Floats:
+        """The share of each topic in the tokens of each turn (T, K)."""
+        if self.blend is None:
+            return np.eye(len(self.topic_names), dtype=np.float32)[self.current]
+        second = np.array(self.blend, np.float32)
+        return np.stack([1 - second, second], axis=1)
+
+
+def own_scenario(schedule: str) -> Scenario:
+    """Make a scenario from a schedule string such as ``AAABBBCC``; case and spaces do not matter.
+
+    Examples
+    --------
+    >>> own_scenario("aab ba").schedule
+    'AABBA'
+    """
+    return Scenario("own", "Own schedule", "".join(schedule.upper().split()))
+
+
+def _gradual() -> Scenario:
+    """Blend from A to B over turns 2 to 8 of 12; the topic is B once half of a token is B."""
+    blend = tuple(min(max((turn - 2) / 6, 0.0), 1.0) for turn in range(12))
+    letters = "".join("B" if share >= 0.5 else "A" for share in blend)
+    return Scenario("gradual", "Gradual Evolution", letters, blend)
+
+
+SCENARIOS: Mapping[str, Scenario] = {
+    scenario.key: scenario
+    for scenario in (
+        Scenario("shift", "Topic Shift", "AAA" + "B" * 7),
+        Scenario("return", "Topic Return", "AAABBBBAAA"),
+        Scenario("mixed", "Mixed 3-Topic", "AABBBCCAABBB"),
+        Scenario("complex", "5-Topic Complex", "AABBCCDDEEBBAACCAACC"),
+        _gradual(),
+        Scenario("adaptation", "Adaptation", "AAA" + "B" * 16),
+    )
+}
+"""The five benchmark scenarios (Section 4.1) and the adaptation run (Table 2).
+
+The paper gives the order of topics; where it leaves the lengths open (Mixed, 5-Topic Complex),
+these are the splits whose results match its tables.
+"""
+
+BENCHMARK_SCENARIOS = ("shift", "return", "mixed", "complex", "gradual")
+
+
+def scenario_named(name: str) -> Scenario:
+    """Look a scenario up by its key.
+
+    Raises
+    ------
+    ValueError
+        If there is none; the sentence lists the keys.
+    """
+    if name not in SCENARIOS:
+        raise ValueError(f"scenario {name!r} is unknown: choose from {', '.join(SCENARIOS)}")
+    return SCENARIOS[name]
+
+
+# ------------------------------------------------------------------------------- the batch
+
+
+@dataclass(frozen=True, eq=False)
+class DialogBatch:
+    """B dialogs (or heads of dialogs) with all their tokens.
+
+    Attributes
+    ----------
+    embeddings : array (B, N, d)
+    keys, values : array (B, N, h)
+    bounds : array (B, T + 1)
+        The tokens of turn t are ``bounds[t]`` up to, not including, ``bounds[t + 1]``.
+    turn_counts : array (B,)
+        Turns of each row; later ones are padding.
+    topic_bits : array (B, N) of uint32
+        Bit k is set where the token is of topic k.
+    current : array (B, T)
+        The current topic of each turn; −1 where there is none.
+    topic_names : tuple of str
+    queries : array (B, N, h), optional
+        Each token's own query; projected from the embeddings where not given.
+    topics : array (B, K, d), optional
+        Unit vectors of the topics, where they are known.
+    projections : array (3, B, d, h), optional
+        W_Q, W_K and W_V of each row, where they are known.
+    """
+
+    embeddings: Floats
+    keys: Floats
+    values: Floats
+    bounds: Ints
+    turn_counts: Ints
+    topic_bits: Bits
+    current: Ints
+    topic_names: tuple[str, ...]
+    queries: Floats | None = None
+    topics: Floats | None = None
+    projections: Floats | None = None
+
+    @property
+    def rows(self) -> int:
+        """Number of rows B."""
+        return len(self.embeddings)
+
+    @property
+    def turns(self) -> int:
+        """Turns T of the longest row."""
+        return int(self.bounds.shape[1]) - 1
+
+    @cached_property
+    def turn_tokens(self) -> int:
+        """Tokens of the longest turn."""
+        return int(np.diff(self.bounds).max(initial=0))
+
+    def new_tokens(self, turn: int) -> Ints:
+        """Return indices of the turn's tokens (B, n), −1 where a row has fewer than the others."""
+        low, high = self.bounds[:, turn, None], self.bounds[:, turn + 1, None]
+        token = low + np.arange(int((high - low).max(initial=0)), dtype=np.intp)
+        return np.where(token < high, token, -1)
+
+    @cached_property
+    def born(self) -> Ints:
+        """The turn that brought each token (B, N)."""
+        token = np.arange(self.embeddings.shape[1])
+        return np.stack([np.searchsorted(row[1:-1], token, side="right") for row in self.bounds])
+
+    @cached_property
+    def in_turns(self) -> Bools:
+        """Whether a turn belongs to the row (B, T), and is not padding."""
+        belongs: Bools = np.arange(self.turns) < self.turn_counts[:, None]
+        return belongs
+
+    @cached_property
+    def topic_counts(self) -> Ints:
+        """Number of topics that occur in each row (B,)."""
+        every: Bits = np.bitwise_or.reduce(self.topic_bits, axis=1)
+        return np.bitwise_count(every).astype(np.intp)
+
+    @cached_property
+    def _lengths(self) -> list[tuple[int, int]] | None:
+        """(turns, tokens) of each row where rows differ, else None."""
+        tokens = self.bounds[:, -1]
+        full = (self.turn_counts == self.turns).all() and (tokens == self.keys.shape[1]).all()
+        return None if full else list(zip(self.turn_counts.tolist(), tokens.tolist(), strict=True))
+
+    def _turn_means(self, x: Floats) -> Floats:
+        """Mean over each turn's tokens (B, T, ·); zero for a turn without tokens."""
+        steps = np.diff(self.bounds)
+        n = int(steps[0, 0]) if steps.size else 0
+        if n and (steps == n).all() and not self.bounds[:, 0].any():
+            spread = x.reshape(self.rows, self.turns, n, x.shape[-1])
+            even: Floats = spread.mean(axis=2)
+            return even
+        means = np.zeros((self.rows, self.turns, x.shape[-1]), x.dtype)
+        for row, turn in np.argwhere(steps > 0):
+            low, high = self.bounds[row, turn], self.bounds[row, turn + 1]
+            means[row, turn] = x[row, low:high].mean(axis=0)
+        return means
+
+    @cached_property
+    def mean_embeddings(self) -> Floats:
+        """ē, the mean embedding of each turn (B, T, d)."""
+        return self._turn_means(self.embeddings)
+
+    @cached_property
+    def mean_queries(self) -> Floats:
+        """q̄, the mean query of each turn (B, T, h)."""
+        if self.queries is not None:
+            return self._turn_means(self.queries)
+        # The mean of projected tokens is the projected mean.
+        return self.mean_embeddings @ self.projection("query")
+
+    @cached_property
+    def logits(self) -> Floats:
+        """q̄·k/√h of every turn's mean query with every token's key (B, T, N), as in Eq. 1."""
+        scale = np.float32(1 / np.sqrt(self.keys.shape[-1]))
+        return row_products(self.mean_queries * scale, self.keys, self._lengths)
+
+    @cached_property
+    def similarities(self) -> Floats:
+        """cos(e, ē) of every turn's mean embedding with every token's (B, T, N), as in Eq. 4."""
+        products = row_products(self.mean_embeddings, self.embeddings, self._lengths)
+        turn_norm = np.linalg.norm(self.mean_embeddings, axis=-1)[:, :, None]
+        token_norm = np.linalg.norm(self.embeddings, axis=-1)[:, None, :]
+        products /= np.where(turn_norm > 0, turn_norm, 1)
+        products /= np.where(token_norm > 0, token_norm, 1)
+        return products
+
+    def observe(self, turn: int, position: Ints | None = None) -> Observation:
+        """Return what a policy may look at in this turn."""
+        return Observation(
+            turn=turn,
+            new=self.new_tokens(turn),
+            _logits=np.ascontiguousarray(self.logits[:, turn]),
+            _similarity=np.ascontiguousarray(self.similarities[:, turn]),
+            _values=self.values,
+            _position=position,
+        )
+
+    def projection(self, space: str) -> Floats:
+        """Return W_Q, W_K or W_V of each row (B, d, h) for ``query``, ``key`` or ``value``.
+
+        Raises
+        ------
+        ValueError
+            If the space is unknown or these dialogs come without projections.
+        """
+        spaces = ("query", "key", "value")
+        if space not in spaces:
+            raise ValueError(f"projection {space!r} is unknown: choose from {', '.join(spaces)}")
+        if self.projections is None:
+            raise ValueError("these dialogs come without projection matrices")
+        matrix: Floats = self.projections[spaces.index(space)]
+        return matrix
+
+    def cosine_topic_bits(self, threshold: float = TOPIC_THRESHOLD) -> Bits:
+        """Topics of each token by the paper's rule, cos(e, t) > threshold, as bits (B, N).
+
+        Raises
+        ------
+        ValueError
+            If these dialogs come without topic vectors.
+        """
+        if self.topics is None:
+            raise ValueError("these dialogs come without topic vectors")
+        return _pack_bits(_topic_cosines(self.embeddings, self.topics) > threshold)
+
+    def row(self, index: int) -> DialogBatch:
+        """Return one row as a batch of its own, without padding."""
+        turns = int(self.turn_counts[index])
+        tokens = int(self.bounds[index, turns])
+        one = slice(index, index + 1)
+        return dataclasses.replace(
+            self,
+            embeddings=self.embeddings[one, :tokens],
+            keys=self.keys[one, :tokens],
+            values=self.values[one, :tokens],
+            bounds=self.bounds[one, : turns + 1],
+            turn_counts=self.turn_counts[one],
+            topic_bits=self.topic_bits[one, :tokens],
+            current=self.current[one, :turns],
+            queries=None if self.queries is None else self.queries[one, :tokens],
+            topics=None if self.topics is None else self.topics[one],
+            projections=None if self.projections is None else self.projections[:, one],
+        )
+
+
+def _topic_cosines(embeddings: Floats, topics: Floats) -> Floats:
+    """Cosine of every token with every topic (B, N, K); topics are unit vectors."""
+    return cosine(embeddings[:, :, None, :], topics[:, None, :, :])
+
+
+def _pack_bits(of_topic: Bools) -> Bits:
+    """Turn (..., K) truth values into one integer each, bit k for topic k."""
+    weights = np.uint32(1) << np.arange(of_topic.shape[-1], dtype=np.uint32)
+    packed: Bits = (of_topic * weights).sum(axis=-1, dtype=np.uint32)
+    return packed
+
+
+# ------------------------------------------------------------------------------- making one
+
+
+def generate(
+    scenario: Scenario, dialogs: int | range = 1, seed: int = 0, world: World | None = None
+) -> DialogBatch:
+    """Draw dialogs of a scenario.
+
+    Dialog i of a seed is the same whichever others are drawn with it. Its topics and projections
+    come from one stream and its tokens from another, in order, so that two schedules with the
+    same beginning give dialogs with the same beginning.
+
+    Parameters
+    ----------
+    scenario : Scenario
+    dialogs : int or range
+        How many dialogs, from number 0, or which.
+    seed : int
+        At least 0.
+    world : World, optional
+
+    Raises
+    ------
+    ValueError
+        For fewer than one dialog, a negative seed, or more topics than dimensions.
+
+    Examples
+    --------
+    >>> batch = generate(SCENARIOS["shift"], dialogs=2, seed=7)
+    >>> batch.embeddings.shape, batch.keys.shape
+    ((2, 320, 64), (2, 320, 16))
+    """
+    world = world or World()
+    indices = dialogs if isinstance(dialogs, range) else range(dialogs)
+    check_count("the number of dialogs", len(indices))
+    check_count("seed", seed, low=0)
+    names = scenario.topic_names
+    if len(names) > world.dimension:
+        raise ValueError(
+            f"the schedule has {len(names)} topics, but {world.dimension} dimensions "
+            f"hold at most {world.dimension}"
+        )
+    d, h, n = world.dimension, world.head_dimension, world.tokens_per_turn
+    mixture = scenario.mixture
+    rows, turns = len(indices), len(mixture)
+    tokens = turns * n
+
+    embeddings = np.empty((rows, tokens, d), np.float32)
+    projections = np.empty((rows, 3, d, h), np.float32)
+    directions = np.empty((rows, len(names), d), np.float32)
+    for row, index in enumerate(indices):
+        setting, noise = SeedSequence(seed, spawn_key=(index,)).spawn(2)
+        draw = Generator(SFC64(setting))
+        draw.standard_normal(out=projections[row], dtype=np.float32)
+        draw.standard_normal(out=directions[row], dtype=np.float32)
+        Generator(SFC64(noise)).standard_normal(out=embeddings[row], dtype=np.float32)
+
+    projections *= np.float32(d**-0.5)
+    topics = np.linalg.qr(directions.swapaxes(1, 2))[0].swapaxes(1, 2)  # orthonormal
+    embeddings *= np.float32(world.noise)
+    by_turn = embeddings.reshape(rows, turns, n, d)
+    by_turn += np.float32(world.topic_strength) * (mixture @ topics)[:, :, None, :]
+
+    by_matrix = np.ascontiguousarray(projections.swapaxes(0, 1))
+    return DialogBatch(
+        embeddings=embeddings,
+        keys=embeddings @ by_matrix[1],
+        values=embeddings @ by_matrix[2],
+        bounds=np.tile(np.arange(0, tokens + 1, n, dtype=np.intp), (rows, 1)),
+        turn_counts=np.full(rows, turns, np.intp),
+        topic_bits=_label_bits(embeddings, topics, mixture, n),
+        current=np.tile(scenario.current, (rows, 1)),
+        topic_names=names,
+        topics=topics,
+        projections=by_matrix,
+    )
+
+
+def _label_bits(embeddings: Floats, topics: Floats, mixture: Floats, n: int) -> Bits:
+    """Label each token (B, N): the topic it was drawn from, or those of a blend it shows.
+
+    A token drawn from two topics is of each whose cosine with it is above the threshold.
+    """
+    drawn_from = np.repeat(mixture > 0, n, axis=0)
+    bits = np.tile(_pack_bits(drawn_from), (len(embeddings), 1))
+    blended = np.flatnonzero(drawn_from.sum(axis=1) > 1)
+    if blended.size:
+        shown = _topic_cosines(embeddings[:, blended], topics) > TOPIC_THRESHOLD
+        bits[:, blended] = _pack_bits(shown & drawn_from[blended])
+    return bits
+
+
+def one_dialog(
+    *,
+    embeddings: ArrayLike,
+    queries: ArrayLike,
+    keys: ArrayLike,
+    values: ArrayLike,
+    turn_lengths: Sequence[int],
+    turn_topics: Sequence[str | None] | None = None,
+) -> DialogBatch:
+    """Make a batch of one from a person's own arrays.
+
+    Parameters
+    ----------
+    embeddings : array (N, d)
+    queries, keys, values : array (N, h)
+    turn_lengths : sequence of int
+        Tokens of each turn; their sum is N. A turn may have none.
+    turn_topics : sequence of str or None, optional
+        The current topic of each turn, which is also that of its tokens.
+
+    Raises
+    ------
+    ValueError
+        If shapes disagree or a number is not finite; the sentence names the array.
+    """
+    arrays = {"embeddings": embeddings, "queries": queries, "keys": keys, "values": values}
+    checked = {name: check_vectors(name, array, 2) for name, array in arrays.items()}
+    lengths = np.array(turn_lengths, np.intp)
+    if lengths.ndim != 1 or not lengths.size or (lengths < 0).any():
+        raise ValueError("turn_lengths must be at least one turn's number of tokens, none negative")
+    tokens = int(lengths.sum())
+    for name, array in checked.items():
+        if len(array) != tokens:
+            raise ValueError(f"{name} holds {len(array)} tokens, but the turns add up to {tokens}")
+        if name in ("queries", "values") and array.shape != checked["keys"].shape:
+            raise ValueError(
+                f"{name} has shape {array.shape}, but keys have {checked['keys'].shape}"
+            )
+    names = tuple(dict.fromkeys(topic for topic in turn_topics or () if topic is not None))
+    if turn_topics is not None and len(turn_topics) != len(lengths):
+        raise ValueError(f"there are {len(turn_topics)} turn topics for {len(lengths)} turns")
+    if len(names) > 32:
+        raise ValueError(f"the dialog has {len(names)} topics, but at most 32 are allowed")
+    current = np.array(
+        [
+            -1 if topic is None else names.index(topic)
+            for topic in turn_topics or [None] * len(lengths)
+        ],
+        np.intp,
+    )
+    bits = np.where(current >= 0, np.uint32(1) << np.maximum(current, 0).astype(np.uint32), 0)
+    return DialogBatch(
+        **{name: array[None] for name, array in checked.items()},
+        bounds=np.concatenate([[0], np.cumsum(lengths)])[None],
+        turn_counts=np.array([len(lengths)]),
+        topic_bits=np.repeat(bits.astype(np.uint32), lengths)[None],
+        current=current[None],
+        topic_names=names,
+    )
+
+
+def check_vectors(name: str, array: ArrayLike, axes: int) -> Floats:
+    """Return `array` as float32, or raise a ValueError that names it and what is wrong."""
+    try:
+        checked = np.asarray(array, dtype=np.float32)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be numbers in an array of {axes} axes") from None
+    if checked.ndim != axes:
+        raise ValueError(f"{name} has {checked.ndim} axes, but must have {axes}")
+    if not np.isfinite(checked).all():
+        raise ValueError(f"{name} holds a number that is not finite (NaN or infinity)")
+    return checked
+
+
+def stack(batches: Sequence[DialogBatch]) -> DialogBatch:
+    """Put the rows of several batches into one, padded to the longest.
+
+    Raises
+    ------
+    ValueError
+        If the batches differ in dimensions or in their topic names.
+    """
+    first = batches[0]
+    for batch in batches:
+        if batch.topic_names != first.topic_names:
+            raise ValueError(f"topic names differ: {batch.topic_names} and {first.topic_names}")
+        if batch.embeddings.shape[2] != first.embeddings.shape[2]:
+            raise ValueError("the dialogs differ in embedding dimension")
+        if batch.keys.shape[2] != first.keys.shape[2]:
+            raise ValueError("the dialogs differ in head dimension")
+    tokens = max(batch.embeddings.shape[1] for batch in batches)
+    turns = max(batch.turns for batch in batches)
+
+    def joined(name: str, length: int, fill: str = "zero") -> NDArray:  # type: ignore[type-arg]
+        parts = []
+        for batch in batches:
+            array = getattr(batch, name)
+            missing = [(0, 0), (0, length - array.shape[1])] + [(0, 0)] * (array.ndim - 2)
+            parts.append(
+                np.pad(array, missing, mode="edge")
+                if fill == "edge"
+                else np.pad(array, missing, constant_values=-1 if fill == "none" else 0)
+            )
+        return np.concatenate(parts)
+
+    def shared(name: str, axis: int) -> Floats | None:
+        arrays = [getattr(batch, name) for batch in batches]
+        if any(array is None for array in arrays):
+            return None
+        return np.concatenate(arrays, axis=axis)
+
+    has_queries = all(batch.queries is not None for batch in batches)
+    return DialogBatch(
+        embeddings=joined("embeddings", tokens),
+        keys=joined("keys", tokens),
+        values=joined("values", tokens),
+        bounds=joined("bounds", turns + 1, "edge"),
+        turn_counts=np.concatenate([batch.turn_counts for batch in batches]),
+        topic_bits=joined("topic_bits", tokens),
+        current=joined("current", turns, "none"),
+        topic_names=first.topic_names,
+        queries=joined("queries", tokens) if has_queries else None,
+        topics=shared("topics", 0),
+        projections=shared("projections", 1),
+    )

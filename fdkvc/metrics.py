@@ -1,0 +1,238 @@
+"""How well a cache serves its dialog: retention, diversity, alignment, adaptation, memory.
+
+Metrics are taken at the end of each turn, after insertion and eviction. A series has one number
+for each row and turn (B, T), NaN in turns that a row does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fdkvc.attention import Bools, Floats, cosine
+from fdkvc.dialogs import Bits, DialogBatch
+from fdkvc.trace import Trace
+
+LATE_TURNS = 3
+"""How many last turns the "late" metrics average over (the paper's evaluation metrics)."""
+
+ADAPTED = 0.8
+"""The retention of the new topic at which a cache counts as adapted (Table 2)."""
+
+
+def _kept_bits(trace: Trace, topic_bits: Bits) -> Bits:
+    """Topics of every kept entry (B, T, budget); no bits in empty slots."""
+    rows, tokens = topic_bits.shape
+    start = np.arange(0, rows * tokens, tokens)[:, None, None]
+    bits = topic_bits.reshape(-1).take(np.maximum(trace.kept, 0) + start)
+    bits[trace.kept < 0] = 0
+    return bits
+
+
+def _own_turns(series: Floats, trace: Trace, dialogs: DialogBatch) -> Floats:
+    """Blank the turns that a row does not have."""
+    return np.where(dialogs.in_turns[:, trace.first_turn :], series, np.float32(np.nan))
+
+
+def retention(trace: Trace, dialogs: DialogBatch, topic_bits: Bits | None = None) -> Floats:
+    """Share of the cached entries that are of the current topic (B, T), in [0, 1].
+
+    Parameters
+    ----------
+    trace : Trace
+    dialogs : DialogBatch
+    topic_bits : array (B, N) of uint32, optional
+        Which topics a token counts for; the dialog's labels by default, or the paper's rule
+        from `DialogBatch.cosine_topic_bits`.
+    """
+    bits = dialogs.topic_bits if topic_bits is None else topic_bits
+    current = dialogs.current[:, trace.first_turn :]
+    wanted = np.where(current >= 0, np.uint32(1) << np.maximum(current, 0).astype(np.uint32), 0)
+    of_topic = (_kept_bits(trace, bits) & wanted[:, :, None].astype(np.uint32)) != 0
+    cached = np.maximum((trace.kept >= 0).sum(axis=2), 1)
+    share = (of_topic.sum(axis=2) / cached).astype(np.float32)
+    return _own_turns(np.where(current >= 0, share, np.float32(np.nan)), trace, dialogs)
+
+
+def diversity(trace: Trace, dialogs: DialogBatch, topic_bits: Bits | None = None) -> Floats:
+    """Share of all the dialog's topics with at least one cached entry (B, T), in [0, 1].
+
+    Parameters are those of `retention`.
+    """
+    bits = dialogs.topic_bits if topic_bits is None else topic_bits
+    held = np.bitwise_count(np.bitwise_or.reduce(_kept_bits(trace, bits), axis=2))
+    topics = np.where(dialogs.topic_counts > 0, dialogs.topic_counts, np.nan)
+    share = (held / topics[:, None]).astype(np.float32)
+    return _own_turns(share, trace, dialogs)
+
+
+def alignment(trace: Trace, dialogs: DialogBatch, projection: str = "value") -> Floats:
+    """Cosine of the context output with the projected current topic (B, T), in [−1, 1].
+
+    Parameters
+    ----------
+    trace : Trace
+    dialogs : DialogBatch
+    projection : {"value", "key", "query"}
+        Which matrix projects the topic. The output is a mean of values, so only ``value``
+        compares like with like; the others are cosines of unrelated vectors.
+    """
+    if dialogs.topics is None or dialogs.projections is None:
+        return np.full(trace.kept.shape[:2], np.nan, np.float32)
+    current = dialogs.current[:, trace.first_turn :]
+    projected = dialogs.topics @ dialogs.projection(projection)
+    target = np.take_along_axis(projected, np.maximum(current, 0)[:, :, None], axis=1)
+    series = cosine(trace.output, target)
+    return _own_turns(np.where(current >= 0, series, np.float32(np.nan)), trace, dialogs)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric as the rest of the project knows it.
+
+    Attributes
+    ----------
+    key, label, help : str
+    series : function (Trace, DialogBatch) to array (B, T)
+    bounds : tuple of float
+        The range that an axis should show.
+    percent : bool
+        Whether people read it as a percentage.
+    """
+
+    key: str
+    label: str
+    help: str
+    series: Callable[[Trace, DialogBatch], Floats]
+    bounds: tuple[float, float] = (0.0, 1.0)
+    percent: bool = True
+
+    def late(self, trace: Trace, dialogs: DialogBatch) -> Floats:
+        """Return the mean over each row's last turns (B,)."""
+        return late(self.series(trace, dialogs), dialogs)
+
+
+METRICS: Mapping[str, Metric] = {
+    metric.key: metric
+    for metric in (
+        Metric(
+            "alignment",
+            "Alignment",
+            "Cosine of the context output with the current topic, projected by the value matrix.",
+            alignment,
+            bounds=(-1.0, 1.0),
+            percent=False,
+        ),
+        Metric(
+            "retention",
+            "Retention",
+            "Share of the cached entries that are of the current topic.",
+            retention,
+        ),
+        Metric(
+            "diversity",
+            "Diversity",
+            "Share of all the dialog's topics that have at least one cached entry.",
+            diversity,
+        ),
+    )
+}
+
+
+def late(series: Floats, dialogs: DialogBatch) -> Floats:
+    """Mean over the last min(3, T) turns of each row (B,), passing over turns without a value.
+
+    Parameters
+    ----------
+    series : array (B, T)
+        Over all turns of `dialogs`.
+    """
+    turn = np.arange(dialogs.turns)
+    last = dialogs.turn_counts[:, None]
+    chosen = (turn >= last - LATE_TURNS) & (turn < last) & np.isfinite(series)
+    sums = np.where(chosen, series.astype(np.float64), 0).sum(axis=1)
+    counts = chosen.sum(axis=1)
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan).astype(np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class Adaptation:
+    """How long each row took to adapt to its first change of topic.
+
+    Attributes
+    ----------
+    turns : array (B,)
+        Turns of the new topic up to and including the first with enough retention; the number
+        of turns that there were, if it never came; NaN without a change of topic.
+    never : array (B,) of bool
+    """
+
+    turns: Floats
+    never: Bools
+
+
+def adaptation(trace: Trace, dialogs: DialogBatch) -> Adaptation:
+    """Count the turns from the first change of topic to a retention of 80 % (Table 2)."""
+    series = retention(trace, dialogs)
+    current, own = dialogs.current, dialogs.in_turns
+    turn = np.arange(dialogs.turns)
+    differs = (current != current[:, :1]) & own & (current >= 0)
+    change = np.where(differs.any(axis=1), differs.argmax(axis=1), dialogs.turns)[:, None]
+    topic = np.take_along_axis(current, np.minimum(change, dialogs.turns - 1), axis=1)
+    # The run of the new topic ends where the topic changes again.
+    left = (turn >= change) & ((current != topic) | ~own)
+    end = np.where(left.any(axis=1), left.argmax(axis=1), dialogs.turns)[:, None]
+    there = (turn >= change) & (turn < end) & (series >= np.float32(ADAPTED))
+    never = ~there.any(axis=1)
+    count = np.where(never, end[:, 0] - change[:, 0], there.argmax(axis=1) - change[:, 0] + 1)
+    changed = change[:, 0] < dialogs.turns
+    turns = np.where(changed, count, np.nan).astype(np.float32)
+    return Adaptation(turns, never & changed)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes of a cache.
+
+    Attributes
+    ----------
+    keys, values, scores : int
+        Of the budget's entries; scores are the policy's channels.
+    full_cache : int
+        Keys and values of all the dialog's tokens, if nothing were evicted.
+    """
+
+    keys: int
+    values: int
+    scores: int
+    full_cache: int
+
+    @property
+    def total(self) -> int:
+        """Bytes of keys, values and scores together."""
+        return self.keys + self.values + self.scores
+
+
+def memory(trace: Trace, dialogs: DialogBatch, turn: int | None = None) -> Memory:
+    """Bytes that the budget's keys, values and scores take, and those of the full cache.
+
+    Parameters
+    ----------
+    trace : Trace
+    dialogs : DialogBatch
+        Its first row is counted.
+    turn : int, optional
+        Count the full cache up to this turn; the whole dialog by default.
+    """
+    until = dialogs.turn_counts[0] if turn is None else turn + 1
+    tokens = int(dialogs.bounds[0, until])
+    vector = dialogs.keys.shape[-1] * dialogs.keys.itemsize
+    number = np.dtype(np.float32).itemsize
+    return Memory(
+        keys=trace.budget * vector,
+        values=trace.budget * vector,
+        scores=trace.budget * len(trace.policy.channels) * number,
+        full_cache=2 * tokens * vector,
+    )

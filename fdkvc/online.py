@@ -1,0 +1,137 @@
+"""The same policies, fed one turn at a time by someone with a stream of their own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fdkvc.attention import Floats, Ints
+from fdkvc.dialogs import DialogBatch, check_vectors
+from fdkvc.parameters import check_count
+from fdkvc.policies.base import Policy
+from fdkvc.simulate import initial_state, take_turn
+from fdkvc.trace import State
+
+
+@dataclass(frozen=True, eq=False)
+class OnlineTurn:
+    """What one turn gives back.
+
+    Attributes
+    ----------
+    output : array (h,)
+        The context output: attention over the kept entries.
+    kept : array (k,)
+        Ids of the tokens now in the cache, older first; ids count the tokens fed, from 0.
+    attention : array (k,)
+        The attention weight of each kept token.
+    """
+
+    output: Floats
+    kept: Ints
+    attention: Floats
+
+
+class OnlineCache:
+    """A cache with a budget, run by a policy, for one stream of turns.
+
+    It holds the vectors of the kept tokens and no others.
+
+    Parameters
+    ----------
+    policy : Policy
+    budget : int
+        Entries that the cache may hold at the end of a turn, at least 1.
+
+    Raises
+    ------
+    ValueError
+        For a budget below 1.
+
+    Examples
+    --------
+    >>> from fdkvc.policies import policy_named
+    >>> cache = OnlineCache(policy_named("fifo"), budget=3)
+    >>> vectors = np.eye(4)
+    >>> turn = cache.feed(queries=vectors, keys=vectors, values=vectors, embeddings=vectors)
+    >>> turn.kept.tolist()
+    [1, 2, 3]
+    """
+
+    def __init__(self, policy: Policy, budget: int) -> None:
+        check_count("budget", budget)
+        self.policy = policy
+        self.budget = budget
+        self.fed = 0
+        self._state: State | None = None
+        self._ids = np.full(budget, -1, np.intp)
+        self._held: dict[str, Floats] = {}
+
+    def feed(
+        self, *, queries: ArrayLike, keys: ArrayLike, values: ArrayLike, embeddings: ArrayLike
+    ) -> OnlineTurn:
+        """Take the tokens of one turn; nothing changes if they are refused.
+
+        Parameters
+        ----------
+        queries, keys, values : array (n, h)
+        embeddings : array (n, d)
+
+        Raises
+        ------
+        ValueError
+            If shapes disagree with each other or with earlier turns, or a number is not finite.
+        """
+        given = {"queries": queries, "keys": keys, "values": values, "embeddings": embeddings}
+        new = {name: check_vectors(name, array, 2) for name, array in given.items()}
+        self._check_shapes(new)
+        if self._state is None:
+            self._held = {
+                name: np.zeros((self.budget, array.shape[1]), np.float32)
+                for name, array in new.items()
+            }
+            self._state = initial_state(self.policy, 1, self.budget, new["keys"].shape[1])
+
+        # A dialog of one turn whose tokens are the cache's slots followed by the new tokens.
+        count = len(new["keys"])
+        ids = np.concatenate([self._ids, np.arange(self.fed, self.fed + count)])
+        held = {name: np.concatenate([self._held[name], new[name]]) for name in new}
+        dialog = DialogBatch(
+            **{name: array[None] for name, array in held.items()},
+            bounds=np.array([[self.budget, self.budget + count]]),
+            turn_counts=np.array([1]),
+            topic_bits=np.zeros((1, len(ids)), np.uint32),
+            current=np.array([[-1]]),
+            topic_names=(),
+        )
+        turn = dialog.observe(0, position=ids[None])
+        after = take_turn(self.policy, self._state, turn, self.budget).after
+
+        slot = after.cache.token[0]
+        kept = slot >= 0
+        self._ids = np.where(kept, ids[slot], -1)
+        self._held = {name: array[slot] for name, array in held.items()}
+        self.fed += count
+        renumbered = np.where(kept, np.arange(self.budget), -1)[None]
+        self._state = State(
+            type(after.cache)(renumbered, after.cache.channels, after.cache.state),
+            after.attention_before,
+            after.attention_after,
+            after.output,
+        )
+        return OnlineTurn(after.output[0], self._ids[kept], after.attention_after[0, kept])
+
+    def _check_shapes(self, new: dict[str, Floats]) -> None:
+        for name, array in new.items():
+            if len(array) != len(new["keys"]):
+                raise ValueError(
+                    f"{name} hold {len(array)} tokens, but keys hold {len(new['keys'])}"
+                )
+            width = new["keys"].shape[1] if name in ("queries", "values") else array.shape[1]
+            expected = self._held[name].shape[1] if self._held else width
+            if array.shape[1] != expected:
+                raise ValueError(
+                    f"{name} have {array.shape[1]} dimensions, but must have {expected}"
+                )

@@ -1,0 +1,130 @@
+"""Numbers that a person may choose: each with its valid range, the paper's range, and its words.
+
+A frozen dataclass declares its fields with `parameter`; controls, checks, sweeps and help texts
+are made from that one declaration.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import numbers
+from collections.abc import Mapping
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameter:
+    """What is known of one numeric or choice field.
+
+    Attributes
+    ----------
+    label : str
+        A short name in words.
+    help : str
+        One line that says what the number does.
+    symbol : str
+        The paper's symbol, in LaTeX; empty where there is none.
+    low, high : float
+        The valid range, both ends included unless `open_low` or `open_high`.
+    paper : tuple of two floats, optional
+        The range the paper explored (its hyperparameter table).
+    choices : tuple of str
+        The allowed words, for a field that is a choice and not a number.
+    """
+
+    label: str
+    help: str
+    symbol: str = ""
+    low: float = -math.inf
+    high: float = math.inf
+    open_low: bool = False
+    open_high: bool = False
+    paper: tuple[float, float] | None = None
+    choices: tuple[str, ...] = ()
+
+    def allowed(self, kind: type = float) -> str:
+        """Say the valid range in words.
+
+        Examples
+        --------
+        >>> Parameter("decay", "", low=0, high=1, open_low=True, open_high=True).allowed()
+        'a number above 0 and below 1'
+        """
+        if self.choices:
+            return "one of " + ", ".join(self.choices)
+        noun = "a whole number" if kind is int else "a number"
+        low = f"{'above' if self.open_low else 'from'} {self.low:g}"
+        high = f"{'below' if self.open_high else 'at most'} {self.high:g}"
+        if math.isinf(self.high):
+            return f"{noun} {low}" if self.open_low else f"{noun} of at least {self.low:g}"
+        if self.open_low or self.open_high:
+            return f"{noun} {low} and {high}"
+        return f"{noun} from {self.low:g} to {self.high:g}"
+
+    def accepts(self, value: object, kind: type) -> bool:
+        """Whether `value` is of the kind and in the valid range."""
+        if self.choices:
+            return value in self.choices
+        whole_or_real = numbers.Integral if kind is int else numbers.Real
+        if isinstance(value, bool) or not isinstance(value, whole_or_real):
+            return False
+        value = float(value)
+        above = value > self.low if self.open_low else value >= self.low
+        below = value < self.high if self.open_high else value <= self.high
+        return above and below and math.isfinite(value)
+
+
+def parameter(default: float | int | str, label: str, help: str, **facts: Any) -> Any:
+    """Declare a dataclass field with a default and the facts of a `Parameter`."""
+    described = Parameter(label=label, help=help, **facts)
+    return dataclasses.field(default=default, metadata={"parameter": described})
+
+
+def parameters_of(owner: Any) -> Mapping[str, Parameter]:
+    """Return the declared parameters of a dataclass or of an instance, in order, by field name."""
+    return {
+        field.name: field.metadata["parameter"]
+        for field in dataclasses.fields(owner)
+        if "parameter" in field.metadata
+    }
+
+
+def defaults_of(owner: Any) -> Mapping[str, Any]:
+    """Return the default of each declared parameter, by field name."""
+    named = parameters_of(owner)
+    return {field.name: field.default for field in dataclasses.fields(owner) if field.name in named}
+
+
+class Checked:
+    """Mixin for a frozen dataclass whose parameters are checked when it is made."""
+
+    def __post_init__(self) -> None:
+        """Check every declared parameter.
+
+        Raises
+        ------
+        ValueError
+            With one sentence that names the field, the value and what is allowed.
+        """
+        defaults = defaults_of(self)
+        for name, known in parameters_of(self).items():
+            check_parameter(name, known, getattr(self, name), type(defaults[name]))
+
+
+def check_parameter(name: str, known: Parameter, value: object, kind: type) -> None:
+    """Raise a ValueError that names the value and what is allowed, unless it is allowed."""
+    if not known.accepts(value, kind):
+        raise ValueError(f"{name} is {value!r}, but must be {known.allowed(kind)}")
+
+
+def check_count(name: str, value: object, low: int = 1) -> None:
+    """Raise a ValueError unless `value` is a whole number of at least `low`.
+
+    Examples
+    --------
+    >>> check_count("budget", 0)
+    Traceback (most recent call last):
+    ValueError: budget is 0, but must be a whole number of at least 1
+    """
+    check_parameter(name, Parameter(name, "", low=low), value, int)

@@ -1,0 +1,163 @@
+"""What every policy is: hyperparameters, channels, and the worth of each entry.
+
+A turn asks a policy, in this order:
+
+1. `update`: what does this turn change in the entries that were already here?
+2. `birth`: what does a new entry start with?
+3. `absorb`: what changes once old and new stand together?
+4. `terms`: what is each entry worth? The sum of these named terms is its score.
+5. `protects`: which entries must stay whatever their score?
+6. `modulate`: how does it bend the attention weights of what was kept?
+
+Only `terms` has no default. Removal below a threshold, insertion and eviction are the engine's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from fdkvc.attention import Bools, Floats, Observation
+from fdkvc.cache import Cache
+from fdkvc.parameters import Checked, defaults_of
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a policy's turn, as a reader is shown it.
+
+    Attributes
+    ----------
+    name : str
+    equation : str
+        LaTeX.
+    source : str
+        Where the equation stands.
+    reads, writes : tuple of str
+        Recorded quantities that went in and came out: channels, row states, terms, or what
+        `update` records.
+    """
+
+    name: str
+    equation: str
+    source: str
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Update:
+    """What a turn did to the entries that were already cached.
+
+    Attributes
+    ----------
+    cache : Cache
+        The same entries, their channels and row states brought up to this turn.
+    stale : array (B, C) of bool, optional
+        Entries below the policy's own threshold, removed before the new ones come in.
+    recorded : mapping of name to array (B, C) or (B,)
+        What the steps computed on the way, for whoever looks at them.
+    """
+
+    cache: Cache
+    stale: Bools | None = None
+    recorded: Mapping[str, Floats] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Policy(Checked, ABC):
+    """An eviction policy; its dataclass fields are its hyperparameters.
+
+    Class attributes
+    ----------------
+    key, label : str
+        Its name in files and links, and on screen.
+    idea : str
+        What it does in a sentence or two.
+    source : str
+        The paper that defines it.
+    channels : tuple of str
+        What it remembers of each entry.
+    steps : tuple of Step
+        Its turn, step by step.
+    """
+
+    key: ClassVar[str]
+    label: ClassVar[str]
+    idea: ClassVar[str]
+    source: ClassVar[str]
+    channels: ClassVar[tuple[str, ...]] = ()
+    steps: ClassVar[tuple[Step, ...]] = ()
+
+    def initial_state(self) -> Mapping[str, float]:
+        """Return the row states and what they start with."""
+        return {}
+
+    def update(self, cache: Cache, turn: Observation) -> Update:
+        """Bring the entries that were already cached up to this turn."""
+        return Update(cache)
+
+    def birth(self, turn: Observation) -> Mapping[str, Floats]:
+        """Return what each channel of the turn's new tokens starts with (B, n)."""
+        return {name: np.zeros(turn.new.shape, np.float32) for name in self.channels}
+
+    def absorb(self, cache: Cache, turn: Observation) -> Cache:
+        """Update channels once old and new entries stand together."""
+        return cache
+
+    @abstractmethod
+    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+        """Return the named terms (B, C) whose sum is each entry's score; higher means keep."""
+
+    def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
+        """Mark entries that stay whatever their score (B, C), at most `budget` a row."""
+        return np.zeros(cache.token.shape, np.bool_)
+
+    def modulate(self, weights: Floats, cache: Cache) -> Floats:
+        """Bend the attention weights (B, C) over the kept entries; which sum to 1."""
+        return weights
+
+    @property
+    def name(self) -> str:
+        """The key, and every hyperparameter that is not at its default.
+
+        Examples
+        --------
+        >>> from fdkvc.policies import policy_named
+        >>> policy_named("fd-kvc", gamma=0.8, w_c=0.3).name
+        'fd-kvc gamma=0.8 w_c=0.3'
+        """
+        defaults = defaults_of(self)
+        changes = {name: getattr(self, name) for name in defaults}
+        words = (f"{name}={changes[name]}" for name in changes if changes[name] != defaults[name])
+        return " ".join([self.key, *words])
+
+    @property
+    def title(self) -> str:
+        """The label, and every hyperparameter that is not at its default, for people."""
+        return self.name.replace(self.key, self.label, 1)
+
+    def variant(self, **changes: float | int | str) -> Policy:
+        """Return this policy with other hyperparameters."""
+        return dataclasses.replace(self, **changes)
+
+
+def total(terms: Mapping[str, Floats]) -> Floats:
+    """Add the named terms up to the score (B, C)."""
+    first, *rest = terms.values()
+    score = first
+    for term in rest:
+        score = score + term
+    return score
+
+
+def below_threshold(score: Floats, cache: Cache, share: float) -> Bools:
+    """Mark entries whose score is below a share of the row's greatest (B, C)."""
+    top = np.where(cache.present, score, 0).max(axis=1, keepdims=True)
+    below: Bools = cache.present & (score < np.float32(share) * top)
+    return below

@@ -1,0 +1,198 @@
+"""FD-KVC: cumulative attention and decaying, reinforced recency, weighed into one score."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fdkvc.attention import Floats, Observation, divide_by_max, entry_sum, min_max, normalize
+from fdkvc.cache import Cache
+from fdkvc.parameters import parameter
+from fdkvc.policies.base import Policy, Step, Update, below_threshold, total
+
+
+@dataclass(frozen=True)
+class FDKVC(Policy):
+    """Fractional Decay KV-Cache, Algorithm 1 of Ganguly, *Fractional Decay KV-Cache*.
+
+    Equation numbers are the paper's. Where Algorithm 1 leaves a choice open, the reading whose
+    results match the paper's tables is taken: steps 1 to 4 act on the entries that were cached
+    before the turn; step 3 uses the learning rate that the previous turn left; a new entry starts
+    with c = 1 and ρ = max(cos(e, ē), 0); ρ enters the score unnormalised.
+    """
+
+    key = "fd-kvc"
+    label = "FD-KVC"
+    idea = (
+        "Each entry carries the attention it has gathered and a recency score that decays every "
+        "turn and is reinforced by similarity to the current query; their weighted sum decides."
+    )
+    source = "Ganguly, Fractional Decay KV-Cache, Algorithm 1"
+    channels = ("cumulative", "recency")
+    steps = (
+        Step(
+            "Cumulative attention",
+            r"c_i \leftarrow c_i + a_i,\quad a_i = \operatorname{softmax}"
+            r"\!\left(\bar q_t^\top k_i / \sqrt d\right)",
+            "Eq. 1",
+            reads=("attention",),
+            writes=("cumulative",),
+        ),
+        Step(
+            "Recency decay",
+            r"\rho_i \leftarrow \gamma\,\rho_i",
+            "Eq. 2",
+            reads=("recency before",),
+            writes=("recency decayed",),
+        ),
+        Step(
+            "Relevance reinforcement",
+            r"\rho_i \leftarrow \rho_i + \alpha_t\, r_i,\quad r_i = \frac{\cos(e_i, \bar e_q) - "
+            r"\min_j \cos(e_j, \bar e_q)}{\max_j \cos(e_j, \bar e_q) - \min_j \cos(e_j, \bar e_q)"
+            r" + \epsilon}",
+            "Eqs. 3 and 4",
+            reads=("relevance", "learning rate before"),
+            writes=("recency",),
+        ),
+        Step(
+            "Adaptive learning rate",
+            r"\mathcal L_t = \tfrac{1}{|\mathcal C|}\sum_i \hat h_i (1 - \hat h_i),\quad "
+            r"\alpha_t = \frac{\alpha_0}{1 + \mu \mathcal L_t}",
+            "Eqs. 5 to 7",
+            reads=("hybrid score",),
+            writes=("ownership_loss", "learning_rate"),
+        ),
+        Step(
+            "Eviction and insertion",
+            r"h_i = w_c\,\hat c_i + w_\rho\,\rho_i,\quad \text{evict } h_i < \tau \max_j h_j,"
+            r"\quad \text{keep the top } B",
+            "Eqs. 5 and 8",
+            reads=("cumulative", "recency"),
+            writes=("score",),
+        ),
+        Step(
+            "Modulated attention",
+            r"\hat w_i = \frac{w_i\,(0.5 + 0.5\,\hat\rho_i)^\beta}"
+            r"{\sum_j w_j\,(0.5 + 0.5\,\hat\rho_j)^\beta}",
+            "Eq. 9",
+            reads=("attention_before",),
+            writes=("attention_after",),
+        ),
+    )
+
+    gamma: float = parameter(
+        0.88,
+        "Recency decay",
+        "Share of its recency score that an entry keeps from one turn to the next (Eq. 2).",
+        symbol=r"\gamma",
+        low=0,
+        high=1,
+        open_low=True,
+        open_high=True,
+        paper=(0.70, 0.95),
+    )
+    alpha_0: float = parameter(
+        0.30,
+        "Initial learning rate",
+        "How strongly similarity to the query raises recency, before adaptation (Eqs. 3 and 7).",
+        symbol=r"\alpha_0",
+        low=0,
+        high=2,
+        paper=(0.10, 0.50),
+    )
+    mu: float = parameter(
+        0.40,
+        "Convergence factor",
+        "How much the ownership loss lowers the learning rate (Eq. 7).",
+        symbol=r"\mu",
+        low=0,
+        high=10,
+        paper=(0.10, 1.00),
+    )
+    tau: float = parameter(
+        0.02,
+        "Eviction threshold",
+        "Entries that score below this share of the best are evicted at once (Eq. 8).",
+        symbol=r"\tau",
+        low=0,
+        high=1,
+        paper=(0.01, 0.10),
+    )
+    beta: float = parameter(
+        0.25,
+        "Modulation exponent",
+        "How strongly recency bends the attention weights (Eq. 9); 0 leaves them as they are.",
+        symbol=r"\beta",
+        low=0,
+        high=4,
+        paper=(0.10, 1.00),
+    )
+    w_c: float = parameter(
+        0.45,
+        "Cumulative weight",
+        "Weight of cumulative attention in the score (Eq. 5); recency has the rest, 1 − w_c.",
+        symbol="w_c",
+        low=0,
+        high=1,
+        paper=(0.10, 0.90),
+    )
+
+    @property
+    def w_rho(self) -> float:
+        """w_ρ = 1 − w_c, the weight of recency (Eq. 5)."""
+        return 1 - self.w_c
+
+    def initial_state(self) -> Mapping[str, float]:
+        """Start the learning rate at α₀."""
+        return {"learning_rate": self.alpha_0, "ownership_loss": 0.0}
+
+    def update(self, cache: Cache, turn: Observation) -> Update:
+        """Take steps 1 to 4 of Algorithm 1, and the threshold of step 5, on the old entries."""
+        alpha = cache.state["learning_rate"]
+
+        a = turn.attention(cache.token)
+        c = cache["cumulative"] + a  # Eq. 1
+        decayed = self.gamma * cache["recency"]  # Eq. 2
+        r = min_max(turn.similarity(cache.token), cache.present)  # Eq. 4
+        rho = decayed + alpha[:, None] * r  # Eq. 3
+        updated = cache.with_channels(cumulative=c, recency=rho)
+
+        h = total(self.terms(updated, turn))  # Eq. 5
+        h_hat = divide_by_max(h)
+        count = cache.present.sum(axis=1)
+        loss = entry_sum(h_hat * (1 - h_hat)) / np.maximum(count, 1).astype(np.float32)  # Eq. 6
+        next_alpha = self.alpha_0 / (1 + self.mu * loss)  # Eq. 7
+
+        return Update(
+            updated.with_state(learning_rate=next_alpha, ownership_loss=loss),
+            stale=below_threshold(h, cache, self.tau),  # Eq. 8
+            recorded={
+                "attention": a,
+                "recency before": cache["recency"],
+                "recency decayed": decayed,
+                "relevance": r,
+                "learning rate before": alpha,
+                "hybrid score": h,
+            },
+        )
+
+    def birth(self, turn: Observation) -> Mapping[str, Floats]:
+        """Start a new entry with c = 1 and ρ = max(cos(e, ē), 0) (Algorithm 1, step 5)."""
+        return {
+            "cumulative": np.ones(turn.new.shape, np.float32),
+            "recency": np.maximum(turn.similarity(turn.new), 0),
+        }
+
+    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+        """Return the two parts of the hybrid score h = w_c·ĉ + w_ρ·ρ (Eq. 5)."""
+        return {
+            "cumulative": self.w_c * divide_by_max(cache["cumulative"]),
+            "recency": self.w_rho * cache["recency"],
+        }
+
+    def modulate(self, weights: Floats, cache: Cache) -> Floats:
+        """Bend attention towards recent relevance (Eq. 9)."""
+        rho_hat = divide_by_max(cache["recency"])
+        return normalize(weights * (0.5 + 0.5 * rho_hat) ** self.beta)

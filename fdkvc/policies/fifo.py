@@ -1,0 +1,33 @@
+"""First in, first out: the newest entries stay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fdkvc.attention import Floats, Observation
+from fdkvc.cache import Cache
+from fdkvc.policies.base import Policy, Step
+
+POSITION = Step("Position", r"s_i = i", "the token's place in the dialog", writes=("position",))
+
+
+@dataclass(frozen=True)
+class Fifo(Policy):
+    """Keep the newest entries ("Standard (FIFO)", the paper's Section 4.2).
+
+    The score of an entry is its place in the dialog.
+    """
+
+    key = "fifo"
+    label = "FIFO"
+    idea = "The newest entries stay; the oldest are evicted first."
+    source = "Ganguly, Fractional Decay KV-Cache, Section 4.2"
+    steps: ClassVar[tuple[Step, ...]] = (POSITION,)
+
+    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+        """Return the place in the dialog."""
+        return {"position": turn.position(cache.token).astype(np.float32)}

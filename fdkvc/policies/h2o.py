@@ -1,0 +1,59 @@
+"""H2O: heavy hitters of accumulated attention, and a window of the newest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fdkvc.attention import Bools, Floats, Observation
+from fdkvc.cache import Cache, newest
+from fdkvc.parameters import parameter
+from fdkvc.policies.base import Policy, Step
+
+
+@dataclass(frozen=True)
+class H2O(Policy):
+    """Keep the heavy hitters of accumulated attention, and half the budget for the newest.
+
+    Zhang et al. 2023, *H2O: Heavy-Hitter Oracle for Efficient Generative Inference of Large
+    Language Models*, as the FD-KVC paper uses it (Section 4.2): attention of the turn's mean
+    query, half of the budget for recent tokens. An evicted entry's sum is gone.
+    """
+
+    key = "h2o"
+    label = "H2O"
+    idea = (
+        "Each entry adds up the attention it gets; half of the budget goes to the largest sums, "
+        "the heavy hitters, and half to the newest entries."
+    )
+    source = "Zhang et al. 2023, H2O: Heavy-Hitter Oracle for Efficient Generative Inference"
+    channels = ("cumulative",)
+    steps = (
+        Step(
+            "Cumulative attention",
+            r"c_i \leftarrow c_i + \operatorname{softmax}(\bar q_t^\top k_i / \sqrt d)",
+            "over old and new entries; a new entry starts at 0",
+            writes=("cumulative",),
+        ),
+        Step(
+            "Protection",
+            r"i \text{ among the newest } \lfloor B / 2 \rfloor \;\Rightarrow\; \text{keep}",
+            "recent window",
+        ),
+    )
+
+    window: float = parameter(
+        0.5, "Window", "Share of the budget that is kept for the newest entries.", low=0, high=1
+    )
+
+    def absorb(self, cache: Cache, turn: Observation) -> Cache:
+        """Add this turn's attention over everything in the cache, the new tokens included."""
+        return cache.with_channels(cumulative=cache["cumulative"] + turn.attention(cache.token))
+
+    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+        """Return the accumulated attention."""
+        return {"cumulative": cache["cumulative"]}
+
+    def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
+        """Protect the newest entries."""
+        return newest(cache, int(budget * self.window))

@@ -1,0 +1,271 @@
+"""The loop over turns: the only one, for one dialog on screen and for thousands in a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdkvc.attention import Bools, Floats, Ints, Observation
+from fdkvc.cache import Cache, empty_cache, select
+from fdkvc.dialogs import DialogBatch
+from fdkvc.parameters import check_count
+from fdkvc.policies.base import Policy, Update, total
+from fdkvc.trace import EntryTrace, Rule, State, Status, Trace
+
+
+@dataclass(frozen=True, eq=False)
+class TurnResult:
+    """All that one turn computed.
+
+    Attributes
+    ----------
+    update : Update
+        The policy's update of the old entries.
+    stale : array (B, budget) of bool
+        Old entries that the threshold evicted.
+    entries : Cache
+        Old and new entries together as they stood for the decision, (B, budget + n) slots.
+    terms : mapping of name to array (B, budget + n)
+    score : array (B, budget + n)
+    protected, kept : array (B, budget + n) of bool
+    after : State
+        What the turn leaves behind.
+    """
+
+    update: Update
+    stale: Bools
+    entries: Cache
+    terms: Mapping[str, Floats]
+    score: Floats
+    protected: Bools
+    kept: Bools
+    after: State
+
+
+def initial_state(policy: Policy, rows: int, budget: int, head_dimension: int) -> State:
+    """Return what a run starts from: an empty cache."""
+    nothing = np.zeros((rows, budget), np.float32)
+    return State(
+        empty_cache(rows, budget, policy.channels, policy.initial_state()),
+        nothing,
+        nothing,
+        np.zeros((rows, head_dimension), np.float32),
+    )
+
+
+def take_turn(policy: Policy, before: State, turn: Observation, budget: int) -> TurnResult:
+    """Run one turn: update, threshold, insertion, eviction, attention.
+
+    A row without tokens in this turn comes out as it went in.
+
+    Parameters
+    ----------
+    policy : Policy
+    before : State
+        What the last turn left.
+    turn : Observation
+    budget : int
+    """
+    cache = before.cache
+    everyone = bool(turn.active.all())
+
+    update = policy.update(cache, turn)
+    stale = np.zeros(cache.token.shape, np.bool_) if update.stale is None else update.stale
+    if not everyone:
+        stale = stale & turn.active[:, None]
+    survivors = update.cache.without(stale) if stale.any() else update.cache
+
+    births = policy.birth(turn)
+    entries = policy.absorb(survivors.insert(turn.new, births), turn)
+    if not everyone:
+        entries = entries.where(turn.active, cache.insert(turn.new, births))
+
+    terms = policy.terms(entries, turn)
+    score = total(terms)
+    protected = policy.protects(entries, turn, budget)
+    kept = select(score, entries, protected, budget)
+    cache = entries.keep(kept)
+
+    attention = turn.attention(cache.token)
+    modulated = policy.modulate(attention, cache)
+    output = turn.context(modulated, cache.token)
+    if not everyone:
+        column = turn.active[:, None]
+        attention = np.where(column, attention, before.attention_before)
+        modulated = np.where(column, modulated, before.attention_after)
+        output = np.where(column, output, before.output)
+    after = State(cache, attention, modulated, output)
+    return TurnResult(update, stale, entries, terms, score, protected, kept, after)
+
+
+def simulate(
+    policy: Policy,
+    dialogs: DialogBatch,
+    budget: int,
+    *,
+    entries: bool = True,
+    start: tuple[int, State] | None = None,
+) -> Trace:
+    """Run a policy over dialogs.
+
+    Parameters
+    ----------
+    policy : Policy
+    dialogs : DialogBatch
+    budget : int
+        Entries that the cache may hold at the end of a turn, at least 1.
+    entries : bool
+        Whether to record every entry of every turn, or only what the metrics need.
+    start : tuple of (turn, State), optional
+        Begin with this turn from what the turn before it left.
+
+    Returns
+    -------
+    Trace
+
+    Raises
+    ------
+    ValueError
+        For a budget below 1.
+
+    Examples
+    --------
+    >>> from fdkvc.dialogs import SCENARIOS, generate
+    >>> from fdkvc.policies import policy_named
+    >>> trace = simulate(policy_named("fifo"), generate(SCENARIOS["shift"]), budget=4)
+    >>> trace.kept[0, 0].tolist()
+    [28, 29, 30, 31]
+    """
+    check_count("budget", budget)
+    rows, head_dimension = dialogs.rows, dialogs.keys.shape[-1]
+    first, state = start or (0, initial_state(policy, rows, budget, head_dimension))
+    record = _Recorder(policy, dialogs, budget, first, entries)
+    for number in range(first, dialogs.turns):
+        turn = dialogs.observe(number)
+        began = perf_counter()
+        result = take_turn(policy, state, turn, budget)
+        record.seconds[number - first] = perf_counter() - began
+        record.turn(number - first, state.cache.token, result)
+        state = result.after
+    return record.trace(state)
+
+
+class _Recorder:
+    """Writes turns into the arrays of a trace."""
+
+    def __init__(
+        self, policy: Policy, dialogs: DialogBatch, budget: int, first: int, entries: bool
+    ) -> None:
+        self.policy, self.budget, self.first, self.wanted = policy, budget, first, entries
+        self.shape = (dialogs.rows, dialogs.turns - first)
+        self.width = budget + dialogs.turn_tokens
+        self.seconds = np.zeros(self.shape[1])
+        self.kept = np.empty((*self.shape, budget), np.intp)
+        self.output = np.empty((*self.shape, dialogs.keys.shape[-1]), np.float32)
+        self.by_turn: dict[str, Floats] = {}
+        self.evicted = {rule.name: np.zeros(self.shape, np.intp) for rule in Rule if rule}
+        self.by_entry: dict[str, NDArray] = {}  # type: ignore[type-arg]
+
+    def turn(self, at: int, old: Ints, result: TurnResult) -> None:
+        self.kept[:, at] = result.after.cache.token
+        self.output[:, at] = result.after.output
+        for name, value in result.after.cache.state.items():
+            self._write_turn(at, f"state/{name}", value)
+        gone = result.entries.present & ~result.kept
+        self.evicted["budget"][:, at] = gone.sum(axis=1)
+        self.evicted["threshold"][:, at] = result.stale.sum(axis=1)
+        if self.wanted:
+            self._entries(at, old, gone, result)
+
+    def trace(self, last: State) -> Trace:
+        return Trace(
+            policy=self.policy,
+            budget=self.budget,
+            first_turn=self.first,
+            kept=self.kept,
+            output=self.output,
+            state=_group(self.by_turn, "state"),
+            evicted=self.evicted,
+            seconds=self.seconds,
+            entries=self._entry_trace() if self.wanted else None,
+            last=last,
+        )
+
+    def _entries(self, at: int, old: Ints, gone: Bools, result: TurnResult) -> None:
+        stale, entries, budget = result.stale, result.entries, self.budget
+        token = entries.token.copy()
+        token[:, :budget][stale] = old[stale]
+        self._write(at, "token", token, -1)
+
+        status = np.where(entries.present, Status.kept, Status.empty)
+        status[:, budget:] *= Status.new
+        status[gone] += Status.evicted - Status.kept
+        status[:, :budget][stale] = Status.evicted
+        self._write(at, "status", status.astype(np.uint8), 0)
+        rule = np.where(gone, Rule.budget, Rule.none)
+        rule[:, :budget][stale] = Rule.threshold
+        self._write(at, "rule", rule.astype(np.uint8), 0)
+        self._write(at, "protected", result.protected, False)
+
+        terms = {name: term.copy() for name, term in result.terms.items()}
+        channels = {name: column.copy() for name, column in entries.channels.items()}
+        if stale.any():  # these were decided on, and removed, before the others
+            for name, column in result.update.cache.channels.items():
+                channels[name][:, :budget][stale] = column[stale]
+        for name, column in channels.items():
+            self._write(at, f"channels/{name}", np.where(token >= 0, column, np.nan))
+        for name, term in terms.items():
+            self._write(at, f"terms/{name}", np.where(entries.present, term, np.nan))
+        self._write(at, "score", np.where(entries.present, result.score, np.nan))
+        self._write(at, "rank", _rank(result.score, entries.present), 0)
+
+        for name in ("attention_before", "attention_after"):
+            weights = np.full(token.shape, np.nan, np.float32)
+            weights[result.kept] = getattr(result.after, name).ravel()
+            self._write(at, name, np.where(entries.present, weights, np.nan))
+        for name, value in result.update.recorded.items():
+            if value.ndim == 1:
+                self._write_turn(at, f"recorded/{name}", value)
+            else:
+                self._write(at, f"recorded/{name}", np.where(old >= 0, value, np.nan))
+
+    def _write(self, at: int, name: str, value: NDArray, empty: float = np.nan) -> None:  # type: ignore[type-arg]
+        if name not in self.by_entry:
+            shape = (*self.shape, self.width)
+            self.by_entry[name] = np.full(shape, empty, value.dtype)
+        self.by_entry[name][:, at, : value.shape[1]] = value
+
+    def _write_turn(self, at: int, name: str, value: Floats) -> None:
+        if name not in self.by_turn:
+            self.by_turn[name] = np.full(self.shape, np.nan, np.float32)
+        self.by_turn[name][:, at] = value
+
+    def _entry_trace(self) -> EntryTrace:
+        plain = {name: column for name, column in self.by_entry.items() if "/" not in name}
+        return EntryTrace(
+            **plain,
+            channels=_group(self.by_entry, "channels"),
+            terms=_group(self.by_entry, "terms"),
+            recorded=_group(self.by_entry, "recorded") | _group(self.by_turn, "recorded"),
+        )
+
+
+def _group(columns: Mapping[str, NDArray], group: str) -> dict[str, NDArray]:  # type: ignore[type-arg]
+    prefix = f"{group}/"
+    return {
+        name.removeprefix(prefix): column
+        for name, column in columns.items()
+        if name.startswith(prefix)
+    }
+
+
+def _rank(score: Floats, present: Bools) -> Ints:
+    """Place of each entry by score, 1 for the highest, ties to the older; 0 in empty slots."""
+    order = np.argsort(np.where(present, -score, np.inf), axis=1, kind="stable")
+    rank = np.empty(order.shape, np.intp)
+    np.put_along_axis(rank, order, np.arange(1, order.shape[1] + 1)[None], axis=1)
+    return np.where(present, rank, 0)

@@ -1,0 +1,543 @@
+"""Statistics over dialogs: intervals, paired differences, and the words for them.
+
+Every array here holds one number a dialog. Policies are compared on the same dialogs, so the
+comparison is paired: dialog i under one policy with dialog i under the other.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fdkvc.parameters import Parameter, check_count, check_parameter
+
+Doubles = npt.NDArray[np.float64]
+PairedVerdict = Literal["too few", "same", "significant", "not significant"]
+CellVerdict = Literal["reproduced", "differs", "cannot be told from zero"]
+
+FUZZ = 1e-6
+"""Differences smaller than this share of the compared values are rounding of float32 metrics."""
+
+CONFIDENCE = Parameter(
+    "Confidence",
+    "How often an interval covers the true mean.",
+    low=0,
+    high=1,
+    open_low=True,
+    open_high=True,
+)
+
+FEWEST_DIALOGS = 100
+"""With fewer dialogs than this, `verdict` says nothing about a published value."""
+
+_BOOTSTRAP_CELLS = 2**20  # resampled numbers held at once, so memory does not grow with n
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The mean of one number a dialog, and how surely it is known.
+
+    Attributes
+    ----------
+    n : int
+        Dialogs, at least 1.
+    mean : float
+    sd : float
+        Standard deviation over dialogs (divisor n - 1); NaN for one dialog.
+    low, high : float
+        Student-t interval of the mean; NaN (unknown) for one dialog.
+    confidence : float
+        Coverage of the interval, in (0, 1).
+    """
+
+    n: int
+    mean: float
+    sd: float
+    low: float
+    high: float
+    confidence: float
+
+
+@dataclass(frozen=True)
+class Paired(Summary):
+    """The mean difference, policy - baseline, over the same dialogs, with its paired t-test.
+
+    Attributes
+    ----------
+    t, p : float
+        Student's t with n - 1 degrees of freedom and its two-sided p. Both are NaN (undefined)
+        for one dialog, and where the difference is the same in every dialog (`sd` is then 0).
+    """
+
+    t: float
+    p: float
+
+    @property
+    def verdict(self) -> PairedVerdict:
+        """What the test can say; "significant" means p < 1 - confidence."""
+        if self.n < 2:
+            return "too few"
+        if self.sd == 0:
+            return "same"
+        return "significant" if self.p < 1 - self.confidence else "not significant"
+
+    def words(self) -> str:
+        """Return the sentence that a reader sees.
+
+        Examples
+        --------
+        >>> paired([0.91, 0.93, 0.95, 0.93], [0.70, 0.71, 0.72, 0.71]).words()
+        '+0.220 (95 % interval 0.207 to 0.233), p < 0.001'
+        >>> paired([0.9, 0.7, 0.8], [0.8, 0.8, 0.7]).words()
+        'not significant (p = 0.67)'
+        >>> paired([0.9, 0.8], [0.8, 0.7]).words()
+        'the same in every dialog (+0.100)'
+        >>> paired([0.9, 0.8], [0.9, 0.8]).words()
+        'no difference in any dialog'
+        >>> paired([0.9], [0.8]).words()
+        'too few dialogs to tell (+0.100 in the only one)'
+        """
+        match self.verdict:
+            case "too few":
+                difference = f"{self.mean:+.{_decimals(self.mean)}f}"
+                return f"too few dialogs to tell ({difference} in the only one)"
+            case "same" if self.mean == 0:
+                return "no difference in any dialog"
+            case "same":
+                return f"the same in every dialog ({self.mean:+.{_decimals(self.mean)}f})"
+            case "not significant":
+                return f"not significant ({_p_words(self.p)})"
+            case "significant":
+                digits = _decimals(self.high - self.mean)
+                return (
+                    f"{self.mean:+.{digits}f} ({100 * self.confidence:g} % interval "
+                    f"{self.low:.{digits}f} to {self.high:.{digits}f}), {_p_words(self.p)}"
+                )
+
+
+@dataclass(frozen=True)
+class AdaptationSummary:
+    """How many turns a policy needs after a change of topic.
+
+    Attributes
+    ----------
+    n : int
+        Dialogs, at least 1.
+    mean, median, p90 : float
+        Turns; the percentiles are NumPy's default (linear interpolation).
+    never : int
+        Dialogs that did not adapt at all; they count with every turn they had.
+    """
+
+    n: int
+    mean: float
+    median: float
+    p90: float
+    never: int
+
+
+def summarize(values: npt.ArrayLike, confidence: float = 0.95) -> Summary:
+    """Return the mean over dialogs with its Student-t interval.
+
+    Constant values have an interval that equals their mean exactly.
+
+    Parameters
+    ----------
+    values : array_like of shape (n,)
+        One finite number a dialog.
+    confidence : float
+        Coverage of the interval, in (0, 1).
+
+    Raises
+    ------
+    ValueError
+        If `values` is empty, not one-dimensional or not finite, or `confidence` out of range.
+
+    Examples
+    --------
+    >>> summary = summarize([1, 2, 3, 4, 5])
+    >>> round(summary.mean, 3), round(summary.low, 3), round(summary.high, 3)
+    (3.0, 1.037, 4.963)
+    >>> summarize([0.5, 0.5])
+    Summary(n=2, mean=0.5, sd=0.0, low=0.5, high=0.5, confidence=0.95)
+    """
+    values = _one_a_dialog("values", values)
+    check_parameter("confidence", CONFIDENCE, confidence, float)
+    n = values.size
+    if n == 1:
+        return Summary(1, float(values[0]), math.nan, math.nan, math.nan, confidence)
+    if _constant(values):  # a mean over many equal numbers may differ from them in the last bit
+        mean, sd, margin = float(values[0]), 0.0, 0.0
+    else:
+        from scipy.special import stdtrit
+
+        mean, sd = float(values.mean()), float(values.std(ddof=1))
+        margin = float(stdtrit(n - 1, (1 + confidence) / 2)) * sd / math.sqrt(n)
+    return Summary(n, mean, sd, mean - margin, mean + margin, confidence)
+
+
+def differences(policy: npt.ArrayLike, baseline: npt.ArrayLike) -> Doubles:
+    """Return policy - baseline for each dialog, in float64 and without rounding fuzz.
+
+    Metrics are computed in float32, so a difference that is the same in every dialog may scatter
+    in its last bits, and a t-test would call that scatter overwhelming. Differences that lie
+    within `FUZZ` times the largest compared value of each other are therefore returned as exactly
+    their mean, and as exactly 0 where that mean is as small.
+
+    Parameters
+    ----------
+    policy, baseline : array_like of shape (n,)
+        One finite number a dialog, dialog i at index i in both.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+
+    Raises
+    ------
+    ValueError
+        If either is empty, not one-dimensional or not finite, or their lengths disagree.
+
+    Examples
+    --------
+    >>> policy, baseline = np.array([0.3, 0.7]), np.array([0.1, 0.5])
+    >>> np.unique(policy - baseline).size, np.unique(differences(policy, baseline)).size
+    (2, 1)
+    """
+    policy = _one_a_dialog("policy", policy)
+    baseline = _one_a_dialog("baseline", baseline)
+    if policy.size != baseline.size:
+        raise ValueError(
+            f"policy has {policy.size} dialogs and baseline {baseline.size}, but a "
+            "paired comparison needs the same dialogs in both"
+        )
+    difference = policy - baseline
+    fuzz = FUZZ * float(max(np.abs(policy).max(), np.abs(baseline).max()))
+    if np.ptp(difference) > fuzz:
+        return difference
+    mean = difference[0] if _constant(difference) else difference.mean()
+    return np.full_like(difference, 0.0 if abs(mean) <= fuzz else mean)
+
+
+def paired(policy: npt.ArrayLike, baseline: npt.ArrayLike, confidence: float = 0.95) -> Paired:
+    """Compare a policy with a baseline on the same dialogs by a paired t-test.
+
+    Parameters
+    ----------
+    policy, baseline : array_like of shape (n,)
+        One finite number a dialog, dialog i at index i in both; see `differences` for when they
+        count as differing by the same amount in every dialog.
+    confidence : float
+        Coverage of the interval, in (0, 1).
+
+    Raises
+    ------
+    ValueError
+        If either is empty, not one-dimensional or not finite, their lengths disagree, or
+        `confidence` is out of range.
+
+    Examples
+    --------
+    >>> comparison = paired([2, 4, 6], [1, 2, 3])
+    >>> comparison.mean, round(comparison.t, 3), round(comparison.p, 3), comparison.verdict
+    (2.0, 3.464, 0.074, 'not significant')
+    """
+    summary = summarize(differences(policy, baseline), confidence)
+    t = p = math.nan
+    if summary.sd > 0:
+        from scipy.special import stdtr
+
+        t = summary.mean / (summary.sd / math.sqrt(summary.n))
+        p = 2 * float(stdtr(summary.n - 1, -abs(t)))
+    return Paired(**asdict(summary), t=t, p=p)
+
+
+def effect_size(differences: npt.ArrayLike) -> float:
+    """Return Cohen's d_z: the mean of the paired differences over their standard deviation.
+
+    It is NaN (undefined) for one dialog, and where the difference is the same in every dialog.
+
+    Parameters
+    ----------
+    differences : array_like of shape (n,)
+        As returned by `differences`.
+
+    References
+    ----------
+    J. Cohen, Statistical Power Analysis for the Behavioral Sciences, 2nd ed., 1988, section 2.3.5.
+
+    Examples
+    --------
+    >>> effect_size([1, 2, 3])
+    2.0
+    """
+    summary = summarize(differences)
+    return summary.mean / summary.sd if summary.sd > 0 else math.nan
+
+
+def bootstrap_interval(
+    differences: npt.ArrayLike,
+    seed: int,
+    *,
+    confidence: float = 0.95,
+    resamples: int = 9999,
+    method: Literal["BCa", "percentile"] = "BCa",
+) -> tuple[float, float]:
+    """Return a bootstrap interval of the mean, which does not assume a normal distribution.
+
+    It is NaN (unknown) for one dialog, and equals the mean where all differences are the same.
+
+    Parameters
+    ----------
+    differences : array_like of shape (n,)
+        As returned by `differences`.
+    seed : int
+        Seed of the resampling, at least 0; the same seed gives the same interval.
+    confidence : float
+        Coverage of the interval, in (0, 1).
+    resamples : int
+        How often the dialogs are drawn anew, at least 1.
+    method : {"BCa", "percentile"}
+        Bias-corrected and accelerated, or the plain percentiles of the resampled means.
+
+    Returns
+    -------
+    low, high : float
+
+    Raises
+    ------
+    ValueError
+        If `differences` is empty, not one-dimensional or not finite, or a parameter out of range.
+
+    References
+    ----------
+    B. Efron, Better Bootstrap Confidence Intervals, JASA 82, 1987.
+
+    Examples
+    --------
+    >>> low, high = bootstrap_interval([0.1, 0.3, 0.2, 0.4], seed=0)
+    >>> low < 0.25 < high
+    True
+    >>> bootstrap_interval([0.5, 0.5, 0.5], seed=0)
+    (0.5, 0.5)
+    """
+    values = _one_a_dialog("differences", differences)
+    check_parameter("confidence", CONFIDENCE, confidence, float)
+    check_count("seed", seed, low=0)
+    check_count("resamples", resamples)
+    if values.size == 1:
+        return math.nan, math.nan
+    if _constant(values):
+        return float(values[0]), float(values[0])
+    from scipy.stats import bootstrap
+
+    interval = bootstrap(
+        (values,),
+        np.mean,
+        n_resamples=resamples,
+        batch=max(1, _BOOTSTRAP_CELLS // values.size),
+        vectorized=True,
+        confidence_level=confidence,
+        method=method,
+        rng=np.random.default_rng(seed),
+    ).confidence_interval
+    return float(interval.low), float(interval.high)
+
+
+def holm(p_values: Iterable[float | None]) -> Doubles:
+    """Adjust the p-values of one table for their number by Holm's step-down method.
+
+    Undefined p-values (NaN or None) stay NaN and do not count as tests.
+
+    Parameters
+    ----------
+    p_values : iterable of float or None, n of them
+        Each in [0, 1], NaN or None.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Adjusted p-values in the given order; compare them with the same level as a single p.
+
+    Raises
+    ------
+    ValueError
+        If a p-value lies outside [0, 1].
+
+    References
+    ----------
+    S. Holm, A Simple Sequentially Rejective Multiple Test Procedure, Scand. J. Statist. 6, 1979.
+
+    Examples
+    --------
+    >>> holm([0.01, 0.04, None, 0.03, 0.005])
+    array([0.03, 0.06,  nan, 0.06, 0.02])
+    """
+    p = np.array([math.nan if p is None else p for p in p_values], dtype=np.float64)
+    outside = (p < 0) | (p > 1)
+    if outside.any():
+        raise ValueError(f"a p-value is {p[outside][0]:g}, but must be a number from 0 to 1")
+    tested = np.flatnonzero(~np.isnan(p))
+    smallest_first = tested[np.argsort(p[tested], kind="stable")]
+    hypotheses_left = np.arange(tested.size, 0, -1)
+    adjusted = np.full_like(p, math.nan)
+    adjusted[smallest_first] = np.minimum(
+        np.maximum.accumulate(p[smallest_first] * hypotheses_left), 1.0
+    )
+    return adjusted
+
+
+def composite(rows: Iterable[npt.ArrayLike]) -> Doubles:
+    """Return each dialog's mean over scenarios, dialogs being matched by their index.
+
+    Parameters
+    ----------
+    rows : iterable of array_like of shape (n,)
+        For each scenario, one finite number a dialog.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+
+    Raises
+    ------
+    ValueError
+        If there are no rows, their lengths disagree, or a row is empty or not finite.
+
+    Examples
+    --------
+    >>> composite([[0.2, 0.4], [0.6, 0.8]])
+    array([0.4, 0.6])
+    """
+    checked = [_one_a_dialog(f"scenario {i}", row) for i, row in enumerate(rows)]
+    if not checked:
+        raise ValueError("there are no scenarios, but a composite needs at least 1")
+    lengths = [row.size for row in checked]
+    if len(set(lengths)) > 1:
+        raise ValueError(
+            f"the scenarios have {', '.join(map(str, lengths))} dialogs, but a "
+            "composite needs the same number in each"
+        )
+    return sum(checked, np.zeros(lengths[0])) / len(checked)
+
+
+def summarize_adaptation(turns: npt.ArrayLike, never: npt.ArrayLike) -> AdaptationSummary:
+    """Return mean, median and 90th percentile of the turns to adapt (Table 2 of the paper).
+
+    Parameters
+    ----------
+    turns : array_like of shape (n,)
+        Turns from the change of topic up to and including the first that reaches the wanted
+        retention; where none does, all the turns there were.
+    never : array_like of bool, shape (n,)
+        True where none does. The count alone cannot tell this from adapting at the last turn.
+
+    Raises
+    ------
+    ValueError
+        If `turns` is empty, not one-dimensional or not finite, or the shapes disagree.
+
+    Examples
+    --------
+    >>> summarize_adaptation([4, 4, 4, 5, 5, 16], never=[False] * 5 + [True]).p90
+    10.5
+    """
+    turns = _one_a_dialog("turns", turns)
+    never = np.asarray(never, dtype=np.bool_)
+    if never.shape != turns.shape:
+        raise ValueError(
+            f"turns has shape {turns.shape} and never {never.shape}, but they must agree, "
+            "one entry a dialog"
+        )
+    median, p90 = np.percentile(turns, [50, 90])
+    return AdaptationSummary(
+        n=turns.size,
+        mean=float(turns.mean()),
+        median=float(median),
+        p90=float(p90),
+        never=int(never.sum()),
+    )
+
+
+def verdict(
+    *,
+    measured_mean: float,
+    sd: float,
+    n: int,
+    published: float | None,
+    rounding: float,
+    n_published: int,
+    indistinguishable_from_zero: bool = False,
+) -> CellVerdict | None:
+    """Say whether a published value comes out.
+
+    The first that applies: no verdict (None) where nothing is published or fewer than
+    `FEWEST_DIALOGS` were measured; "cannot be told from zero" where the published value cannot,
+    so that no measurement could confirm it; "reproduced" where
+
+        |measured - published| <= rounding + 1.96 sd sqrt(1/n + 1/n_published),
+
+    up to `FUZZ`, that is, where two samples of these sizes would differ as much in 95 of 100
+    cases at most; else "differs".
+
+    Parameters
+    ----------
+    measured_mean, sd : float
+        Our mean and standard deviation over dialogs, in the units of `published`.
+    n, n_published : int
+        Dialogs behind our mean and behind the published one, at least 1.
+    published : float or None
+        The printed value; None or NaN where the paper prints nothing.
+    rounding : float
+        Half a unit of the last printed digit, at least 0: 0.0005 for a printed 91.4 %.
+    indistinguishable_from_zero : bool
+        Whether the published value cannot be told from zero, by the paper's own tests.
+
+    Examples
+    --------
+    >>> verdict(measured_mean=0.701, sd=0.05, n=600, published=0.706, rounding=0.0005,
+    ...         n_published=600)
+    'reproduced'
+    """
+    if published is None or math.isnan(published) or n < FEWEST_DIALOGS:
+        return None
+    if indistinguishable_from_zero:
+        return "cannot be told from zero"
+    allowed = rounding + 1.96 * sd * math.sqrt(1 / n + 1 / n_published)
+    fuzz = FUZZ * max(abs(measured_mean), abs(published))
+    return "reproduced" if abs(measured_mean - published) <= allowed + fuzz else "differs"
+
+
+def _one_a_dialog(name: str, values: npt.ArrayLike) -> Doubles:
+    """Return `values` in float64, after checking that it holds one finite number a dialog."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or array.size == 0:
+        raise ValueError(
+            f"{name} has shape {array.shape}, but must hold one number for each of at "
+            "least 1 dialog"
+        )
+    wrong = np.flatnonzero(~np.isfinite(array))
+    if wrong.size:
+        raise ValueError(
+            f"{name} is {array[wrong[0]]} at dialog {wrong[0]}, but every value must be a "
+            "finite number"
+        )
+    return array
+
+
+def _constant(values: Doubles) -> bool:
+    return bool(np.ptp(values) == 0)
+
+
+def _decimals(size: float) -> int:
+    """Decimals that show a number of this size: three, and more where it would vanish."""
+    return max(3, -math.floor(math.log10(abs(size)))) if size else 3
+
+
+def _p_words(p: float) -> str:
+    if p < 0.001:
+        return "p < 0.001"
+    return f"p = {p:.3f}" if p < 0.1 else f"p = {p:.2f}"

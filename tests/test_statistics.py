@@ -1,0 +1,434 @@
+"""Intervals, paired tests and verdicts, against SciPy, worked examples and exact cases."""
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from fdkvc.statistics import (
+    AdaptationSummary,
+    bootstrap_interval,
+    composite,
+    differences,
+    effect_size,
+    holm,
+    paired,
+    summarize,
+    summarize_adaptation,
+    verdict,
+)
+
+# Multiples of 1/64 shift, scale and subtract without rounding, so that a property fails only
+# where the statistics are wrong.
+exact_numbers = st.integers(-64, 64).map(lambda k: k / 64)
+samples = st.lists(exact_numbers, min_size=2, max_size=30)
+pairs = st.lists(st.tuples(exact_numbers, exact_numbers), min_size=2, max_size=30)
+
+
+def normal(n: int, mean: float = 0.0, seed: int = 0) -> np.ndarray[Any, np.dtype[np.float64]]:
+    return np.random.default_rng(seed).normal(mean, 1.0, n)
+
+
+def test_importing_the_module_does_not_import_scipy() -> None:
+    code = "import fdkvc.statistics, sys; sys.exit('scipy' in sys.modules)"
+    root = Path(__file__).parents[1]
+    assert subprocess.run([sys.executable, "-c", code], cwd=root, check=False).returncode == 0
+
+
+class TestSummarize:
+    @pytest.mark.parametrize("n", [2, 3, 50, 600])
+    @pytest.mark.parametrize("confidence", [0.5, 0.95, 0.99])
+    def test_agrees_with_scipy(self, n: int, confidence: float) -> None:
+        values = normal(n, mean=0.7)
+        expected = stats.t.interval(confidence, n - 1, loc=np.mean(values), scale=stats.sem(values))
+        summary = summarize(values, confidence)
+        assert (summary.low, summary.high) == pytest.approx(expected, rel=1e-12)
+        assert summary.sd == pytest.approx(stats.tstd(values), rel=1e-12)
+        assert (summary.n, summary.confidence) == (n, confidence)
+
+    def test_worked_example(self) -> None:
+        # sd = sqrt(2.5); t(0.975; 4) = 2.776445 in the printed tables.
+        summary = summarize([1, 2, 3, 4, 5])
+        margin = 2.776445 * math.sqrt(2.5 / 5)
+        assert summary.mean == 3
+        assert (summary.low, summary.high) == pytest.approx((3 - margin, 3 + margin), abs=1e-6)
+
+    def test_interval_covers_the_true_mean_as_often_as_it_says(self) -> None:
+        samples = np.random.default_rng(1).normal(0.3, 1.0, (2000, 5))
+        summaries = [summarize(sample, 0.9) for sample in samples]
+        covered = np.mean([s.low <= 0.3 <= s.high for s in summaries])
+        assert covered == pytest.approx(0.9, abs=0.02)  # three standard errors
+
+    @pytest.mark.parametrize("value", [0.0, 0.1, 6 / 7, 13 / 14, -1e9 / 3])
+    @pytest.mark.parametrize("n", [2, 3, 600, 1023])
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_constant_values_are_their_own_interval(
+        self, value: float, n: int, dtype: type[np.floating[Any]]
+    ) -> None:
+        values = np.full(n, value, dtype)
+        summary = summarize(values)
+        assert summary.mean == summary.low == summary.high == float(values[0])
+        assert summary.sd == 0
+
+    def test_one_dialog_has_a_mean_and_no_interval(self) -> None:
+        summary = summarize([0.25])
+        assert (summary.n, summary.mean) == (1, 0.25)
+        assert all(math.isnan(x) for x in (summary.sd, summary.low, summary.high))
+
+    def test_float32_is_summed_in_float64(self) -> None:
+        values = normal(600, mean=1000.0).astype(np.float32)
+        assert summarize(values) == summarize(values.astype(np.float64))
+
+    @given(values=samples, shift=st.integers(-8, 8), scale=st.sampled_from([-4, -0.5, 0.25, 2]))
+    def test_follows_shift_and_scale(self, values: list[float], shift: int, scale: float) -> None:
+        before = summarize(values)
+        after = summarize(scale * np.array(values) + shift)
+        ends = sorted([scale * before.low + shift, scale * before.high + shift])
+        assert after.mean == pytest.approx(scale * before.mean + shift, abs=1e-9)
+        assert after.sd == pytest.approx(abs(scale) * before.sd, abs=1e-9)
+        assert (after.low, after.high) == pytest.approx(tuple(ends), abs=1e-9)
+
+    @given(values=samples)
+    def test_a_surer_interval_holds_the_less_sure_one(self, values: list[float]) -> None:
+        sure, surer = summarize(values, 0.9), summarize(values, 0.99)
+        assert surer.low <= sure.low <= sure.mean <= sure.high <= surer.high
+
+
+class TestPaired:
+    @pytest.mark.parametrize("n", [2, 5, 600])
+    @pytest.mark.parametrize("shift", [0.0, 0.1, -2.0])
+    def test_agrees_with_scipy(self, n: int, shift: float) -> None:
+        policy, baseline = normal(n, mean=shift), normal(n, seed=1)
+        expected = stats.ttest_rel(policy, baseline)
+        interval = expected.confidence_interval(0.95)
+        comparison = paired(policy, baseline)
+        assert comparison.t == pytest.approx(expected.statistic, rel=1e-9)
+        assert comparison.p == pytest.approx(expected.pvalue, rel=1e-9)
+        assert (comparison.low, comparison.high) == pytest.approx(
+            (interval.low, interval.high), rel=1e-9
+        )
+
+    def test_worked_example(self) -> None:
+        # Differences 1, 2, 3: t = 2 / (1 / sqrt 3); with two degrees of freedom the t
+        # distribution has a closed form, p = 1 - t / sqrt(2 + t^2) = 1 - sqrt(12 / 14).
+        comparison = paired([11, 22, 33], [10, 20, 30])
+        assert (comparison.n, comparison.mean, comparison.sd) == (3, 2, 1)
+        assert comparison.t == pytest.approx(math.sqrt(12))
+        assert comparison.p == pytest.approx(1 - math.sqrt(12 / 14))
+        assert comparison.verdict == "not significant"
+        assert comparison.words() == "not significant (p = 0.074)"
+
+    @pytest.mark.parametrize(("t", "p"), [(1.31, 0.19), (0.57, 0.57), (0.87, 0.39)])
+    def test_published_t_of_600_dialogs_has_the_published_p(self, t: float, p: float) -> None:
+        noise = stats.zscore(normal(600), ddof=1)
+        prints_as_t = np.linspace(t - 0.005, t + 0.005, 11)
+        comparisons = [paired(noise + x / math.sqrt(600), np.zeros(600)) for x in prints_as_t]
+        assert [c.t for c in comparisons] == pytest.approx(prints_as_t)
+        assert f"not significant (p = {p:.2f})" in {c.words() for c in comparisons}
+
+    @given(pairs=pairs)
+    def test_significant_means_that_the_interval_excludes_zero(
+        self, pairs: list[tuple[float, float]]
+    ) -> None:
+        policy, baseline = np.array(pairs).T
+        comparison = paired(policy, baseline)
+        if comparison.sd > 0:
+            excludes_zero = comparison.low > 0 or comparison.high < 0
+            assert (comparison.verdict == "significant") == excludes_zero
+
+    @given(pairs=pairs, shift=st.integers(-8, 8), scale=st.sampled_from([0.25, 1, 4]))
+    def test_test_ignores_a_common_shift_and_scale(
+        self, pairs: list[tuple[float, float]], shift: int, scale: float
+    ) -> None:
+        policy, baseline = np.array(pairs).T
+        before = paired(policy, baseline)
+        after = paired(scale * policy + shift, scale * baseline + shift)
+        assert after.verdict == before.verdict
+        assert after.mean == pytest.approx(scale * before.mean, abs=1e-12)
+        assert (after.t, after.p) == pytest.approx((before.t, before.p), rel=1e-9, nan_ok=True)
+
+    @given(pairs=pairs)
+    def test_swapping_the_two_turns_the_sign(self, pairs: list[tuple[float, float]]) -> None:
+        policy, baseline = np.array(pairs).T
+        one, other = paired(policy, baseline), paired(baseline, policy)
+        assert (other.mean, other.low, other.high) == (-one.mean, -one.high, -one.low)
+        assert (other.t, other.p) == pytest.approx((-one.t, one.p), nan_ok=True)
+
+    @pytest.mark.parametrize("n", [2, 3, 600])
+    def test_a_constant_difference_up_to_float32_has_no_t(self, n: int) -> None:
+        baseline = np.random.default_rng(0).random(n).astype(np.float32)
+        comparison = paired(baseline + np.float32(1 / 14), baseline)
+        assert comparison.verdict == "same"
+        assert comparison.sd == 0
+        assert comparison.low == comparison.mean == comparison.high
+        assert math.isnan(comparison.t)
+        assert math.isnan(comparison.p)
+        assert comparison.words() == "the same in every dialog (+0.071)"
+
+    def test_a_difference_of_float32_rounding_is_no_difference(self) -> None:
+        baseline = np.random.default_rng(0).random(600).astype(np.float32)
+        comparison = paired(np.nextafter(baseline, np.float32(2)), baseline)
+        assert (comparison.mean, comparison.low, comparison.high) == (0, 0, 0)
+        assert comparison.words() == "no difference in any dialog"
+
+    def test_zeros_are_no_difference(self) -> None:
+        assert paired([0, 0, 0], [0, 0, 0]).words() == "no difference in any dialog"
+
+    def test_one_dialog_that_differs_by_more_than_rounding_is_tested(self) -> None:
+        policy = np.full(600, 0.5)
+        policy[7] += 1e-4
+        comparison = paired(policy, np.full(600, 0.5))
+        assert comparison.verdict == "not significant"
+        assert comparison.t == pytest.approx(1)  # one deviating value has t = 1 for any n
+
+    def test_one_dialog_is_too_few(self) -> None:
+        comparison = paired([0.75], [0.5])
+        assert comparison.verdict == "too few"
+        assert comparison.mean == 0.25
+        assert math.isnan(comparison.p)
+        assert comparison.words() == "too few dialogs to tell (+0.250 in the only one)"
+
+    def test_words_of_a_clear_difference(self) -> None:
+        noise = stats.zscore(normal(600), ddof=1)
+        better, worse = 0.223 + 0.1 * noise, -0.223 + 0.1 * noise
+        assert paired(better, np.zeros(600)).words() == (
+            "+0.223 (95 % interval 0.215 to 0.231), p < 0.001"
+        )
+        assert paired(worse, np.zeros(600), confidence=0.999).words() == (
+            "-0.223 (99.9 % interval -0.237 to -0.209), p < 0.001"
+        )
+
+    def test_words_never_round_a_difference_away(self) -> None:
+        noise = stats.zscore(normal(600), ddof=1)
+        assert paired(2e-5 * (1 + 0.1 * noise), np.zeros(600)).words().startswith("+0.0000200 ")
+        assert paired([0.50004, 0.60004], [0.5, 0.6]).words() == (
+            "the same in every dialog (+0.00004)"
+        )
+
+    def test_stricter_confidence_asks_for_a_smaller_p(self) -> None:
+        noise = stats.zscore(normal(600), ddof=1)
+        policy = noise + 2.2 / math.sqrt(600)  # p = 0.028
+        assert paired(policy, np.zeros(600)).verdict == "significant"
+        assert paired(policy, np.zeros(600), confidence=0.99).verdict == "not significant"
+
+
+class TestEffectSize:
+    def test_is_t_over_root_n(self) -> None:
+        policy, baseline = normal(40, mean=0.5), normal(40, seed=1)
+        t = stats.ttest_rel(policy, baseline).statistic
+        assert effect_size(policy - baseline) == pytest.approx(t / math.sqrt(40))
+
+    @pytest.mark.parametrize("values", [[0.3], [0.3, 0.3, 0.3], [0.0, 0.0]])
+    def test_is_undefined_without_scatter(self, values: list[float]) -> None:
+        assert math.isnan(effect_size(values))
+
+
+class TestBootstrapInterval:
+    @pytest.mark.parametrize("method", ["BCa", "percentile"])
+    def test_agrees_with_student_on_normal_data(self, method: Literal["BCa", "percentile"]) -> None:
+        values = normal(400, mean=0.2)
+        student = summarize(values)
+        interval = bootstrap_interval(values, seed=0, method=method)
+        assert interval == pytest.approx((student.low, student.high), abs=0.01)
+
+    def test_percentiles_of_the_resampled_means(self) -> None:
+        # Of two dialogs a resample has mean 0, 1/2 or 1 with probability 1/4, 1/2, 1/4.
+        assert bootstrap_interval([0, 1], seed=0, method="percentile") == (0, 1)
+        assert bootstrap_interval([0, 1], seed=0, confidence=0.4, method="percentile") == (0.5, 0.5)
+
+    def test_leans_to_the_long_tail(self) -> None:
+        values = np.random.default_rng(0).exponential(size=60)
+        low, high = bootstrap_interval(values, seed=0)
+        assert high - values.mean() > values.mean() - low
+
+    def test_depends_on_the_seed_only(self) -> None:
+        values = normal(30)
+        assert bootstrap_interval(values, seed=3) == bootstrap_interval(values, seed=3)
+        assert bootstrap_interval(values, seed=3) != bootstrap_interval(values, seed=4)
+
+    def test_without_scatter(self) -> None:
+        same = differences([0.3, 0.7, 0.9], [0.1, 0.5, 0.7])
+        assert bootstrap_interval(same, seed=0) == (same[0], same[0])
+        assert np.isnan(bootstrap_interval([0.3], seed=0)).all()
+
+
+class TestHolm:
+    def test_worked_example(self) -> None:
+        # Ascending: .005 x 4, .01 x 3, .03 x 2, then .04 x 1 raised to the .06 before it.
+        assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+
+    def test_undefined_p_values_are_passed_over(self) -> None:
+        adjusted = holm([math.nan, 0.01, None, 0.03])
+        assert adjusted == pytest.approx([math.nan, 0.02, math.nan, 0.03], nan_ok=True)
+        assert holm([]).size == 0
+        assert np.isnan(holm([None])).all()
+
+    @given(p=st.lists(st.floats(0, 1), min_size=1, max_size=20), level=st.floats(0.001, 0.5))
+    def test_rejects_what_the_sequential_procedure_rejects(
+        self, p: list[float], level: float
+    ) -> None:
+        rejected = set()
+        for step, i in enumerate(sorted(range(len(p)), key=p.__getitem__)):
+            if p[i] * (len(p) - step) > level:
+                break
+            rejected.add(i)
+        assert set(np.flatnonzero(holm(p) <= level)) == rejected
+
+    @given(p=st.lists(st.floats(0, 1), min_size=1, max_size=20))
+    def test_lies_between_the_single_p_and_bonferroni(self, p: list[float]) -> None:
+        adjusted = holm(p)
+        assert (adjusted >= np.array(p)).all()
+        assert (adjusted <= np.minimum(len(p) * np.array(p), 1)).all()
+
+    @pytest.mark.parametrize("wrong", [-0.1, 1.5, math.inf])
+    def test_refuses_what_is_no_probability(self, wrong: float) -> None:
+        with pytest.raises(ValueError, match=f"is {wrong:g}, but must be a number from 0 to 1"):
+            holm([0.5, wrong])
+
+
+class TestComposite:
+    def test_is_the_mean_of_each_dialog(self) -> None:
+        rows = [[1.0, 10.0], [2.0, 20.0], [6.0, 60.0]]
+        assert composite(rows).tolist() == [3, 30]
+
+    def test_published_composite_of_fifo_retention_is_exact(self) -> None:
+        # Table 4: 91.4 % over Shift, Return, Mixed, Complex and Gradual, in every dialog.
+        rows = [np.full(600, r, np.float32) for r in (1, 6 / 7, 6 / 7, 6 / 7, 1)]
+        summary = summarize(composite(rows))
+        assert summary.low == summary.mean == summary.high
+        assert round(100 * summary.mean, 1) == 91.4
+
+    def test_dialog_does_not_depend_on_its_neighbours(self) -> None:
+        rows = np.random.default_rng(0).random((12, 101))
+        assert [composite(rows[:, [i]])[0] for i in range(101)] == composite(rows).tolist()
+
+    def test_refuses_unequal_lengths(self) -> None:
+        with pytest.raises(ValueError, match="the scenarios have 3, 2 dialogs"):
+            composite([[1, 2, 3], [1, 2]])
+
+    def test_refuses_no_scenarios(self) -> None:
+        with pytest.raises(ValueError, match="at least 1"):
+            composite([])
+
+
+class TestSummarizeAdaptation:
+    def test_percentiles_interpolate(self) -> None:
+        # Of six, the median is halfway from the 3rd to the 4th and p90 from the 5th to the 6th.
+        never = [False, False, False, False, False, True]
+        assert summarize_adaptation([4, 4, 4, 5, 5, 16], never) == AdaptationSummary(
+            n=6, mean=38 / 6, median=4.5, p90=10.5, never=1
+        )
+
+    def test_order_of_dialogs_does_not_matter(self) -> None:
+        never = np.array([True, False, False, False])
+        turns = np.array([16, 5, 4, 4])
+        assert summarize_adaptation(turns, never) == summarize_adaptation(turns[::-1], never[::-1])
+
+    def test_adapting_at_the_last_turn_is_not_never(self) -> None:
+        assert summarize_adaptation([16, 16], [False, True]).never == 1
+
+    def test_refuses_shapes_that_disagree(self) -> None:
+        with pytest.raises(ValueError, match="but they must agree"):
+            summarize_adaptation([1, 2], [False])
+
+
+class TestVerdict:
+    cell: ClassVar[dict[str, Any]] = {
+        "measured_mean": 0.70,
+        "sd": 0.1,
+        "n": 600,
+        "published": 0.70,
+        "rounding": 0.0005,
+        "n_published": 600,
+    }
+
+    def test_allows_rounding_and_both_sampling_errors(self) -> None:
+        allowed = 0.0005 + 1.96 * 0.1 * math.sqrt(2 / 600)
+        inside = self.cell | {"published": 0.70 + 0.999 * allowed}
+        outside = self.cell | {"published": 0.70 - 1.001 * allowed}
+        assert verdict(**inside) == "reproduced"
+        assert verdict(**outside) == "differs"
+
+    def test_fewer_published_dialogs_allow_more(self) -> None:
+        apart = self.cell | {"published": 0.7125}
+        assert verdict(**apart) == "differs"
+        assert verdict(**apart | {"n_published": 200}) == "reproduced"
+
+    def test_an_exact_value_has_rounding_only(self) -> None:
+        exact = self.cell | {"measured_mean": 32 / 35, "sd": 0.0}
+        assert verdict(**exact | {"published": 0.914}) == "reproduced"
+        assert verdict(**exact | {"published": 0.915}) == "differs"
+
+    def test_half_a_digit_away_is_still_rounding(self) -> None:
+        exact = self.cell | {"sd": 0.0, "rounding": 0.005, "published": 0.92}
+        assert verdict(**exact | {"measured_mean": 0.925}) == "reproduced"
+        assert verdict(**exact | {"measured_mean": float(np.float32(0.925))}) == "reproduced"
+
+    @pytest.mark.parametrize("published", [0.7, 0.1])
+    def test_cannot_be_told_from_zero_comes_before_any_comparison(self, published: float) -> None:
+        cell = self.cell | {"published": published, "indistinguishable_from_zero": True}
+        assert verdict(**cell) == "cannot be told from zero"
+
+    @pytest.mark.parametrize("from_zero", [False, True])
+    @pytest.mark.parametrize("published", [0.7, 0.1])
+    def test_fewer_than_100_dialogs_have_no_verdict(
+        self, published: float, from_zero: bool
+    ) -> None:
+        cell = self.cell | {"published": published, "indistinguishable_from_zero": from_zero}
+        assert verdict(**cell | {"n": 99}) is None
+        assert verdict(**cell | {"n": 100}) is not None
+
+    @pytest.mark.parametrize("published", [None, math.nan])
+    def test_a_cell_that_the_paper_does_not_print_stays_blank(
+        self, published: float | None
+    ) -> None:
+        assert verdict(**self.cell | {"published": published}) is None
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
+def test_a_value_that_is_no_number_is_named(wrong: float) -> None:
+    sentence = f"is {wrong} at dialog 1, but every value must be a finite number"
+    with pytest.raises(ValueError, match=f"values {sentence}"):
+        summarize([0.5, wrong])
+    with pytest.raises(ValueError, match=f"baseline {sentence}"):
+        paired([0.5, 0.5], [0.5, wrong])
+    with pytest.raises(ValueError, match=f"scenario 1 {sentence}"):
+        composite([[0.5, 0.5], [0.5, wrong]])
+    with pytest.raises(ValueError, match=f"differences {sentence}"):
+        bootstrap_interval([0.5, wrong], seed=0)
+    with pytest.raises(ValueError, match=f"turns {sentence}"):
+        summarize_adaptation([2, wrong], [False, True])
+
+
+@pytest.mark.parametrize("wrong", [[], [[0.5, 0.5]], 0.5])
+def test_a_wrong_shape_is_named(wrong: Any) -> None:
+    with pytest.raises(ValueError, match=r"has shape .*, but must hold one number"):
+        summarize(wrong)
+
+
+def test_pairs_need_the_same_dialogs() -> None:
+    with pytest.raises(ValueError, match="policy has 3 dialogs and baseline 2"):
+        paired([1, 2, 3], [1, 2])
+
+
+@pytest.mark.parametrize("confidence", [0.0, 1.0, 95, -0.5, math.nan])
+def test_confidence_lies_between_0_and_1(confidence: float) -> None:
+    sentence = f"confidence is {confidence}, but must be a number above 0 and below 1"
+    with pytest.raises(ValueError, match=sentence):
+        summarize([1, 2], confidence)
+    with pytest.raises(ValueError, match=sentence):
+        bootstrap_interval([1, 2], seed=0, confidence=confidence)
+
+
+@pytest.mark.parametrize(("name", "wrong"), [("seed", -1), ("resamples", 0)])
+def test_bootstrap_names_what_is_out_of_range(name: str, wrong: int) -> None:
+    settings: dict[str, Any] = {"seed": 0} | {name: wrong}
+    with pytest.raises(ValueError, match=f"{name} is {wrong}, but must be a whole number"):
+        bootstrap_interval([1, 2], **settings)
