@@ -143,11 +143,10 @@ class Results:
         full = [row for row in rows if row is not None and len(row) == self.benchmark.dialogs]
         if len(full) < len(BENCHMARK_SCENARIOS):
             return None
-        mean: Values = np.mean(full, axis=0, dtype=np.float64).astype(np.float32)
-        return mean
+        return np.asarray(np.mean(full, axis=0, dtype=np.float64), np.float32)
 
     @property
-    def scenarios(self) -> Iterator[str]:
+    def reported(self) -> Iterator[str]:
         """Keys of the scenarios with late metrics, and ``composite`` where it can be had."""
         yield from (key for key in self.measured if key != ADAPTATION)
         first = self.benchmark.policies[0].name
@@ -233,7 +232,7 @@ def run_benchmark(
         If `workers` or `chunk` is below 1.
     """
     check_count("chunk", chunk)
-    check_count("workers", workers or 1 if workers != 0 else 0)
+    check_count("workers", 1 if workers is None else workers)
     cancelled = cancelled or threading.Event()
     _one_blas_thread()
     began = perf_counter()
