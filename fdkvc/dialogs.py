@@ -18,7 +18,7 @@ from numpy.random import SFC64, Generator, SeedSequence
 from numpy.typing import ArrayLike, NDArray
 
 from fdkvc.attention import Bools, Floats, Ints, Observation, cosine, row_products
-from fdkvc.parameters import Checked, check_count, parameter
+from fdkvc.parameters import Checked, Parameter, check_count, check_parameter, parameter
 
 TOPIC_THRESHOLD = 0.3
 """A token is of a topic when its cosine with it exceeds this (the paper's evaluation metrics)."""
@@ -52,6 +52,9 @@ class World(Checked):
     )
 
 
+_SHARE = Parameter("share", "", low=0, high=1)
+
+
 @dataclass(frozen=True)
 class Scenario:
     """Which topic each turn is about.
@@ -67,7 +70,7 @@ class Scenario:
     Raises
     ------
     ValueError
-        If the schedule is not letters A to Z, one a turn.
+        If the schedule is not letters A to Z, one a turn, or the blend does not fit it.
     """
 
     key: str
@@ -80,6 +83,15 @@ class Scenario:
             raise ValueError(
                 f"the schedule is {self.schedule!r}, but must be letters A to Z, one for each turn"
             )
+        if self.blend is not None:
+            if len(self.topic_names) != 2:
+                raise ValueError(f"a blend needs two topics, but the schedule is {self.schedule!r}")
+            if len(self.blend) != len(self.schedule):
+                raise ValueError(
+                    f"the blend has {len(self.blend)} shares for {len(self.schedule)} turns"
+                )
+            for share in self.blend:
+                check_parameter("a share of the blend", _SHARE, share, float)
 
     @property
     def topic_names(self) -> tuple[str, ...]:
@@ -320,6 +332,10 @@ class DialogBatch:
             raise ValueError("these dialogs come without topic vectors")
         return _pack_bits(_topic_cosines(self.embeddings, self.topics) > threshold)
 
+    def topic_label(self, topic: int) -> str:
+        """Return a topic's name, or a dash where there is none (topic −1)."""
+        return self.topic_names[topic] if topic >= 0 else "–"
+
     def row(self, index: int) -> DialogBatch:
         """Return one row as a batch of its own, without padding."""
         turns = int(self.turn_counts[index])
@@ -361,8 +377,8 @@ def generate(
     """Draw dialogs of a scenario.
 
     Dialog i of a seed is the same whichever others are drawn with it. Its topics and projections
-    come from one stream and its tokens from another, in order, so that two schedules with the
-    same beginning give dialogs with the same beginning.
+    come from one stream and its tokens from another, both in order of appearance, so that two
+    schedules with the same beginning give dialogs with the same beginning.
 
     Parameters
     ----------
@@ -385,8 +401,11 @@ def generate(
     ((2, 320, 64), (2, 320, 16))
     """
     world = world or World()
+    if not isinstance(dialogs, range):
+        check_count("the number of dialogs", dialogs)
     indices = dialogs if isinstance(dialogs, range) else range(dialogs)
     check_count("the number of dialogs", len(indices))
+    check_count("the number of a dialog", min(indices), low=0)
     check_count("seed", seed, low=0)
     names = scenario.topic_names
     if len(names) > world.dimension:
@@ -410,7 +429,9 @@ def generate(
         Generator(SFC64(noise)).standard_normal(out=embeddings[row], dtype=np.float32)
 
     projections *= np.float32(d**-0.5)
-    topics = np.linalg.qr(directions.swapaxes(1, 2))[0].swapaxes(1, 2)  # orthonormal
+    drawn = np.linalg.qr(directions.swapaxes(1, 2))[0].swapaxes(1, 2)  # orthonormal
+    appearance = list(dict.fromkeys(scenario.schedule))
+    topics = drawn[:, [appearance.index(name) for name in names]]
     embeddings *= np.float32(world.noise)
     by_turn = embeddings.reshape(rows, turns, n, d)
     by_turn += np.float32(world.topic_strength) * (mixture @ topics)[:, :, None, :]
@@ -467,18 +488,23 @@ def one_dialog(
     Raises
     ------
     ValueError
-        If shapes disagree or a number is not finite; the sentence names the array.
+        If shapes disagree, a number is not finite, or there are no tokens at all; the sentence
+        names the array.
     """
     arrays = {"embeddings": embeddings, "queries": queries, "keys": keys, "values": values}
     checked = {name: check_vectors(name, array, 2) for name, array in arrays.items()}
+    check_count("the number of turns", len(turn_lengths))
+    for turn, length in enumerate(turn_lengths):
+        check_count(f"the number of tokens in turn {turn}", length, low=0)
     lengths = np.array(turn_lengths, np.intp)
-    if lengths.ndim != 1 or not lengths.size or (lengths < 0).any():
-        raise ValueError("turn_lengths must be at least one turn's number of tokens, none negative")
     tokens = int(lengths.sum())
+    check_count("the number of tokens", tokens)
     for name, array in checked.items():
         if len(array) != tokens:
             raise ValueError(f"{name} holds {len(array)} tokens, but the turns add up to {tokens}")
-        if name in ("queries", "values") and array.shape != checked["keys"].shape:
+    for name in ("queries", "values"):
+        array = checked[name]
+        if array.shape != checked["keys"].shape:
             raise ValueError(
                 f"{name} has shape {array.shape}, but keys have {checked['keys'].shape}"
             )
@@ -508,11 +534,14 @@ def one_dialog(
 def check_vectors(name: str, array: ArrayLike, axes: int) -> Floats:
     """Return `array` as float32, or raise a ValueError that names it and what is wrong."""
     try:
-        checked = np.asarray(array, dtype=np.float32)
+        with np.errstate(over="ignore"):  # what overflows is infinite, and refused below
+            checked = np.asarray(array, dtype=np.float32)
     except (TypeError, ValueError):
         raise ValueError(f"{name} must be numbers in an array of {axes} axes") from None
     if checked.ndim != axes:
         raise ValueError(f"{name} has {checked.ndim} axes, but must have {axes}")
+    if not checked.shape[-1]:
+        raise ValueError(f"{name} has no dimensions, but must have at least 1")
     if not np.isfinite(checked).all():
         raise ValueError(f"{name} holds a number that is not finite (NaN or infinity)")
     return checked
@@ -524,7 +553,8 @@ def stack(batches: Sequence[DialogBatch]) -> DialogBatch:
     Raises
     ------
     ValueError
-        If the batches differ in dimensions or in their topic names.
+        If the batches differ in dimensions or in their topic names, or only some have queries
+        of their own.
     """
     first = batches[0]
     for batch in batches:
@@ -534,6 +564,8 @@ def stack(batches: Sequence[DialogBatch]) -> DialogBatch:
             raise ValueError("the dialogs differ in embedding dimension")
         if batch.keys.shape[2] != first.keys.shape[2]:
             raise ValueError("the dialogs differ in head dimension")
+        if (batch.queries is None) != (first.queries is None):
+            raise ValueError("some of the dialogs have queries of their own, and others have not")
     tokens = max(batch.embeddings.shape[1] for batch in batches)
     turns = max(batch.turns for batch in batches)
 
@@ -555,7 +587,6 @@ def stack(batches: Sequence[DialogBatch]) -> DialogBatch:
             return None
         return np.concatenate(arrays, axis=axis)
 
-    has_queries = all(batch.queries is not None for batch in batches)
     return DialogBatch(
         embeddings=joined("embeddings", tokens),
         keys=joined("keys", tokens),
@@ -565,7 +596,7 @@ def stack(batches: Sequence[DialogBatch]) -> DialogBatch:
         topic_bits=joined("topic_bits", tokens),
         current=joined("current", turns, "none"),
         topic_names=first.topic_names,
-        queries=joined("queries", tokens) if has_queries else None,
+        queries=None if first.queries is None else joined("queries", tokens),
         topics=shared("topics", 0),
         projections=shared("projections", 1),
     )

@@ -31,6 +31,8 @@ class Parameter:
         The range the paper explored (its hyperparameter table).
     choices : tuple of str
         The allowed words, for a field that is a choice and not a number.
+    rule : str
+        The eviction rule whose threshold this is, if it is one.
     """
 
     label: str
@@ -42,6 +44,7 @@ class Parameter:
     open_high: bool = False
     paper: tuple[float, float] | None = None
     choices: tuple[str, ...] = ()
+    rule: str = ""
 
     def allowed(self, kind: type = float) -> str:
         """Say the valid range in words.
@@ -100,7 +103,7 @@ class Checked:
     """Mixin for a frozen dataclass whose parameters are checked when it is made."""
 
     def __post_init__(self) -> None:
-        """Check every declared parameter.
+        """Check every declared parameter, and make its number a plain Python one.
 
         Raises
         ------
@@ -109,7 +112,10 @@ class Checked:
         """
         defaults = defaults_of(self)
         for name, known in parameters_of(self).items():
-            check_parameter(name, known, getattr(self, name), type(defaults[name]))
+            value, kind = getattr(self, name), type(defaults[name])
+            check_parameter(name, known, value, kind)
+            # A NumPy number would bring its own precision into the arrays.
+            object.__setattr__(self, name, kind(value))
 
 
 def check_parameter(name: str, known: Parameter, value: object, kind: type) -> None:

@@ -149,7 +149,7 @@ def simulate(
         began = perf_counter()
         result = take_turn(policy, state, turn, budget)
         record.seconds[number - first] = perf_counter() - began
-        record.turn(number - first, state.cache.token, result)
+        record.turn(number - first, state.cache.token, turn.active, result)
         state = result.after
     return record.trace(state)
 
@@ -170,7 +170,7 @@ class _Recorder:
         self.evicted = {rule.name: np.zeros(self.shape, np.intp) for rule in Rule if rule}
         self.by_entry: dict[str, NDArray] = {}  # type: ignore[type-arg]
 
-    def turn(self, at: int, old: Ints, result: TurnResult) -> None:
+    def turn(self, at: int, old: Ints, active: Bools, result: TurnResult) -> None:
         self.kept[:, at] = result.after.cache.token
         self.output[:, at] = result.after.output
         for name, value in result.after.cache.state.items():
@@ -179,7 +179,7 @@ class _Recorder:
         self.evicted["budget"][:, at] = gone.sum(axis=1)
         self.evicted["threshold"][:, at] = result.stale.sum(axis=1)
         if self.wanted:
-            self._entries(at, old, gone, result)
+            self._entries(at, old, active, gone, result)
 
     def trace(self, last: State) -> Trace:
         return Trace(
@@ -195,7 +195,9 @@ class _Recorder:
             last=last,
         )
 
-    def _entries(self, at: int, old: Ints, gone: Bools, result: TurnResult) -> None:
+    def _entries(
+        self, at: int, old: Ints, active: Bools, gone: Bools, result: TurnResult
+    ) -> None:
         stale, entries, budget = result.stale, result.entries, self.budget
         token = entries.token.copy()
         token[:, :budget][stale] = old[stale]
@@ -229,9 +231,10 @@ class _Recorder:
             self._write(at, name, np.where(entries.present, weights, np.nan))
         for name, value in result.update.recorded.items():
             if value.ndim == 1:
-                self._write_turn(at, f"recorded/{name}", value)
+                self._write_turn(at, f"recorded/{name}", np.where(active, value, np.nan))
             else:
-                self._write(at, f"recorded/{name}", np.where(old >= 0, value, np.nan))
+                took_part = (old >= 0) & active[:, None]
+                self._write(at, f"recorded/{name}", np.where(took_part, value, np.nan))
 
     def _write(self, at: int, name: str, value: NDArray, empty: float = np.nan) -> None:  # type: ignore[type-arg]
         if name not in self.by_entry:

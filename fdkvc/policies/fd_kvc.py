@@ -116,6 +116,7 @@ class FDKVC(Policy):
         "Eviction threshold",
         "Entries that score below this share of the best are evicted at once (Eq. 8).",
         symbol=r"\tau",
+        rule="threshold",
         low=0,
         high=1,
         paper=(0.01, 0.10),

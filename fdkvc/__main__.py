@@ -1,0 +1,284 @@
+"""The command line: ``python -m fdkvc benchmark``, ``ablation`` and ``trace``.
+
+Every module that takes time to import is imported by the subcommand that needs it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fdkvc.benchmark import Progress
+    from fdkvc.dialogs import Scenario
+    from fdkvc.policies import Policy
+
+MISTAKE = 2
+INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Those of the process by default.
+
+    Returns
+    -------
+    int
+        0; 2 after a mistake, which one sentence on stderr explains; 130 after Ctrl-C.
+    """
+    try:
+        settings = _parser().parse_args(arguments)
+        settings.run(settings)
+    except SystemExit:  # argparse, after printing its help
+        return 0
+    except ValueError as mistake:
+        return _end(str(mistake), MISTAKE)
+    except (MemoryError, OverflowError):
+        return _end("this needs more memory than there is: ask for a smaller budget", MISTAKE)
+    except KeyboardInterrupt:
+        return _end("interrupted; files are written whole or not at all", INTERRUPTED)
+    except BrokenPipeError:  # whoever read the tables has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _end(sentence: str, code: int) -> int:
+    print(f"fdkvc: {sentence}", file=sys.stderr)
+    return code
+
+
+# ------------------------------------------------------------------------------- the arguments
+
+
+class _HelpFormatter(argparse.HelpFormatter):
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=32, width=100)
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose mistakes are ValueErrors of one sentence, as everywhere else."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings, allow_abbrev=False, formatter_class=_HelpFormatter)
+
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(f"{message} (see {self.prog} --help)")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="python -m fdkvc",
+        description="See, compare and judge KV-cache eviction policies for dialogs.",
+    )
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    def command(name: str, run: Callable[[Any], None], what: str) -> Callable[..., Any]:
+        added = commands.add_parser(name, help=what, description=what)
+        added.set_defaults(run=run)
+        return added.add_argument
+
+    option = command("benchmark", _benchmark, "measure policies on scenarios, beside the paper")
+    _add_dialogs(option, 600)
+    option("--scenarios", nargs="+", metavar="KEY", help="default: the paper's, with adaptation")
+    option("--policies", nargs="+", metavar="KEY", help="default: the paper's four")
+    option("--baseline", metavar="KEY", help="default: h2o, or the first policy if it is not run")
+    option("--out", metavar="DIR", help="write the tables as CSV, and run.json, to this folder")
+
+    option = command(
+        "ablation", _ablation, "sweep a hyperparameter of FD-KVC on the Mixed scenario"
+    )
+    option("--parameter", required=True, metavar="NAME", help="such as w_c or gamma")
+    option("--values", nargs="+", type=_number, metavar="X", help="default: those the paper sweeps")
+    _add_dialogs(option, 200)
+    option("--out", required=True, metavar="DIR", help="write ablation.csv to this folder")
+
+    option = command("trace", _trace, "run one policy on one dialog and write all that happened")
+    option("--scenario", metavar="KEY", help="default: mixed")
+    option("--schedule", metavar="LETTERS", help="a dialog of your own, a topic a turn: AAABBBCC")
+    option("--policy", default="fd-kvc", metavar="KEY", help="default: fd-kvc")
+    option("--set", nargs="+", default=[], metavar="NAME=X", help="hyperparameters of the policy")
+    _add_run(option)
+    option("--out", required=True, metavar="DIR", help="write entries.csv and turns.csv there")
+    return parser
+
+
+def _add_dialogs(option: Callable[..., Any], dialogs: int) -> None:
+    option("--dialogs", type=_number, default=dialogs, metavar="N", help="default: %(default)s")
+    option("--workers", type=_number, metavar="N", help="threads; default: the machine's cores")
+    _add_run(option)
+
+
+def _add_run(option: Callable[..., Any]) -> None:
+    option("--seed", type=_number, default=0, metavar="N", help="default: %(default)s")
+    option(
+        "--budget",
+        type=_number,
+        default=56,
+        metavar="N",
+        help="entries the cache may hold; default: %(default)s",
+    )
+
+
+def _number(text: str) -> int | float | str:
+    """Read a number; a text that is none stays one, for the checks of its range to name."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+# ------------------------------------------------------------------------------- the commands
+
+
+def _benchmark(settings: Any) -> None:
+    from fdkvc import export
+    from fdkvc.benchmark import Benchmark, measure_latency, run_benchmark
+    from fdkvc.dialogs import scenario_named
+    from fdkvc.policies import policy_named
+    from fdkvc.tables import BASELINE, LATENCY_BASELINE, check_baseline
+
+    chosen: dict[str, Any] = {}
+    if settings.scenarios is not None:
+        chosen["scenarios"] = tuple(scenario_named(key) for key in settings.scenarios)
+    if settings.policies is not None:
+        chosen["policies"] = tuple(policy_named(key) for key in settings.policies)
+    benchmark = Benchmark(
+        **chosen, dialogs=settings.dialogs, seed=settings.seed, budget=settings.budget
+    )
+    names = [policy.name for policy in benchmark.policies]
+    baseline = settings.baseline
+    if baseline is None:
+        baseline = BASELINE if BASELINE in names else names[0]
+    check_baseline(baseline, benchmark.policies)
+    if settings.out is not None:
+        export.check_folder(settings.out)
+
+    with _progress() as on_progress:
+        results = run_benchmark(benchmark, workers=settings.workers, on_progress=on_progress)
+    timed: list[Policy] = list(benchmark.policies)
+    if LATENCY_BASELINE not in names:
+        timed.insert(0, policy_named(LATENCY_BASELINE))
+    latencies = measure_latency(timed, benchmark.budget, benchmark.seed)
+
+    if settings.out is not None:
+        export.write_files(settings.out, export.benchmark_files(results, latencies, baseline))
+    _print(export.benchmark_text(results, latencies, baseline), settings.out)
+
+
+def _ablation(settings: Any) -> None:
+    from fdkvc import export
+    from fdkvc.benchmark import Benchmark, run_benchmark
+    from fdkvc.dialogs import scenario_named
+    from fdkvc.paper import published_sweep
+    from fdkvc.parameters import parameters_of
+    from fdkvc.policies import POLICIES, policy_named
+    from fdkvc.tables import ABLATED_POLICY, ABLATED_SCENARIO
+
+    parameter, known = settings.parameter, parameters_of(POLICIES[ABLATED_POLICY])
+    if parameter not in known:
+        raise ValueError(f"parameter {parameter!r} is unknown: choose from {', '.join(known)}")
+    values = settings.values or published_sweep(parameter)
+    if not values:
+        raise ValueError(
+            f"the paper does not sweep {parameter}, so give the values to try with --values"
+        )
+    benchmark = Benchmark(
+        scenarios=(scenario_named(ABLATED_SCENARIO),),
+        policies=tuple(policy_named(ABLATED_POLICY, **{parameter: value}) for value in values),
+        dialogs=settings.dialogs,
+        seed=settings.seed,
+        budget=settings.budget,
+    )
+    export.check_folder(settings.out)
+
+    with _progress() as on_progress:
+        results = run_benchmark(benchmark, workers=settings.workers, on_progress=on_progress)
+    export.write_files(settings.out, export.ablation_files(results, parameter))
+    _print(export.ablation_text(results, parameter), settings.out)
+
+
+def _trace(settings: Any) -> None:
+    from fdkvc import export
+    from fdkvc.dialogs import generate
+    from fdkvc.parameters import check_count
+    from fdkvc.policies import policy_named
+    from fdkvc.simulate import simulate
+
+    scenario = _scenario(settings)
+    policy = policy_named(settings.policy, **dict(map(_setting, settings.set)))
+    check_count("budget", settings.budget)
+    check_count("seed", settings.seed, low=0)
+    export.check_folder(settings.out)
+
+    dialogs = generate(scenario, 1, settings.seed)
+    trace = simulate(policy, dialogs, settings.budget)
+    export.write_files(settings.out, export.trace_files(trace, dialogs))
+    title = f"{policy.title} on {scenario.label} ({scenario.schedule}), seed {settings.seed}"
+    _print(f"{title}\n\n{export.trace_text(trace, dialogs)}", settings.out)
+
+
+def _scenario(settings: Any) -> Scenario:
+    from fdkvc.dialogs import own_scenario, scenario_named
+
+    if settings.schedule is None:
+        return scenario_named("mixed" if settings.scenario is None else settings.scenario)
+    if settings.scenario is not None:
+        raise ValueError(
+            f"--scenario {settings.scenario} and --schedule {settings.schedule} exclude each "
+            "other: give one of them"
+        )
+    return own_scenario(settings.schedule)
+
+
+def _setting(text: str) -> tuple[str, int | float | str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ValueError(f"--set is {text!r}, but must be NAME=VALUE, such as gamma=0.8")
+    return name, _number(value)
+
+
+# ------------------------------------------------------------------------------- what is seen
+
+
+def _print(text: str, folder: str | None) -> None:
+    print(text)
+    if folder is not None:
+        print(f"\nWritten to {folder}")
+    sys.stdout.flush()
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[Progress], None] | None]:
+    """Give a function that shows progress in one line of a terminal, None where there is none."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+
+    def show(progress: Progress) -> None:
+        share = progress.done / progress.total
+        text = f"{share:4.0%}  {progress.scenario}, about {progress.seconds_left:.0f} s left"
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+    try:
+        yield show
+    finally:
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # for a terminal that has no ±
+    sys.exit(main())

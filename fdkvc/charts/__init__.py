@@ -1,0 +1,1 @@
+"""Charts as functions of data: each spec is built once and cached, its data comes and goes."""

@@ -1,0 +1,148 @@
+"""Colours, and what all charts share.
+
+Topics and policies take the Okabe-Ito colours (Okabe and Ito 2008, *Color Universal Design*),
+which people with colour-vision deficiencies can tell apart; a letter, an outline or a dash always
+says the same again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+Spec = dict[str, Any]
+Panel = Any  # an Altair chart; its methods promise no closer type
+
+OKABE_ITO = (
+    "#0072B2",  # blue
+    "#E69F00",  # orange
+    "#009E73",  # bluish green
+    "#CC79A7",  # reddish purple
+    "#56B4E9",  # sky blue
+    "#D55E00",  # vermillion
+    "#F0E442",  # yellow
+    "#999999",  # grey, which stands in for black in either theme
+)
+
+DASHES = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (4, 1), (1, 3))
+
+
+@dataclass(frozen=True)
+class Theme:
+    """Colours that depend on the page's background.
+
+    Attributes
+    ----------
+    ink : str
+        Text, cursors and outlines.
+    faint : str
+        Grid lines and what has gone.
+    paper : str
+        The background.
+    terms : tuple of str
+        Fills of score terms, apart from every topic colour.
+    """
+
+    ink: str
+    faint: str
+    paper: str
+    terms: tuple[str, ...]
+
+
+LIGHT = Theme("#262730", "#d5d7dd", "#ffffff", ("#5b5f6b", "#b06cc9", "#8a6d3b", "#3b8a83"))
+DARK = Theme("#fafafa", "#41444e", "#0e1117", ("#a9adb9", "#c98be0", "#c9a86b", "#6bc9c0"))
+
+
+def colour_of(position: int) -> str:
+    """Return the colour of the topic or policy at this position."""
+    return OKABE_ITO[position % len(OKABE_ITO)]
+
+
+def letter_ink(position: int) -> str:
+    """Return black or white, whichever is readable on `colour_of(position)`."""
+    return "#ffffff" if colour_of(position) == OKABE_ITO[0] else "#000000"
+
+
+def topic_scale(topics: Sequence[str]) -> alt.Scale:
+    """Return the colour scale of these topics."""
+    return alt.Scale(
+        domain=list(topics), range=[colour_of(position) for position in range(len(topics))]
+    )
+
+
+def letter_scale(topics: Sequence[str]) -> alt.Scale:
+    """Return the scale of letter colours on the topics' colours."""
+    return alt.Scale(
+        domain=list(topics), range=[letter_ink(position) for position in range(len(topics))]
+    )
+
+
+def inside_axis(**options: Any) -> alt.Axis:
+    """Return a y axis whose labels stand inside the plot, which therefore fits any width."""
+    settings = {
+        "title": None,
+        "labelAlign": "left",
+        "labelPadding": -2,
+        "labelBaseline": "line-bottom",
+        "ticks": False,
+        "domain": False,
+        "tickCount": 3,
+    }
+    return alt.Axis(**{**settings, **options})
+
+
+def panel_title(text: str, subtitle: str = "") -> alt.TitleParams:
+    """Return a panel's title, above it and to the left."""
+    return alt.TitleParams(
+        text,
+        anchor="start",
+        fontSize=13,
+        fontWeight=600,
+        offset=6,
+        subtitle=subtitle if subtitle else alt.Undefined,
+        subtitleFontSize=11,
+    )
+
+
+def column(panels: Sequence[Panel], spacing: int = 14) -> Spec:
+    """Stack panels into one chart that takes the width it is given.
+
+    One chart of many panels updates faster than many charts, and a spec that never changes is
+    updated in place, without a flicker.
+    """
+    chart = (
+        alt.vconcat(*panels, spacing=spacing)
+        .resolve_scale(color="independent", strokeDash="independent", shape="independent")
+        .properties(
+            autosize=alt.AutoSizeParams(type="pad", contains="padding"),
+            padding={"left": 1, "right": 4, "top": 2, "bottom": 2},
+        )
+    )
+    spec: Spec = chart.to_dict()
+    return spec
+
+
+def with_data(spec: Spec, data: Mapping[str, pd.DataFrame]) -> Spec:
+    """Join a cached spec with the data of this moment; the spec itself is not changed."""
+    return {**spec, "datasets": dict(data)}
+
+
+def standalone(spec: Spec, data: Mapping[str, pd.DataFrame], theme: Theme, width: int) -> Spec:
+    """Return a spec that needs nothing else, to be saved as a picture.
+
+    Parameters
+    ----------
+    spec : Spec
+        From `column`.
+    data : mapping of name to DataFrame
+    theme : Theme
+    width : int
+        Pixels.
+    """
+    panels = [{**panel, "width": width} for panel in spec["vconcat"]]
+    records = {name: frame.to_dict(orient="records") for name, frame in data.items()}
+    return {**spec, "vconcat": panels, "datasets": records, "background": theme.paper}

@@ -1,0 +1,317 @@
+"""The dialog from left to right: schedule, cache river, row states, metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import altair as alt
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from fdkvc.attention import Ints
+from fdkvc.charts.theme import (
+    DASHES,
+    Panel,
+    Spec,
+    Theme,
+    colour_of,
+    column,
+    inside_axis,
+    letter_scale,
+    panel_title,
+    topic_scale,
+)
+from fdkvc.dialogs import DialogBatch
+from fdkvc.trace import Trace
+
+LETTER_ROOM = 5  # the least height, in slots, of a river run that carries its letter
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line over the turns.
+
+    Attributes
+    ----------
+    field, label : str
+    low, high : float
+        The range that its axis shows.
+    start : float, optional
+        A level to mark, with its label.
+    """
+
+    field: str
+    label: str
+    low: float
+    high: float
+    start: float | None = None
+
+
+@lru_cache(maxsize=64)
+def timeline_spec(
+    turns: int,
+    budget: int,
+    topics: tuple[str, ...],
+    states: tuple[Line, ...],
+    metrics: tuple[Line, ...],
+    theme: Theme,
+) -> Spec:
+    """Build the spec of the timeline.
+
+    Parameters
+    ----------
+    turns, budget : int
+    topics : tuple of str
+    states : tuple of Line
+        A panel each.
+    metrics : tuple of Line
+        Together in one panel.
+    theme : Theme
+
+    Returns
+    -------
+    Spec
+        For data ``ribbon``, ``river``, ``path``, ``turns``, ``metrics``, ``changes`` and ``cursor``.
+    """
+    panels = [_ribbon(turns, topics, theme), _river(turns, budget, topics, theme)]
+    panels += [_state(turns, line, theme) for line in states]
+    panels.append(_metrics(turns, metrics, theme))
+    return column(panels)
+
+
+def _turn_axis(turns: int, labels: bool = False) -> alt.X:
+    """Return the x axis, with room at its left for the labels of the y axis."""
+    step = max(1, turns // 20)
+    axis = alt.Axis(
+        title=None,
+        values=[turn + 0.5 for turn in range(0, turns, step)],
+        labelExpr="format(floor(datum.value), 'd')",
+        ticks=False,
+        domain=False,
+        grid=False,
+        labels=labels,
+    )
+    domain = [-0.075 * turns, turns]
+    return alt.X("left:Q", scale=alt.Scale(domain=domain, nice=False), axis=axis)
+
+
+def _cursor(turns: int, theme: Theme) -> Panel:
+    return (
+        alt.Chart(alt.NamedData("cursor"))
+        .mark_rect(fillOpacity=0, stroke=theme.ink, strokeWidth=2, aria=False)
+        .encode(x=_turn_axis(turns), x2="right:Q")
+    )
+
+
+def _changes(turns: int, theme: Theme) -> Panel:
+    """Draw a line wherever the topic changes."""
+    return (
+        alt.Chart(alt.NamedData("changes"))
+        .mark_rule(stroke=theme.ink, strokeDash=[2, 3], opacity=0.6, aria=False)
+        .encode(x=_turn_axis(turns))
+    )
+
+
+def _ribbon(turns: int, topics: Sequence[str], theme: Theme) -> Panel:
+    base = alt.Chart(alt.NamedData("ribbon"))
+    blocks = base.mark_rect(stroke=theme.paper, strokeWidth=1, cornerRadius=3).encode(
+        x=_turn_axis(turns, labels=True),
+        x2="right:Q",
+        color=alt.Color("topic:N", scale=topic_scale(topics), legend=None),
+        tooltip=[alt.Tooltip("turn:Q"), alt.Tooltip("topic:N"), alt.Tooltip("tokens:Q")],
+    )
+    letters = base.mark_text(fontSize=12, fontWeight="bold", aria=False).encode(
+        x=alt.X("middle:Q"),
+        text="topic:N",
+        color=alt.Color("topic:N", scale=letter_scale(topics), legend=None),
+    )
+    return (
+        alt.layer(blocks, letters, _cursor(turns, theme))
+        .resolve_scale(color="independent")
+        .properties(height=26, title=panel_title("Dialog", "topic of each turn"))
+    )
+
+
+def _river(turns: int, budget: int, topics: Sequence[str], theme: Theme) -> Panel:
+    y = alt.Y(
+        "low:Q",
+        scale=alt.Scale(domain=[0, budget], nice=False),
+        axis=inside_axis(values=[0, budget // 2, budget]),
+    )
+    base = alt.Chart(alt.NamedData("river"))
+    runs = base.mark_rect(stroke=theme.paper, strokeWidth=0.7).encode(
+        x=_turn_axis(turns),
+        x2="right:Q",
+        y=y,
+        y2="high:Q",
+        color=alt.Color("topic:N", scale=topic_scale(topics), legend=None),
+        tooltip=[
+            alt.Tooltip("turn:Q"),
+            alt.Tooltip("topic:N"),
+            alt.Tooltip("entries:Q"),
+            alt.Tooltip("oldest:Q", title="oldest from turn"),
+            alt.Tooltip("newest:Q", title="newest from turn"),
+        ],
+    )
+    letters = (
+        base.transform_filter(alt.datum.entries >= LETTER_ROOM * budget / 56)
+        .mark_text(fontSize=11, aria=False)
+        .encode(
+            x=alt.X("middle:Q"),
+            y=alt.Y("centre:Q"),
+            text="topic:N",
+            color=alt.Color("topic:N", scale=letter_scale(topics), legend=None),
+        )
+    )
+    path = (
+        alt.Chart(alt.NamedData("path"))
+        .mark_line(
+            stroke=theme.ink,
+            strokeWidth=2,
+            point=alt.OverlayMarkDef(fill=theme.ink, size=28),
+        )
+        .encode(x=alt.X("middle:Q"), y=alt.Y("slot:Q"))
+    )
+    return (
+        alt.layer(runs, letters, path, _cursor(turns, theme))
+        .resolve_scale(color="independent")
+        .properties(
+            height=230,
+            title=panel_title("Cache river", "kept entries by age, the oldest at the bottom"),
+        )
+    )
+
+
+def _state(turns: int, line: Line, theme: Theme) -> Panel:
+    """Draw one row state, its axis zoomed to its movement."""
+    y = alt.Y(
+        f"{line.field}:Q",
+        scale=alt.Scale(domain=[line.low, line.high], nice=False, zero=False),
+        axis=inside_axis(format=".3~f"),
+    )
+    drawn = (
+        alt.Chart(alt.NamedData("turns"))
+        .mark_line(stroke=theme.terms[1], point=alt.OverlayMarkDef(fill=theme.terms[1], size=24))
+        .encode(
+            x=alt.X("middle:Q", scale=alt.Scale(domain=[-0.075 * turns, turns], nice=False)),
+            y=y,
+            tooltip=[
+                alt.Tooltip("turn:Q"),
+                alt.Tooltip(f"{line.field}:Q", title=line.label, format=".4f"),
+            ],
+        )
+    )
+    layers: list[Panel] = [_changes(turns, theme), drawn]
+    subtitle = ""
+    if line.start is not None:
+        subtitle = f"dashed: its start, {line.start:g}"
+        layers.append(
+            alt.Chart(alt.NamedData("cursor"))
+            .mark_rule(stroke=theme.ink, strokeDash=[5, 3], opacity=0.7, aria=False)
+            .encode(y=alt.YDatum(line.start))
+        )
+    layers.append(_cursor(turns, theme))
+    return alt.layer(*layers).properties(height=64, title=panel_title(line.label, subtitle))
+
+
+def _metrics(turns: int, lines: Sequence[Line], theme: Theme) -> Panel:
+    labels = [line.label for line in lines]
+    colours = [colour_of(position + 3) for position in range(len(lines))]
+    dashes = [list(dash) for dash in DASHES[: len(lines)]]
+    low, high = min(line.low for line in lines), max(line.high for line in lines)
+    legend = alt.Legend(orient="top", title=None, symbolStrokeWidth=2, offset=0, padding=0)
+    drawn = (
+        alt.Chart(alt.NamedData("metrics"))
+        .mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=22))
+        .encode(
+            x=alt.X("middle:Q", scale=alt.Scale(domain=[-0.075 * turns, turns], nice=False)),
+            y=alt.Y(
+                "value:Q",
+                scale=alt.Scale(domain=[low, high], nice=False),
+                axis=inside_axis(format=".1~f"),
+            ),
+            color=alt.Color(
+                "metric:N", scale=alt.Scale(domain=labels, range=colours), legend=legend
+            ),
+            strokeDash=alt.StrokeDash("metric:N", scale=alt.Scale(domain=labels, range=dashes)),
+            tooltip=[
+                alt.Tooltip("turn:Q"),
+                alt.Tooltip("metric:N"),
+                alt.Tooltip("value:Q", format=".3f"),
+            ],
+        )
+    )
+    layers = [_changes(turns, theme), drawn, _cursor(turns, theme)]
+    return alt.layer(*layers).properties(height=120, title=panel_title("Metrics"))
+
+
+# ------------------------------------------------------------------------------------ data
+
+
+def ribbon_data(dialogs: DialogBatch) -> pd.DataFrame:
+    """Return one block a turn of the first row's dialog."""
+    turns = np.arange(dialogs.turns)
+    return pd.DataFrame(
+        {
+            "turn": turns,
+            **_places(turns),
+            "topic": [dialogs.topic_label(topic) for topic in dialogs.current[0]],
+            "tokens": np.diff(dialogs.bounds[0]),
+        }
+    )
+
+
+def changes_data(dialogs: DialogBatch) -> pd.DataFrame:
+    """Return where the topic changes."""
+    current = dialogs.current[0]
+    return pd.DataFrame({"left": 1.0 + np.flatnonzero(current[1:] != current[:-1])})
+
+
+def metrics_data(turns: pd.DataFrame, lines: Sequence[Line]) -> pd.DataFrame:
+    """Return one row for each turn and metric, from a table with a row for each turn."""
+    named = {line.field: line.label for line in lines}
+    wide = turns[["turn", "middle", *named]].rename(columns=named)
+    return wide.melt(["turn", "middle"], var_name="metric", value_name="value")
+
+
+def cursor_data(turn: int) -> pd.DataFrame:
+    """Return the frame around a turn."""
+    return pd.DataFrame({"left": [float(turn)], "right": [turn + 1.0]})
+
+
+def river_data(trace: Trace, dialogs: DialogBatch) -> pd.DataFrame:
+    """Return runs of neighbouring entries of one topic, for each turn of the first row."""
+    rows = []
+    for at in range(trace.turns):
+        token = trace.kept[0, at]
+        born = dialogs.born[0, token[token >= 0]]
+        topic = dialogs.current[0, born]
+        starts = np.flatnonzero(np.diff(topic, prepend=-2))
+        ends = np.append(starts[1:], len(topic))
+        rows += [
+            (trace.first_turn + at, low, high, topic[low], born[low], born[high - 1])
+            for low, high in zip(starts, ends, strict=True)
+        ]
+    frame = pd.DataFrame(rows, columns=["turn", "low", "high", "topic", "oldest", "newest"])
+    frame["topic"] = [dialogs.topic_label(topic) for topic in frame["topic"]]
+    frame["entries"] = frame["high"] - frame["low"]
+    frame["centre"] = (frame["high"] + frame["low"]) / 2
+    return frame.assign(**_places(frame["turn"].to_numpy()))
+
+
+def path_data(trace: Trace, token: int | None) -> pd.DataFrame:
+    """Return the place by age of one token in the first row's cache, for each turn."""
+    at, slot = np.nonzero(trace.kept[0] == (-2 if token is None else token))
+    older = np.array(
+        [(trace.kept[0, a, :s] >= 0).sum() for a, s in zip(at, slot, strict=True)], np.float64
+    )
+    return pd.DataFrame({**_places(trace.first_turn + at), "slot": older + 0.5})
+
+
+def _places(turn: Ints) -> dict[str, NDArray[np.float64]]:
+    """Return where a turn's mark begins, is centred and ends on the x axis."""
+    start = turn.astype(np.float64)
+    return {"left": start, "middle": start + 0.5, "right": start + 1}

@@ -1,0 +1,454 @@
+"""Results as files, written whole or not at all, and as plain text for a terminal."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import platform
+import shutil
+import tempfile
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fdkvc import tables
+from fdkvc.benchmark import Benchmark, Latency, Results
+from fdkvc.dialogs import DialogBatch
+from fdkvc.metrics import METRICS
+from fdkvc.statistics import AdaptationSummary, Paired
+from fdkvc.trace import Trace
+
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+"""A spreadsheet runs a text that starts with one of these as a formula."""
+
+Files = Mapping[str, str | bytes]
+
+
+# ------------------------------------------------------------------------------- formats
+
+
+def csv_text(frame: pd.DataFrame) -> str:
+    r"""Return a table as CSV: one header, numbers in full, nothing where a value is missing.
+
+    A number is written with the fewest digits that give it back exactly in its own precision: a
+    float32 of 0.3 is ``0.3`` and not ``0.30000001192092896``. Texts that a spreadsheet would run
+    as a formula get a ``'`` in front; numbers are left alone.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Its index is left out.
+
+    Examples
+    --------
+    >>> csv_text(pd.DataFrame({"topic": ["A", "=1+1", None], "score": [0.1, -2.0, math.nan]}))
+    "topic,score\nA,0.1\n'=1+1,-2.0\n,\n"
+    """
+    defused = frame.copy()
+    for name in frame.select_dtypes(include=["object", "string", "category"]):
+        defused[name] = frame[name].astype(object).map(_defuse)
+    return defused.to_csv(index=False, lineterminator="\n")
+
+
+def _defuse(cell: object) -> object:
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA_STARTS) else cell
+
+
+def run_json(seed: int, parameters: Mapping[str, object], seconds: float) -> str:
+    """Return what is needed to repeat a run, as JSON with its keys in a fixed order.
+
+    Parameters
+    ----------
+    seed : int
+    parameters : mapping of name to anything that JSON can hold
+        Everything else that the numbers depend on; see `benchmark_parameters`.
+    seconds : float
+        How long the run took.
+    """
+    packages = ("numpy", "scipy", "pandas")
+    run = {
+        "seed": seed,
+        "parameters": dict(parameters),
+        "versions": {
+            "fdkvc-lab": project_version(),
+            "python": platform.python_version(),
+            **{package: metadata.version(package) for package in packages},
+        },
+        "seconds": seconds,
+    }
+    return json.dumps(run, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def project_version() -> str:
+    """Return the version of this project, installed or run from its folder."""
+    source = Path(__file__).parents[1] / "pyproject.toml"
+    if source.is_file():
+        return str(tomllib.loads(source.read_text("utf-8"))["project"]["version"])
+    try:
+        return metadata.version("fdkvc-lab")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def benchmark_parameters(benchmark: Benchmark, baseline: str) -> dict[str, object]:
+    """Return everything that a benchmark's numbers depend on apart from the seed."""
+    return {
+        "dialogs": benchmark.dialogs,
+        "budget": benchmark.budget,
+        "baseline": baseline,
+        "metrics": list(benchmark.metrics),
+        "scenarios": [dataclasses.asdict(scenario) for scenario in benchmark.scenarios],
+        "policies": [
+            {"key": policy.key, **dataclasses.asdict(policy)} for policy in benchmark.policies
+        ],
+        "world": dataclasses.asdict(benchmark.world),
+    }
+
+
+# ------------------------------------------------------------------------------- what files hold
+
+
+def benchmark_files(
+    results: Results, latencies: Iterable[Latency], baseline: str = tables.BASELINE
+) -> dict[str, str]:
+    """Return the files of a benchmark by name: its four tables and ``run.json``."""
+    benchmark = results.benchmark
+    parameters = benchmark_parameters(benchmark, baseline)
+    return {
+        "summary.csv": csv_text(tables.summary_table(results)),
+        "adaptation.csv": csv_text(tables.adaptation_table(results)),
+        "paired.csv": csv_text(tables.paired_table(results, baseline)),
+        "latency.csv": csv_text(tables.latency_table(latencies, benchmark.budget)),
+        "run.json": run_json(benchmark.seed, parameters, results.seconds),
+    }
+
+
+def ablation_files(results: Results, parameter: str) -> dict[str, str]:
+    """Return the files of an ablation by name."""
+    return {"ablation.csv": csv_text(tables.ablation_table(results, parameter))}
+
+
+def trace_files(trace: Trace, dialogs: DialogBatch) -> dict[str, str]:
+    """Return the files of a trace by name."""
+    return {
+        "entries.csv": csv_text(tables.entries_table(trace, dialogs)),
+        "turns.csv": csv_text(tables.turns_table(trace, dialogs)),
+    }
+
+
+# ------------------------------------------------------------------------------- writing
+
+
+def check_folder(folder: str | os.PathLike[str]) -> None:
+    """Say beforehand whether `write_files` can write to a folder; nothing is left behind.
+
+    Parameters
+    ----------
+    folder : path
+        A folder, or one to be made in a folder that exists.
+
+    Raises
+    ------
+    ValueError
+        If it is something else than a folder, its parent does not exist, or it is not writable.
+    """
+    if not os.fspath(folder):
+        raise ValueError("the folder '' cannot be written: it has no name")
+    path = Path(folder)
+    if path.exists() and not path.is_dir():
+        raise ValueError(f"the folder {str(path)!r} cannot be written: it is not a folder")
+    parent = path.absolute().parent
+    if not parent.is_dir():
+        raise ValueError(f"the folder {str(path)!r} cannot be made: {str(parent)!r} is no folder")
+    try:
+        with tempfile.TemporaryFile(dir=path if path.exists() else parent):
+            pass
+    except OSError as error:
+        raise ValueError(f"the folder {str(path)!r} cannot be written: {_reason(error)}") from error
+
+
+def write_files(folder: str | os.PathLike[str], files: Files) -> None:
+    """Write files into a folder, all of them or none; files of the same names are replaced.
+
+    If anything fails or interrupts, the folder is as it was before.
+
+    Parameters
+    ----------
+    folder : path
+        It is made if it is missing; its parent must exist.
+    files : mapping of name to str or bytes
+        A text is written as UTF-8.
+
+    Raises
+    ------
+    ValueError
+        If the folder cannot be written, or a file in it cannot.
+    """
+    check_folder(folder)
+    path = Path(folder)
+    made = not path.exists()
+    try:
+        path.mkdir(exist_ok=True)
+        # In the folder itself, so that moving from there is a rename and not a copy.
+        with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=path) as unfinished:
+            _replace_all(path, files, Path(unfinished))
+            made = False
+    except OSError as error:
+        raise ValueError(f"the folder {str(path)!r} cannot be written: {_reason(error)}") from error
+    finally:
+        if made:
+            with suppress(OSError):
+                path.rmdir()
+
+
+def _replace_all(folder: Path, files: Files, unfinished: Path) -> None:
+    """Write all files aside, with copies of those that they replace, then move them in place."""
+    new, old = unfinished / "new", unfinished / "old"
+    new.mkdir()
+    old.mkdir()
+    for name, content in files.items():
+        if (folder / name).is_dir():
+            raise ValueError(f"the file {str(folder / name)!r} cannot be written: it is a folder")
+        (new / name).write_bytes(content.encode() if isinstance(content, str) else content)
+        if (folder / name).exists():
+            shutil.copy2(folder / name, old / name)
+    try:
+        for name in files:
+            os.replace(new / name, folder / name)
+    except BaseException:
+        for name in files:
+            if (new / name).exists():
+                continue  # it was not moved
+            if (old / name).exists():
+                (old / name).rename(folder / name)
+            else:
+                (folder / name).unlink()
+        raise
+
+
+def _reason(error: OSError) -> str:
+    reason = error.strerror or str(error)
+    return reason[:1].lower() + reason[1:]
+
+
+# ------------------------------------------------------------------------------- plain text
+
+
+def text_table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, *, grouped: bool = False
+) -> str:
+    """Lay cells out in columns for a terminal.
+
+    Parameters
+    ----------
+    header : sequence of str
+    rows : sequence of sequences of str
+    left : int
+        How many columns, from the first, hold words and are aligned to the left.
+    grouped : bool
+        Whether rows with the same first cell are set apart from others and name it once.
+
+    Examples
+    --------
+    >>> print(text_table(["policy", "turns"], [["fifo", "2"], ["h2o", "16"]]))
+    policy  turns
+    fifo        2
+    h2o        16
+    """
+    widths = [max(len(cell) for cell in column) for column in zip(header, *rows, strict=True)]
+
+    def line(cells: Sequence[str]) -> str:
+        aligned = (
+            cell.ljust(width) if at < left else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        )
+        return "  ".join(aligned).rstrip()
+
+    lines = [line(header)]
+    group = None
+    for row in rows:
+        if grouped and row[0] == group:
+            row = ["", *row[1:]]
+        elif grouped:
+            group = row[0]
+            lines.append("")
+        lines.append(line(row))
+    return "\n".join(lines)
+
+
+def benchmark_text(
+    results: Results, latencies: Iterable[Latency], baseline: str = tables.BASELINE
+) -> str:
+    """Return the tables of a benchmark for a terminal, measured beside published."""
+    benchmark = results.benchmark
+    parts = [_summary_text(results), _adaptation_text(results)]
+    parts += [_paired_text(results, baseline), _latency_text(latencies, benchmark.budget)]
+    return "\n\n\n".join(part for part in parts if part)
+
+
+def ablation_text(results: Results, parameter: str) -> str:
+    """Return the table of an ablation for a terminal, measured beside published."""
+    benchmark = results.benchmark
+    table = tables.ablation_table(results, parameter)
+    cells = _measured_beside_published(table, ["value"], benchmark)
+    rows = [[f"{value:g}", *texts] for (value,), texts in cells.items()]
+    header = [parameter, *_metric_header(benchmark)]
+    return (
+        f"{benchmark.scenarios[0].label}: means over the last turns of {_dialogs(benchmark)}, "
+        f"± half of the 95 % interval\n\n{text_table(header, rows)}"
+    )
+
+
+def trace_text(trace: Trace, dialogs: DialogBatch) -> str:
+    """Return the turns of a trace for a terminal."""
+    table = tables.turns_table(trace, dialogs).rename(columns={"latency_ms": "ms"})
+    frame = table.dropna(axis="columns", how="all")
+    rows = [[_short(value) for value in row.values()] for row in _records(frame)]
+    return text_table([str(name) for name in frame], rows, left=0)
+
+
+def _summary_text(results: Results) -> str:
+    table = tables.summary_table(results)
+    if table.empty:
+        return ""
+    benchmark = results.benchmark
+    cells = _measured_beside_published(table, ["scenario", "policy"], benchmark)
+    rows = [[*names, *texts] for names, texts in cells.items()]
+    header = ["scenario", "policy", *_metric_header(benchmark)]
+    text = (
+        f"Means over the last turns of {_dialogs(benchmark)} a scenario, "
+        f"± half of the 95 % interval\n\n{text_table(header, rows, 2, grouped=True)}"
+    )
+    if table.published[table.metric == "late_alignment"].notna().any():
+        text += (
+            "\n\nAlignment is with the topic projected by W_V. The published alignments are of the "
+            "size\nthat unrelated vectors have, and their own t-tests find no difference "
+            "(Section 5.6)."
+        )
+    return text
+
+
+def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(name): cell for name, cell in row.items()} for row in frame.to_dict("records")]
+
+
+def _dialogs(benchmark: Benchmark) -> str:
+    return "1 dialog" if benchmark.dialogs == 1 else f"{benchmark.dialogs} dialogs"
+
+
+def _metric_header(benchmark: Benchmark) -> list[str]:
+    return [word for key in benchmark.metrics for word in (_metric_name(key), "published")]
+
+
+def _metric_name(key: str) -> str:
+    metric = METRICS[key]
+    return f"{metric.label.lower()}{' %' if metric.percent else ''}"
+
+
+def _measured_beside_published(
+    table: pd.DataFrame, by: Sequence[str], benchmark: Benchmark
+) -> dict[tuple[Any, ...], list[str]]:
+    """Return a measured and a published text for each metric, by the values of some columns."""
+    texts: dict[tuple[Any, ...], list[str]] = {}
+    for row in _records(table):
+        percent = METRICS[row["metric"].removeprefix("late_")].percent
+        scale, digits, printed_digits = (100, 1, 1) if percent else (1, 3, 4)  # as it is printed
+        measured = f"{scale * row['mean']:.{digits}f}"
+        if not math.isnan(row["ci_high"]):
+            measured += f" ± {scale * (row['ci_high'] - row['mean']):.{digits}f}"
+        figure = scale * row["published"]
+        printed = "" if math.isnan(figure) else f"{figure:.{printed_digits}f}"
+        texts.setdefault(tuple(row[name] for name in by), []).extend((measured, printed))
+    return texts
+
+
+def _adaptation_text(results: Results) -> str:
+    table = tables.adaptation_table(results)
+    if table.empty:
+        return ""
+    rows = []
+    for row, (policy, summary) in zip(_records(table), tables.adaptations(results), strict=True):
+        cells = [policy]
+        for name, text in at_least(summary).items():
+            figure = row[f"published_{name}"]
+            cells += [text, "" if math.isnan(figure) else f"{figure:g}"]
+        rows.append([*cells, str(summary.never)])
+    header = ["policy", "mean", "published", "median", "published", "p90", "published", "never"]
+    return (
+        "Turns from a change of topic to 80 % retention of the new one, "
+        f"{_dialogs(results.benchmark)}\n\n{text_table(header, rows)}"
+    )
+
+
+def at_least(summary: AdaptationSummary) -> dict[str, str]:
+    """Return mean, median and p90 of the turns to adapt in words that "never" has a part in.
+
+    A dialog that never adapts counts with the turns it had, so what rests on one is ``> `` that.
+
+    Examples
+    --------
+    >>> at_least(AdaptationSummary(n=600, mean=16, median=16, p90=16, never=600))
+    {'mean': '> 16.00', 'median': '> 16', 'p90': '> 16'}
+    >>> at_least(AdaptationSummary(n=600, mean=4.5, median=4, p90=5, never=0))
+    {'mean': '4.50', 'median': '4', 'p90': '5'}
+    """
+    first_never = summary.n - summary.never  # its place among the turns in ascending order
+    mark = {
+        "mean": summary.never > 0,
+        "median": first_never <= math.ceil(0.5 * (summary.n - 1)),
+        "p90": first_never <= math.ceil(0.9 * (summary.n - 1)),
+    }
+    words = {"mean": f"{summary.mean:.2f}"}
+    words |= {"median": f"{summary.median:g}", "p90": f"{summary.p90:g}"}
+    return {name: f"> {word}" if mark[name] else word for name, word in words.items()}
+
+
+def _paired_text(results: Results, baseline: str) -> str:
+    rows = []
+    for scenario, metric, policy, comparison in tables.comparisons(results, baseline):
+        key = metric.removeprefix("late_")
+        difference = _difference(comparison, METRICS[key].percent)
+        rows.append([scenario, _metric_name(key), policy, *difference])
+    if not rows:
+        return ""
+    header = ["scenario", "metric", "policy", "difference", "t", "p"]
+    return (
+        f"Paired differences from {baseline} over the same dialogs, ± half of the 95 % interval"
+        f"\n\n{text_table(header, rows, 3, grouped=True)}"
+    )
+
+
+def _difference(comparison: Paired, percent: bool) -> list[str]:
+    scale, digits = (100, 1) if percent else (1, 3)
+    mean = f"{scale * comparison.mean:+.{digits}f}"
+    match comparison.verdict:
+        case "too few":
+            return [mean, "", "too few dialogs"]
+        case "same" if comparison.mean == 0:
+            return ["0", "", "no difference in any dialog"]
+        case "same":
+            return [mean, "", "the same in every dialog"]
+    margin = f"{scale * (comparison.high - comparison.mean):.{digits}f}"
+    p = "< 0.001" if comparison.p < 0.001 else f"{comparison.p:.3f}"
+    return [f"{mean} ± {margin}", f"{comparison.t:.1f}", p]
+
+
+def _latency_text(latencies: Iterable[Latency], budget: int) -> str:
+    table = tables.latency_table(latencies, budget)
+    rows = [[_short(cell) for cell in row.values()] for row in _records(table)]
+    header = ["policy", "ms", "times FIFO's", "published ms"]
+    return f"Time of a turn of one dialog\n\n{text_table(header, rows)}"
+
+
+def _short(value: object) -> str:
+    """Return a number with a few decimals, nothing where it is missing."""
+    if isinstance(value, float):
+        return "" if math.isnan(value) else f"{value:.3f}"
+    return "" if value is None else str(value)

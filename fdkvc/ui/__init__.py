@@ -1,0 +1,1 @@
+"""Controls, links, runs and views: the only part of the package that knows Streamlit."""

@@ -1,0 +1,186 @@
+"""The values of a page's view: each in a widget, in the permalink, and checked in one place.
+
+A field knows its name in the link, its default and what is allowed. The session holds its value
+under ``page/name``; a link is read once when it arrives and written whenever a value changes, with
+every value in it, so that it means the same when a default changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+from fdkvc.parameters import Parameter, check_parameter
+
+
+@dataclass(frozen=True)
+class Field:
+    """One value of a page's view.
+
+    Attributes
+    ----------
+    page, name : str
+        Where it belongs, and its name in the permalink.
+    default : int, float, str or None
+        Also says its type; None means an optional whole number.
+    parameter : Parameter
+        Its words and what is allowed.
+    """
+
+    page: str
+    name: str
+    default: Any
+    parameter: Parameter
+
+    @property
+    def key(self) -> str:
+        """Where the session holds the value."""
+        return f"{self.page}/{self.name}"
+
+    @property
+    def kind(self) -> type:
+        """The type of its values."""
+        return int if self.default is None else type(self.default)
+
+    def parse(self, text: str) -> Any:
+        """Read the value from a link.
+
+        Raises
+        ------
+        ValueError
+            In a sentence that names the value and what is allowed.
+        """
+        if self.default is None and text == "":
+            return None
+        try:
+            value = self.kind(text)
+        except ValueError:
+            value = text
+        self.check(value)
+        return value
+
+    def check(self, value: Any) -> None:
+        """Raise a ValueError in a clear sentence unless the value is allowed."""
+        free_text = self.kind is str and not self.parameter.choices
+        if value is not None and not free_text:
+            check_parameter(self.parameter.label, self.parameter, value, self.kind)
+
+    @property
+    def value(self) -> Any:
+        """The value that the session holds."""
+        return st.session_state.get(self.key, self.default)
+
+    def set(self, value: Any) -> None:
+        """Let the session hold another value; only before its widget is drawn, or in a callback."""
+        st.session_state[self.key] = value
+
+
+def arriving_link(page: str) -> Mapping[str, str]:
+    """Return the parameters of a link that was just followed; nothing if this page wrote them."""
+    given = st.query_params.to_dict()
+    return {} if given == st.session_state.get(f"{page}/link", {}) else given
+
+
+def adopt(fields: Sequence[Field], link: Mapping[str, str]) -> list[str]:
+    """Let the session hold the values of a link; return a sentence for each that is not allowed."""
+    wrong = []
+    for field in fields:
+        if field.name not in link:
+            field.set(field.default)
+            continue
+        try:
+            field.set(field.parse(link[field.name]))
+        except ValueError as error:
+            field.set(field.default)
+            shown = "none" if field.default is None else field.default
+            wrong.append(f"This link is not quite right: {error}. Using {shown} instead.")
+    return wrong
+
+
+def write_link(page: str, fields: Sequence[Field]) -> None:
+    """Put every value into the address of the page."""
+    written = {field.name: "" if field.value is None else str(field.value) for field in fields}
+    if written != st.session_state.get(f"{page}/link"):
+        st.session_state[f"{page}/link"] = written
+        st.query_params.from_dict(written)
+
+
+def settle(field: Field, raw: Any) -> Any:
+    """Return what a widget gave if it is allowed; else say why not and return the last good one."""
+    last = f"{field.key}/last"
+    try:
+        field.check(raw)
+        if raw is None and field.default is not None:
+            raise ValueError(f"{field.parameter.label} is empty")
+    except ValueError as error:
+        kept = st.session_state.get(last, field.default)
+        st.error(f"{error}. Staying at {kept}.", icon=":material/error:")
+        return kept
+    st.session_state[last] = raw
+    return raw
+
+
+def number(field: Field) -> Any:
+    """Show a number field with its range, and return its value."""
+    known = field.parameter
+    whole = field.kind is int
+    field.set(field.value)
+    raw = st.number_input(
+        _label(known),
+        key=field.key,
+        step=1 if whole else 0.01,
+        format="%d" if whole else "%g",
+        help=f"{known.help} Allowed: {known.allowed(field.kind)}.",
+        persist_state="session",
+    )
+    value = settle(field, raw)
+    caption = _standing(field, value)
+    if caption:
+        st.caption(caption)
+    return value
+
+
+def _label(known: Parameter) -> str:
+    return f"{known.label} ${known.symbol}$" if known.symbol else known.label
+
+
+def _standing(field: Field, value: Any) -> str:
+    """Say how a value stands to the paper's."""
+    parts = []
+    if value != field.default:
+        parts.append(f":orange[● changed from {field.default:g}]")
+    if field.parameter.paper:
+        low, high = field.parameter.paper
+        inside = low <= value <= high
+        explored = f"paper explored {low:g} to {high:g}"
+        parts.append(explored if inside else f":orange[outside what the {explored}]")
+    return " · ".join(parts)
+
+
+def choice(field: Field, labels: Mapping[str, str]) -> str:
+    """Show a choice and return its key."""
+    field.set(field.value)
+    chosen = st.selectbox(
+        field.parameter.label,
+        list(labels),
+        key=field.key,
+        format_func=lambda key: labels[key],
+        help=field.parameter.help or None,
+        persist_state="session",
+    )
+    return str(chosen)
+
+
+def text(field: Field, placeholder: str = "") -> str:
+    """Show a line of text and return it."""
+    field.set(field.value)
+    return st.text_input(
+        field.parameter.label,
+        key=field.key,
+        help=field.parameter.help,
+        placeholder=placeholder,
+        persist_state="session",
+    )

@@ -1,0 +1,69 @@
+"""What all pages share: their names, their frame, their style."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import streamlit as st
+
+from fdkvc.charts.theme import DARK, LIGHT, Theme
+
+# Panels stand side by side where there is room and below each other where there is not.
+_STYLE = """
+<style>
+  .stMainBlockContainer {padding-top: 3.2rem; padding-bottom: 3rem; max-width: 1700px;}
+  [class*="st-key-panels"] {flex-wrap: wrap; align-items: flex-start;}
+  [class*="st-key-panel-"] {flex: 1 1 440px; min-width: min(440px, 100%);}
+  .figures {display: flex; flex-wrap: wrap; gap: .3rem 1.6rem; font-variant-numeric: tabular-nums;}
+  .figures div {line-height: 1.25;}
+  .figures small {display: block; opacity: .7;}
+  .figures b {font-size: 1.15rem; font-weight: 600;}
+  .figures i {font-style: normal; font-size: .85rem; opacity: .8; padding-left: .35rem;}
+</style>
+"""
+
+PAGES = (
+    ("pages/step.py", "Step through", ":material/step_over:"),
+    ("pages/benchmark.py", "Benchmark", ":material/leaderboard:"),
+)
+
+
+def run_app() -> None:
+    """Set the app up and run the page that was asked for."""
+    st.set_page_config(page_title="FD-KVC Lab", page_icon="🧊", layout="wide")
+    pages = [st.Page(path, title=title, icon=icon) for path, title, icon in PAGES]
+    page = st.navigation(pages)
+    st.html(_STYLE)
+    page.run()
+
+
+def page_theme() -> Theme:
+    """Return the colours for the background that the reader has chosen."""
+    return DARK if st.context.theme.type == "dark" else LIGHT
+
+
+def heading(title: str, introduction: str) -> None:
+    """Show a page's title and what it is for."""
+    st.title(title, anchor=False)
+    st.markdown(introduction)
+
+
+@contextmanager
+def side_by_side(name: str) -> Iterator[None]:
+    """Open a row whose panels wrap where the window is narrow."""
+    with st.container(horizontal=True, key=f"panels-{name}", gap="medium"):
+        yield
+
+
+@contextmanager
+def panel(name: str) -> Iterator[None]:
+    """Open one panel of a row."""
+    with st.container(key=f"panel-{name}"):
+        yield
+
+
+def problems(sentences: list[str]) -> None:
+    """Say what is wrong, a sentence each."""
+    for sentence in sentences:
+        st.error(sentence, icon=":material/error:")

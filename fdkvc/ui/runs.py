@@ -1,0 +1,122 @@
+"""A run for the screen: what was chosen, and everything that is shown of it, computed once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import pandas as pd
+
+from fdkvc.charts.timeline import Line
+from fdkvc.dialogs import DialogBatch, Scenario, World, generate
+from fdkvc.metrics import METRICS
+from fdkvc.policies import Policy
+from fdkvc.simulate import simulate
+from fdkvc.tables import entries_table, turns_table
+from fdkvc.trace import Rule, Trace
+
+
+@dataclass(frozen=True)
+class DialogChoice:
+    """Which dialog: number 0 of this seed, scenario and world."""
+
+    scenario: Scenario
+    seed: int
+    world: World
+
+
+@dataclass(frozen=True)
+class RunChoice:
+    """Which policy on which dialog, with which budget."""
+
+    dialog: DialogChoice
+    policy: Policy
+    budget: int
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A policy's run over one dialog, as tables.
+
+    Attributes
+    ----------
+    choice : RunChoice
+    dialogs : DialogBatch
+        One row.
+    trace : Trace
+    entries : tuple of DataFrame
+        For each turn, the entries that took part in it.
+    turns : DataFrame
+        A row for each turn, the row states of the policy among its columns.
+    """
+
+    choice: RunChoice
+    dialogs: DialogBatch
+    trace: Trace
+    entries: tuple[pd.DataFrame, ...]
+    turns: pd.DataFrame
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """Columns of the score terms."""
+        return tuple(f"term_{name}" for name in self.trace.every_entry().terms)
+
+    @property
+    def term_tops(self) -> tuple[float, ...]:
+        """The highest value of each term over the run, then the greatest age; for fixed axes."""
+        ages = max(float((frame["turn"] - frame["born"]).max()) for frame in self.entries)
+        tops = (max(float(frame[term].max()) for frame in self.entries) for term in self.terms)
+        return (*(top or 1.0 for top in tops), ages or 1.0)
+
+    @property
+    def top(self) -> float:
+        """The highest score over the run."""
+        return max(float(frame["score"].max()) for frame in self.entries) or 1.0
+
+    def cutoff(self, turn: int) -> float | None:
+        """Return the lowest unprotected score that stayed; None if the budget evicted nothing."""
+        frame = self.entries[turn]
+        if not (frame["rule"] == Rule.budget.name).any():
+            return None
+        stayed = frame[frame["status"].isin(["kept", "new"]) & ~frame["protected"].astype(bool)]
+        return float(stayed["score"].min()) if len(stayed) else None
+
+    @property
+    def states(self) -> tuple[Line, ...]:
+        """The policy's row states as lines, each with a range that shows its movement."""
+        return tuple(
+            _zoomed(name, self.turns[name], start)
+            for name, start in self.trace.policy.initial_state().items()
+        )
+
+
+METRIC_LINES = tuple(Line(key, metric.label, *metric.bounds) for key, metric in METRICS.items())
+
+
+def _zoomed(name: str, series: pd.Series[float], start: float) -> Line:
+    """Make a line whose axis spans what the series does, and its start where that is not zero."""
+    levels = [float(series.min()), float(series.max()), *([start] if start else [])]
+    low, high = min(levels), max(levels)
+    room = 0.15 * (high - low) or 0.05
+    label = name.replace("_", " ").capitalize()
+    return Line(name, label, low - room, high + room, start or None)
+
+
+@lru_cache(maxsize=32)
+def load_dialog(choice: DialogChoice) -> DialogBatch:
+    """Draw the dialog, once for all policies that run on it."""
+    return generate(choice.scenario, 1, choice.seed, choice.world)
+
+
+@lru_cache(maxsize=32)
+def load_run(choice: RunChoice) -> Run:
+    """Run the policy, and lay out what the views show."""
+    dialogs = load_dialog(choice.dialog)
+    trace = simulate(choice.policy, dialogs, choice.budget)
+    entries = entries_table(trace, dialogs)
+    turns = turns_table(trace, dialogs)
+    for name, series in trace.state.items():
+        turns[name] = series[0]
+    turns["middle"] = turns["turn"] + 0.5
+    by_turn = tuple(frame for _, frame in entries.groupby("turn", sort=True))
+    return Run(choice, dialogs, trace, by_turn, turns)

@@ -1,0 +1,185 @@
+"""The sidebar: which dialog, which policy, which budget; made from the declared parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from fdkvc.dialogs import SCENARIOS, Scenario, World, own_scenario, scenario_named
+from fdkvc.parameters import Parameter, defaults_of, parameters_of
+from fdkvc.policies import POLICIES, Policy, policy_named
+from fdkvc.trace import Trace
+from fdkvc.ui import fields
+from fdkvc.ui.fields import Field
+from fdkvc.ui.runs import DialogChoice
+
+OWN = "own"
+SHOWN_OF_WORLD = ("tokens_per_turn", "noise")
+MOST_TURNS = 60
+MOST_TOKENS = 128
+MOST_BUDGET = 512
+
+
+def _scenario_field(page: str) -> Field:
+    known = Parameter("Scenario", "Which topic each turn is about.", choices=(*SCENARIOS, OWN))
+    return Field(page, "scenario", "mixed", known)
+
+
+def _schedule_field(page: str) -> Field:
+    known = Parameter("Own schedule", "One letter a turn, A to Z: the turn's topic.")
+    return Field(page, "schedule", "AAABBBCC", known)
+
+
+def _seed_field(page: str) -> Field:
+    return Field(page, "seed", 7, Parameter("Seed", "Which dialog is drawn.", low=0, high=2**31))
+
+
+def _budget_field(page: str) -> Field:
+    known = Parameter(
+        "Budget", "Entries that the cache may hold after a turn.", low=1, high=MOST_BUDGET
+    )
+    return Field(page, "budget", 56, known)
+
+
+def _policy_field(page: str) -> Field:
+    known = Parameter("Policy", "Who decides what is evicted.", choices=tuple(POLICIES))
+    return Field(page, "policy", "fd-kvc", known)
+
+
+def _world_fields(page: str) -> list[Field]:
+    defaults, known = defaults_of(World), parameters_of(World)
+    bounded = {"tokens_per_turn": replace(known["tokens_per_turn"], high=MOST_TOKENS)}
+    return [
+        Field(page, name, defaults[name], bounded.get(name, known[name])) for name in SHOWN_OF_WORLD
+    ]
+
+
+def _hyperparameter_fields(page: str, policy: str) -> list[Field]:
+    defaults = defaults_of(POLICIES[policy])
+    return [
+        Field(f"{page}/{policy}", name, defaults[name], known)
+        for name, known in parameters_of(POLICIES[policy]).items()
+    ]
+
+
+def dialog_fields(page: str) -> list[Field]:
+    """Return the fields that choose a dialog and a budget."""
+    single = (_scenario_field(page), _schedule_field(page), _seed_field(page), _budget_field(page))
+    return [*single, *_world_fields(page)]
+
+
+def policy_fields(page: str, policy: str | None = None) -> list[Field]:
+    """Return the fields that choose a policy: this one, or the one that the session holds."""
+    chosen = _policy_field(page)
+    key = policy if policy is not None and policy in POLICIES else str(chosen.value)
+    return [chosen, *_hyperparameter_fields(page, key)]
+
+
+def choose_dialog(page: str) -> tuple[DialogChoice, int]:
+    """Show the controls of the dialog; return it and the budget."""
+    labels = {key: scenario.label for key, scenario in SCENARIOS.items()}
+    key = fields.choice(_scenario_field(page), {**labels, OWN: "Own schedule …"})
+    scenario = _own_schedule(page) if key == OWN else scenario_named(key)
+    seed_field = _seed_field(page)
+    seed = fields.number(seed_field)
+
+    def another() -> None:
+        seed_field.set(int(seed) + 1)
+
+    st.button(
+        "Another dialog",
+        key=f"{page}/another",
+        icon=":material/casino:",
+        shortcut="N",
+        on_click=another,
+        help="The next seed: the same schedule with other tokens.",
+    )
+    budget = fields.number(_budget_field(page))
+    with st.expander("Tokens and noise"):
+        world = World(**{field.name: fields.number(field) for field in _world_fields(page)})
+    return DialogChoice(scenario, seed, world), budget
+
+
+def _own_schedule(page: str) -> Scenario:
+    """Ask for a schedule; keep to the last good one while it is not right."""
+    field = _schedule_field(page)
+    last = f"{field.key}/last"
+    typed = fields.text(field, placeholder="AAABBBCC")
+    try:
+        scenario = own_scenario(typed)
+        if len(scenario.schedule) > MOST_TURNS:
+            raise ValueError(
+                f"the schedule has {len(scenario.schedule)} turns, but at most {MOST_TURNS} "
+                "are shown here"
+            )
+    except ValueError as error:
+        kept: Scenario = st.session_state.get(last, own_scenario(field.default))
+        st.error(f"{error}. Staying at {kept.schedule}.", icon=":material/error:")
+        return kept
+    st.session_state[last] = scenario
+    return scenario
+
+
+def choose_policy(page: str) -> tuple[Policy, Mapping[str, DeltaGenerator]]:
+    """Show the controls of the policy; return it, and a place beside each rule's threshold."""
+    key = fields.choice(
+        _policy_field(page), {key: policy.label for key, policy in POLICIES.items()}
+    )
+    st.caption(POLICIES[key].idea)
+    hyperparameters = _hyperparameter_fields(page, key)
+
+    def restore() -> None:
+        for field in hyperparameters:
+            field.set(field.default)
+
+    values, beside = {}, {}
+    for field in hyperparameters:
+        values[field.name] = fields.number(field)
+        if field.parameter.rule:
+            beside[field.parameter.rule] = st.empty()
+    if hyperparameters:
+        st.button(
+            "Restore the paper's",
+            key=f"{page}/restore",
+            icon=":material/restart_alt:",
+            on_click=restore,
+            disabled=all(values[field.name] == field.default for field in hyperparameters),
+        )
+    return policy_named(key, **values), beside
+
+
+def tell_rules(beside: Mapping[str, DeltaGenerator], trace: Trace) -> None:
+    """Say beside each rule's threshold how many entries it evicted in this run."""
+    for rule, place in beside.items():
+        count = int(trace.evicted[rule].sum())
+        place.caption(f"It evicted {count or 'no'} entr{'y' if count == 1 else 'ies'} in this run.")
+
+
+def adopt_link(page: str, link: Mapping[str, str], own: Sequence[Field]) -> list[str]:
+    """Let the page show what a link asks for; return a sentence for each part that is not right.
+
+    Parameters
+    ----------
+    page : str
+    link : mapping of str to str
+        From `fields.arriving_link`; empty where no link was followed.
+    own : sequence of Field
+        The page's further fields.
+    """
+    if not link:
+        return []
+    known = [*dialog_fields(page), *policy_fields(page, link.get("policy")), *own]
+    names = {field.name for field in known}
+    return fields.adopt(known, link) + [
+        f"This link is not quite right: it has a part {name!r} that means nothing here."
+        for name in link
+        if name not in names
+    ]
+
+
+def write_link(page: str, own: Sequence[Field]) -> None:
+    """Put the whole view into the page's address."""
+    fields.write_link(page, [*dialog_fields(page), *policy_fields(page), *own])

@@ -1,0 +1,146 @@
+"""One run, turn by turn: the views of the step page."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from fdkvc.charts import timeline
+from fdkvc.charts import turn as turn_charts
+from fdkvc.charts.theme import Spec, with_data
+from fdkvc.metrics import memory
+from fdkvc.parameters import Parameter
+from fdkvc.ui.fields import Field
+from fdkvc.ui.frame import page_theme, panel, side_by_side
+from fdkvc.ui.runs import METRIC_LINES, Run
+
+ORDERS = {"age": "by age", "score": "by score"}
+
+
+def entry_field(page: str) -> Field:
+    """Return the field that holds the entry a person has picked, if any."""
+    return Field(page, "entry", None, Parameter("Entry", "", low=0, high=10**6))
+
+
+def order_field(page: str) -> Field:
+    """Return the field that holds the order of the cache's cells."""
+    return Field(page, "order", "age", Parameter("Order", "", choices=tuple(ORDERS)))
+
+
+def views(page: str, run: Run, turn: int) -> None:
+    """Show the timeline and the turn's cache, side by side where there is room."""
+    picked = entry_field(page).value
+    figures(run, turn)
+    with side_by_side("views"):
+        with panel("timeline"):
+            st.vega_lite_chart(
+                timeline_chart(run, turn, picked), key=f"{page}/timeline", width="stretch"
+            )
+        with panel("turn"):
+            order = st.segmented_control(
+                "Cells",
+                list(ORDERS),
+                format_func=lambda key: ORDERS[key],
+                key=order_field(page).key,
+                default="age",
+                required=True,
+                label_visibility="collapsed",
+                persist_state="session",
+            )
+            chart, key = turn_chart(run, turn, order or "age", picked), f"{page}/cache"
+            st.vega_lite_chart(chart, key=key, width="stretch", on_select=lambda: _pick(page, key))
+
+
+def timeline_chart(run: Run, turn: int, picked: int | None) -> Spec:
+    """Join the timeline's spec with its data; only the cursor changes from turn to turn."""
+    spec = timeline.timeline_spec(
+        run.dialogs.turns,
+        run.choice.budget,
+        run.dialogs.topic_names,
+        run.states,
+        METRIC_LINES,
+        page_theme(),
+    )
+    return with_data(
+        spec,
+        {
+            "ribbon": timeline.ribbon_data(run.dialogs),
+            "river": timeline.river_data(run.trace, run.dialogs),
+            "path": timeline.path_data(run.trace, picked),
+            "turns": run.turns,
+            "metrics": timeline.metrics_data(run.turns, METRIC_LINES),
+            "changes": timeline.changes_data(run.dialogs),
+            "cursor": timeline.cursor_data(turn),
+        },
+    )
+
+
+def turn_chart(run: Run, turn: int, order: str, picked: int | None) -> Spec:
+    """Join the turn's spec with its data."""
+    entries = run.entries[turn]
+    fields = tuple(name for name in entries.columns if name != "turn")
+    spec = turn_charts.turn_spec(
+        run.choice.budget,
+        run.dialogs.turn_tokens,
+        run.dialogs.topic_names,
+        run.terms,
+        fields,
+        run.top,
+        run.term_tops,
+        page_theme(),
+    )
+    cells = turn_charts.cells_data(entries, run.choice.budget, order, picked)
+    cutoff = run.cutoff(turn)
+    return with_data(
+        spec,
+        {
+            "cells": cells,
+            "bars": turn_charts.bars_data(cells, run.terms),
+            "cutoff": turn_charts.cutoff_data(cutoff),
+            "edge": turn_charts.edge_data(cutoff, run.term_tops, len(run.terms)),
+        },
+    )
+
+
+def _pick(page: str, key: str) -> None:
+    """Take the entry whose mark was clicked; a second click on it picks it again."""
+    before_key = f"{key}/before"
+    selection = st.session_state[key].selection
+    clicked = {point["token"] for name in selection for point in selection[name]}
+    changed = clicked ^ st.session_state.get(before_key, set())
+    st.session_state[before_key] = clicked
+    if changed:
+        entry_field(page).set(int(max(changed)))
+
+
+def figures(run: Run, turn: int) -> None:
+    """Show the numbers of the turn, with their change from the last."""
+    now = run.turns.iloc[turn]
+    before = run.turns.iloc[turn - 1] if turn else None
+    shown = [
+        ("Turn", f"{turn} of {run.dialogs.turns - 1}", ""),
+        ("Topic", str(now["topic"]), ""),
+        ("Cached", f"{now['cached']:.0f} of {run.choice.budget}", ""),
+        ("Evicted", f"{now['evicted']:.0f}", ""),
+    ]
+    lines = [*METRIC_LINES, *run.states]
+    for line in lines:
+        value = float(now[line.field])
+        change = "" if before is None else _change(value - float(before[line.field]))
+        shown.append((line.label, f"{value:.3f}", change))
+    bytes_ = memory(run.trace, run.dialogs, turn)
+    shown.append(("Cache memory", _kib(bytes_.total), f"full cache {_kib(bytes_.full_cache)}"))
+    cells = "".join(
+        f"<div><small>{name}</small><b>{value}</b><i>{note}</i></div>"
+        for name, value, note in shown
+    )
+    st.html(f'<div class="figures" role="status">{cells}</div>')
+
+
+def _change(difference: float) -> str:
+    if abs(difference) < 0.0005:
+        return "±0"
+    return f"{'▲' if difference > 0 else '▼'} {abs(difference):.3f}"
+
+
+def _kib(count: int) -> str:
+    return f"{count / 1024:.1f} KiB"

@@ -1,0 +1,42 @@
+"""Step through: one dialog and one policy, turn by turn."""
+
+import streamlit as st
+
+from fdkvc.ui import fields, settings, step_view
+from fdkvc.ui.frame import heading, problems
+from fdkvc.ui.runs import RunChoice, load_run
+from fdkvc.ui.transport import playback, transport, turn_field
+
+PAGE = "step"
+
+link = fields.arriving_link(PAGE)
+wrong = settings.adopt_link(PAGE, link, [turn_field(PAGE), step_view.entry_field(PAGE)])
+
+heading(
+    "Step through",
+    "A dialog passes turn by turn through a cache that holds only so many. "
+    "Each turn brings new tokens, the policy scores every entry, and the lowest are evicted. "
+    "Step with the arrow keys, and click any entry to see why it stays or goes.",
+)
+problems(wrong)
+
+with st.sidebar:
+    dialog, budget = settings.choose_dialog(PAGE)
+    policy, beside = settings.choose_policy(PAGE)
+
+run = load_run(RunChoice(dialog, policy, budget))
+settings.tell_rules(beside, run.trace)
+
+with st.container(horizontal=True, key="panels-playback"):
+    every = playback(PAGE, run.dialogs.turns)
+
+
+@st.fragment(run_every=every)
+def stepping() -> None:
+    """Everything that a step changes."""
+    turn = transport(PAGE, run.dialogs.turns, every)
+    step_view.views(PAGE, run, turn)
+    settings.write_link(PAGE, [turn_field(PAGE), step_view.entry_field(PAGE)])
+
+
+stepping()

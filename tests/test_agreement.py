@@ -1,0 +1,259 @@
+"""The engine against the oracle, in every decision and every number.
+
+The oracle computes in double precision, the engine in single. Where the oracle's own margin is
+at most 1e-6 the two may part, so a dialog is compared up to there; a tally makes sure that this
+is nearly everything. An exact tie is no such place: both keep the older (new entries tie where
+w_c = 1, and where their cosine with the query is not positive).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+import reference
+from worlds import (
+    CLEAR,
+    ORACLE_POLICIES,
+    by_token,
+    evictions,
+    kept_tokens,
+    live,
+    oracle,
+    random_dialog,
+)
+
+from fdkvc.dialogs import SCENARIOS, DialogBatch, World, generate, stack
+from fdkvc.parameters import parameters_of
+from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named
+from fdkvc.simulate import simulate
+from fdkvc.trace import Trace
+
+
+@dataclasses.dataclass
+class Tally:
+    """How many turns were compared, of how many, and what happened in them."""
+
+    compared: int = 0
+    turns: int = 0
+    evicted: int = 0
+    below_threshold: int = 0
+
+    def nearly_all(self, share: float = 0.95) -> bool:
+        return self.compared >= share * self.turns
+
+
+def agree(
+    mine: Mapping[int, float], theirs: Mapping[int, float], what: str, tolerance: float
+) -> None:
+    """Assert that two columns hold the same tokens and close numbers."""
+    assert set(mine) == set(theirs), what
+    tokens = list(theirs)
+    np.testing.assert_allclose(
+        [mine[token] for token in tokens],
+        [theirs[token] for token in tokens],
+        rtol=tolerance,
+        atol=tolerance,
+        err_msg=what,
+    )
+
+
+def rounding(dialogs: DialogBatch, row: int, old: list[int], turn: int) -> float:
+    """How far single precision may move a relevance in this turn.
+
+    Eq. 4 divides by the spread of the old entries' cosines, each rounded to about 1e-7.
+    """
+    if not old:
+        return 0.0
+    tokens = dialogs.embeddings[row].astype(float)
+    low, high = dialogs.bounds[row, turn : turn + 2]
+    mean = tokens[low:high].mean(axis=0)
+    lengths = np.linalg.norm(tokens[old], axis=1) * np.linalg.norm(mean)
+    spread = np.ptp(tokens[old] @ mean / lengths)
+    return 3e-7 / spread if spread > 0 else 0.0
+
+
+def compare(trace: Trace, dialogs: DialogBatch, row: int = 0) -> Tally:
+    """Assert that a row's trace says what the oracle says, turn by turn while it is sure."""
+    turns = oracle(dialogs, row, trace.policy, trace.budget)
+    entries = trace.every_entry()
+    tally = Tally(turns=len(turns))
+    tolerance = 2e-5
+    old: list[int] = []
+    for number, turn in enumerate(turns):
+        if 0 < turn.margin <= CLEAR:
+            break
+        tally.compared += 1
+        at = f"turn {number}"
+        has_tokens = dialogs.bounds[row, number + 1] > dialogs.bounds[row, number]
+        if has_tokens and "recency" in entries.channels:
+            tolerance += rounding(dialogs, row, old, number)
+        old = turn.kept
+
+        # Decisions, exactly.
+        assert kept_tokens(trace, row, number) == turn.kept, at
+        assert evictions(entries, row, number) == turn.evicted, at
+        for rule in ("budget", "threshold"):
+            count = sum(each == rule for each in turn.evicted.values())
+            assert trace.evicted[rule][row, number] == count, at
+        slots = live(entries, row, number)
+        protected = entries.token[row, number, slots[entries.protected[row, number, slots]]]
+        assert set(protected.tolist()) == turn.protected, at
+        tally.evicted += len(turn.evicted)
+        tally.below_threshold += int(trace.evicted["threshold"][row, number])
+
+        # Numbers, closely.
+        def read(column: np.ndarray, number: int = number) -> dict[int, float]:
+            return by_token(entries, column, row, number)
+
+        if has_tokens:  # without tokens nothing was scored
+            agree(read(entries.score), turn.scores, f"{at}: score", tolerance)
+            for name, term in entries.terms.items():
+                theirs = {token: terms[name] for token, terms in turn.terms.items()}
+                agree(read(term), theirs, f"{at}: term {name}", tolerance)
+        for name, channel in entries.channels.items():
+            theirs = {token: channels[name] for token, channels in turn.channels.items()}
+            agree(read(channel), theirs, f"{at}: {name}", tolerance)
+        assert {name for terms in turn.terms.values() for name in terms} <= set(entries.terms)
+        assert {name for each in turn.channels.values() for name in each} <= set(entries.channels)
+        agree(read(entries.attention_before), turn.before, f"{at}: attention before", tolerance)
+        agree(read(entries.attention_after), turn.after, f"{at}: attention after", tolerance)
+        np.testing.assert_allclose(
+            trace.output[row, number], turn.output, rtol=tolerance, atol=tolerance, err_msg=at
+        )
+        states = {"ownership_loss": turn.ownership_loss, "learning_rate": turn.learning_rate}
+        for name, value in states.items():
+            if value is None:
+                assert name not in trace.state
+            else:
+                assert trace.state[name][row, number] == pytest.approx(value, abs=tolerance), at
+    return tally
+
+
+def compare_all(trace: Trace, dialogs: DialogBatch, tally: Tally | None = None) -> Tally:
+    """Compare every row, and add up what was compared."""
+    tally = tally or Tally()
+    for row in range(dialogs.rows):
+        one = compare(trace, dialogs, row)
+        tally.compared += one.compared
+        tally.turns += one.turns
+        tally.evicted += one.evicted
+        tally.below_threshold += one.below_threshold
+    return tally
+
+
+def random_settings(random: np.random.Generator, key: str) -> Policy:
+    """Draw hyperparameters: from the valid range, from the paper's range, or an end of one."""
+    chosen: dict[str, float | int] = {}
+    for name, known in parameters_of(POLICIES[key]).items():
+        if name not in reference.DEFAULTS[key]:
+            continue  # the oracle has the default only
+        low, high = known.paper if known.paper and random.random() < 0.5 else (known.low, known.high)
+        value = random.uniform(low, high)
+        if random.random() < 0.15:
+            end = known.low if random.random() < 0.5 else known.high
+            if known.accepts(end, float):
+                value = end
+        chosen[name] = int(value) if name == "sinks" else float(value)
+    if "tau" in chosen and random.random() < 0.5:
+        chosen["tau"] = float(random.uniform(0.2, 0.7))  # large enough to evict
+    return policy_named(key, **chosen)
+
+
+def test_the_oracle_knows_every_policy_of_the_paper() -> None:
+    assert set(PAPER_POLICIES) <= set(ORACLE_POLICIES)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("key", ORACLE_POLICIES)
+def test_agreement_in_the_papers_world(key: str, scenario: str) -> None:
+    dialogs = generate(SCENARIOS[scenario], dialogs=2, seed=11)
+
+    tally = compare_all(simulate(policy_named(key), dialogs, budget=56), dialogs)
+
+    assert tally.evicted > 100
+    assert tally.nearly_all(), tally
+
+
+@pytest.mark.parametrize("key", ORACLE_POLICIES)
+def test_agreement_over_scenarios_with_random_settings(key: str) -> None:
+    random = np.random.default_rng(5)
+    tally = Tally()
+    for scenario in SCENARIOS.values():
+        for _ in range(4):
+            world = World(
+                tokens_per_turn=int(random.integers(1, 41)),
+                dimension=int(random.integers(8, 33)),
+                head_dimension=int(random.integers(1, 17)),
+                noise=float(random.choice([0.05, 0.2, 0.8])),
+            )
+            dialogs = generate(scenario, dialogs=1, seed=int(random.integers(1000)), world=world)
+            policy = random_settings(random, key)
+            compare_all(simulate(policy, dialogs, int(random.integers(1, 201))), dialogs, tally)
+
+    assert tally.evicted > 500
+    assert tally.nearly_all(), tally
+
+
+@pytest.mark.parametrize("key", ORACLE_POLICIES)
+def test_agreement_over_ragged_dialogs_with_random_settings(key: str) -> None:
+    random = np.random.default_rng(6)
+    tally = Tally()
+    for batch in range(30):
+        world = {
+            "dimension": int(random.integers(4, 20)),
+            "head_dimension": int(random.integers(1, 9)),
+            "noise": float(random.choice([0.05, 0.3, 1.0])),
+        }
+        rows = []
+        for row in range(3):
+            lengths = random.integers(1, 41, size=random.integers(1, 11))
+            lengths[random.random(len(lengths)) < 0.2] = 0
+            lengths[-1] = random.integers(1, 41)
+            rows.append(random_dialog([6, batch, row], lengths.tolist(), **world))
+        dialogs = stack(rows)
+        budget = int(random.choice([1, 2, 5, 30, 56, 200]))
+        compare_all(simulate(random_settings(random, key), dialogs, budget), dialogs, tally)
+
+    assert tally.turns > 400
+    assert tally.evicted > 3000
+    assert tally.below_threshold > 100 or key != "fd-kvc"
+    assert tally.nearly_all(), tally
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"w_c": 0.0},
+        {"w_c": 1.0},
+        {"tau": 1.0},
+        {"tau": 0.5, "w_c": 0.9},
+        {"alpha_0": 0.0},
+        {"mu": 10.0, "alpha_0": 2.0},
+        {"beta": 0.0},
+        {"beta": 4.0},
+        {"gamma": 1e-6},
+        {"gamma": 1 - 1e-6},
+    ],
+    ids=str,
+)
+def test_agreement_at_the_ends_of_fd_kvcs_ranges(settings: dict[str, float]) -> None:
+    dialogs = generate(SCENARIOS["mixed"], dialogs=3, seed=8)
+
+    tally = compare_all(simulate(policy_named("fd-kvc", **settings), dialogs, budget=56), dialogs)
+
+    assert tally.nearly_all(), tally
+
+
+@pytest.mark.parametrize("key", ORACLE_POLICIES)
+@pytest.mark.parametrize(("budget", "tokens"), [(1, 1), (1, 40), (2, 3), (200, 1), (200, 40)])
+def test_agreement_at_small_and_large_budgets(key: str, budget: int, tokens: int) -> None:
+    dialogs = generate(
+        SCENARIOS["complex"], dialogs=1, seed=3, world=World(tokens_per_turn=tokens)
+    )
+
+    tally = compare_all(simulate(policy_named(key), dialogs, budget), dialogs)
+
+    assert tally.nearly_all(), tally

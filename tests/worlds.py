@@ -1,0 +1,275 @@
+"""What the engine's tests share: dialogs and policies drawn at random, the oracle, comparisons."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import reference
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from fdkvc.dialogs import DialogBatch, one_dialog, stack
+from fdkvc.parameters import Parameter, defaults_of, parameters_of
+from fdkvc.policies import POLICIES, Policy, policy_named
+from fdkvc.trace import EntryTrace, Rule, State, Status, Trace
+
+CLEAR = 1e-6
+"""A decision with a larger margin than this must come out the same in float32."""
+
+ORACLE_POLICIES = tuple(key for key in POLICIES if key in reference.POLICIES)
+
+Numbers = NDArray[Any]
+
+
+# ------------------------------------------------------------------------------- dialogs
+
+
+def random_vectors(
+    seed: int | Sequence[int],
+    lengths: Sequence[int],
+    dimension: int = 12,
+    head_dimension: int = 4,
+    noise: float = 0.1,
+    topics: int = 3,
+) -> tuple[dict[str, Numbers], list[str]]:
+    """Draw the arrays of a dialog with these tokens a turn, and the topic of each turn.
+
+    Every topic is a direction, every token its turn's topic and noise, as in the paper; queries,
+    keys and values are random projections of it.
+    """
+    random = np.random.default_rng(seed)
+    directions = np.linalg.qr(random.normal(size=(dimension, dimension)))[0][:topics]
+    topic = random.integers(len(directions), size=len(lengths))
+    embeddings = 0.8 * directions[np.repeat(topic, lengths)]
+    embeddings = embeddings + noise * random.normal(size=embeddings.shape)
+    projections = random.normal(size=(3, dimension, head_dimension)) / math.sqrt(dimension)
+    projected = dict(zip(("queries", "keys", "values"), embeddings @ projections, strict=True))
+    return {"embeddings": embeddings, **projected}, ["ABCDEFGH"[index] for index in topic]
+
+
+def random_dialog(
+    seed: int | Sequence[int], lengths: Sequence[int], **world: Any
+) -> DialogBatch:
+    """Draw a dialog with these tokens a turn; `world` is what `random_vectors` takes."""
+    vectors, topics = random_vectors(seed, lengths, **world)
+    dialog = one_dialog(**vectors, turn_lengths=lengths, turn_topics=topics)
+    # Rows of a batch share their topics' names.
+    order = np.array(["ABCDEFGH".index(name) for name in dialog.topic_names])
+    current = order[dialog.current]
+    bits = np.repeat(np.uint32(1) << current.astype(np.uint32), lengths, axis=1)
+    return dataclasses.replace(
+        dialog, current=current, topic_bits=bits, topic_names=tuple("ABCDEFGH")
+    )
+
+
+def plain_dialog(
+    turns: Sequence[Sequence[float]],
+    *,
+    keys: Sequence[float] | None = None,
+    topics: Sequence[str | None] | None = None,
+) -> DialogBatch:
+    """Make a dialog whose tokens are single numbers, given turn by turn; values are 1."""
+    tokens = np.array([[number] for turn in turns for number in turn])
+    return one_dialog(
+        embeddings=tokens,
+        queries=np.ones_like(tokens),
+        keys=tokens if keys is None else np.array(keys)[:, None],
+        values=np.ones_like(tokens),
+        turn_lengths=[len(turn) for turn in turns],
+        turn_topics=topics,
+    )
+
+
+def turn_lengths(
+    turns: int = 6, tokens: int = 9, first: int = 0
+) -> st.SearchStrategy[list[int]]:
+    """Draw the tokens of each turn; some turns have none, the dialog has at least one."""
+    return st.lists(st.integers(first, tokens), min_size=1, max_size=turns).filter(any)
+
+
+@st.composite
+def dialogs(
+    draw: st.DrawFn, rows: int = 1, turns: int = 6, tokens: int = 9
+) -> list[DialogBatch]:
+    """Draw up to `rows` dialogs of one world, ragged in turns and in tokens a turn."""
+    world = {
+        "dimension": draw(st.integers(4, 16)),
+        "head_dimension": draw(st.integers(1, 9)),
+        "noise": draw(st.sampled_from([0.05, 0.3, 1.0])),
+    }
+    lengths = draw(st.lists(turn_lengths(turns, tokens), min_size=1, max_size=rows))
+    seed = draw(st.integers(0, 2**32))
+    return [random_dialog([seed, row], each, **world) for row, each in enumerate(lengths)]
+
+
+@st.composite
+def ragged(draw: st.DrawFn, rows: int = 4) -> DialogBatch:
+    """Draw a batch whose rows differ in turns and in tokens a turn."""
+    return stack(draw(dialogs(rows)))
+
+
+# ------------------------------------------------------------------------------- policies
+
+
+def values_of(known: Parameter, kind: type) -> st.SearchStrategy[Any]:
+    """Draw from all of a hyperparameter's valid range, its ends included."""
+    if known.choices:
+        return st.sampled_from(known.choices)
+    if kind is int:
+        return st.integers(int(known.low), int(known.high))
+    return st.floats(
+        known.low, known.high, exclude_min=known.open_low, exclude_max=known.open_high
+    )
+
+
+@st.composite
+def policies(draw: st.DrawFn, keys: Sequence[str] = tuple(POLICIES)) -> Policy:
+    """Draw a registered policy and any valid hyperparameters."""
+    key = draw(st.sampled_from(keys))
+    defaults = defaults_of(POLICIES[key])
+    return policy_named(
+        key,
+        **{
+            name: draw(values_of(known, type(defaults[name])))
+            for name, known in parameters_of(POLICIES[key]).items()
+        },
+    )
+
+
+# ------------------------------------------------------------------------------- the oracle
+
+
+def oracle(dialogs: DialogBatch, row: int, policy: Policy, budget: int) -> list[reference.Turn]:
+    """Pass one row through the oracle, in double precision."""
+    embeddings = dialogs.embeddings[row].astype(float)
+    if dialogs.queries is not None:
+        queries = dialogs.queries[row].astype(float)
+    else:
+        queries = embeddings @ dialogs.projection("query")[row].astype(float)
+    bounds = dialogs.bounds[row, : dialogs.turn_counts[row] + 1].tolist()
+    known = reference.DEFAULTS[policy.key]
+    settings = dataclasses.asdict(policy)
+    assert all(
+        settings[name] == default
+        for name, default in defaults_of(policy).items()
+        if name not in known
+    ), "the oracle does not know this hyperparameter"
+    return reference.run(
+        policy.key,
+        {name: settings[name] for name in known},
+        budget,
+        [list(range(low, high)) for low, high in zip(bounds, bounds[1:], strict=False)],
+        embeddings.tolist(),
+        queries.tolist(),
+        dialogs.keys[row].tolist(),
+        dialogs.values[row].tolist(),
+    )
+
+
+# ------------------------------------------------------------------------------- comparisons
+
+
+def live(entries: EntryTrace, row: int, turn: int) -> NDArray[np.intp]:
+    """Slots of the entries that stood for the budget: old ones above the threshold, and new."""
+    status, rule = entries.status[row, turn], entries.rule[row, turn]
+    return np.flatnonzero((status != Status.empty) & (rule != Rule.threshold))
+
+
+def by_token(
+    entries: EntryTrace, column: Numbers, row: int, turn: int
+) -> dict[int, float]:
+    """Return a column's numbers of one turn by token, where there is one."""
+    token = entries.token[row, turn]
+    return {
+        int(token[slot]): float(column[row, turn, slot])
+        for slot in live(entries, row, turn)
+        if not np.isnan(column[row, turn, slot])
+    }
+
+
+def evictions(entries: EntryTrace, row: int, turn: int) -> dict[int, str]:
+    """Return the rule that evicted each token of one turn."""
+    token, rule = entries.token[row, turn], entries.rule[row, turn]
+    return {int(token[slot]): Rule(rule[slot]).name for slot in np.flatnonzero(rule)}
+
+
+def kept_tokens(trace: Trace, row: int, turn: int) -> list[int]:
+    """Return the tokens cached at the end of a turn, in the order of their slots."""
+    slots = trace.kept[row, turn - trace.first_turn]
+    return [int(token) for token in slots if token >= 0]
+
+
+def margins(trace: Trace, row: int) -> Iterator[float]:
+    """Yield by how much the budget decided in each turn; infinity where it did not."""
+    entries = trace.every_entry()
+    for turn in range(trace.turns):
+        score, rule = entries.score[row, turn], entries.rule[row, turn]
+        status, protected = entries.status[row, turn], entries.protected[row, turn]
+        stays = ((status == Status.kept) | (status == Status.new)) & ~protected
+        lowest = score[stays].min(initial=math.inf)
+        highest = score[rule == Rule.budget].max(initial=-math.inf)
+        yield float(lowest - highest)
+
+
+def columns(record: Trace | EntryTrace | State) -> Iterator[tuple[str, Numbers]]:
+    """Yield every array of a record but its times, with a name."""
+    for field in dataclasses.fields(record):
+        value = getattr(record, field.name)
+        if isinstance(value, np.ndarray) and field.name != "seconds":
+            yield field.name, value
+        elif isinstance(value, Mapping):
+            yield from ((f"{field.name} {name}", column) for name, column in value.items())
+
+
+def assert_same_run(
+    one: Trace, other: Trace, row: int = 0, other_row: int = 0, last: int | None = None
+) -> None:
+    """Assert that two traces say the same of a row, to the last bit.
+
+    They are compared over the turns that both have, up to `last`; slots that only one has must
+    be empty.
+    """
+    first = max(one.first_turn, other.first_turn)
+    end = min(one.first_turn + one.turns, other.first_turn + other.turns, last or 10**9)
+    assert end > first
+
+    def part(trace: Trace, column: Numbers, row: int) -> Numbers:
+        turns: Numbers = column[row, first - trace.first_turn : end - trace.first_turn]
+        return turns
+
+    mine = dict(columns(one))
+    theirs = dict(columns(other))
+    if one.entries is not None and other.entries is not None:
+        width = min(one.entries.token.shape[2], other.entries.token.shape[2])
+        for trace, at in ((one, row), (other, other_row)):
+            assert trace.entries is not None
+            assert (part(trace, trace.entries.token, at)[:, width:] == -1).all()
+        for trace, found in ((one, mine), (other, theirs)):
+            for name, column in columns(trace.every_entry()):
+                by_slot = column.ndim == 3
+                found[f"entry {name}"] = column[:, :, :width] if by_slot else column
+    assert mine.keys() == theirs.keys()
+    for name, column in mine.items():
+        np.testing.assert_array_equal(
+            part(one, column, row), part(other, theirs[name], other_row), err_msg=name, strict=True
+        )
+
+
+def assert_same_state(one: State, other: State) -> None:
+    """Assert that two states are the same to the last bit."""
+    pairs = [(dict(columns(one)), dict(columns(other)))]
+    for cache, twin in ((one.cache, other.cache),):
+        pairs.append(
+            (
+                {"token": cache.token, **cache.channels, **cache.state},
+                {"token": twin.token, **twin.channels, **twin.state},
+            )
+        )
+    for mine, theirs in pairs:
+        assert mine.keys() == theirs.keys()
+        for name, column in mine.items():
+            np.testing.assert_array_equal(column, theirs[name], err_msg=name, strict=True)
