@@ -275,7 +275,10 @@ class DialogBatch:
         if self.queries is not None:
             return self._turn_means(self.queries)
         # The mean of projected tokens is the projected mean.
-        return self.mean_embeddings @ self.projection("query")
+        matrix = self.projection("query").swapaxes(-1, -2)
+        width = matrix.shape[1]
+        lengths = self._lengths and [(turns, width) for turns, _ in self._lengths]
+        return row_products(self.mean_embeddings, matrix, lengths)
 
     @cached_property
     def logits(self) -> Floats:
@@ -335,6 +338,48 @@ class DialogBatch:
     def topic_label(self, topic: int) -> str:
         """Return a topic's name, or a dash where there is none (topic −1)."""
         return self.topic_names[topic] if topic >= 0 else "–"
+
+    def topics_of(self, row: int, token: Ints) -> list[str]:
+        """Name the topics of tokens of a row, several joined by ``+``; empty where none is known.
+
+        Examples
+        --------
+        >>> generate(SCENARIOS["shift"]).topics_of(0, np.array([0, 319]))
+        ['A', 'B']
+        """
+        return [
+            "+".join(name for k, name in enumerate(self.topic_names) if bits >> k & 1)
+            for bits in self.topic_bits[row, token].tolist()
+        ]
+
+    def until(self, turn: int) -> DialogBatch:
+        """Return these dialogs up to and including a turn, as if they ended there.
+
+        Examples
+        --------
+        >>> generate(SCENARIOS["shift"]).until(4).turns
+        5
+        """
+        turns = turn + 1
+        bounds = self.bounds[:, : turns + 1]
+        ends = bounds[:, -1:]
+        tokens = int(ends.max())
+        kept = np.arange(tokens) < ends
+        part = dataclasses.replace(
+            self,
+            embeddings=self.embeddings[:, :tokens],
+            keys=self.keys[:, :tokens],
+            values=self.values[:, :tokens],
+            bounds=bounds,
+            turn_counts=np.minimum(self.turn_counts, turns),
+            topic_bits=np.where(kept, self.topic_bits[:, :tokens], np.uint32(0)),
+            current=self.current[:, :turns],
+            queries=None if self.queries is None else self.queries[:, :tokens],
+        )
+        # Products of another shape may round differently, so these are cut and not made anew.
+        part.__dict__["logits"] = self.logits[:, :turns, :tokens]
+        part.__dict__["similarities"] = self.similarities[:, :turns, :tokens]
+        return part
 
     def row(self, index: int) -> DialogBatch:
         """Return one row as a batch of its own, without padding."""

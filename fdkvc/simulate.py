@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fdkvc.attention import Bools, Floats, Ints, Observation
 from fdkvc.cache import Cache, empty_cache, select
 from fdkvc.dialogs import DialogBatch
-from fdkvc.parameters import check_count
+from fdkvc.parameters import Parameter, check_count, check_parameter
 from fdkvc.policies.base import Policy, Update, total
 from fdkvc.trace import EntryTrace, Rule, State, Status, Trace
 
@@ -130,7 +130,7 @@ def simulate(
     Raises
     ------
     ValueError
-        For a budget below 1.
+        For a budget below 1, or a start at a turn that the dialogs do not have.
 
     Examples
     --------
@@ -143,6 +143,7 @@ def simulate(
     check_count("budget", budget)
     rows, head_dimension = dialogs.rows, dialogs.keys.shape[-1]
     first, state = start or (0, initial_state(policy, rows, budget, head_dimension))
+    check_parameter("the first turn", Parameter("", "", low=0, high=dialogs.turns - 1), first, int)
     record = _Recorder(policy, dialogs, budget, first, entries)
     for number in range(first, dialogs.turns):
         turn = dialogs.observe(number)
@@ -195,9 +196,7 @@ class _Recorder:
             last=last,
         )
 
-    def _entries(
-        self, at: int, old: Ints, active: Bools, gone: Bools, result: TurnResult
-    ) -> None:
+    def _entries(self, at: int, old: Ints, active: Bools, gone: Bools, result: TurnResult) -> None:
         stale, entries, budget = result.stale, result.entries, self.budget
         token = entries.token.copy()
         token[:, :budget][stale] = old[stale]

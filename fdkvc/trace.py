@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fdkvc.attention import Bools, Floats, Ints
 from fdkvc.cache import Cache
+from fdkvc.parameters import Parameter, check_parameter
 from fdkvc.policies.base import Policy
 
 Codes = NDArray[np.uint8]
@@ -156,7 +157,14 @@ class Trace:
         ----------
         turn : int
             A recorded turn, counted from 0 over the dialog.
+
+        Raises
+        ------
+        ValueError
+            If the turn was not recorded, or its entries were not.
         """
+        recorded = Parameter("", "", low=self.first_turn, high=self.first_turn + self.turns - 1)
+        check_parameter("turn", recorded, turn, int)
         entries, at = self.every_entry(), turn - self.first_turn
         status, rule = entries.status[:, at], entries.rule[:, at]
         kept = (status == Status.kept) | (status == Status.new)

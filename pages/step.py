@@ -27,7 +27,7 @@ with st.sidebar:
 run = load_run(RunChoice(dialog, policy, budget))
 settings.tell_rules(beside, run.trace)
 
-with st.container(horizontal=True, key="panels-playback"):
+with st.container(horizontal=True, key="playback"):
     every = playback(PAGE, run.dialogs.turns)
 
 

@@ -97,7 +97,7 @@ def dialogs(
 ) -> list[DialogBatch]:
     """Draw up to `rows` dialogs of one world, ragged in turns and in tokens a turn."""
     world = {
-        "dimension": draw(st.integers(4, 16)),
+        "dimension": draw(st.integers(1, 16)),
         "head_dimension": draw(st.integers(1, 9)),
         "noise": draw(st.sampled_from([0.05, 0.3, 1.0])),
     }

@@ -108,7 +108,7 @@ def panel_title(text: str, subtitle: str = "") -> alt.TitleParams:
     )
 
 
-def column(panels: Sequence[Panel], spacing: int = 14) -> Spec:
+def column(panels: Sequence[Panel], theme: Theme, spacing: int = 14) -> Spec:
     """Stack panels into one chart that takes the width it is given.
 
     One chart of many panels updates faster than many charts, and a spec that never changes is
@@ -121,6 +121,7 @@ def column(panels: Sequence[Panel], spacing: int = 14) -> Spec:
             autosize=alt.AutoSizeParams(type="pad", contains="padding"),
             padding={"left": 1, "right": 4, "top": 2, "bottom": 2},
         )
+        .configure_title(subtitleColor=theme.ink)
     )
     spec: Spec = chart.to_dict()
     return spec

@@ -41,6 +41,8 @@ class Line:
         The range that its axis shows.
     start : float, optional
         A level to mark, with its label.
+    percent : bool
+        Whether people read it as a percentage.
     """
 
     field: str
@@ -48,6 +50,11 @@ class Line:
     low: float
     high: float
     start: float | None = None
+    percent: bool = False
+
+    def words(self, value: float) -> str:
+        """Write a value as people read it."""
+        return f"{100 * value:.1f} %" if self.percent else f"{value:.3f}"
 
 
 @lru_cache(maxsize=64)
@@ -74,35 +81,35 @@ def timeline_spec(
     Returns
     -------
     Spec
-        For data ``ribbon``, ``river``, ``path``, ``turns``, ``metrics``, ``changes`` and ``cursor``.
+        For data ``ribbon``, ``river``, ``path``, ``turns``, ``metrics``, ``changes``, ``cursor``.
     """
     panels = [_ribbon(turns, topics, theme), _river(turns, budget, topics, theme)]
     panels += [_state(turns, line, theme) for line in states]
     panels.append(_metrics(turns, metrics, theme))
-    return column(panels)
+    return column(panels, theme)
 
 
-def _turn_axis(turns: int, labels: bool = False) -> alt.X:
+def _turn_axis(turns: int, labels: bool = False, at: str = "left") -> alt.X:
     """Return the x axis, with room at its left for the labels of the y axis."""
     step = max(1, turns // 20)
     axis = alt.Axis(
         title=None,
         values=[turn + 0.5 for turn in range(0, turns, step)],
         labelExpr="format(floor(datum.value), 'd')",
+        labels=labels,
         ticks=False,
         domain=False,
         grid=False,
-        labels=labels,
     )
     domain = [-0.075 * turns, turns]
-    return alt.X("left:Q", scale=alt.Scale(domain=domain, nice=False), axis=axis)
+    return alt.X(f"{at}:Q", scale=alt.Scale(domain=domain, nice=False), axis=axis)
 
 
-def _cursor(turns: int, theme: Theme) -> Panel:
+def _cursor(turns: int, theme: Theme, labels: bool = False) -> Panel:
     return (
         alt.Chart(alt.NamedData("cursor"))
         .mark_rect(fillOpacity=0, stroke=theme.ink, strokeWidth=2, aria=False)
-        .encode(x=_turn_axis(turns), x2="right:Q")
+        .encode(x=_turn_axis(turns, labels), x2="right:Q")
     )
 
 
@@ -129,7 +136,7 @@ def _ribbon(turns: int, topics: Sequence[str], theme: Theme) -> Panel:
         color=alt.Color("topic:N", scale=letter_scale(topics), legend=None),
     )
     return (
-        alt.layer(blocks, letters, _cursor(turns, theme))
+        alt.layer(blocks, letters, _cursor(turns, theme, labels=True))
         .resolve_scale(color="independent")
         .properties(height=26, title=panel_title("Dialog", "topic of each turn"))
     )
@@ -196,7 +203,7 @@ def _state(turns: int, line: Line, theme: Theme) -> Panel:
         alt.Chart(alt.NamedData("turns"))
         .mark_line(stroke=theme.terms[1], point=alt.OverlayMarkDef(fill=theme.terms[1], size=24))
         .encode(
-            x=alt.X("middle:Q", scale=alt.Scale(domain=[-0.075 * turns, turns], nice=False)),
+            x=_turn_axis(turns, at="middle"),
             y=y,
             tooltip=[
                 alt.Tooltip("turn:Q"),
@@ -227,11 +234,11 @@ def _metrics(turns: int, lines: Sequence[Line], theme: Theme) -> Panel:
         alt.Chart(alt.NamedData("metrics"))
         .mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=22))
         .encode(
-            x=alt.X("middle:Q", scale=alt.Scale(domain=[-0.075 * turns, turns], nice=False)),
+            x=_turn_axis(turns, at="middle"),
             y=alt.Y(
                 "value:Q",
                 scale=alt.Scale(domain=[low, high], nice=False),
-                axis=inside_axis(format=".1~f"),
+                axis=inside_axis(values=[0, 0.5, 1]),
             ),
             color=alt.Color(
                 "metric:N", scale=alt.Scale(domain=labels, range=colours), legend=legend

@@ -47,7 +47,7 @@ def turn_spec(
     terms: tuple[str, ...],
     fields: tuple[str, ...],
     top: float,
-    term_tops: tuple[float, ...],
+    spans: tuple[tuple[float, float], ...],
     theme: Theme,
 ) -> Spec:
     """Build the spec of a turn's cache.
@@ -63,8 +63,8 @@ def turn_spec(
         Columns that a hover shows.
     top : float
         The highest score of the run, which fixes the axis.
-    term_tops : tuple of float
-        The highest value of each term.
+    spans : tuple of (low, high)
+        The least and greatest value of each term, then of age.
     theme : Theme
 
     Returns
@@ -77,8 +77,9 @@ def turn_spec(
         [
             _cells(budget, incoming, topics, tooltip, theme),
             _bars(budget + incoming, terms, top, tooltip, theme),
-            _plane(topics, terms, term_tops, tooltip, theme),
+            _plane(topics, terms, spans, tooltip, theme),
         ],
+        theme,
         spacing=18,
     )
 
@@ -108,7 +109,7 @@ def _cells(
         x2="right:Q",
         y=alt.Y("top:Q", scale=alt.Scale(domain=[rows, 0], nice=False), axis=hidden),
         y2="bottom:Q",
-        color=alt.Color("topic:N", scale=topic_scale(topics), legend=None),
+        color=alt.Color("hue:N", scale=topic_scale(topics), legend=None),
         stroke=alt.condition(alt.datum.outlined, alt.value(theme.ink), alt.value(theme.paper)),
         strokeWidth=alt.condition(alt.datum.picked, alt.value(4), alt.value(2)),
         opacity=alt.condition(alt.datum.gone, alt.value(0.4), alt.value(1)),
@@ -121,7 +122,7 @@ def _cells(
         color=alt.condition(
             alt.datum.gone,
             alt.value(theme.ink),
-            alt.Color("topic:N", scale=letter_scale(topics), legend=None),
+            alt.Color("hue:N", scale=letter_scale(topics), legend=None),
         ),
     )
     return (
@@ -130,7 +131,7 @@ def _cells(
         .properties(
             height=int(24 * rows),
             title=panel_title(
-                "Cache now", "outlined with + : new · below, with − : evicted in this turn"
+                "Cache now", "+ new · below: − evicted in this turn · ± new and evicted at once"
             ),
         )
     )
@@ -184,24 +185,24 @@ def _bars(
     )
     return alt.layer(stack, line, words).properties(
         height=150,
-        title=panel_title(
-            "Score", "highest first · pale: evicted · outlined: protected · dashed: the cutoff"
-        ),
+        title=panel_title("Score", "highest first · pale: evicted · outlined: protected"),
     )
 
 
 def _plane(
     topics: Sequence[str],
     terms: Sequence[str],
-    tops: Sequence[float],
+    spans: Sequence[tuple[float, float]],
     tooltip: list[alt.Tooltip],
     theme: Theme,
 ) -> Panel:
     """Draw the first two terms against each other; with one term, age takes the other axis."""
     names = [term.removeprefix("term_") for term in terms]
-    y_field, y_name, y_top = terms[0], names[0], tops[0]
     two = len(terms) > 1
-    x_field, x_name, x_top = (terms[1], names[1], tops[1]) if two else ("age", "age", tops[-1])
+    y_field, y_name, (y_low, y_high) = terms[0], names[0], spans[0]
+    x_field, x_name = (terms[1], names[1]) if two else ("age", "age in turns")
+    x_low, x_high = spans[1] if two else spans[-1]
+    x_room, y_room = (x_high - x_low) or 1, (y_high - y_low) or 1
     statuses = list(SHAPES)
     points = (
         alt.Chart(alt.NamedData("cells"))
@@ -209,15 +210,15 @@ def _plane(
         .encode(
             x=alt.X(
                 f"{x_field}:Q",
-                scale=alt.Scale(domain=[-0.075 * x_top, x_top * 1.03], nice=False),
-                axis=alt.Axis(title=f"{x_name} →", titleAnchor="end", grid=False, tickCount=5),
+                scale=alt.Scale(domain=[x_low - 0.12 * x_room, x_high + 0.04 * x_room], nice=False),
+                axis=alt.Axis(title=None, grid=False, tickCount=5),
             ),
             y=alt.Y(
                 f"{y_field}:Q",
-                scale=alt.Scale(domain=[0, y_top * 1.05], nice=False),
+                scale=alt.Scale(domain=[y_low - 0.1 * y_room, y_high + 0.1 * y_room], nice=False),
                 axis=inside_axis(format="~g"),
             ),
-            color=alt.Color("topic:N", scale=topic_scale(topics), legend=None),
+            color=alt.Color("hue:N", scale=topic_scale(topics), legend=None),
             shape=alt.Shape(
                 "state:N",
                 scale=alt.Scale(domain=statuses, range=list(SHAPES.values())),
@@ -245,7 +246,7 @@ def _plane(
     title = "The two terms" if two else "Score and age"
     return alt.layer(points, edge).properties(
         height=210,
-        title=panel_title(title, f"{y_name} ↑ · dashed: the cutoff between kept and evicted"),
+        title=panel_title(title, f"{y_name} ↑ · {x_name} → · dashed: the cutoff"),
     )
 
 
@@ -258,7 +259,8 @@ def cells_data(entries: pd.DataFrame, budget: int, order: str, picked: int | Non
     Parameters
     ----------
     entries : DataFrame
-        Rows of one turn, as `fdkvc.tables.entries_table` gives them.
+        Rows of one turn, as `fdkvc.tables.entries_table` gives them, and `hue`, the topic that
+        gives the colour.
     budget : int
     order : {"age", "score"}
         Oldest first, or highest score first.
@@ -276,7 +278,7 @@ def cells_data(entries: pd.DataFrame, budget: int, order: str, picked: int | Non
     new = frame["status"].str.startswith("new").to_numpy()
     chosen = (frame["token"] == picked).to_numpy()
     sign = np.where(new, "+", "")
-    sign = np.where(gone, np.where(new, "±", "−"), sign).astype(object) + frame["topic"]
+    sign = np.where(gone, np.where(new, "±", "−"), sign).astype(object) + frame["hue"].str[:1]
     return frame.assign(
         left=left,
         middle=left + 0.44,
@@ -319,10 +321,13 @@ def cutoff_data(cutoff: float | None) -> pd.DataFrame:
     return pd.DataFrame({"cutoff": [cutoff], "words": [f"cutoff {cutoff:.3g}"]})
 
 
-def edge_data(cutoff: float | None, tops: Sequence[float], terms: int) -> pd.DataFrame:
+def edge_data(
+    cutoff: float | None, spans: Sequence[tuple[float, float]], terms: int
+) -> pd.DataFrame:
     """Return the cutoff as a line in the plane: where the two terms add up to it."""
     if cutoff is None:
         return pd.DataFrame({"x": np.array([], np.float64), "y": np.array([], np.float64)})
     if terms > 1:
-        return pd.DataFrame({"x": [0.0, cutoff], "y": [cutoff, 0.0]})
-    return pd.DataFrame({"x": [0.0, tops[-1]], "y": [cutoff, cutoff]})
+        low, high = spans[1]
+        return pd.DataFrame({"x": [low, high], "y": [cutoff - low, cutoff - high]})
+    return pd.DataFrame({"x": list(spans[-1]), "y": [cutoff, cutoff]})

@@ -18,13 +18,18 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from types import MappingProxyType
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from fdkvc.attention import Bools, Floats, Observation
 from fdkvc.cache import Cache
 from fdkvc.parameters import Checked, defaults_of
+
+
+StepKind = Literal["value", "change", "rate", "protect", "evict", "attention"]
+"""What a step does, so that it can be told in words; see `Step`."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,15 @@ class Step:
     reads, writes : tuple of str
         Recorded quantities that went in and came out: channels, row states, terms, or what
         `update` records.
+    kind : {"value", "change", "rate", "protect", "evict", "attention"}
+        ``value`` works out what it writes. ``change`` turns the first quantity it reads into the
+        first it writes, entry by entry; one that it both reads and writes stood as the last turn
+        left it. ``rate`` sets row states, each after the one that it follows from. ``protect``
+        marks entries that must stay. ``evict`` removes and inserts; where a threshold may evict,
+        it reads the score that the threshold judged and the threshold, in this order.
+        ``attention`` bends the first quantity it reads into the first it writes.
+    includes_new : bool
+        Whether the turn's own tokens take part in a ``change``.
     """
 
     name: str
@@ -48,6 +62,18 @@ class Step:
     source: str
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
+    kind: StepKind = "value"
+    includes_new: bool = False
+
+
+EVICTION = Step(
+    "Eviction and insertion",
+    r"\text{insert the new, keep the top } B \text{ by } s_i,\text{ ties to the older}",
+    "the budget's rule, the same for every policy",
+    writes=("score",),
+    kind="evict",
+)
+"""The last step of a policy that leaves eviction to the budget alone."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +111,8 @@ class Policy(Checked, ABC):
         What it remembers of each entry.
     steps : tuple of Step
         Its turn, step by step.
+    quantity_names : mapping of str to str
+        What people call a quantity, where its own name does not say it.
     """
 
     key: ClassVar[str]
@@ -93,6 +121,7 @@ class Policy(Checked, ABC):
     source: ClassVar[str]
     channels: ClassVar[tuple[str, ...]] = ()
     steps: ClassVar[tuple[Step, ...]] = ()
+    quantity_names: ClassVar[Mapping[str, str]] = MappingProxyType({})
 
     def initial_state(self) -> Mapping[str, float]:
         """Return the row states and what they start with."""
@@ -156,8 +185,13 @@ def total(terms: Mapping[str, Floats]) -> Floats:
     return score
 
 
-def below_threshold(score: Floats, cache: Cache, share: float) -> Bools:
-    """Mark entries whose score is below a share of the row's greatest (B, C)."""
-    top = np.where(cache.present, score, 0).max(axis=1, keepdims=True)
-    below: Bools = cache.present & (score < np.float32(share) * top)
+def share_of_best(score: Floats, cache: Cache, share: float) -> Floats:
+    """Return a share of the greatest score of each row (B,), as a threshold."""
+    best: Floats = np.where(cache.present, score, 0).max(axis=1)
+    return np.float32(share) * best
+
+
+def below_threshold(score: Floats, cache: Cache, threshold: Floats) -> Bools:
+    """Mark entries whose score is below the threshold (B,) of their row (B, C)."""
+    below: Bools = cache.present & (score < threshold[:, None])
     return below

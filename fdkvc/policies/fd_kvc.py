@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
 from fdkvc.attention import Floats, Observation, divide_by_max, entry_sum, min_max, normalize
 from fdkvc.cache import Cache
 from fdkvc.parameters import parameter
-from fdkvc.policies.base import Policy, Step, Update, below_threshold, total
+from fdkvc.policies.base import Policy, Step, Update, below_threshold, share_of_best, total
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,9 @@ class FDKVC(Policy):
             r"c_i \leftarrow c_i + a_i,\quad a_i = \operatorname{softmax}"
             r"\!\left(\bar q_t^\top k_i / \sqrt d\right)",
             "Eq. 1",
-            reads=("attention",),
+            reads=("cumulative", "attention"),
             writes=("cumulative",),
+            kind="change",
         ),
         Step(
             "Recency decay",
@@ -46,6 +48,7 @@ class FDKVC(Policy):
             "Eq. 2",
             reads=("recency before",),
             writes=("recency decayed",),
+            kind="change",
         ),
         Step(
             "Relevance reinforcement",
@@ -53,8 +56,9 @@ class FDKVC(Policy):
             r"\min_j \cos(e_j, \bar e_q)}{\max_j \cos(e_j, \bar e_q) - \min_j \cos(e_j, \bar e_q)"
             r" + \epsilon}",
             "Eqs. 3 and 4",
-            reads=("relevance", "learning rate before"),
+            reads=("recency decayed", "relevance", "learning rate before"),
             writes=("recency",),
+            kind="change",
         ),
         Step(
             "Adaptive learning rate",
@@ -63,14 +67,16 @@ class FDKVC(Policy):
             "Eqs. 5 to 7",
             reads=("hybrid score",),
             writes=("ownership_loss", "learning_rate"),
+            kind="rate",
         ),
         Step(
             "Eviction and insertion",
             r"h_i = w_c\,\hat c_i + w_\rho\,\rho_i,\quad \text{evict } h_i < \tau \max_j h_j,"
             r"\quad \text{keep the top } B",
             "Eqs. 5 and 8",
-            reads=("cumulative", "recency"),
+            reads=("hybrid score", "threshold"),
             writes=("score",),
+            kind="evict",
         ),
         Step(
             "Modulated attention",
@@ -79,8 +85,10 @@ class FDKVC(Policy):
             "Eq. 9",
             reads=("attention_before",),
             writes=("attention_after",),
+            kind="attention",
         ),
     )
+    quantity_names = MappingProxyType({"cumulative": "cumulative attention"})
 
     gamma: float = parameter(
         0.88,
@@ -165,10 +173,11 @@ class FDKVC(Policy):
         count = cache.present.sum(axis=1)
         loss = entry_sum(h_hat * (1 - h_hat)) / np.maximum(count, 1).astype(np.float32)  # Eq. 6
         next_alpha = self.alpha_0 / (1 + self.mu * loss)  # Eq. 7
+        threshold = share_of_best(h, cache, self.tau)
 
         return Update(
             updated.with_state(learning_rate=next_alpha, ownership_loss=loss),
-            stale=below_threshold(h, cache, self.tau),  # Eq. 8
+            stale=below_threshold(h, cache, threshold),  # Eq. 8
             recorded={
                 "attention": a,
                 "recency before": cache["recency"],
@@ -176,6 +185,7 @@ class FDKVC(Policy):
                 "relevance": r,
                 "learning rate before": alpha,
                 "hybrid score": h,
+                "threshold": threshold,
             },
         )
 

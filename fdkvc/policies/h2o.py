@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from fdkvc.attention import Bools, Floats, Observation
 from fdkvc.cache import Cache, newest
 from fdkvc.parameters import parameter
-from fdkvc.policies.base import Policy, Step
+from fdkvc.policies.base import EVICTION, Policy, Step
 
 
 @dataclass(frozen=True)
@@ -33,14 +34,21 @@ class H2O(Policy):
             "Cumulative attention",
             r"c_i \leftarrow c_i + \operatorname{softmax}(\bar q_t^\top k_i / \sqrt d)",
             "over old and new entries; a new entry starts at 0",
+            reads=("cumulative",),
             writes=("cumulative",),
+            kind="change",
+            includes_new=True,
         ),
         Step(
             "Protection",
             r"i \text{ among the newest } \lfloor B / 2 \rfloor \;\Rightarrow\; \text{keep}",
             "recent window",
+            writes=("protected",),
+            kind="protect",
         ),
+        EVICTION,
     )
+    quantity_names = MappingProxyType({"cumulative": "cumulative attention"})
 
     window: float = parameter(
         0.5, "Window", "Share of the budget that is kept for the newest entries.", low=0, high=1

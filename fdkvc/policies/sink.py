@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fdkvc.attention import Bools, Observation
 from fdkvc.cache import Cache
 from fdkvc.parameters import parameter
-from fdkvc.policies.base import Step
+from fdkvc.policies.base import EVICTION, Step
 from fdkvc.policies.fifo import POSITION, Fifo
 
 
@@ -25,7 +25,14 @@ class SinkWindow(Fifo):
     source = "Xiao et al. 2024, Efficient Streaming Language Models with Attention Sinks"
     steps = (
         POSITION,
-        Step("Protection", r"i < n_{\text{sinks}} \;\Rightarrow\; \text{keep}", "attention sinks"),
+        Step(
+            "Protection",
+            r"i < n_{\text{sinks}} \;\Rightarrow\; \text{keep}",
+            "attention sinks",
+            writes=("protected",),
+            kind="protect",
+        ),
+        EVICTION,
     )
 
     sinks: int = parameter(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import pandas as pd
 
@@ -56,19 +56,19 @@ class Run:
     entries: tuple[pd.DataFrame, ...]
     turns: pd.DataFrame
 
-    @property
+    @cached_property
     def terms(self) -> tuple[str, ...]:
         """Columns of the score terms."""
         return tuple(f"term_{name}" for name in self.trace.every_entry().terms)
 
-    @property
-    def term_tops(self) -> tuple[float, ...]:
-        """The highest value of each term over the run, then the greatest age; for fixed axes."""
-        ages = max(float((frame["turn"] - frame["born"]).max()) for frame in self.entries)
-        tops = (max(float(frame[term].max()) for frame in self.entries) for term in self.terms)
-        return (*(top or 1.0 for top in tops), ages or 1.0)
+    @cached_property
+    def spans(self) -> tuple[tuple[float, float], ...]:
+        """The least and greatest value of each term over the run, then of age; for fixed axes."""
+        every = pd.concat(self.entries)
+        columns = [*(every[term] for term in self.terms), every["turn"] - every["born"]]
+        return tuple((float(column.min()), float(column.max())) for column in columns)
 
-    @property
+    @cached_property
     def top(self) -> float:
         """The highest score over the run."""
         return max(float(frame["score"].max()) for frame in self.entries) or 1.0
@@ -81,16 +81,27 @@ class Run:
         stayed = frame[frame["status"].isin(["kept", "new"]) & ~frame["protected"].astype(bool)]
         return float(stayed["score"].min()) if len(stayed) else None
 
-    @property
+    @cached_property
+    def metrics(self) -> tuple[Line, ...]:
+        """The metrics as lines; an axis goes below zero only where a metric does."""
+        return tuple(
+            Line(
+                key,
+                metric.label,
+                min(0.0, float(self.turns[key].min())),
+                metric.bounds[1],
+                percent=metric.percent,
+            )
+            for key, metric in METRICS.items()
+        )
+
+    @cached_property
     def states(self) -> tuple[Line, ...]:
         """The policy's row states as lines, each with a range that shows its movement."""
         return tuple(
             _zoomed(name, self.turns[name], start)
             for name, start in self.trace.policy.initial_state().items()
         )
-
-
-METRIC_LINES = tuple(Line(key, metric.label, *metric.bounds) for key, metric in METRICS.items())
 
 
 def _zoomed(name: str, series: pd.Series[float], start: float) -> Line:
@@ -114,9 +125,9 @@ def load_run(choice: RunChoice) -> Run:
     dialogs = load_dialog(choice.dialog)
     trace = simulate(choice.policy, dialogs, choice.budget)
     entries = entries_table(trace, dialogs)
+    current = dialogs.current[0, entries["born"]]
+    entries["hue"] = [dialogs.topic_label(topic) for topic in current]
     turns = turns_table(trace, dialogs)
-    for name, series in trace.state.items():
-        turns[name] = series[0]
     turns["middle"] = turns["turn"] + 0.5
     by_turn = tuple(frame for _, frame in entries.groupby("turn", sort=True))
     return Run(choice, dialogs, trace, by_turn, turns)

@@ -7,11 +7,12 @@ import streamlit as st
 from fdkvc.charts import timeline
 from fdkvc.charts import turn as turn_charts
 from fdkvc.charts.theme import Spec, with_data
+from fdkvc.charts.timeline import Line
 from fdkvc.metrics import memory
 from fdkvc.parameters import Parameter
 from fdkvc.ui.fields import Field
 from fdkvc.ui.frame import page_theme, panel, side_by_side
-from fdkvc.ui.runs import METRIC_LINES, Run
+from fdkvc.ui.runs import Run
 
 ORDERS = {"age": "by age", "score": "by score"}
 
@@ -57,7 +58,7 @@ def timeline_chart(run: Run, turn: int, picked: int | None) -> Spec:
         run.choice.budget,
         run.dialogs.topic_names,
         run.states,
-        METRIC_LINES,
+        run.metrics,
         page_theme(),
     )
     return with_data(
@@ -67,7 +68,7 @@ def timeline_chart(run: Run, turn: int, picked: int | None) -> Spec:
             "river": timeline.river_data(run.trace, run.dialogs),
             "path": timeline.path_data(run.trace, picked),
             "turns": run.turns,
-            "metrics": timeline.metrics_data(run.turns, METRIC_LINES),
+            "metrics": timeline.metrics_data(run.turns, run.metrics),
             "changes": timeline.changes_data(run.dialogs),
             "cursor": timeline.cursor_data(turn),
         },
@@ -77,7 +78,7 @@ def timeline_chart(run: Run, turn: int, picked: int | None) -> Spec:
 def turn_chart(run: Run, turn: int, order: str, picked: int | None) -> Spec:
     """Join the turn's spec with its data."""
     entries = run.entries[turn]
-    fields = tuple(name for name in entries.columns if name != "turn")
+    fields = tuple(name for name in entries.columns if name not in ("turn", "hue"))
     spec = turn_charts.turn_spec(
         run.choice.budget,
         run.dialogs.turn_tokens,
@@ -85,7 +86,7 @@ def turn_chart(run: Run, turn: int, order: str, picked: int | None) -> Spec:
         run.terms,
         fields,
         run.top,
-        run.term_tops,
+        run.spans,
         page_theme(),
     )
     cells = turn_charts.cells_data(entries, run.choice.budget, order, picked)
@@ -96,7 +97,7 @@ def turn_chart(run: Run, turn: int, order: str, picked: int | None) -> Spec:
             "cells": cells,
             "bars": turn_charts.bars_data(cells, run.terms),
             "cutoff": turn_charts.cutoff_data(cutoff),
-            "edge": turn_charts.edge_data(cutoff, run.term_tops, len(run.terms)),
+            "edge": turn_charts.edge_data(cutoff, run.spans, len(run.terms)),
         },
     )
 
@@ -118,15 +119,15 @@ def figures(run: Run, turn: int) -> None:
     before = run.turns.iloc[turn - 1] if turn else None
     shown = [
         ("Turn", f"{turn} of {run.dialogs.turns - 1}", ""),
-        ("Topic", str(now["topic"]), ""),
+        ("Topic", run.dialogs.topic_label(run.dialogs.current[0, turn]), ""),
         ("Cached", f"{now['cached']:.0f} of {run.choice.budget}", ""),
         ("Evicted", f"{now['evicted']:.0f}", ""),
     ]
-    lines = [*METRIC_LINES, *run.states]
+    lines = [*run.metrics, *run.states]
     for line in lines:
         value = float(now[line.field])
-        change = "" if before is None else _change(value - float(before[line.field]))
-        shown.append((line.label, f"{value:.3f}", change))
+        change = "" if before is None else _change(line, value - float(before[line.field]))
+        shown.append((line.label, line.words(value), change))
     bytes_ = memory(run.trace, run.dialogs, turn)
     shown.append(("Cache memory", _kib(bytes_.total), f"full cache {_kib(bytes_.full_cache)}"))
     cells = "".join(
@@ -136,10 +137,11 @@ def figures(run: Run, turn: int) -> None:
     st.html(f'<div class="figures" role="status">{cells}</div>')
 
 
-def _change(difference: float) -> str:
-    if abs(difference) < 0.0005:
+def _change(line: Line, difference: float) -> str:
+    words = line.words(abs(difference))
+    if words == line.words(0):
         return "±0"
-    return f"{'▲' if difference > 0 else '▼'} {abs(difference):.3f}"
+    return f"{'▲' if difference > 0 else '▼'} {words}"
 
 
 def _kib(count: int) -> str:

@@ -71,7 +71,7 @@ def transport(page: str, turns: int, every: float | None) -> int:
     def go(to: int) -> None:
         turn.set(min(max(to, 0), last))
 
-    with st.container(horizontal=True, vertical_alignment="center", key="panels-transport"):
+    with st.container(horizontal=True, vertical_alignment="center", key=f"{page}-transport"):
         for name, icon, shortcut, to in (
             ("First", "first_page", "Home", 0),
             ("Back", "chevron_left", "Left", turn.value - 1),
