@@ -178,7 +178,8 @@ def adaptation(trace: Trace, dialogs: DialogBatch) -> Adaptation:
     series = retention(trace, dialogs)
     current, own = dialogs.current, dialogs.in_turns
     turn = np.arange(dialogs.turns)
-    differs = (current != current[:, :1]) & own & (current >= 0)
+    first = np.take_along_axis(current, (current >= 0).argmax(axis=1)[:, None], axis=1)
+    differs = (current != first) & own & (current >= 0)
     change = np.where(differs.any(axis=1), differs.argmax(axis=1), dialogs.turns)[:, None]
     topic = np.take_along_axis(current, np.minimum(change, dialogs.turns - 1), axis=1)
     # The run of the new topic ends where the topic changes again.

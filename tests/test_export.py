@@ -80,7 +80,7 @@ def test_numbers_are_not_rounded_and_missing_ones_are_empty() -> None:
         "double,single,rank,count,yes\n"
         "0.30000000000000004,0.3,1,-1,True\n"
         ",,,0,False\n"
-        "1e-300,10000000000.0,3,1,True\n"
+        "1e-300,1e+10,3,1,True\n"
     )
 
 
@@ -123,14 +123,17 @@ def test_the_files_of_a_trace_read_back_as_its_tables(policy: str) -> None:
     for name, table in zip(
         files, (entries_table(trace, dialogs), turns_table(trace, dialogs)), strict=True
     ):
-        back = pd.read_csv(io.StringIO(files[name]), float_precision="round_trip")
+        back = pd.read_csv(io.StringIO(files[name]), dtype=str)
+        assert list(back) == list(table)
         for column in table:
             if pd.api.types.is_float_dtype(table[column].dtype):
                 same = back[column].astype(table[column].dtype)
                 np.testing.assert_array_equal(same, table[column])
             else:
-                left, right = back[column].tolist(), table[column].tolist()
-                assert [x for x in left if x == x] == [x for x in right if not pd.isna(x)]
+                expected = [None if pd.isna(cell) else str(cell) for cell in table[column]]
+                assert back[column].astype(object).where(back[column].notna(), None).tolist() == (
+                    expected
+                )
 
 
 # ------------------------------------------------------------------------------- a run
@@ -359,7 +362,7 @@ def test_the_text_of_a_benchmark_shows_measured_beside_published(results: Result
     fifo = next(line for line in lines if line.startswith("mixed") and "fifo" in line)
     assert fifo.split()[5:] == ["0.0206", "85.7", "±", "0.0", "44.4", "±", "0.0", "44.4"]
     h2o = [line.split() for line in lines if line.startswith("h2o")]
-    assert "> 16.00 16 > 16 16 > 16 16 7".split() in [words[1:] for words in h2o]
+    assert "> 16.00 16 > 16 16 > 16 16 7" in [" ".join(words[1:]) for words in h2o]
     assert ["h2o", "0.060", "1.500", "0.055"] in h2o
     text = "\n".join(lines)
     assert "Paired differences from h2o" in text

@@ -39,7 +39,7 @@ from fdkvc.simulate import simulate
 from fdkvc.trace import Rule, Status
 
 budgets = st.integers(1, 24) | st.sampled_from([56, 130, 200])
-EVICTING = policy_named("fd-kvc", tau=0.6, w_c=0.9)
+EVICTING = policy_named("fd-kvc", tau=0.6, w_c=0, alpha_0=1)
 """A policy whose threshold evicts, which leaves holes in the cache."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Literal
+from typing import Any
 
 import altair as alt
 import numpy as np
@@ -14,11 +14,11 @@ from fdkvc.charts.theme import (
     Panel,
     Spec,
     Theme,
+    colour_of,
     column,
     inside_axis,
-    letter_scale,
+    letter_ink,
     panel_title,
-    topic_scale,
 )
 
 PICK = "pick"
@@ -43,24 +43,22 @@ def _rows(entries: int, columns: int) -> int:
 def turn_spec(
     budget: int,
     incoming: int,
-    topics: tuple[str, ...],
     terms: tuple[str, ...],
-    fields: tuple[str, ...],
     top: float,
     spans: tuple[tuple[float, float], ...],
     theme: Theme,
 ) -> Spec:
     """Build the spec of a turn's cache.
 
+    Colours, outlines and hover texts come with the data: an expression for each of hundreds of
+    marks costs more, at every step, than all the rest.
+
     Parameters
     ----------
     budget, incoming : int
         Entries that may stay, and the most that a turn brings.
-    topics : tuple of str
     terms : tuple of str
         Columns of the score terms.
-    fields : tuple of str
-        Columns that a hover shows.
     top : float
         The highest score of the run, which fixes the axis.
     spans : tuple of (low, high)
@@ -72,78 +70,70 @@ def turn_spec(
     Spec
         For data ``cells``, ``bars``, ``cutoff`` and ``edge``.
     """
-    tooltip = [_tooltip(field) for field in fields]
     return column(
         [
-            _cells(budget, incoming, topics, tooltip, theme),
-            _bars(budget + incoming, terms, top, tooltip, theme),
-            _plane(topics, terms, spans, tooltip, theme),
+            _cells(budget, incoming, theme),
+            _bars(budget + incoming, terms, top, theme),
+            _plane(terms, spans, theme),
         ],
         theme,
         spacing=18,
     )
 
 
-def _tooltip(field: str) -> alt.Tooltip:
-    title = field.replace("channel_", "").replace("term_", "score from ").replace("_", " ")
-    exact = ("channel_", "term_", "attention_", "score")
-    number = alt.Undefined if not field.startswith(exact) else ".4f"
-    words = ("topic", "status", "rule", "protected")
-    kind: Literal["nominal", "quantitative"] = "nominal" if field in words else "quantitative"
-    return alt.Tooltip(field=field, type=kind, title=title, format=number)
-
-
 def _pick(view: str) -> alt.Parameter:
     return alt.selection_point(name=f"{PICK}_{view}", fields=["token"], toggle="true")
 
 
-def _cells(
-    budget: int, incoming: int, topics: Sequence[str], tooltip: list[alt.Tooltip], theme: Theme
-) -> Panel:
+def _given(channel: str) -> Any:
+    """Take a channel's value from the data as it stands."""
+    return {"field": channel, "type": "nominal", "scale": None, "legend": None}
+
+
+def _given_number(channel: str) -> Any:
+    return {"field": channel, "type": "quantitative", "scale": None, "legend": None}
+
+
+_HOVER: Any = {"field": "hover", "type": "nominal"}
+
+
+def _cells(budget: int, incoming: int, theme: Theme) -> Panel:
     columns = cell_columns(budget)
     rows = _rows(budget, columns) + GAP + _rows(incoming, columns)
     hidden = alt.Axis(labels=False, ticks=False, domain=False, grid=False, title=None)
     base = alt.Chart(alt.NamedData("cells"))
-    blocks = base.mark_rect(cornerRadius=3).encode(
+    blocks = base.mark_rect(cornerRadius=3, strokeWidth=2).encode(
         x=alt.X("left:Q", scale=alt.Scale(domain=[0, columns], nice=False), axis=hidden),
         x2="right:Q",
         y=alt.Y("top:Q", scale=alt.Scale(domain=[rows, 0], nice=False), axis=hidden),
         y2="bottom:Q",
-        color=alt.Color("hue:N", scale=topic_scale(topics), legend=None),
-        stroke=alt.condition(alt.datum.outlined, alt.value(theme.ink), alt.value(theme.paper)),
-        strokeWidth=alt.condition(alt.datum.picked, alt.value(4), alt.value(2)),
-        opacity=alt.condition(alt.datum.gone, alt.value(0.4), alt.value(1)),
-        tooltip=tooltip,
+        fill=alt.Fill(**_given("colour")),
+        stroke=alt.Stroke(**_given("outline")),
+        strokeWidth=alt.StrokeWidth(**_given_number("weight")),
+        fillOpacity=alt.FillOpacity(**_given_number("opacity")),
+        tooltip=alt.Tooltip(**_HOVER),
+        description=alt.Description(**_HOVER),
     )
-    letters = base.mark_text(fontSize=12, aria=False).encode(
+    letters = base.mark_text(fontSize=12, aria=False, tooltip=None).encode(
         x=alt.X("middle:Q"),
         y=alt.Y("centre:Q"),
         text="sign:N",
-        color=alt.condition(
-            alt.datum.gone,
-            alt.value(theme.ink),
-            alt.Color("hue:N", scale=letter_scale(topics), legend=None),
+        fill=alt.Fill(**_given("ink")),
+    )
+    return alt.layer(blocks.add_params(_pick("cells")), letters).properties(
+        height=int(24 * rows),
+        title=panel_title(
+            "Cache now", "+ new · below: − evicted in this turn · ± new and evicted at once"
         ),
     )
-    return (
-        alt.layer(blocks.add_params(_pick("cells")), letters)
-        .resolve_scale(color="independent")
-        .properties(
-            height=int(24 * rows),
-            title=panel_title(
-                "Cache now", "+ new · below: − evicted in this turn · ± new and evicted at once"
-            ),
-        )
-    )
 
 
-def _bars(
-    entries: int, terms: Sequence[str], top: float, tooltip: list[alt.Tooltip], theme: Theme
-) -> Panel:
+def _bars(entries: int, terms: Sequence[str], top: float, theme: Theme) -> Panel:
     names = [term.removeprefix("term_") for term in terms]
+    legend = alt.Legend(orient="top", title=None, padding=0, offset=0) if len(names) > 1 else None
     stack = (
         alt.Chart(alt.NamedData("bars"))
-        .mark_rect()
+        .mark_rect(aria=False)
         .encode(
             x=alt.X(
                 "left:Q",
@@ -157,19 +147,14 @@ def _bars(
                 axis=inside_axis(format="~g"),
             ),
             y2="high:Q",
-            color=alt.Color(
+            fill=alt.Fill(
                 "term:N",
                 scale=alt.Scale(domain=names, range=list(theme.terms[: len(names)])),
-                legend=alt.Legend(orient="top", title=None, padding=0, offset=0)
-                if len(names) > 1
-                else None,
+                legend=legend,
             ),
-            opacity=alt.condition(alt.datum.gone, alt.value(0.35), alt.value(1)),
-            stroke=alt.condition(
-                "datum.picked || datum.protected", alt.value(theme.ink), alt.value(None)
-            ),
-            strokeWidth=alt.condition(alt.datum.picked, alt.value(2.5), alt.value(0.8)),
-            tooltip=tooltip,
+            fillOpacity=alt.FillOpacity(**_given_number("opacity")),
+            stroke=alt.Stroke(**_given("edge")),
+            tooltip=alt.Tooltip(**_HOVER),
         )
         .add_params(_pick("bars"))
     )
@@ -189,13 +174,7 @@ def _bars(
     )
 
 
-def _plane(
-    topics: Sequence[str],
-    terms: Sequence[str],
-    spans: Sequence[tuple[float, float]],
-    tooltip: list[alt.Tooltip],
-    theme: Theme,
-) -> Panel:
+def _plane(terms: Sequence[str], spans: Sequence[tuple[float, float]], theme: Theme) -> Panel:
     """Draw the first two terms against each other; with one term, age takes the other axis."""
     names = [term.removeprefix("term_") for term in terms]
     two = len(terms) > 1
@@ -203,10 +182,9 @@ def _plane(
     x_field, x_name = (terms[1], names[1]) if two else ("age", "age in turns")
     x_low, x_high = spans[1] if two else spans[-1]
     x_room, y_room = (x_high - x_low) or 1, (y_high - y_low) or 1
-    statuses = list(SHAPES)
     points = (
         alt.Chart(alt.NamedData("cells"))
-        .mark_point(filled=True, size=60, strokeWidth=1)
+        .mark_point(filled=True, strokeWidth=1, aria=False)
         .encode(
             x=alt.X(
                 f"{x_field}:Q",
@@ -218,10 +196,11 @@ def _plane(
                 scale=alt.Scale(domain=[y_low - 0.1 * y_room, y_high + 0.1 * y_room], nice=False),
                 axis=inside_axis(format="~g"),
             ),
-            color=alt.Color("hue:N", scale=topic_scale(topics), legend=None),
+            fill=alt.Fill(**_given("colour")),
+            stroke=alt.Stroke(**_given("outline")),
             shape=alt.Shape(
                 "state:N",
-                scale=alt.Scale(domain=statuses, range=list(SHAPES.values())),
+                scale=alt.Scale(domain=list(SHAPES), range=list(SHAPES.values())),
                 legend=alt.Legend(
                     orient="top",
                     title=None,
@@ -231,67 +210,127 @@ def _plane(
                     symbolStrokeWidth=0,
                 ),
             ),
-            stroke=alt.condition(alt.datum.picked, alt.value(theme.ink), alt.value(theme.paper)),
-            size=alt.condition(alt.datum.picked, alt.value(180), alt.value(60)),
-            opacity=alt.condition(alt.datum.gone, alt.value(0.55), alt.value(1)),
-            tooltip=tooltip,
+            size=alt.Size(**_given_number("size")),
+            opacity=alt.Opacity(**_given_number("opacity")),
+            tooltip=alt.Tooltip(**_HOVER),
         )
         .add_params(_pick("plane"))
     )
     edge = (
         alt.Chart(alt.NamedData("edge"))
-        .mark_line(stroke=theme.ink, strokeDash=[5, 3], strokeWidth=1.5, clip=True)
+        .mark_line(stroke=theme.ink, strokeDash=[5, 3], strokeWidth=1.5, clip=True, aria=False)
         .encode(x=alt.X("x:Q"), y=alt.Y("y:Q"))
     )
     title = "The two terms" if two else "Score and age"
     return alt.layer(points, edge).properties(
-        height=210,
-        title=panel_title(title, f"{y_name} ↑ · {x_name} → · dashed: the cutoff"),
+        height=210, title=panel_title(title, f"{y_name} ↑ · {x_name} → · dashed: the cutoff")
     )
 
 
 # ------------------------------------------------------------------------------------ data
 
 
-def cells_data(entries: pd.DataFrame, budget: int, order: str, picked: int | None) -> pd.DataFrame:
+def hover_texts(entries: pd.DataFrame) -> list[str]:
+    """Say everything that is known of each entry, a line each.
+
+    Parameters
+    ----------
+    entries : DataFrame
+        As `fdkvc.tables.entries_table` gives them.
+    """
+    numbers = [
+        name
+        for name in entries.columns
+        if name.startswith(("channel_", "term_", "attention_")) or name == "score"
+    ]
+    titles = [
+        name.replace("channel_", "").replace("term_", "score from ").replace("_", " ")
+        for name in numbers
+    ]
+    plain = ("token", "topic", "born", "status", "rule", "rank", "protected")
+    words = zip(*(entries[name].tolist() for name in plain), strict=True)
+    values = zip(*(entries[name].tolist() for name in numbers), strict=True)
+    texts = []
+    for (token, topic, born, status, rule, rank, protected), row in zip(words, values, strict=True):
+        lines = [f"token {token} · topic {topic or '–'} · from turn {born}"]
+        by = f" by the {rule}" if rule else ""
+        lines.append(f"{STATUS_WORDS[status]}{by}{' · protected' if protected else ''}")
+        lines += [
+            f"{title}: {value:.4f}"
+            for title, value in zip(titles, row, strict=True)
+            if value == value
+        ]
+        if not pd.isna(rank):
+            lines.append(f"rank: {rank}")
+        texts.append("\n".join(lines))
+    return texts
+
+
+def cells_data(
+    entries: pd.DataFrame,
+    budget: int,
+    terms: Sequence[str],
+    topics: Sequence[str],
+    order: str,
+    picked: int | None,
+    theme: Theme,
+) -> pd.DataFrame:
     """Place the entries of one turn in the grid: what stays above, what goes below.
 
     Parameters
     ----------
     entries : DataFrame
-        Rows of one turn, as `fdkvc.tables.entries_table` gives them, and `hue`, the topic that
-        gives the colour.
+        Rows of one turn, as `fdkvc.tables.entries_table` gives them, with `hue`, the topic that
+        gives the colour, and `hover`, from `hover_texts`.
     budget : int
+    terms : sequence of str
+        Columns of the score terms.
+    topics : sequence of str
     order : {"age", "score"}
         Oldest first, or highest score first.
     picked : int, optional
         Token to point out.
+    theme : Theme
     """
     frame = entries.sort_values(
         "token" if order == "age" else "score", ascending=order == "age", kind="stable"
     )
     gone = frame["status"].str.endswith("evicted").to_numpy()
+    new = frame["status"].str.startswith("new").to_numpy()
+    chosen = (frame["token"] == picked).to_numpy()
     columns = cell_columns(budget)
     place = np.where(gone, np.cumsum(gone), np.cumsum(~gone)) - 1
     left = (place % columns) + 0.06
     top = place // columns + np.where(gone, _rows(budget, columns) + GAP, 0) + 0.08
-    new = frame["status"].str.startswith("new").to_numpy()
-    chosen = (frame["token"] == picked).to_numpy()
-    sign = np.where(new, "+", "")
-    sign = np.where(gone, np.where(new, "±", "−"), sign).astype(object) + frame["hue"].str[:1]
-    return frame.assign(
-        left=left,
-        middle=left + 0.44,
-        right=left + 0.88,
-        top=top,
-        centre=top + 0.42,
-        bottom=top + 0.84,
-        gone=gone,
-        picked=chosen,
-        outlined=(new & ~gone) | chosen,
-        sign=sign,
-        age=frame["turn"] - frame["born"],
-        state=frame["status"].map(STATUS_WORDS),
+    sign = np.where(gone, np.where(new, "±", "−"), np.where(new, "+", "")).astype(object)
+    position = {topic: number for number, topic in enumerate(topics)}
+    hue = [position.get(topic, -1) for topic in frame["hue"]]
+    return pd.DataFrame(
+        {
+            "token": frame["token"].to_numpy(),
+            "left": left,
+            "middle": left + 0.44,
+            "right": left + 0.88,
+            "top": top,
+            "centre": top + 0.42,
+            "bottom": top + 0.84,
+            "colour": [colour_of(number) for number in hue],
+            "ink": [
+                theme.ink if out else letter_ink(number)
+                for number, out in zip(hue, gone, strict=True)
+            ],
+            "outline": np.where((new & ~gone) | chosen, theme.ink, theme.paper),
+            "weight": np.where(chosen, 4, 2),
+            "size": np.where(chosen, 190, 60),
+            "opacity": np.where(gone, 0.4, 1.0),
+            "edge": np.where(frame["protected"] | chosen, theme.ink, theme.paper),
+            "sign": sign + frame["hue"].str[:1].to_numpy(),
+            "state": frame["status"].map(STATUS_WORDS).to_numpy(),
+            "age": (frame["turn"] - frame["born"]).to_numpy(),
+            "score": frame["score"].to_numpy(),
+            **{term: frame[term].to_numpy() for term in terms},
+            "hover": frame["hover"].to_numpy(),
+        }
     )
 
 
@@ -299,19 +338,21 @@ def bars_data(cells: pd.DataFrame, terms: Sequence[str]) -> pd.DataFrame:
     """Stack the terms of each entry into bars, the highest score first."""
     frame = cells.sort_values("score", ascending=False, kind="stable", na_position="last")
     values = frame[list(terms)].fillna(0).to_numpy(np.float64)
-    high = np.cumsum(values, axis=1)
-    place = np.arange(len(frame), dtype=np.float64)
-    parts = [
-        frame.assign(
-            term=term.removeprefix("term_"),
-            low=high[:, number] - values[:, number],
-            high=high[:, number],
-            left=place + 0.06,
-            right=place + 0.94,
-        )
-        for number, term in enumerate(terms)
-    ]
-    return pd.concat(parts, ignore_index=True)
+    high = np.cumsum(values, axis=1).ravel("F")
+    place = np.tile(np.arange(len(frame), dtype=np.float64), len(terms))
+    shared = {
+        name: np.tile(frame[name], len(terms)) for name in ("token", "opacity", "edge", "hover")
+    }
+    return pd.DataFrame(
+        {
+            **shared,
+            "term": np.repeat([term.removeprefix("term_") for term in terms], len(frame)),
+            "low": high - values.ravel("F"),
+            "high": high,
+            "left": place + 0.06,
+            "right": place + 0.94,
+        }
+    )
 
 
 def cutoff_data(cutoff: float | None) -> pd.DataFrame:

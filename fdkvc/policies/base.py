@@ -27,7 +27,6 @@ from fdkvc.attention import Bools, Floats, Observation
 from fdkvc.cache import Cache
 from fdkvc.parameters import Checked, defaults_of
 
-
 StepKind = Literal["value", "change", "rate", "protect", "evict", "attention"]
 """What a step does, so that it can be told in words; see `Step`."""
 
@@ -170,6 +169,17 @@ class Policy(Checked, ABC):
     def title(self) -> str:
         """The label, and every hyperparameter that is not at its default, for people."""
         return self.name.replace(self.key, self.label, 1)
+
+    def quantity_name(self, quantity: str) -> str:
+        """Return what people call a channel, term, row state or recorded quantity.
+
+        Examples
+        --------
+        >>> from fdkvc.policies import policy_named
+        >>> policy_named("fd-kvc").quantity_name("cumulative")
+        'cumulative attention'
+        """
+        return self.quantity_names.get(quantity, quantity.replace("_", " "))
 
     def variant(self, **changes: float | int | str) -> Policy:
         """Return this policy with other hyperparameters."""

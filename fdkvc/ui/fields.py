@@ -174,6 +174,26 @@ def choice(field: Field, labels: Mapping[str, str]) -> str:
     return str(chosen)
 
 
+def several(field: Field, labels: Mapping[str, str]) -> tuple[str, ...]:
+    """Show a choice of several, and return their keys in the order of the labels.
+
+    Where nothing is chosen, a sentence says so and the default is returned.
+    """
+    field.set([key for key in field.value if key in labels])
+    chosen = st.multiselect(
+        field.parameter.label,
+        list(labels),
+        key=field.key,
+        format_func=lambda key: labels[key],
+        help=field.parameter.help or None,
+        persist_state="session",
+    )
+    if not chosen:
+        st.error(f"{field.parameter.label}: choose at least one.", icon=":material/error:")
+        chosen = list(field.default)
+    return tuple(key for key in labels if key in chosen)
+
+
 def text(field: Field, placeholder: str = "") -> str:
     """Show a line of text and return it."""
     field.set(field.value)

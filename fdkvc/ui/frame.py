@@ -15,6 +15,7 @@ _STYLE = """
   .stMainBlockContainer {padding-top: 3.2rem; padding-bottom: 3rem; max-width: 1700px;}
   [class*="st-key-panels-"] {flex-wrap: wrap; align-items: flex-start;}
   [class*="st-key-panels-"] > div {flex: 1 1 440px; min-width: min(440px, 100%);}
+  #vg-tooltip-element {white-space: pre-line;}
   .figures {display: flex; flex-wrap: wrap; gap: .3rem 1.6rem; font-variant-numeric: tabular-nums;}
   .figures div {line-height: 1.25;}
   .figures small {display: block; opacity: .7;}

@@ -7,7 +7,8 @@ from functools import cached_property, lru_cache
 
 import pandas as pd
 
-from fdkvc.charts.timeline import Line
+from fdkvc.charts.timeline import Line, changes_data, metrics_data, ribbon_data, river_data
+from fdkvc.charts.turn import hover_texts
 from fdkvc.dialogs import DialogBatch, Scenario, World, generate
 from fdkvc.metrics import METRICS
 from fdkvc.policies import Policy
@@ -82,6 +83,17 @@ class Run:
         return float(stayed["score"].min()) if len(stayed) else None
 
     @cached_property
+    def timeline(self) -> dict[str, pd.DataFrame]:
+        """The data of the timeline that no step changes."""
+        return {
+            "ribbon": ribbon_data(self.dialogs),
+            "river": river_data(self.trace, self.dialogs),
+            "turns": self.turns,
+            "metrics": metrics_data(self.turns, self.metrics),
+            "changes": changes_data(self.dialogs),
+        }
+
+    @cached_property
     def metrics(self) -> tuple[Line, ...]:
         """The metrics as lines; an axis goes below zero only where a metric does."""
         return tuple(
@@ -127,6 +139,7 @@ def load_run(choice: RunChoice) -> Run:
     entries = entries_table(trace, dialogs)
     current = dialogs.current[0, entries["born"]]
     entries["hue"] = [dialogs.topic_label(topic) for topic in current]
+    entries["hover"] = hover_texts(entries.drop(columns="hue"))
     turns = turns_table(trace, dialogs)
     turns["middle"] = turns["turn"] + 0.5
     by_turn = tuple(frame for _, frame in entries.groupby("turn", sort=True))

@@ -64,12 +64,8 @@ def timeline_chart(run: Run, turn: int, picked: int | None) -> Spec:
     return with_data(
         spec,
         {
-            "ribbon": timeline.ribbon_data(run.dialogs),
-            "river": timeline.river_data(run.trace, run.dialogs),
+            **run.timeline,
             "path": timeline.path_data(run.trace, picked),
-            "turns": run.turns,
-            "metrics": timeline.metrics_data(run.turns, run.metrics),
-            "changes": timeline.changes_data(run.dialogs),
             "cursor": timeline.cursor_data(turn),
         },
     )
@@ -77,19 +73,13 @@ def timeline_chart(run: Run, turn: int, picked: int | None) -> Spec:
 
 def turn_chart(run: Run, turn: int, order: str, picked: int | None) -> Spec:
     """Join the turn's spec with its data."""
-    entries = run.entries[turn]
-    fields = tuple(name for name in entries.columns if name not in ("turn", "hue"))
+    topics, theme = run.dialogs.topic_names, page_theme()
     spec = turn_charts.turn_spec(
-        run.choice.budget,
-        run.dialogs.turn_tokens,
-        run.dialogs.topic_names,
-        run.terms,
-        fields,
-        run.top,
-        run.spans,
-        page_theme(),
+        run.choice.budget, run.dialogs.turn_tokens, run.terms, run.top, run.spans, theme
     )
-    cells = turn_charts.cells_data(entries, run.choice.budget, order, picked)
+    cells = turn_charts.cells_data(
+        run.entries[turn], run.choice.budget, run.terms, topics, order, picked, theme
+    )
     cutoff = run.cutoff(turn)
     return with_data(
         spec,

@@ -1,0 +1,101 @@
+"""Numbers and lists as people write them; sentences are put together from these."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+MOST_DIGITS = 6
+"""Decimals at which two numbers that still look alike count as the same."""
+
+
+def number(x: float, digits: int = 3) -> str:
+    """Write a number with three decimals, a whole one without, a tiny one with one digit.
+
+    Examples
+    --------
+    >>> number(0.41234), number(56.0), number(0.00004321)
+    ('0.412', '56', '0.00004')
+    """
+    if x == round(x):
+        return f"{x:.0f}"
+    if abs(x) >= 0.5 * 10**-digits:
+        return f"{x:.{digits}f}"
+    return str(np.format_float_positional(x, precision=1, fractional=False))
+
+
+def contrast(one: float, other: float, digits: int = 3) -> tuple[str, str]:
+    """Write two numbers with as many decimals as it takes to tell them apart, up to six.
+
+    Examples
+    --------
+    >>> contrast(0.2912, 0.2913)
+    ('0.2912', '0.2913')
+    >>> contrast(0.5, 0.5)
+    ('0.500', '0.500')
+    """
+    for places in range(digits, MOST_DIGITS + 1):
+        first, second = number(one, places), number(other, places)
+        if first != second:
+            break
+    else:
+        return number(one, digits), number(other, digits)
+    return first, second
+
+
+def percent(share: float, digits: int = 0) -> str:
+    """Write a share as a percentage.
+
+    Examples
+    --------
+    >>> percent(0.1234), percent(0.1234, 1)
+    ('12 %', '12.3 %')
+    """
+    return f"{100 * share:.{digits}f} %"
+
+
+def count(n: int, noun: str, plural: str = "") -> str:
+    """Write how many there are of something.
+
+    Examples
+    --------
+    >>> count(1, "token"), count(3, "entry", "entries"), count(0, "turn")
+    ('1 token', '3 entries', 'no turns')
+    """
+    return f"{n or 'no'} {noun if n == 1 else plural or noun + 's'}"
+
+
+def ordinal(n: int) -> str:
+    """Write a place in an order.
+
+    Examples
+    --------
+    >>> [ordinal(n) for n in (1, 2, 3, 4, 11, 63, 112)]
+    ['1st', '2nd', '3rd', '4th', '11th', '63rd', '112th']
+    """
+    ending = "th" if n % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
+    return f"{n}{ending}"
+
+
+def listed(parts: Sequence[str]) -> str:
+    """Join parts with commas and a last "and".
+
+    Examples
+    --------
+    >>> listed(["20 A", "12 B", "3 C"])
+    '20 A, 12 B and 3 C'
+    """
+    *rest, last = parts
+    return f"{', '.join(rest)} and {last}" if rest else last
+
+
+def sentence(text: str) -> str:
+    """Begin with a capital and end with a full stop.
+
+    Examples
+    --------
+    >>> sentence("the cache was empty")
+    'The cache was empty.'
+    """
+    return f"{text[0].upper()}{text[1:]}."

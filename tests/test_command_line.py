@@ -1,0 +1,464 @@
+"""The command line writes the files it promises, and says in one sentence what it cannot do."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fdkvc import benchmark as benchmark_module
+from fdkvc.__main__ import main
+from fdkvc.benchmark import Benchmark, Latency, measure_latency, run_benchmark
+from fdkvc.dialogs import SCENARIOS, generate, own_scenario
+from fdkvc.export import benchmark_files, trace_files
+from fdkvc.paper import ABLATION_DIALOGS, published_sweep
+from fdkvc.parameters import parameters_of
+from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named
+from fdkvc.simulate import simulate
+
+ROOT = Path(__file__).parents[1]
+CAPTURED = pytest.CaptureFixture[str]
+NUMBERS_ONLY = ("summary.csv", "adaptation.csv", "paired.csv")
+
+
+@pytest.fixture(autouse=True)
+def quick_latency(monkeypatch: pytest.MonkeyPatch) -> None:
+    def measure(policies: Sequence[Policy], budget: int, seed: int) -> list[Latency]:
+        return measure_latency(policies, budget, seed, repeats=1)
+
+    monkeypatch.setattr(benchmark_module, "measure_latency", measure)
+
+
+def run(*arguments: str | Path) -> int:
+    return main([str(argument) for argument in arguments])
+
+
+def command(*arguments: str, code: str = "") -> subprocess.CompletedProcess[str]:
+    what = ["-c", code] if code else ["-m", "fdkvc"]
+    return subprocess.run(
+        [sys.executable, *what, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+
+# ------------------------------------------------------------------------------- benchmark
+
+
+def test_benchmark_writes_its_files_and_prints_its_tables(tmp_path: Path, capsys: CAPTURED) -> None:
+    out = tmp_path / "out"
+    assert run("benchmark", "--dialogs", "3", "--seed", "4", "--out", out) == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    assert "Means over the last turns of 3 dialogs a scenario" in printed.out
+    assert printed.out.endswith(f"Written to {out}\n")
+    assert max(map(len, printed.out.splitlines()[:-1])) <= 100
+    assert {path.name for path in out.iterdir()} == {
+        *("summary.csv", "adaptation.csv", "paired.csv", "latency.csv", "run.json")
+    }
+    expected = benchmark_files(run_benchmark(Benchmark(dialogs=3, seed=4)), [])
+    for name in NUMBERS_ONLY:
+        assert (out / name).read_bytes() == expected[name].encode()
+    latency = pd.read_csv(out / "latency.csv")
+    assert latency.policy.tolist() == list(PAPER_POLICIES)
+    assert (latency.ms_per_turn > 0).all()
+    settings = json.loads((out / "run.json").read_text())
+    assert (settings["seed"], settings["parameters"]["dialogs"]) == (4, 3)
+
+
+def test_benchmark_takes_its_options(tmp_path: Path, capsys: CAPTURED) -> None:
+    assert (
+        run(
+            *("benchmark", "--scenarios", "return", "shift", "--policies", "fd-kvc", "sink"),
+            *("--budget", "40", "--baseline", "sink", "--dialogs", "2", "--out", tmp_path),
+        )
+        == 0
+    )
+    summary = pd.read_csv(tmp_path / "summary.csv")
+    assert summary.scenario.unique().tolist() == ["return", "shift"]
+    assert summary.policy.unique().tolist() == ["fd-kvc", "sink"]
+    paired = pd.read_csv(tmp_path / "paired.csv")
+    assert set(zip(paired.policy, paired.baseline, strict=True)) == {("fd-kvc", "sink")}
+    assert (tmp_path / "adaptation.csv").read_text().count("\n") == 1
+    parameters = json.loads((tmp_path / "run.json").read_text())["parameters"]
+    assert parameters["budget"] == 40
+    # FIFO is timed also where it does not run, because latencies are given in multiples of it.
+    latency = pd.read_csv(tmp_path / "latency.csv").set_index("policy")
+    assert list(latency.index) == ["fifo", "fd-kvc", "sink"]
+    assert latency.ratio_to_fifo["fifo"] == 1
+
+
+def test_benchmark_without_a_folder_only_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("benchmark", "--dialogs", "2", "--scenarios", "adaptation") == 0
+    printed = capsys.readouterr().out
+    assert "Turns from a change of topic" in printed
+    assert "Written" not in printed
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("policies", "baseline"),
+    [(["fifo", "h2o", "sink"], "h2o"), (["sink", "fd-kvc"], "sink"), (["fd-kvc"], "fd-kvc")],
+)
+def test_the_baseline_is_h2o_or_else_the_first_policy(
+    tmp_path: Path, policies: list[str], baseline: str
+) -> None:
+    few = ("--dialogs", "2", "--scenarios", "shift", "--out", tmp_path)
+    assert run("benchmark", "--policies", *policies, *few) == 0
+    assert json.loads((tmp_path / "run.json").read_text())["parameters"]["baseline"] == baseline
+    paired = pd.read_csv(tmp_path / "paired.csv")
+    assert set(paired.baseline) == ({baseline} if len(policies) > 1 else set())
+
+
+def test_workers_do_not_change_a_byte(tmp_path: Path) -> None:
+    for workers in ("1", "3"):
+        out = tmp_path / workers
+        options = ("--dialogs", "5", "--workers", workers, "--out", out)
+        assert run("benchmark", "--scenarios", "mixed", "adaptation", *options) == 0
+    for name in NUMBERS_ONLY:
+        assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "3" / name).read_bytes()
+
+
+def test_a_second_run_replaces_the_files_of_the_first(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    for dialogs in ("2", "3"):
+        options = ("--dialogs", dialogs, "--scenarios", "shift", "--out", tmp_path)
+        assert run("benchmark", *options) == 0
+    assert set(pd.read_csv(tmp_path / "summary.csv").n) == {3}
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_sees_progress_with_the_time_left(
+    monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    assert run("benchmark", "--dialogs", "101", "--scenarios", "shift", "--workers", "1") == 0
+    seen = terminal.getvalue().split("\r\x1b[K")
+    assert seen[0] == seen[-1] == ""  # the line is cleared in the end
+    assert [re.sub(r"\d+ s", "N s", line) for line in seen[1:-1]] == [
+        " 99%  Topic Shift, about N s left",
+        "100%  Topic Shift, about N s left",
+    ]
+
+
+# ------------------------------------------------------------------------------- ablation
+
+
+@pytest.mark.parametrize("parameter", ["w_c", "gamma"])
+def test_ablation_sweeps_what_the_paper_sweeps(
+    tmp_path: Path, capsys: CAPTURED, parameter: str
+) -> None:
+    assert run("ablation", "--parameter", parameter, "--dialogs", "2", "--out", tmp_path) == 0
+    table = pd.read_csv(tmp_path / "ablation.csv")
+    assert list(table) == [
+        *("parameter", "value", "metric", "n", "mean", "ci_low", "ci_high", "published")
+    ]
+    assert table.value.unique().tolist() == list(published_sweep(parameter))
+    assert set(table.parameter) == {parameter}
+    assert (table.published.notna() == (table.metric != "late_diversity")).all()
+    assert [path.name for path in tmp_path.iterdir()] == ["ablation.csv"]
+    assert "Mixed 3-Topic" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("parameter", parameters_of(POLICIES["fd-kvc"]))
+def test_ablation_takes_any_hyperparameter_and_value(tmp_path: Path, parameter: str) -> None:
+    options = ("--parameter", parameter, "--values", "0.5", "0.25", "--dialogs", "2")
+    assert run("ablation", *options, "--budget", "30", "--seed", "1", "--out", tmp_path) == 0
+    table = pd.read_csv(tmp_path / "ablation.csv")
+    assert table.value.unique().tolist() == [0.5, 0.25]
+    assert table.published.isna().all()  # the paper's budget is another
+
+
+# ------------------------------------------------------------------------------- trace
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_trace_writes_the_files_of_its_trace(tmp_path: Path, capsys: CAPTURED, policy: str) -> None:
+    out = tmp_path / "out"
+    options = ("--scenario", "mixed", "--policy", policy, "--seed", "7")
+    assert run("trace", *options, "--out", out) == 0
+    dialogs = generate(SCENARIOS["mixed"], 1, seed=7)
+    files = trace_files(simulate(policy_named(policy), dialogs, 56), dialogs)
+    assert {path.name for path in out.iterdir()} == set(files)
+    assert (out / "entries.csv").read_text() == files["entries.csv"]
+    turns = pd.read_csv(out / "turns.csv").drop(columns="latency_ms")
+    expected = pd.read_csv(io.StringIO(files["turns.csv"])).drop(columns="latency_ms")
+    pd.testing.assert_frame_equal(turns, expected)
+    assert turns.turn.tolist() == list(range(12))
+    assert turns[["ownership_loss", "learning_rate"]].notna().all(axis=None) == (
+        "learning_rate" in policy_named(policy).initial_state()
+    )
+    assert "on Mixed 3-Topic (AABBBCCAABBB), seed 7" in capsys.readouterr().out
+
+
+def test_trace_takes_a_schedule_and_hyperparameters(tmp_path: Path, capsys: CAPTURED) -> None:
+    options = ("--schedule", "aabc", "--set", "gamma=0.8", "w_c=0.3", "--budget", "40")
+    assert run("trace", *options, "--out", tmp_path) == 0
+    dialogs = generate(own_scenario("AABC"))
+    trace = simulate(policy_named("fd-kvc", gamma=0.8, w_c=0.3), dialogs, 40)
+    files = trace_files(trace, dialogs)
+    assert (tmp_path / "entries.csv").read_text() == files["entries.csv"]
+    assert pd.read_csv(tmp_path / "turns.csv").topic.tolist() == list("AABC")
+    assert "FD-KVC gamma=0.8 w_c=0.3 on Own schedule (AABC)" in capsys.readouterr().out
+
+
+def test_trace_takes_whole_numbers_for_a_hyperparameter_that_counts(tmp_path: Path) -> None:
+    options = ("--policy", "sink", "--set", "sinks=2", "--schedule", "AAA")
+    assert run("trace", *options, "--out", tmp_path) == 0
+    entries = pd.read_csv(tmp_path / "entries.csv")
+    assert entries.token[entries.protected & (entries.turn == 2)].tolist() == [0, 1]
+
+
+# ------------------------------------------------------------------------------- mistakes
+
+POSITIVE = "but must be a whole number of at least 1"
+MISTAKES = {
+    "benchmark --dialogs 0": f"dialogs is 0, {POSITIVE}",
+    "benchmark --dialogs -5": f"dialogs is -5, {POSITIVE}",
+    "benchmark --dialogs many": f"dialogs is 'many', {POSITIVE}",
+    "benchmark --dialogs 1.5": f"dialogs is 1.5, {POSITIVE}",
+    "benchmark --dialogs nan": f"dialogs is nan, {POSITIVE}",
+    "benchmark --budget 0": f"budget is 0, {POSITIVE}",
+    "benchmark --workers 0": f"workers is 0, {POSITIVE}",
+    "benchmark --workers two": f"workers is 'two', {POSITIVE}",
+    "benchmark --seed -1": "seed is -1, but must be a whole number of at least 0",
+    "benchmark --seed x": "seed is 'x', but must be a whole number of at least 0",
+    "benchmark --policies lru": "policy 'lru' is unknown: choose from fifo, sink, h2o, fd-kvc",
+    "benchmark --policies fifo h2o fifo": "policy 'fifo' is given twice",
+    "benchmark --scenarios own": (
+        "scenario 'own' is unknown: choose from shift, return, mixed, complex, gradual, adaptation"
+    ),
+    "benchmark --scenarios mixed mixed": "scenario 'mixed' is given twice",
+    "benchmark --policies fifo fd-kvc --baseline h2o": (
+        "baseline 'h2o' is not among the policies: choose from fifo, fd-kvc"
+    ),
+    "benchmark --baseline lru": (
+        "baseline 'lru' is not among the policies: choose from fifo, sink, h2o, fd-kvc"
+    ),
+    "benchmark --dialogs": (
+        "argument --dialogs: expected one argument (see python -m fdkvc benchmark --help)"
+    ),
+    "benchmark --dialog 5": "unrecognized arguments: --dialog 5 (see python -m fdkvc --help)",
+    "benchmark --out {tmp}/no/out": (
+        "the folder '{tmp}/no/out' cannot be made: '{tmp}/no' is no folder"
+    ),
+    "benchmark --out {tmp}/file": "the folder '{tmp}/file' cannot be written: it is not a folder",
+    "ablation --parameter delta --out {tmp}/out": (
+        "parameter 'delta' is unknown: choose from gamma, alpha_0, mu, tau, beta, w_c"
+    ),
+    "ablation --parameter tau --out {tmp}/out": (
+        "the paper does not sweep tau, so give the values to try with --values"
+    ),
+    "ablation --parameter gamma --values 0.8 1 --out {tmp}/out": (
+        "gamma is 1, but must be a number above 0 and below 1"
+    ),
+    "ablation --parameter gamma --values 0 --out {tmp}/out": (
+        "gamma is 0, but must be a number above 0 and below 1"
+    ),
+    "ablation --parameter w_c --values -0.1 --out {tmp}/out": (
+        "w_c is -0.1, but must be a number from 0 to 1"
+    ),
+    "ablation --parameter w_c --values 1.1 --out {tmp}/out": (
+        "w_c is 1.1, but must be a number from 0 to 1"
+    ),
+    "ablation --parameter w_c --values nan --out {tmp}/out": (
+        "w_c is nan, but must be a number from 0 to 1"
+    ),
+    "ablation --parameter w_c --values half --out {tmp}/out": (
+        "w_c is 'half', but must be a number from 0 to 1"
+    ),
+    "ablation --parameter w_c --values 0.3 0.30 --out {tmp}/out": (
+        "policy 'fd-kvc w_c=0.3' is given twice"
+    ),
+    "ablation --parameter w_c --dialogs 0 --out {tmp}/out": f"dialogs is 0, {POSITIVE}",
+    "ablation --parameter w_c --workers 0 --out {tmp}/out": f"workers is 0, {POSITIVE}",
+    "ablation --parameter w_c --out {tmp}/no/out": (
+        "the folder '{tmp}/no/out' cannot be made: '{tmp}/no' is no folder"
+    ),
+    "ablation --parameter w_c": (
+        "the following arguments are required: --out (see python -m fdkvc ablation --help)"
+    ),
+    "trace --scenario own --out {tmp}/out": (
+        "scenario 'own' is unknown: choose from shift, return, mixed, complex, gradual, adaptation"
+    ),
+    "trace --policy lru --out {tmp}/out": (
+        "policy 'lru' is unknown: choose from fifo, sink, h2o, fd-kvc"
+    ),
+    "trace --schedule A1 --out {tmp}/out": (
+        "the schedule is 'A1', but must be letters A to Z, one for each turn"
+    ),
+    "trace --schedule AB --scenario mixed --out {tmp}/out": (
+        "--scenario mixed and --schedule AB exclude each other: give one of them"
+    ),
+    "trace --set gamma --out {tmp}/out": (
+        "--set is 'gamma', but must be NAME=VALUE, such as gamma=0.8"
+    ),
+    "trace --set gamma=1 --out {tmp}/out": "gamma is 1, but must be a number above 0 and below 1",
+    "trace --set delta=1 --out {tmp}/out": (
+        "'delta' is not a hyperparameter of fd-kvc (it has: gamma, alpha_0, mu, tau, beta, w_c)"
+    ),
+    "trace --policy sink --set sinks=0.5 --out {tmp}/out": (
+        "sinks is 0.5, but must be a whole number from 0 to 64"
+    ),
+    "trace --budget 0 --out {tmp}/out": f"budget is 0, {POSITIVE}",
+    "trace --seed -1 --out {tmp}/out": "seed is -1, but must be a whole number of at least 0",
+    "trace --out {tmp}/no/out": "the folder '{tmp}/no/out' cannot be made: '{tmp}/no' is no folder",
+    "trace --out=": "the folder '' cannot be written: it has no name",
+    "train": (
+        "argument COMMAND: invalid choice: 'train' (choose from 'benchmark', 'ablation', 'trace') "
+        "(see python -m fdkvc --help)"
+    ),
+    "": "the following arguments are required: COMMAND (see python -m fdkvc --help)",
+}
+
+
+@pytest.mark.parametrize("line", MISTAKES)
+def test_a_mistake_ends_in_one_sentence_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED, line: str
+) -> None:
+    def begin(*_: object) -> None:
+        raise AssertionError("the run began")
+
+    monkeypatch.setattr(benchmark_module, "run_chunk", begin)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("")
+    assert main(line.replace("{tmp}", str(tmp_path)).split()) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    # Python 3.12 and later write the choices of a command without quotation marks.
+    plain = MISTAKES[line].replace("'benchmark', 'ablation', 'trace'", "benchmark, ablation, trace")
+    sentences = {f"fdkvc: {text}\n" for text in (MISTAKES[line], plain)}
+    assert printed.err in {text.replace("{tmp}", str(tmp_path)) for text in sentences}
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_too_large_a_budget_ends_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
+) -> None:
+    def run_out(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(benchmark_module, "run_chunk", run_out)
+    assert run("benchmark", "--dialogs", "2", "--out", tmp_path / "out") == 2
+    assert capsys.readouterr().err == (
+        "fdkvc: this needs more memory than there is: ask for a smaller budget\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_fills_up_ends_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    assert run("trace", "--out", tmp_path / "out") == 2
+    assert capsys.readouterr().err == (
+        f"fdkvc: the folder '{tmp_path}/out' cannot be written: no space left on device\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_ends_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(benchmark_module, "run_chunk", interrupt)
+    assert run("benchmark", "--dialogs", "500", "--out", tmp_path / "out") == 130
+    assert capsys.readouterr().err == (
+        "fdkvc: interrupted; files are written whole or not at all\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+# ------------------------------------------------------------------------------- as a process
+
+
+@pytest.mark.parametrize("line", ["--help", "benchmark --help", "ablation --help", "trace --help"])
+def test_help_explains_and_loads_nothing_heavy(line: str) -> None:
+    code = (
+        "import sys; from fdkvc.__main__ import main; code = main(sys.argv[1:]); "
+        "heavy = {'numpy', 'pandas', 'scipy', 'altair', 'streamlit'} & set(sys.modules); "
+        "sys.exit(f'loaded {heavy}' if heavy else code)"
+    )
+    ended = command(*line.split(), code=code)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.startswith("usage: python -m fdkvc")
+
+
+def test_the_process_ends_with_the_code_and_the_sentence() -> None:
+    ended = command("benchmark", "--budget", "0")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == f"fdkvc: budget is 0, {POSITIVE}\n"
+
+
+def test_the_process_writes_a_trace(tmp_path: Path) -> None:
+    ended = command("trace", "--schedule", "AB", "--out", str(tmp_path / "out"))
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"entries.csv", "turns.csv"}
+
+
+def test_a_reader_who_has_seen_enough_is_no_mistake(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "fdkvc", "trace", "--out", str(tmp_path / "out")],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
+    assert (tmp_path / "out" / "entries.csv").exists()
+
+
+# ------------------------------------------------------------------------------- defaults
+
+
+def test_defaults_are_the_packages() -> None:
+    from fdkvc.__main__ import _parser
+
+    def parsed(line: str) -> Any:
+        return _parser().parse_args(line.split())
+
+    one = parsed("benchmark")
+    assert (one.dialogs, one.seed, one.budget) == (
+        *(Benchmark.dialogs, Benchmark.seed, Benchmark.budget),
+    )
+    assert parsed("ablation --parameter w_c --out x").dialogs == ABLATION_DIALOGS
+    assert parsed("trace --out x").budget == Benchmark.budget
+
+
+def test_the_latency_that_is_written_is_the_one_that_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measure(policies: Sequence[Policy], budget: int, seed: int) -> list[Latency]:
+        assert (budget, seed) == (30, 9)
+        return [Latency(policy.name, 0.5 + at, 0.1) for at, policy in enumerate(policies)]
+
+    monkeypatch.setattr(benchmark_module, "measure_latency", measure)
+    options = ("--dialogs", "2", "--scenarios", "shift", "--budget", "30", "--seed", "9")
+    assert run("benchmark", *options, "--out", tmp_path) == 0
+    latency = pd.read_csv(tmp_path / "latency.csv")
+    np.testing.assert_allclose(latency.ms_per_turn, [0.5, 1.5, 2.5, 3.5])
+    np.testing.assert_allclose(latency.ratio_to_fifo, [1, 3, 5, 7])

@@ -1,0 +1,278 @@
+"""The metrics on dialogs small enough to work by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from worlds import plain_dialog, random_dialog
+
+from fdkvc.dialogs import SCENARIOS, DialogBatch, World, generate, stack
+from fdkvc.metrics import (
+    METRICS,
+    Adaptation,
+    adaptation,
+    alignment,
+    diversity,
+    late,
+    memory,
+    retention,
+)
+from fdkvc.policies import POLICIES, policy_named
+from fdkvc.simulate import simulate
+from fdkvc.trace import Trace
+
+FIFO = policy_named("fifo")
+NAN = math.nan
+
+
+def fifo(dialogs: DialogBatch, budget: int) -> Trace:
+    return simulate(FIFO, dialogs, budget, entries=False)
+
+
+def alike(*lengths: int, topics: str) -> DialogBatch:
+    """Make a dialog of tokens that are all alike; `-` is a turn without a topic.
+
+    Rows of a batch share their topics' names, so they are always A, B and C.
+    """
+    given = [None if letter == "-" else letter for letter in topics]
+    dialog = plain_dialog([[1.0] * length for length in lengths], topics=given)
+    letter = np.array(["ABC".index(name) for name in dialog.topic_names] + [-1])
+    current = letter[dialog.current]
+    bits = np.where(current >= 0, 1 << np.maximum(current, 0), 0).astype(np.uint32)
+    return dataclasses.replace(
+        dialog,
+        current=current,
+        topic_bits=np.repeat(bits, lengths, axis=1),
+        topic_names=("A", "B", "C"),
+    )
+
+
+# ------------------------------------------------------------------------------- retention, diversity
+
+
+def test_retention_and_diversity_by_hand() -> None:
+    dialog = alike(2, 2, 3, 0, topics="ABAB")
+    trace = fifo(dialog, budget=3)
+    assert trace.kept[0].tolist() == [[-1, 0, 1], [1, 2, 3], [4, 5, 6], [4, 5, 6]]
+
+    np.testing.assert_allclose(retention(trace, dialog), [[1, 2 / 3, 1, 0]])
+    np.testing.assert_allclose(diversity(trace, dialog), [[1 / 2, 1, 1 / 2, 1 / 2]])
+
+
+def test_a_token_may_count_for_several_topics() -> None:
+    dialog = alike(2, 2, topics="AB")
+    trace = fifo(dialog, budget=3)
+    both = np.array([[0b01, 0b11, 0b11, 0b00]], np.uint32)
+
+    np.testing.assert_allclose(retention(trace, dialog, both), [[1, 2 / 3]])
+    np.testing.assert_allclose(diversity(trace, dialog, both), [[1, 1]])
+
+
+def test_the_papers_rule_can_be_asked_for() -> None:
+    dialogs = generate(SCENARIOS["shift"], dialogs=5, seed=0, world=World(noise=0.3))
+    trace = fifo(dialogs, budget=56)
+    by_cosine = dialogs.cosine_topic_bits()
+
+    assert (retention(trace, dialogs)[:, -1] == 1).all()
+    assert (retention(trace, dialogs, by_cosine)[:, -1] < 0.8).all()
+
+
+def test_turns_that_a_row_does_not_have_and_turns_without_topic_have_no_number() -> None:
+    dialogs = stack([alike(2, 1, topics="AB"), alike(1, 2, 1, topics="A-C")])
+    trace = fifo(dialogs, budget=2)
+
+    np.testing.assert_allclose(retention(trace, dialogs), [[1, 0.5, NAN], [1, NAN, 0.5]])
+    np.testing.assert_allclose(diversity(trace, dialogs), [[0.5, 1, NAN], [0.5, 0, 0.5]])
+    assert np.isnan(alignment(trace, dialogs)).all()  # no topics are known
+
+
+def test_a_dialog_without_topics_has_no_retention_and_no_diversity() -> None:
+    dialog = alike(2, 1, topics="--")
+    trace = fifo(dialog, budget=2)
+
+    for metric in METRICS.values():
+        assert np.isnan(metric.series(trace, dialog)).all()
+        assert np.isnan(metric.late(trace, dialog)).all()
+
+
+def test_a_fork_is_measured_over_its_own_turns() -> None:
+    dialogs = generate(SCENARIOS["mixed"], dialogs=2, seed=1)
+    trace = simulate(FIFO, dialogs, budget=56)
+    fork = simulate(FIFO, dialogs, 56, start=(4, trace.state_after(3)))
+
+    for metric in METRICS.values():
+        whole = metric.series(trace, dialogs)
+        np.testing.assert_array_equal(metric.series(fork, dialogs), whole[:, 4:])
+
+
+# ------------------------------------------------------------------------------- alignment
+
+
+def test_alignment_compares_the_output_with_the_projected_topic() -> None:
+    plain = alike(1, 1, topics="AB")
+    topics = np.array([[[1, 0], [0, 1], [0, 0]]], np.float32)
+    w_q, w_k, w_v = [[1, 0], [0, 1]], [[0, -1], [1, 0]], [[3, 4], [4, -3]]
+    dialog = dataclasses.replace(
+        plain,
+        embeddings=topics[:, :2],
+        queries=np.zeros((1, 2, 2), np.float32),
+        keys=np.zeros((1, 2, 2), np.float32),
+        values=np.array([[[1, 0], [0, 2]]], np.float32),
+        topics=topics,
+        projections=np.array([[w_q], [w_k], [w_v]], np.float32),
+    )
+    trace = fifo(dialog, budget=1)
+    np.testing.assert_allclose(trace.output, [[[1, 0], [0, 2]]])
+
+    # A projects to (3, 4), (1, 0) or (0, −1); B to (4, −3), (0, 1) or (1, 0).
+    np.testing.assert_allclose(alignment(trace, dialog), [[3 / 5, -3 / 5]], rtol=1e-6)
+    np.testing.assert_allclose(alignment(trace, dialog, "query"), [[1, 1]], rtol=1e-6)
+    np.testing.assert_allclose(alignment(trace, dialog, "key"), [[0, 0]], atol=1e-6)
+    with pytest.raises(ValueError, match=r"'v' is unknown: choose from query, key, value$"):
+        alignment(trace, dialog, "v")
+
+
+def test_alignment_by_other_projections_is_that_of_unrelated_vectors() -> None:
+    dialogs = generate(SCENARIOS["shift"], dialogs=200, seed=2)
+    trace = fifo(dialogs, budget=56)
+
+    assert late(alignment(trace, dialogs, "value"), dialogs).mean() > 0.99
+    for other in ("key", "query"):
+        unrelated = late(alignment(trace, dialogs, other), dialogs)
+        assert abs(unrelated.mean()) < 4 * 0.25 / math.sqrt(200)
+        assert unrelated.std() == pytest.approx(0.25, abs=0.04)  # 1/√16
+
+
+# ------------------------------------------------------------------------------- late
+
+
+@pytest.mark.parametrize(
+    ("series", "expected"),
+    [
+        ([0.1, 0.2, 0.3, 0.6], (0.2 + 0.3 + 0.6) / 3),
+        ([0.2, 0.3, 0.6], (0.2 + 0.3 + 0.6) / 3),
+        ([0.2, 0.6], 0.4),
+        ([0.7], 0.7),
+        ([0.9, 0.2, NAN, 0.6], 0.4),
+        ([0.9, NAN, NAN, NAN], NAN),
+    ],
+)
+def test_late_is_the_mean_over_the_last_three_turns_that_there_are(
+    series: list[float], expected: float
+) -> None:
+    dialogs = random_dialog(0, [1] * len(series))
+
+    np.testing.assert_allclose(late(np.array([series], np.float32), dialogs), [expected])
+
+
+def test_late_turns_are_each_rows_own() -> None:
+    dialogs = stack([random_dialog(row, [1] * turns) for row, turns in enumerate((2, 5, 3))])
+    series = np.array(
+        [[1, 2, NAN, NAN, NAN], [9, 9, 3, 4, 5], [6, 7, 8, NAN, NAN]], np.float32
+    )
+
+    np.testing.assert_allclose(late(series, dialogs), [1.5, 4, 7])
+
+
+def test_a_metric_knows_its_late_value() -> None:
+    dialogs = generate(SCENARIOS["mixed"], dialogs=3, seed=0)
+    trace = fifo(dialogs, budget=56)
+
+    assert set(METRICS) >= {"alignment", "retention", "diversity"}
+    for key, metric in METRICS.items():
+        series = metric.series(trace, dialogs)
+        assert metric.key == key
+        assert series.shape == (3, 12)
+        assert series.dtype == np.float32
+        assert ((series >= metric.bounds[0]) & (series <= metric.bounds[1] + 1e-6)).all()
+        np.testing.assert_array_equal(metric.late(trace, dialogs), late(series, dialogs))
+
+
+# ------------------------------------------------------------------------------- adaptation
+
+
+def adapted(*lengths: int, topics: str, budget: int = 10) -> Adaptation:
+    dialog = alike(*lengths, topics=topics)
+    return adaptation(fifo(dialog, budget), dialog)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "topics", "turns", "never"),
+    [
+        # Two tokens a turn into a cache of ten: retention 20, 40, 60, 80 % of B.
+        ((10, 2, 2, 2, 2, 2), "ABBBBB", 4, False),
+        ((10, 2, 2, 2, 2), "ABBBB", 4, False),
+        ((10, 10), "AB", 1, False),
+        ((10, 10, 9, 1), "AABB", 1, False),
+        # Never: as many turns as there were.
+        ((10, 2, 2, 2), "ABBB", 3, True),
+        ((10, 1), "AB", 1, True),
+        # The first change counts, and the run of the new topic ends where it changes again.
+        ((10, 8, 10), "ABC", 1, False),
+        ((10, 2, 2, 10), "ABBA", 2, True),
+        ((10, 2, 10, 10), "ABAB", 1, True),
+        ((10, 2, 2, 2, 2, 9), "ABBBBC", 4, False),
+        # Turns without a topic are not a topic.
+        ((10, 10, 2, 2, 9), "-AABB", 2, False),
+        ((10, 0, 2, 9), "A-BB", 2, False),
+    ],
+)
+def test_adaptation_counts_turns_of_the_new_topic(
+    lengths: tuple[int, ...], topics: str, turns: int, never: bool
+) -> None:
+    result = adapted(*lengths, topics=topics)
+
+    assert result.turns.tolist() == [turns]
+    assert result.never.tolist() == [never]
+
+
+@pytest.mark.parametrize("topics", ["AAA", "-AA", "---", "A--"])
+def test_without_a_change_of_topic_there_is_nothing_to_adapt_to(topics: str) -> None:
+    result = adapted(4, 4, 4, topics=topics)
+
+    assert np.isnan(result.turns).all()
+    assert not result.never.any()
+
+
+def test_adaptation_of_ragged_rows_is_that_of_each_alone() -> None:
+    rows = [
+        alike(10, 2, 2, topics="ABB"),
+        alike(10, 2, 2, 2, 2, 2, topics="ABBBBB"),
+        alike(3, 3, topics="AA"),
+        alike(10, 2, 2, 10, topics="ACCA"),
+    ]
+    batch = stack(rows)
+
+    together = adaptation(fifo(batch, 10), batch)
+
+    alone = [adaptation(fifo(row, 10), row) for row in rows]
+    np.testing.assert_array_equal(together.turns, [2, 4, NAN, 2])
+    np.testing.assert_array_equal(together.turns, [one.turns[0] for one in alone])
+    assert together.never.tolist() == [True, False, False, True]
+
+
+# ------------------------------------------------------------------------------- memory
+
+
+def test_memory_counts_keys_values_scores_and_the_full_cache() -> None:
+    dialogs = generate(SCENARIOS["shift"], dialogs=2, seed=0)
+    result = memory(simulate(policy_named("fd-kvc"), dialogs, 56, entries=False), dialogs)
+
+    assert result.scores == 56 * 8  # the paper: 8 bytes of scores an entry
+    assert result.keys == result.values == 56 * 16 * 4
+    assert result.full_cache == 2 * 320 * 16 * 4
+    assert result.total == result.keys + result.values + result.scores
+
+
+@pytest.mark.parametrize("key", POLICIES)
+def test_scores_take_four_bytes_a_channel(key: str) -> None:
+    dialogs = generate(SCENARIOS["shift"], world=World(head_dimension=8))
+    policy = policy_named(key)
+    result = memory(simulate(policy, dialogs, 10), dialogs, turn=2)
+
+    assert result.scores == 10 * 4 * len(policy.channels)
+    assert result.keys == 10 * 8 * 4
+    assert result.full_cache == 2 * 3 * 32 * 8 * 4
