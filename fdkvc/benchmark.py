@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from fdkvc.dialogs import BENCHMARK_SCENARIOS, SCENARIOS, Scenario, World, generate
-from fdkvc.metrics import METRICS, adaptation, late
+from fdkvc.metrics import METRICS, adaptation, late, metric_named
 from fdkvc.parameters import check_count
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.simulate import simulate
+from fdkvc.trace import Trace
 
 CHUNK = 100
 """Dialogs that are drawn and simulated together: enough to keep NumPy busy, small in memory."""
@@ -43,7 +44,7 @@ class Benchmark:
     dialogs, seed, budget : int
     world : World
     metrics : tuple of str
-        Keys of `fdkvc.metrics.METRICS`.
+        Keys of metrics; see `fdkvc.metrics.metric_named`.
     series : bool
         Whether to keep every turn of every dialog too.
 
@@ -68,6 +69,8 @@ class Benchmark:
         check_count("dialogs", self.dialogs)
         check_count("seed", self.seed, low=0)
         check_count("budget", self.budget)
+        for key in self.metrics:
+            metric_named(key)
         if not self.scenarios or not self.policies:
             raise ValueError("a benchmark needs at least one scenario and one policy")
         for kind, names in (
@@ -88,7 +91,8 @@ class Measured:
     values : mapping of name to array (n,)
         ``late_…`` metrics, or for the adaptation run ``adaptation`` (turns) and ``never`` (0, 1).
     series : mapping of name to array (n, T)
-        Metrics and row states of every turn, where they were asked for.
+        Metrics, row states, and entries evicted by each rule (``evicted_…``) of every turn, where
+        they were asked for.
     """
 
     values: Mapping[str, Values]
@@ -189,15 +193,19 @@ def run_chunk(benchmark: Benchmark, scenario: Scenario, chunk: range) -> dict[st
     measured = {}
     for policy in benchmark.policies:
         trace = simulate(policy, dialogs, benchmark.budget, entries=False)
-        series = {key: METRICS[key].series(trace, dialogs) for key in benchmark.metrics}
+        series = {key: metric_named(key).series(trace, dialogs) for key in benchmark.metrics}
         if scenario.key == ADAPTATION:
             speed = adaptation(trace, dialogs)
             values = {"adaptation": speed.turns, "never": speed.never.astype(np.float32)}
         else:
             values = {f"late_{key}": late(each, dialogs) for key, each in series.items()}
-        kept = {**series, **trace.state} if benchmark.series else {}
+        kept = {**series, **trace.state, **_evictions(trace)} if benchmark.series else {}
         measured[policy.name] = Measured(values, kept)
     return measured
+
+
+def _evictions(trace: Trace) -> dict[str, Values]:
+    return {f"evicted_{rule}": count.astype(np.float32) for rule, count in trace.evicted.items()}
 
 
 def run_benchmark(

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache, cached_property
+
+import numpy as np
 
 from fdkvc.dialogs import DialogBatch
 from fdkvc.explain import explain
@@ -19,6 +22,8 @@ RESOLUTION = 1000
 
 INSIDE = 1e-6
 """How far inside an open end of a range a counterfactual goes, as a share of the range."""
+
+BUDGET = "budget"
 
 Number = int | float
 
@@ -69,11 +74,12 @@ class Change:
         >>> Change("gamma", "Recency decay", "", 0.88, 0.921, 0.0, 1.0).words
         'Recency decay at 0.921 instead of 0.88 would have kept it, a change of 4.1 % of its range.'
         >>> Change("beta", "Modulation exponent", "", 0.25, None, 0.0, 4.0).words
-        'No value of modulation exponent from 0 to 4 would have kept it.'
+        'No value of modulation exponent that was tried, from 0 to 4, would have kept it.'
         """
         if self.after is None or self.share is None:
             name = f"{self.label[0].lower()}{self.label[1:]}"
-            return f"No value of {name} from {self.low:g} to {self.high:g} would have kept it."
+            tried = f"from {self.low:g} to {self.high:g}"
+            return f"No value of {name} that was tried, {tried}, would have kept it."
         return (
             f"{self.label} at {self.after:g} instead of {self.before:g} would have kept it, "
             f"a change of {percent(self.share, 1)} of its range."
@@ -90,11 +96,13 @@ def counterfactual(
     `turn` counts as kept if it survives the turn that evicted it.
 
     Whether an entry stays need not turn only once over a setting's range. Values are tried
-    outward from the current one, both ways, in steps that grow by half, from a thousandth of the
-    range (or 1, for whole numbers) to its ends; the first that keeps the entry is then refined,
-    between it and the last that did not, to a thousandth (or 1). So the value found has been run
-    and keeps the entry, and the one a step nearer does not; a narrow range of values that would
-    do, nearer still and between two tries, can be missed.
+    outward from the current one, both ways, at distances that grow like the Fibonacci numbers,
+    from a thousandth of the range (or 1, for whole numbers) to its ends; the first that keeps the
+    entry is then refined, between it and the last that did not, to a thousandth (or 1). So the
+    value found has been run and keeps the entry, and the one a step nearer does not; a narrow
+    range of values that would do, nearer still and between two tries, can be missed. A setting
+    whose two ends both leave every decision and every channel as it was is taken to have no
+    influence.
 
     Parameters
     ----------
@@ -139,25 +147,36 @@ def counterfactual(
         )
     policy, budget, at = trace.policy, trace.budget, why.left[0]
     dialog = dialogs.row(row).until(at)
+    tokens = int(dialog.bounds[0, -1])
 
-    def stays(policy: Policy, budget: int) -> bool:
-        rerun = simulate(policy, dialog, budget, entries=False)
-        return bool((rerun.kept[0, at] == token).any())
+    @cache
+    def run(policy: Policy, budget: int) -> Trace:
+        return simulate(policy, dialog, budget, entries=False)
 
-    def stays_with(name: str) -> Callable[[Number], bool]:
-        return lambda value: stays(policy.variant(**{name: value}), budget)
+    def run_with(name: str, value: Number) -> Trace:
+        if name == BUDGET:
+            return run(policy, int(value))
+        return run(policy.variant(**{name: value}), budget)
 
-    defaults, tokens = defaults_of(policy), int(dialog.bounds[0, -1])
-    sizes = Parameter("Budget", "Entries that the cache may hold.", low=1, high=max(tokens, budget))
+    def stays(name: str, value: Number) -> bool:
+        return bool((run_with(name, value).kept[0, at] == token).any())
+
+    def smallest(name: str, known: Parameter, scale: _Scale) -> Change:
+        after = None
+        ends = (run_with(name, scale.value(way * scale.reach[way])) for way in scale.reach)
+        if not all(_same_run(end, run(policy, budget)) for end in ends):
+            after = scale.first_value(lambda value: stays(name, value))
+        low, high = scale.valid
+        return Change(name, known.label, known.symbol, scale.before, after, low, high)
+
+    settings = dict(parameters_of(policy)) | {
+        BUDGET: Parameter("Budget", "Entries that it may hold.", low=1, high=max(tokens, budget))
+    }
+    current = {name: getattr(policy, name) for name in defaults_of(policy)} | {BUDGET: budget}
     return [
-        *(
-            _smallest_change(
-                name, known, getattr(policy, name), type(defaults[name]), stays_with(name)
-            )
-            for name, known in parameters_of(policy).items()
-            if not known.choices
-        ),
-        _smallest_change("budget", sizes, budget, int, lambda size: stays(policy, int(size))),
+        smallest(name, known, _Scale(known, current[name]))
+        for name, known in settings.items()
+        if not known.choices
     ]
 
 
@@ -167,75 +186,92 @@ def nearest(changes: Sequence[Change]) -> Change | None:
     return min(found, key=lambda change: change.share or 0, default=None)
 
 
-def _smallest_change(
-    name: str, known: Parameter, before: Number, kind: type, stays: Callable[[Number], bool]
-) -> Change:
-    """Search the range of one setting outward from its value."""
-    whole = kind is int
-    low, high = _finite_range(known, before)
-    step = 1 if whole else (high - low) / RESOLUTION
-    lowest = min(low + INSIDE * (high - low), before) if known.open_low else low
-    highest = max(high - INSIDE * (high - low), before) if known.open_high else high
-
-    def value(steps: int) -> Number:
-        moved = min(max(before + steps * step, lowest), highest)
-        return int(moved) if whole else round(moved, 12)
-
-    room = {1: (highest - before) / step, -1: (before - lowest) / step}
-    # A rounding error must not add a step that moves nothing.
-    failed = dict.fromkeys(room, 0)
-    ends = {way: math.ceil(round(length, 6)) for way, length in room.items()}
-    found: list[int] = []
-    for distance in _growing_distances(max(ends.values())):
-        for way, end in ends.items():
-            if failed[way] < end:
-                steps = min(distance, end)
-                if stays(value(way * steps)):
-                    found.append(way * _refine(failed[way], steps, way, value, stays))
-                else:
-                    failed[way] = steps
-        if found:
-            break
-    after = min((value(steps) for steps in found), key=lambda x: abs(x - before), default=None)
-    return Change(
-        name=name,
-        label=known.label,
-        symbol=known.symbol,
-        before=before,
-        after=after,
-        low=int(low) if whole else low,
-        high=int(high) if whole else high,
+def _same_run(one: Trace, other: Trace) -> bool:
+    """Whether two runs decided alike and left the same channels."""
+    channels = one.last.cache.channels
+    return np.array_equal(one.kept, other.kept) and all(
+        np.array_equal(channels[name], other.last.cache[name]) for name in channels
     )
 
 
-def _refine(
-    fails: int,
-    keeps: int,
-    way: int,
-    value: Callable[[int], Number],
-    stays: Callable[[Number], bool],
-) -> int:
-    """Halve the gap between a number of steps that fails and one that keeps, down to one."""
-    while keeps - fails > 1:
-        middle = (fails + keeps) // 2
-        if stays(value(way * middle)):
-            keeps = middle
-        else:
-            fails = middle
-    return keeps
+@dataclass(frozen=True)
+class _Scale:
+    """A setting's range as whole steps away from its value, as far as the ends and not past them.
+
+    A checked setting is a plain int where whole numbers are allowed, and a plain float elsewhere.
+    """
+
+    known: Parameter
+    before: Number
+
+    @cached_property
+    def valid(self) -> tuple[Number, Number]:
+        """The range; an end at infinity is taken ten times the value away, at least 10."""
+        kind, far = type(self.before), 10 * max(1, abs(self.before))
+        low, high = self.known.low, self.known.high
+        return (
+            kind(self.before - far if math.isinf(low) else low),
+            kind(self.before + far if math.isinf(high) else high),
+        )
+
+    @cached_property
+    def closed(self) -> tuple[Number, Number]:
+        """The lowest and the highest value to try: just inside where an end is open."""
+        low, high = self.valid
+        inside = 1 if isinstance(self.before, int) else INSIDE * (high - low)
+        return (
+            min(low + inside, self.before) if self.known.open_low else low,
+            max(high - inside, self.before) if self.known.open_high else high,
+        )
+
+    @cached_property
+    def step(self) -> Number:
+        """The smallest change."""
+        low, high = self.valid
+        return 1 if isinstance(self.before, int) else (high - low) / RESOLUTION
+
+    @cached_property
+    def reach(self) -> dict[int, int]:
+        """Steps up (1) and down (−1) to the ends; the last may be a shorter one."""
+        low, high = self.closed
+        # Rounded, so that a rounding error does not add a step that moves nothing.
+        up, down = (round(room / self.step, 6) for room in (high - self.before, self.before - low))
+        return {1: math.ceil(up), -1: math.ceil(down)}
+
+    def value(self, steps: int) -> Number:
+        """Return the value that lies so many steps up, or down if negative."""
+        low, high = self.closed
+        return round(min(max(self.before + steps * self.step, low), high), 12)
+
+    def first_value(self, keeps: Callable[[Number], bool]) -> Number | None:
+        """Return the nearest value found that keeps, or None."""
+        failed = dict.fromkeys(self.reach, 0)
+        for distance in _growing_distances(max(self.reach.values())):
+            found = []
+            for way, end in self.reach.items():
+                steps = min(distance, end)
+                if steps > failed[way]:
+                    if keeps(self.value(way * steps)):
+                        found.append(self.value(way * self._refine(failed[way], steps, way, keeps)))
+                    failed[way] = steps
+            if found:
+                return min(found, key=lambda value: abs(value - self.before))
+        return None
+
+    def _refine(self, fails: int, works: int, way: int, keeps: Callable[[Number], bool]) -> int:
+        """Halve the gap between a number of steps that fails and one that works, down to one."""
+        while works - fails > 1:
+            middle = (fails + works) // 2
+            if keeps(self.value(way * middle)):
+                works = middle
+            else:
+                fails = middle
+        return works
 
 
 def _growing_distances(end: int) -> Iterator[int]:
-    """Yield 1, 2, 3, 4, 6, 9, 13, … up to `end` and once as far or farther."""
-    distance = 0
-    while distance < end:
-        distance = max(distance + 1, distance * 3 // 2)
+    """Yield the Fibonacci numbers 1, 2, 3, 5, 8, 13, … until one is `end` or more."""
+    last, distance = 0, 1
+    while last < end:
         yield distance
-
-
-def _finite_range(known: Parameter, value: Number) -> tuple[float, float]:
-    """Return the valid range; an end at infinity is taken ten times the value away, at least 10."""
-    far = 10 * max(1, abs(value))
-    low = value - far if math.isinf(known.low) else known.low
-    high = value + far if math.isinf(known.high) else known.high
-    return low, high
+        last, distance = distance, last + distance

@@ -20,7 +20,7 @@ from fdkvc.attention import Bools, Floats, Ints
 from fdkvc.dialogs import DialogBatch
 from fdkvc.policies.base import Policy
 from fdkvc.trace import Codes, Rule, Status, Trace
-from fdkvc.words import contrast, listed, number, ordinal, sentence
+from fdkvc.words import contrast, gap, listed, number, ordinal, sentence
 
 # ------------------------------------------------------------------------------- one decision
 
@@ -433,19 +433,19 @@ def _why_it_stayed(why: Explanation) -> Iterator[str]:
         )
     elif why.token == why.marginal:
         _, best = contrast(score, why.best_evicted)
-        ahead = number(score - why.best_evicted)
+        ahead = gap(score, why.best_evicted)
         yield f"it was the last to stay: the best that had to go scored {best}, {ahead} less"
     elif score == lowest:
         yield "the last to stay scored the same"
     else:
         _, cutoff = contrast(score, lowest)
-        yield f"the last to stay scored {cutoff}, which is {number(score - lowest)} less"
+        yield f"the last to stay scored {cutoff}, which is {gap(score, lowest)} less"
         yield from _terms_against_the_last(why, "won it the place", "was behind", "was ahead too")
 
 
 def _why_the_budget_evicted_it(why: Explanation) -> Iterator[str]:
     if why.status == Status.new_evicted:
-        yield f"{_subject(why)} was evicted by the budget in turn {why.turn}, its own"
+        yield f"{_subject(why)} did not survive its own turn: the budget evicted it"
     else:
         yield f"{_subject(why)} was evicted in turn {why.turn} by the budget"
     if why.cutoff is None:
@@ -460,7 +460,7 @@ def _why_the_budget_evicted_it(why: Explanation) -> Iterator[str]:
         yield "the last to stay scored the same, and a tie goes to the older"
         return
     _, cutoff = contrast(score, lowest)
-    yield f"the last to stay scored {cutoff}, so {number(lowest - score)} was missing"
+    yield f"the last to stay scored {cutoff}, so {gap(score, lowest)} was missing"
     yield from _terms_against_the_last(why, "cost it the place", "was even ahead", "was behind too")
 
 
@@ -468,7 +468,7 @@ def _why_the_threshold_evicted_it(why: Explanation) -> Iterator[str]:
     yield f"{_subject(why)} was evicted in turn {why.turn} by the threshold"
     score, threshold = _score_and_cutoff(why)
     low, high = contrast(score, threshold)
-    missing = number(threshold - score)
+    missing = gap(score, threshold)
     yield f"its score of {low} was below the threshold of {high}, so {missing} was missing"
     if len(why.terms) > 1:
         parts = [f"{_name(why, term)} gave {number(worth)}" for term, worth in why.terms.items()]
@@ -517,9 +517,9 @@ def _terms_against_the_last(
         return f"({own} against {last})"
 
     parts = [f"{_name(why, deciding)} {decided} {against(deciding)}"]
-    for term, gap in why.difference.items():
+    for term, ahead in why.difference.items():
         if term != deciding:
-            verdict = agreed if way * gap > 0 else opposed if gap else "was level"
+            verdict = agreed if way * ahead > 0 else opposed if ahead else "was level"
             parts.append(f"{_name(why, term)} {verdict} {against(term)}")
     yield ", ".join(parts)
 

@@ -141,6 +141,42 @@ METRICS: Mapping[str, Metric] = {
 }
 
 
+def _projected(space: str) -> Metric:
+    """Make the alignment with the topic projected by another matrix than W_V."""
+
+    def series(trace: Trace, dialogs: DialogBatch) -> Floats:
+        return alignment(trace, dialogs, space)
+
+    return Metric(
+        f"alignment_{space}",
+        f"Alignment, {space} matrix",
+        f"Cosine of the context output with the current topic, projected by the {space} matrix.",
+        series,
+        bounds=(-1.0, 1.0),
+        percent=False,
+    )
+
+
+ASKED_METRICS: Mapping[str, Metric] = {
+    metric.key: metric for metric in (_projected("key"), _projected("query"))
+}
+"""Metrics that are measured only where they are asked for."""
+
+
+def metric_named(key: str) -> Metric:
+    """Look a metric up by its key.
+
+    Raises
+    ------
+    ValueError
+        If there is none; the sentence lists the keys.
+    """
+    known = {**METRICS, **ASKED_METRICS}
+    if key not in known:
+        raise ValueError(f"metric {key!r} is unknown: choose from {', '.join(known)}")
+    return known[key]
+
+
 def late(series: Floats, dialogs: DialogBatch) -> Floats:
     """Mean over the last min(3, T) turns of each row (B,), passing over turns without a value.
 

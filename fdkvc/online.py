@@ -121,7 +121,7 @@ class OnlineCache:
             after.attention_after,
             after.output,
         )
-        return OnlineTurn(after.output[0], self._ids[kept], after.attention_after[0, kept])
+        return OnlineTurn(after.output[0].copy(), self._ids[kept], after.attention_after[0, kept])
 
     def _check_shapes(self, new: dict[str, Floats]) -> None:
         for name, array in new.items():

@@ -251,7 +251,8 @@ TABLES = (
 )
 """Tables 1 to 6; Table 7 is `HYPERPARAMETERS`."""
 
-_ABLATIONS = {"w_c": ABLATION_W_C, "gamma": ABLATION_GAMMA}
+ABLATIONS = {"w_c": ABLATION_W_C, "gamma": ABLATION_GAMMA}
+"""Tables 5 and 6, by the parameter that they sweep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,7 +395,7 @@ def published_ablation(parameter: str, value: float, metric: str) -> Published |
     >>> published_ablation("gamma", 0.81, "late_retention") is None
     True
     """
-    table = _ABLATIONS.get(parameter)
+    table = ABLATIONS.get(parameter)
     if table is None:
         return None
     rows = (row for row in table.rows if math.isclose(float(row), value, abs_tol=1e-9))
@@ -409,7 +410,7 @@ def published_sweep(parameter: str) -> tuple[float, ...]:
     >>> published_sweep("w_c")
     (0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
     """
-    table = _ABLATIONS.get(parameter)
+    table = ABLATIONS.get(parameter)
     return () if table is None else tuple(float(row) for row in table.rows)
 
 
@@ -514,7 +515,7 @@ def _rank(table: Table, column: str) -> Recomputed:
 
 
 def _peak(parameter: str) -> Recomputed:
-    values, table = published_sweep(parameter), _ABLATIONS[parameter]
+    values, table = published_sweep(parameter), ABLATIONS[parameter]
 
     def highest(*alignments: float) -> float:
         return values[alignments.index(max(alignments))]
@@ -1074,6 +1075,7 @@ def _peak_claim(parameter: str, symbol: str, printed: str, source: str, why: str
         published=read_printed(printed, source, ABLATION_DIALOGS, exact=True),
         recomputed=_peak(parameter),
         measure=Measure("peak", "late_alignment", "mixed", parameter=parameter),
+        holds_when=Range(float(printed), float(printed)),
         why=why,
     )
 

@@ -347,6 +347,114 @@ def bootstrap_interval(
     return float(interval.low), float(interval.high)
 
 
+def percentile_interval(
+    values: npt.ArrayLike, share: float, *, confidence: float = 0.95, against: int | None = None
+) -> tuple[float, float]:
+    """Return an interval of a percentile, from the order of the values alone.
+
+    Of n dialogs, the share that lies below the true percentile scatters about `share` by
+    √(share (1 − share) / n); the percentiles at the ends of that scatter are the interval.
+
+    Parameters
+    ----------
+    values : array_like of shape (n,)
+        One finite number a dialog.
+    share : float
+        In [0, 1]: 0.5 for the median.
+    confidence : float
+        Coverage of the interval, in (0, 1).
+    against : int, optional
+        Widen the interval to where the percentile of so many other dialogs is expected.
+
+    Returns
+    -------
+    low, high : float
+
+    Raises
+    ------
+    ValueError
+        If `values` is empty, not one-dimensional or not finite, or a parameter out of range.
+
+    References
+    ----------
+    W. J. Conover, Practical Nonparametric Statistics, 3rd ed., 1999, section 3.2.
+
+    Examples
+    --------
+    >>> percentile_interval(np.arange(101), 0.5)
+    (40.0, 60.0)
+    """
+    values = _one_a_dialog("values", values)
+    check_parameter("confidence", CONFIDENCE, confidence, float)
+    check_parameter("share", Parameter("share", "", low=0, high=1), share, float)
+    from scipy.special import ndtri
+
+    scatter = math.sqrt(1 / values.size + (1 / against if against else 0))
+    reach = float(ndtri((1 + confidence) / 2)) * math.sqrt(share * (1 - share)) * scatter
+    ends = np.clip([share - reach, share + reach], 0, 1)
+    low = np.quantile(values, ends[0], method="lower")
+    high = np.quantile(values, ends[1], method="higher")
+    return float(low), float(high)
+
+
+def share_interval(count: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Return Wilson's interval of a share, of which `count` out of `n` dialogs were seen.
+
+    Parameters
+    ----------
+    count, n : int
+        From 0 to n, of at least 1.
+    confidence : float
+        Coverage of the interval, in (0, 1).
+
+    Returns
+    -------
+    low, high : float
+
+    References
+    ----------
+    E. B. Wilson, Probable Inference, the Law of Succession, and Statistical Inference, JASA 22,
+    1927.
+
+    Examples
+    --------
+    >>> low, high = share_interval(5, 10)
+    >>> round(low, 3), round(high, 3)
+    (0.237, 0.763)
+    """
+    check_count("n", n)
+    check_parameter("count", Parameter("count", "", low=0, high=n), count, int)
+    check_parameter("confidence", CONFIDENCE, confidence, float)
+    from scipy.stats import binomtest
+
+    interval = binomtest(count, n).proportion_ci(confidence, method="wilson")
+    return float(interval.low), float(interval.high)
+
+
+def pareto_front(points: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+    """Mark the points that no other beats: none is as high in every column and higher in one.
+
+    Parameters
+    ----------
+    points : array_like of shape (n, m)
+        Higher is better in every column.
+
+    Returns
+    -------
+    ndarray of bool, shape (n,)
+
+    Examples
+    --------
+    >>> pareto_front([[1, 3], [2, 2], [1, 2], [2, 2]]).tolist()
+    [True, True, False, True]
+    """
+    points = np.asarray(points, dtype=np.float64)
+    as_high = (points[:, None] >= points[None, :]).all(axis=2)
+    higher = (points[:, None] > points[None, :]).any(axis=2)
+    beaten: npt.NDArray[np.bool_] = np.any(as_high & higher, axis=0)
+    return ~beaten
+
+
 def holm(p_values: Iterable[float | None]) -> Doubles:
     """Adjust the p-values of one table for their number by Holm's step-down method.
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fdkvc.benchmark import ADAPTATION, Benchmark, Latency, Results
 from fdkvc.dialogs import Bits, DialogBatch, World
-from fdkvc.metrics import METRICS
+from fdkvc.metrics import METRICS, Memory
 from fdkvc.paper import (
     Published,
     published,
@@ -29,6 +29,10 @@ from fdkvc.policies import Policy, policy_named
 from fdkvc.statistics import (
     AdaptationSummary,
     Paired,
+    bootstrap_interval,
+    differences,
+    effect_size,
+    holm,
     paired,
     summarize,
     summarize_adaptation,
@@ -57,6 +61,16 @@ PAIRED = (
     *("n", "mean_diff", "ci_low", "ci_high", "t", "p"),
 )
 LATENCY = ("policy", "ms_per_turn", "ratio_to_fifo", "published_ms")
+SERIES = ("scenario", "policy", "quantity", "turn", "topic", "n", "mean", "ci_low", "ci_high")
+COMPARISON = (
+    *("scenario", "metric", "policy", "baseline", "n", "mean_diff", "ci_low", "ci_high"),
+    *("bootstrap_low", "bootstrap_high", "t", "p", "p_holm", "effect_size", "words"),
+)
+COST = (
+    *("policy", "ms_per_turn", "ratio_to_fifo", "published_ms", "published_ratio"),
+    *("ms_per_turn_batched", "batched_ratio_to_fifo"),
+    *("key_bytes", "value_bytes", "score_bytes", "score_bytes_per_entry", "full_cache_bytes"),
+)
 ABLATION = ("parameter", "value", "metric", "n", "mean", "ci_low", "ci_high", "published")
 
 _TURN_STATES = ("ownership_loss", "learning_rate")
@@ -85,7 +99,7 @@ def summary_table(results: Results) -> pd.DataFrame:
         Columns `SUMMARY`; scenarios by their keys, then ``composite`` where all five are
         complete. The interval is NaN for one dialog.
     """
-    ours = _is_the_papers(results.benchmark)
+    ours = is_the_papers(results.benchmark)
     rows = []
     for scenario in results.reported:
         for policy in results.benchmark.policies:
@@ -132,7 +146,7 @@ def adaptation_table(results: Results) -> pd.DataFrame:
     DataFrame
         Columns `ADAPTATIONS`; no rows where the adaptation run was not among the scenarios.
     """
-    ours = _is_the_papers(results.benchmark)
+    ours = is_the_papers(results.benchmark)
     rows = []
     for policy, summary in adaptations(results):
         figures = (
@@ -243,6 +257,103 @@ def latency_table(latencies: Iterable[Latency], budget: int = Benchmark.budget) 
     return _frame(rows, LATENCY)
 
 
+def series_table(results: Results) -> pd.DataFrame:
+    """Return the mean of every turn with its 95 % interval, of what was kept of every turn.
+
+    Parameters
+    ----------
+    results : Results
+        Of a benchmark with `series`.
+
+    Returns
+    -------
+    DataFrame
+        Columns `SERIES`; `quantity` is a metric, a row state such as ``learning_rate``, or the
+        entries that a rule evicted. Turns count from 0.
+    """
+    rows = []
+    for scenario in results.benchmark.scenarios:
+        for policy, measured in results.measured.get(scenario.key, {}).items():
+            for quantity, series in measured.series.items():
+                rows += [
+                    (scenario.key, policy, quantity, turn, scenario.schedule[turn], *_interval(each))
+                    for turn, each in enumerate(series.T)
+                ]
+    return _frame(rows, SERIES)
+
+
+def comparison_table(results: Results, policy: str, baseline: str, seed: int = 0) -> pd.DataFrame:
+    """Compare two policies on every scenario and metric.
+
+    Parameters
+    ----------
+    results : Results
+    policy, baseline : str
+        Names of policies that ran; the differences are policy less baseline.
+    seed : int
+        Of the bootstrap.
+
+    Returns
+    -------
+    DataFrame
+        Columns `COMPARISON`. Beside Student's interval stands a bootstrap interval, which does not
+        assume a normal distribution; `p_holm` is p adjusted for the number of tests in this table.
+    """
+    rows = []
+    for scenario in results.reported:
+        for metric in late_metrics(results.benchmark):
+            one, other = (results.values(scenario, name, metric) for name in (policy, baseline))
+            if one is None or other is None:
+                continue
+            test, each = paired(one, other), differences(one, other)
+            rows.append(
+                (
+                    *(scenario, metric, policy, baseline, test.n, test.mean, test.low, test.high),
+                    *bootstrap_interval(each, seed),
+                    *(test.t, test.p, math.nan, effect_size(each), test.words()),
+                )
+            )
+    table = _frame(rows, COMPARISON)
+    return table.assign(p_holm=holm(table.p))
+
+
+def cost_table(
+    latencies: Iterable[Latency],
+    memories: Mapping[str, Memory],
+    budget: int = Benchmark.budget,
+) -> pd.DataFrame:
+    """Return what a turn costs in time, single and batched, and what a cache takes in bytes.
+
+    Parameters
+    ----------
+    latencies : iterable of Latency
+    memories : mapping of policy name to Memory
+    budget : int
+        The budget they were measured with.
+
+    Returns
+    -------
+    DataFrame
+        Columns `COST`. Batched times are of one dialog of a batch.
+    """
+    latencies = list(latencies)
+    single = latency_table(latencies, budget)
+    batched = {latency.policy: latency.batched for latency in latencies}
+    fifo_printed = published_latency(LATENCY_BASELINE)
+    known = [memories.get(policy) for policy in single.policy]
+    full = Memory(0, 0, 0, 0)
+    return single.assign(
+        published_ratio=single.published_ms / _value(fifo_printed),
+        ms_per_turn_batched=single.policy.map(batched),
+        batched_ratio_to_fifo=single.policy.map(batched) / batched.get(LATENCY_BASELINE, math.nan),
+        key_bytes=[(each or full).keys for each in known],
+        value_bytes=[(each or full).values for each in known],
+        score_bytes=[(each or full).scores for each in known],
+        score_bytes_per_entry=[(each or full).scores / budget for each in known],
+        full_cache_bytes=[(each or full).full_cache for each in known],
+    )[list(COST)]
+
+
 def ablation_table(results: Results, parameter: str) -> pd.DataFrame:
     """Return the late metrics of one policy's variants over a sweep of a hyperparameter.
 
@@ -259,7 +370,7 @@ def ablation_table(results: Results, parameter: str) -> pd.DataFrame:
         parameter of FD-KVC is away from its default, on the scenario of the paper's ablations.
     """
     (scenario,) = results.benchmark.scenarios
-    ours = _is_the_papers(results.benchmark) and scenario.key == ABLATED_SCENARIO
+    ours = is_the_papers(results.benchmark) and scenario.key == ABLATED_SCENARIO
     rows = []
     for policy in results.benchmark.policies:
         value = getattr(policy, parameter, None)
@@ -276,7 +387,7 @@ def ablation_table(results: Results, parameter: str) -> pd.DataFrame:
     return _frame(rows, ABLATION)
 
 
-def _is_the_papers(benchmark: Benchmark) -> bool:
+def is_the_papers(benchmark: Benchmark) -> bool:
     """Whether budget and world are those that the paper's figures were measured with."""
     return benchmark.budget == Benchmark.budget and benchmark.world == World()
 

@@ -44,6 +44,23 @@ def contrast(one: float, other: float, digits: int = 3) -> tuple[str, str]:
     return first, second
 
 
+def gap(one: float, other: float) -> str:
+    """Write how far apart two numbers are, as they are written by `contrast`.
+
+    The difference of the written numbers, so that a reader who subtracts finds the same.
+
+    Examples
+    --------
+    >>> contrast(0.8256, 0.8371), gap(0.8256, 0.8371)
+    (('0.826', '0.837'), '0.011')
+    """
+    first, second = contrast(one, other)
+    if first == second:
+        return number(abs(one - other))
+    decimals = max(len(text.partition(".")[2]) for text in (first, second))
+    return f"{abs(float(first) - float(second)):.{decimals}f}"
+
+
 def percent(share: float, digits: int = 0) -> str:
     """Write a share as a percentage.
 

@@ -2,21 +2,20 @@
 
 import streamlit as st
 
-from fdkvc.ui import fields, settings, step_view
+from fdkvc.ui import fields, settings, step_view, story, tour
 from fdkvc.ui.frame import heading, problems
 from fdkvc.ui.runs import RunChoice, load_run
-from fdkvc.ui.transport import playback, transport, turn_field
+from fdkvc.ui.transport import playback, transport
 
 PAGE = "step"
 
-link = fields.arriving_link(PAGE)
-wrong = settings.adopt_link(PAGE, link, [turn_field(PAGE), step_view.entry_field(PAGE)])
+wrong = settings.adopt_link(PAGE, fields.arriving_link(PAGE))
 
 heading(
     "Step through",
-    "A dialog passes turn by turn through a cache that holds only so many. "
-    "Each turn brings new tokens, the policy scores every entry, and the lowest are evicted. "
-    "Step with the arrow keys, and click any entry to see why it stays or goes.",
+    "A dialog passes turn by turn through a cache that holds only so many tokens. Each turn brings "
+    "new ones; the policy scores every entry, and the lowest are evicted. Step with the arrow "
+    "keys, and click any entry to see why it stays or goes.",
 )
 problems(wrong)
 
@@ -27,8 +26,11 @@ with st.sidebar:
 run = load_run(RunChoice(dialog, policy, budget))
 settings.tell_rules(beside, run.trace)
 
-with st.container(horizontal=True, key="playback"):
+with st.container(horizontal=True):
     every = playback(PAGE, run.dialogs.turns)
+    step_view.downloads(PAGE, run)
+    tour.guided_walk(PAGE)
+tour.tell_stop(PAGE, run)
 
 
 @st.fragment(run_every=every)
@@ -36,7 +38,9 @@ def stepping() -> None:
     """Everything that a step changes."""
     turn = transport(PAGE, run.dialogs.turns, every)
     step_view.views(PAGE, run, turn)
-    settings.write_link(PAGE, [turn_field(PAGE), step_view.entry_field(PAGE)])
+    story.why(PAGE, run, turn, settings.entry_field(PAGE))
+    story.inside_turn(run, turn)
+    settings.write_link(PAGE)
 
 
 stepping()

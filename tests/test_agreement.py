@@ -150,7 +150,9 @@ def random_settings(random: np.random.Generator, key: str) -> Policy:
     for name, known in parameters_of(POLICIES[key]).items():
         if name not in reference.DEFAULTS[key]:
             continue  # the oracle has the default only
-        low, high = known.paper if known.paper and random.random() < 0.5 else (known.low, known.high)
+        low, high = (
+            known.paper if known.paper and random.random() < 0.5 else (known.low, known.high)
+        )
         value = random.uniform(low, high)
         if random.random() < 0.15:
             end = known.low if random.random() < 0.5 else known.high
@@ -250,9 +252,7 @@ def test_agreement_at_the_ends_of_fd_kvcs_ranges(settings: dict[str, float]) -> 
 @pytest.mark.parametrize("key", ORACLE_POLICIES)
 @pytest.mark.parametrize(("budget", "tokens"), [(1, 1), (1, 40), (2, 3), (200, 1), (200, 40)])
 def test_agreement_at_small_and_large_budgets(key: str, budget: int, tokens: int) -> None:
-    dialogs = generate(
-        SCENARIOS["complex"], dialogs=1, seed=3, world=World(tokens_per_turn=tokens)
-    )
+    dialogs = generate(SCENARIOS["complex"], dialogs=1, seed=3, world=World(tokens_per_turn=tokens))
 
     tally = compare_all(simulate(policy_named(key), dialogs, budget), dialogs)
 

@@ -58,13 +58,14 @@ def test_removed_entries_leave_empty_slots() -> None:
 def test_kept_slots_stay_in_their_order() -> None:
     cache = cache_of([0, 1, 2], [3, -1, 4])
 
-    assert_holds(
-        cache.keep(np.array([[True, False, True], [False, True, True]])), [0, 2], [-1, 4]
-    )
+    assert_holds(cache.keep(np.array([[True, False, True], [False, True, True]])), [0, 2], [-1, 4])
 
 
 def test_rows_are_taken_from_one_cache_or_the_other() -> None:
-    one, other = cache_of([0, 1], [2, 3]), cache_of([4, 5], [6, 7]).with_state(rate=np.ones(2) * 9)
+    one, other = (
+        cache_of([0, 1], [2, 3]),
+        cache_of([4, 5], [6, 7]).with_state(rate=np.full(2, 9, np.float32)),
+    )
 
     mixed = one.where(np.array([True, False]), other)
 
@@ -123,10 +124,8 @@ def test_the_protected_stay_then_the_best_then_the_older(
 
     assert (kept.sum(axis=1) == budget).all()
     for row, present in enumerate(cache.present):
-        order = sorted(
-            np.flatnonzero(present),
-            key=lambda slot, row=row: (not protected[row, slot], -score[row, slot], slot),
-        )
+        slots = np.flatnonzero(present)
+        order = slots[np.lexsort((slots, -score[row, slots], ~protected[row, slots]))]
         assert set(np.flatnonzero(kept[row] & present)) == set(order[:budget])
 
 

@@ -207,7 +207,11 @@ def test_nothing_that_goes_in_is_changed(key: str) -> None:
     state = initial_state(policy, 2, BUDGET, SMALL.head_dimension)
 
     for number in range(dialogs.turns):
-        parts = [state.cache.token, *state.cache.channels.values(), *state.cache.state.values()]
+        parts: list[Any] = [
+            state.cache.token,
+            *state.cache.channels.values(),
+            *state.cache.state.values(),
+        ]
         parts += [state.attention_before, state.attention_after, state.output]
         kept = [part.copy() for part in parts]
         for part in parts:
@@ -233,7 +237,7 @@ def columns_of(dialogs: DialogBatch) -> dict[str, np.ndarray]:
 # ------------------------------------------------------------------------------- empty turns
 
 
-def with_gaps(vectors: dict[str, np.ndarray], lengths: list[int]) -> DialogBatch:
+def with_gaps(vectors: dict[str, Any], lengths: list[int]) -> DialogBatch:
     return one_dialog(**vectors, turn_lengths=lengths)
 
 
@@ -422,7 +426,10 @@ def test_a_budget_must_be_a_whole_number_of_at_least_1(budget: Any) -> None:
     sentence = f"budget is {budget!r}, but must be a whole number of at least 1"
     dialogs = random_dialog(0, [2])
 
-    for use in (lambda: simulate(Policies.fifo, dialogs, budget), lambda: OnlineCache(Policies.fifo, budget)):
+    for use in (
+        lambda: simulate(Policies.fifo, dialogs, budget),
+        lambda: OnlineCache(Policies.fifo, budget),
+    ):
         with pytest.raises(ValueError) as refusal:  # noqa: PT011 the sentence is compared
             use()
         assert str(refusal.value) == sentence

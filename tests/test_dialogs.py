@@ -73,7 +73,7 @@ def test_a_schedule_of_ones_own() -> None:
 
 @pytest.mark.parametrize("schedule", ["", "   ", "AA1B", "A-B", "ÄB", "A🂡"])
 def test_a_schedule_that_is_not_letters_gets_one_clear_sentence(schedule: str) -> None:
-    with pytest.raises(ValueError, match="but must be letters A to Z, one for each turn$") as said:
+    with pytest.raises(ValueError, match=r"but must be letters A to Z, one for each turn$") as said:
         own_scenario(schedule)
     assert repr("".join(schedule.upper().split())) in str(said.value)
 
@@ -206,9 +206,7 @@ def test_schedules_with_the_same_beginning_give_dialogs_with_the_same_beginning(
     for name in ("embeddings", "keys", "values"):
         np.testing.assert_array_equal(beginning[name], again[name], err_msg=name)
     assert [first.topic_names[topic] for topic in first.current[0, :turns]] == list(one[:turns])
-    assert [second.topic_names[topic] for topic in second.current[0, :turns]] == list(
-        other[:turns]
-    )
+    assert [second.topic_names[topic] for topic in second.current[0, :turns]] == list(other[:turns])
 
 
 def test_letters_are_names_only() -> None:
@@ -265,7 +263,7 @@ def test_a_range_of_dialogs_must_not_be_empty_or_negative() -> None:
 
 @pytest.mark.parametrize("seed", [-1, 1.5, math.nan, "0", None, True])
 def test_a_seed_must_be_a_whole_number_of_at_least_0(seed: Any) -> None:
-    with pytest.raises(ValueError, match="^seed is .*, but must be a whole number of at least 0$"):
+    with pytest.raises(ValueError, match=r"^seed is .*, but must be a whole number of at least 0$"):
         generate(SCENARIOS["shift"], seed=seed, world=SMALL)
 
 
@@ -384,10 +382,11 @@ def test_a_dialog_of_ones_own_needs_no_topics() -> None:
     assert dialog.topic_counts.tolist() == [0]
 
 
+NAMES = ("embeddings", "queries", "keys", "values")
 NAN = [[0.0, 1.0], [math.nan, 1.0], [0.0, 0.0]]
 
 
-@pytest.mark.parametrize("name", ["embeddings", "queries", "keys", "values"])
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
     ("array", "sentence"),
     [
@@ -406,14 +405,14 @@ NAN = [[0.0, 1.0], [math.nan, 1.0], [0.0, 0.0]]
 def test_arrays_that_will_not_do_get_one_clear_sentence(
     name: str, array: Any, sentence: str
 ) -> None:
-    good = dict.fromkeys(("embeddings", "queries", "keys", "values"), np.ones((3, 2)))
+    good: dict[str, Any] = dict.fromkeys(NAMES, np.ones((3, 2)))
     with pytest.raises(ValueError, match=f"^{sentence.format(name)}"):
         one_dialog(**{**good, name: array}, turn_lengths=[1, 2])
 
 
 @pytest.mark.parametrize("name", ["queries", "values"])
 def test_queries_and_values_must_have_the_shape_of_keys(name: str) -> None:
-    good = dict.fromkeys(("embeddings", "queries", "keys", "values"), np.ones((3, 2)))
+    good: dict[str, Any] = dict.fromkeys(NAMES, np.ones((3, 2)))
     with pytest.raises(ValueError, match=rf"^{name} has shape \(3, 5\), but keys have \(3, 2\)$"):
         one_dialog(**{**good, name: np.ones((3, 5))}, turn_lengths=[3])
 
@@ -431,7 +430,7 @@ def test_queries_and_values_must_have_the_shape_of_keys(name: str) -> None:
     ],
 )
 def test_turn_lengths_that_will_not_do_get_one_clear_sentence(lengths: Any, sentence: str) -> None:
-    arrays = dict.fromkeys(("embeddings", "queries", "keys", "values"), np.ones((3, 2)))
+    arrays: dict[str, Any] = dict.fromkeys(NAMES, np.ones((3, 2)))
     if lengths == [0]:
         arrays = {name: array[:0] for name, array in arrays.items()}
     with pytest.raises(ValueError, match=sentence):
@@ -439,7 +438,7 @@ def test_turn_lengths_that_will_not_do_get_one_clear_sentence(lengths: Any, sent
 
 
 def test_topics_of_turns_must_fit_the_turns() -> None:
-    arrays = dict.fromkeys(("embeddings", "queries", "keys", "values"), np.ones((40, 2)))
+    arrays: dict[str, Any] = dict.fromkeys(NAMES, np.ones((40, 2)))
     with pytest.raises(ValueError, match="there are 1 turn topics for 2 turns"):
         one_dialog(**arrays, turn_lengths=[20, 20], turn_topics=["A"])
     with pytest.raises(ValueError, match="has 33 topics, but at most 32 are allowed"):

@@ -50,7 +50,7 @@ def alike(*lengths: int, topics: str) -> DialogBatch:
     )
 
 
-# ------------------------------------------------------------------------------- retention, diversity
+# ------------------------------------------------------------------------------- what is kept
 
 
 def test_retention_and_diversity_by_hand() -> None:
@@ -170,9 +170,7 @@ def test_late_is_the_mean_over_the_last_three_turns_that_there_are(
 
 def test_late_turns_are_each_rows_own() -> None:
     dialogs = stack([random_dialog(row, [1] * turns) for row, turns in enumerate((2, 5, 3))])
-    series = np.array(
-        [[1, 2, NAN, NAN, NAN], [9, 9, 3, 4, 5], [6, 7, 8, NAN, NAN]], np.float32
-    )
+    series = np.array([[1, 2, NAN, NAN, NAN], [9, 9, 3, 4, 5], [6, 7, 8, NAN, NAN]], np.float32)
 
     np.testing.assert_allclose(late(series, dialogs), [1.5, 4, 7])
 

@@ -142,11 +142,13 @@ def test_a_checked_dataclass_holds_plain_numbers() -> None:
 def test_a_count_is_a_whole_number(value: Any) -> None:
     check_count("dialogs", 1)
     check_count("seed", np.int64(0), low=0)
-    with pytest.raises(ValueError, match="^dialogs is .*, but must be a whole number of at least 1"):
+    with pytest.raises(
+        ValueError, match=r"^dialogs is .*, but must be a whole number of at least 1"
+    ):
         check_count("dialogs", value)
 
 
 def test_a_value_is_checked_by_name() -> None:
     check_parameter("w", Parameter("", "", low=0), 0.0, float)
-    with pytest.raises(ValueError, match="^w is -1, but must be a number of at least 0$"):
+    with pytest.raises(ValueError, match=r"^w is -1, but must be a number of at least 0$"):
         check_parameter("w", Parameter("", "", low=0), -1, float)

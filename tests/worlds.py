@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ def random_vectors(
     head_dimension: int = 4,
     noise: float = 0.1,
     topics: int = 3,
-) -> tuple[dict[str, Numbers], list[str]]:
+) -> tuple[dict[str, Any], list[str]]:
     """Draw the arrays of a dialog with these tokens a turn, and the topic of each turn.
 
     Every topic is a direction, every token its turn's topic and noise, as in the paper; queries,
@@ -51,9 +52,7 @@ def random_vectors(
     return {"embeddings": embeddings, **projected}, ["ABCDEFGH"[index] for index in topic]
 
 
-def random_dialog(
-    seed: int | Sequence[int], lengths: Sequence[int], **world: Any
-) -> DialogBatch:
+def random_dialog(seed: int | Sequence[int], lengths: Sequence[int], **world: Any) -> DialogBatch:
     """Draw a dialog with these tokens a turn; `world` is what `random_vectors` takes."""
     vectors, topics = random_vectors(seed, lengths, **world)
     dialog = one_dialog(**vectors, turn_lengths=lengths, turn_topics=topics)
@@ -84,17 +83,13 @@ def plain_dialog(
     )
 
 
-def turn_lengths(
-    turns: int = 6, tokens: int = 9, first: int = 0
-) -> st.SearchStrategy[list[int]]:
+def turn_lengths(turns: int = 6, tokens: int = 9, first: int = 0) -> st.SearchStrategy[list[int]]:
     """Draw the tokens of each turn; some turns have none, the dialog has at least one."""
     return st.lists(st.integers(first, tokens), min_size=1, max_size=turns).filter(any)
 
 
 @st.composite
-def dialogs(
-    draw: st.DrawFn, rows: int = 1, turns: int = 6, tokens: int = 9
-) -> list[DialogBatch]:
+def dialogs(draw: st.DrawFn, rows: int = 1, turns: int = 6, tokens: int = 9) -> list[DialogBatch]:
     """Draw up to `rows` dialogs of one world, ragged in turns and in tokens a turn."""
     world = {
         "dimension": draw(st.integers(1, 16)),
@@ -121,9 +116,7 @@ def values_of(known: Parameter, kind: type) -> st.SearchStrategy[Any]:
         return st.sampled_from(known.choices)
     if kind is int:
         return st.integers(int(known.low), int(known.high))
-    return st.floats(
-        known.low, known.high, exclude_min=known.open_low, exclude_max=known.open_high
-    )
+    return st.floats(known.low, known.high, exclude_min=known.open_low, exclude_max=known.open_high)
 
 
 @st.composite
@@ -162,7 +155,7 @@ def oracle(dialogs: DialogBatch, row: int, policy: Policy, budget: int) -> list[
         policy.key,
         {name: settings[name] for name in known},
         budget,
-        [list(range(low, high)) for low, high in zip(bounds, bounds[1:], strict=False)],
+        [list(range(low, high)) for low, high in pairwise(bounds)],
         embeddings.tolist(),
         queries.tolist(),
         dialogs.keys[row].tolist(),
@@ -179,9 +172,7 @@ def live(entries: EntryTrace, row: int, turn: int) -> NDArray[np.intp]:
     return np.flatnonzero((status != Status.empty) & (rule != Rule.threshold))
 
 
-def by_token(
-    entries: EntryTrace, column: Numbers, row: int, turn: int
-) -> dict[int, float]:
+def by_token(entries: EntryTrace, column: Numbers, row: int, turn: int) -> dict[int, float]:
     """Return a column's numbers of one turn by token, where there is one."""
     token = entries.token[row, turn]
     return {

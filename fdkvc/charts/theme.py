@@ -116,7 +116,17 @@ def column(panels: Sequence[Panel], theme: Theme, spacing: int = 14) -> Spec:
     """
     chart = (
         alt.vconcat(*panels, spacing=spacing)
-        .resolve_scale(color="independent", strokeDash="independent", shape="independent")
+        .resolve_scale(
+            color="independent",
+            fill="independent",
+            fillOpacity="independent",
+            opacity="independent",
+            shape="independent",
+            size="independent",
+            stroke="independent",
+            strokeDash="independent",
+            strokeWidth="independent",
+        )
         .properties(
             autosize=alt.AutoSizeParams(type="pad", contains="padding"),
             padding={"left": 1, "right": 4, "top": 2, "bottom": 2},

@@ -52,9 +52,9 @@ class FDKVC(Policy):
         ),
         Step(
             "Relevance reinforcement",
-            r"\rho_i \leftarrow \rho_i + \alpha_t\, r_i,\quad r_i = \frac{\cos(e_i, \bar e_q) - "
-            r"\min_j \cos(e_j, \bar e_q)}{\max_j \cos(e_j, \bar e_q) - \min_j \cos(e_j, \bar e_q)"
-            r" + \epsilon}",
+            r"\begin{gathered} \rho_i \leftarrow \rho_i + \alpha_t\, r_i,\quad s_i = \cos(e_i, "
+            r"\bar e_q) \\ r_i = \frac{s_i - \min_j s_j}{\max_j s_j - \min_j s_j + \epsilon} "
+            r"\end{gathered}",
             "Eqs. 3 and 4",
             reads=("recency decayed", "relevance", "learning rate before"),
             writes=("recency",),
@@ -71,8 +71,8 @@ class FDKVC(Policy):
         ),
         Step(
             "Eviction and insertion",
-            r"h_i = w_c\,\hat c_i + w_\rho\,\rho_i,\quad \text{evict } h_i < \tau \max_j h_j,"
-            r"\quad \text{keep the top } B",
+            r"\begin{gathered} h_i = w_c\,\hat c_i + w_\rho\,\rho_i \\ "
+            r"\text{evict } h_i < \tau \max_j h_j,\quad \text{keep the top } B \end{gathered}",
             "Eqs. 5 and 8",
             reads=("hybrid score", "threshold"),
             writes=("score",),

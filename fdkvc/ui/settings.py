@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 import streamlit as st
@@ -15,6 +15,7 @@ from fdkvc.trace import Trace
 from fdkvc.ui import fields
 from fdkvc.ui.fields import Field
 from fdkvc.ui.runs import DialogChoice
+from fdkvc.ui.transport import turn_field
 
 OWN = "own"
 SHOWN_OF_WORLD = ("tokens_per_turn", "noise")
@@ -158,7 +159,7 @@ def tell_rules(beside: Mapping[str, DeltaGenerator], trace: Trace) -> None:
         place.caption(f"It evicted {count or 'no'} entr{'y' if count == 1 else 'ies'} in this run.")
 
 
-def adopt_link(page: str, link: Mapping[str, str], own: Sequence[Field]) -> list[str]:
+def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     """Let the page show what a link asks for; return a sentence for each part that is not right.
 
     Parameters
@@ -166,12 +167,10 @@ def adopt_link(page: str, link: Mapping[str, str], own: Sequence[Field]) -> list
     page : str
     link : mapping of str to str
         From `fields.arriving_link`; empty where no link was followed.
-    own : sequence of Field
-        The page's further fields.
     """
     if not link:
         return []
-    known = [*dialog_fields(page), *policy_fields(page, link.get("policy")), *own]
+    known = [*dialog_fields(page), *policy_fields(page, link.get("policy")), *view_fields(page)]
     names = {field.name for field in known}
     return fields.adopt(known, link) + [
         f"This link is not quite right: it has a part {name!r} that means nothing here."
@@ -180,6 +179,23 @@ def adopt_link(page: str, link: Mapping[str, str], own: Sequence[Field]) -> list
     ]
 
 
-def write_link(page: str, own: Sequence[Field]) -> None:
+def show(page: str, view: Mapping[str, str]) -> None:
+    """Let the page show this view, as a link would; only from a callback."""
+    known = [*dialog_fields(page), *policy_fields(page, view.get("policy")), *view_fields(page)]
+    fields.adopt(known, view)
+
+
+def view_fields(page: str) -> list[Field]:
+    """Return the fields of what is looked at: the turn, and the entry that was picked."""
+    return [turn_field(page), entry_field(page)]
+
+
+def entry_field(page: str) -> Field:
+    """Return the field that holds the entry a person has picked, if any."""
+    return Field(page, "entry", None, Parameter("Entry", "Which token.", low=0, high=10**6))
+
+
+def write_link(page: str) -> None:
     """Put the whole view into the page's address."""
-    fields.write_link(page, [*dialog_fields(page), *policy_fields(page), *own])
+    known = [*dialog_fields(page), *policy_fields(page), *view_fields(page)]
+    fields.write_link(page, known)

@@ -8,18 +8,18 @@ from fdkvc.charts import timeline
 from fdkvc.charts import turn as turn_charts
 from fdkvc.charts.theme import Spec, with_data
 from fdkvc.charts.timeline import Line
+from fdkvc.export import trace_files
 from fdkvc.metrics import memory
 from fdkvc.parameters import Parameter
+from fdkvc.ui.downloads import download_files, download_pictures
 from fdkvc.ui.fields import Field
 from fdkvc.ui.frame import page_theme, panel, side_by_side
 from fdkvc.ui.runs import Run
+from fdkvc.ui.settings import entry_field
+from fdkvc.ui.transport import turn_field
 
+FILES = ["entries.csv", "turns.csv"]
 ORDERS = {"age": "by age", "score": "by score"}
-
-
-def entry_field(page: str) -> Field:
-    """Return the field that holds the entry a person has picked, if any."""
-    return Field(page, "entry", None, Parameter("Entry", "", low=0, high=10**6))
 
 
 def order_field(page: str) -> Field:
@@ -136,3 +136,18 @@ def _change(line: Line, difference: float) -> str:
 
 def _kib(count: int) -> str:
     return f"{count / 1024:.1f} KiB"
+
+
+def downloads(page: str, run: Run) -> None:
+    """Offer the run as CSV and the charts as pictures, as they stand at the click."""
+    turn, entry, order = turn_field(page), entry_field(page), order_field(page)
+    with st.popover("Download", icon=":material/download:"):
+        st.caption("The address of this page reopens exactly this view.")
+        download_files(page, lambda: trace_files(run.trace, run.dialogs), FILES)
+        download_pictures(
+            page,
+            {
+                "timeline": lambda: timeline_chart(run, turn.value, entry.value),
+                "cache": lambda: turn_chart(run, turn.value, order.value, entry.value),
+            },
+        )

@@ -1,0 +1,122 @@
+"""A Streamlit app on a free port, and the system's Chromium to open it with.
+
+The browser tests, the README's pictures and the measurements of the screen all start here.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+ROOT = Path(__file__).parents[1]
+APP = ROOT / "app.py"
+HOST = "localhost"
+SECONDS_TO_START = 60
+NO_CHROMIUM = "Chromium is not installed: get it with `apt-get install chromium`"
+
+# Containers and root users have no sandbox; the rest keeps Chromium from talking to anyone.
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+def find_chromium() -> str | None:
+    """Return the path of the system's Chromium; None if there is none."""
+    return shutil.which("chromium") or shutil.which("chromium", path="/usr/bin")
+
+
+@contextmanager
+def open_chromium() -> Iterator[Browser]:
+    """Start Chromium without a window.
+
+    Raises
+    ------
+    FileNotFoundError
+        If it is not installed.
+    """
+    path = find_chromium()
+    if path is None:
+        raise FileNotFoundError(NO_CHROMIUM)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def serve(script: Path, log: Path) -> Iterator[str]:
+    """Run a Streamlit script with the project's settings and give its address.
+
+    Parameters
+    ----------
+    script : Path
+    log : Path
+        A file for what the server says, errors of the script among it.
+
+    Raises
+    ------
+    RuntimeError
+        If it does not answer within a minute; the message is what the server said.
+    """
+    port = _free_port()
+    command = [sys.executable, "-m", "streamlit", "run", str(script)]
+    command += ["--server.port", str(port), "--server.headless", "true"]
+    address = f"http://{HOST}:{port}"
+    with (
+        log.open("w") as said,
+        subprocess.Popen(command, cwd=ROOT, stdout=said, stderr=subprocess.STDOUT) as server,
+    ):
+        try:
+            _wait_for_health(server, address, log)
+            yield address
+        finally:
+            server.terminate()
+            try:
+                server.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                server.kill()
+
+
+def settled(page: Page) -> Page:
+    """Wait until the app's script has run to its end, and return the page.
+
+    A click needs some milliseconds to start the script, so that right after one this may return
+    too early: expect what the click brings instead.
+    """
+    page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for()
+    return page
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind((HOST, 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+def _wait_for_health(server: subprocess.Popen[bytes], address: str, log: Path) -> None:
+    deadline = time.monotonic() + SECONDS_TO_START
+    while server.poll() is None and time.monotonic() < deadline:
+        try:
+            urllib.request.urlopen(f"{address}/_stcore/health", timeout=1).close()
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.1)
+        else:
+            return
+    raise RuntimeError(f"the app did not start. It said:\n{log.read_text()}")

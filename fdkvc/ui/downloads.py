@@ -1,0 +1,57 @@
+"""Downloads: tables as CSV, charts as SVG and PNG; each is made when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+import pandas as pd
+import streamlit as st
+
+from fdkvc.charts.picture import picture
+from fdkvc.charts.theme import Spec, standalone
+from fdkvc.ui.frame import page_theme
+
+PICTURE_WIDTH = 720
+
+Kind = Literal["svg", "png"]
+KINDS: tuple[Kind, ...] = ("svg", "png")
+
+
+def download_files(page: str, files: Callable[[], Mapping[str, str]], names: list[str]) -> None:
+    """Offer each of these files, which are made together on the first click."""
+    for name in names:
+
+        def content(name: str = name) -> bytes:
+            return files()[name].encode()
+
+        st.download_button(
+            name,
+            content,
+            file_name=name,
+            mime="text/csv",
+            key=f"{page}/download/{name}",
+            icon=":material/table:",
+            on_click="ignore",
+        )
+
+
+def download_pictures(page: str, charts: Mapping[str, Callable[[], Spec]]) -> None:
+    """Offer each chart, as it stands at the click, as SVG and as PNG."""
+    for name, chart in charts.items():
+        for kind in KINDS:
+
+            def content(chart: Callable[[], Spec] = chart, kind: Kind = kind) -> bytes:
+                spec = chart()
+                data: dict[str, pd.DataFrame] = spec["datasets"]
+                return picture(standalone(spec, data, page_theme(), PICTURE_WIDTH), kind)
+
+            st.download_button(
+                f"{name}.{kind}",
+                content,
+                file_name=f"{name}.{kind}",
+                mime="image/svg+xml" if kind == "svg" else "image/png",
+                key=f"{page}/download/{name}.{kind}",
+                icon=":material/image:",
+                on_click="ignore",
+            )

@@ -1,0 +1,98 @@
+"""The step page as a person meets it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from benchmarks.live_app import settled
+from fdkvc.dialogs import generate, scenario_named
+from fdkvc.policies import POLICIES, policy_named
+from fdkvc.simulate import simulate
+from fdkvc.trace import Status
+
+MARK = re.compile(r"\btoken (\d+) · [^\n]*\n(new, evicted|new|kept|evicted)\b")
+
+
+def open_step(page: Page, **view: object) -> None:
+    """Open the page by a link; what the link leaves out is at its default."""
+    page.goto("/?" + "&".join(f"{name}={value}" for name, value in view.items()))
+    expect(page.get_by_role("heading", level=1, name="Step through")).to_be_visible()
+    settled(page)
+
+
+def expect_turn(page: Page, turn: int, last: int) -> None:
+    """Expect that the figures, the slider, the link and the cache all stand at this turn."""
+    expect(page.get_by_role("status").first).to_contain_text(f"{turn} of {last}")
+    expect(page.get_by_role("slider", name="Turn")).to_have_value(f"{turn}")
+    expect(page).to_have_url(re.compile(rf"[?&]turn={turn}(&|$)"))
+    expect(cache(page).get_by_label(f"from turn {turn}\n").first).to_be_attached()
+
+
+def cache(page: Page) -> Locator:
+    return page.locator(".st-key-step-cache")
+
+
+def statuses(page: Page) -> dict[int, str]:
+    """Read what became of each entry off the marks of the cache, as a screen reader would."""
+    labels = (
+        cache(page)
+        .locator("[aria-label]")
+        .evaluate_all("marks => marks.map(mark => mark.getAttribute('aria-label'))")
+    )
+    return {
+        int(token): words.replace(", ", "_")
+        for label in labels
+        for token, words in MARK.findall(label)
+    }
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_at_the_last_turn_the_page_shows_what_the_engine_decided(page: Page, policy: str) -> None:
+    scenario = scenario_named("complex")
+    entries = simulate(policy_named(policy), generate(scenario, 1, 3), 56).every_entry()
+    last = len(scenario.schedule) - 1
+    decided = {
+        int(token): Status(status).name
+        for token, status in zip(entries.token[0, last], entries.status[0, last], strict=True)
+        if status != Status.empty
+    }
+
+    open_step(page, scenario="complex", seed=3, policy=policy)
+    page.get_by_role("button", name="Last").click()
+
+    expect_turn(page, last, last)
+    assert statuses(page) == decided
+
+
+def test_keys_step_as_the_buttons_say(page: Page) -> None:
+    open_step(page, schedule="AAABBBCC", scenario="own")
+    expect_turn(page, 0, 7)
+
+    for key, turn in (
+        ("ArrowRight", 1),
+        ("ArrowRight", 2),
+        ("ArrowLeft", 1),
+        ("End", 7),
+        ("ArrowRight", 7),
+        ("Home", 0),
+        ("ArrowLeft", 0),
+    ):
+        page.keyboard.press(key)
+        expect_turn(page, turn, 7)
+
+
+def test_the_link_of_a_view_opens_the_same_view_in_another_window(page: Page) -> None:
+    open_step(page, scenario="shift", seed=11, policy="h2o", budget=40)
+    page.get_by_role("button", name="Next").click()
+    expect_turn(page, 1, 9)
+    seen = statuses(page)
+
+    other = page.context.new_page()
+    other.goto(page.url)
+
+    expect_turn(other, 1, 9)
+    assert sum(status in {"kept", "new"} for status in seen.values()) == 40
+    assert statuses(other) == seen

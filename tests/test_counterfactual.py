@@ -1,0 +1,190 @@
+"""Counterfactuals: worked by hand, verified by running them, and their search on odd settings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from test_explain import fd_kvc, three_turns
+from worlds import assert_same_run, plain_dialog, random_dialog
+
+from fdkvc.attention import Bools, Floats, Observation
+from fdkvc.cache import Cache
+from fdkvc.counterfactual import RESOLUTION, Change, counterfactual, nearest
+from fdkvc.dialogs import SCENARIOS, DialogBatch, generate, stack
+from fdkvc.parameters import parameter
+from fdkvc.policies import POLICIES, Policy, policy_named
+from fdkvc.simulate import simulate
+from fdkvc.trace import Trace
+
+
+def by_name(changes: list[Change]) -> dict[str, Change]:
+    return {change.name: change for change in changes}
+
+
+def test_changes_worked_by_hand() -> None:
+    # Token 1 scores w_c·5/11 + (1 − w_c)·γ and needs token 2's w_c·4/11 + (1 − w_c): with
+    # w_c = 1/2 that takes γ ≥ 10/11, with γ = 1/2 it takes w_c ≥ 11/13.
+    dialogs = three_turns()
+    trace = simulate(fd_kvc(tau=0.0), dialogs, budget=2)
+
+    changes = by_name(counterfactual(trace, dialogs, 0, turn=2, token=1))
+
+    assert list(changes) == ["gamma", "alpha_0", "mu", "tau", "beta", "w_c", "budget"]
+    assert (changes["gamma"].before, changes["gamma"].after) == (0.5, 0.91)
+    assert changes["gamma"].share == pytest.approx(0.41)
+    assert changes["gamma"].direction == 1
+    assert changes["w_c"].after == 0.847
+    assert (changes["budget"].after, changes["budget"].share) == (3, 0.5)
+    for name in ("alpha_0", "mu", "tau", "beta"):
+        assert (changes[name].after, changes[name].share, changes[name].direction) == (
+            None,
+            None,
+            0,
+        )
+    assert nearest(list(changes.values())) == changes["w_c"]
+    assert nearest([changes["beta"]]) is None
+
+
+def kept_with(trace: Trace, dialogs: DialogBatch, change: Change, value: float, token: int) -> bool:
+    """Run the whole dialog with one setting changed; is the token cached in the last turn?"""
+    policy, budget = trace.policy, trace.budget
+    if change.name == "budget":
+        budget = int(value)
+    else:
+        policy = policy.variant(**{change.name: value})
+    return token in simulate(policy, dialogs, budget).kept[0, -1]
+
+
+@pytest.mark.parametrize("key", POLICIES)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_change_keeps_the_entry_and_a_step_less_does_not(key: str, seed: int) -> None:
+    dialogs = random_dialog(seed, [9, 8, 10, 9, 8])
+    trace = simulate(policy_named(key), dialogs, budget=15)
+    gone = sorted(set(trace.kept[0, 3]) - set(trace.kept[0, 4]))
+    found = 0
+    for token in map(int, gone[:: max(1, len(gone) // 4)]):
+        changes = counterfactual(trace, dialogs, 0, 4, token)
+        for change in changes:
+            if change.after is None:
+                continue
+            found += 1
+            assert change.low <= change.after <= change.high
+            assert kept_with(trace, dialogs, change, change.after, token)
+            whole = isinstance(change.before, int)
+            step = 1 if whole else (change.high - change.low) / RESOLUTION
+            nearer = change.after - change.direction * step
+            if abs(change.after - change.before) > step:
+                assert not kept_with(trace, dialogs, change, nearer, token)
+            assert change.words.endswith("of its range.")
+        assert changes[-1].name == "budget"
+        assert changes[-1].after is not None, "a cache for everything keeps everything"
+        assert nearest(changes) is not None
+    assert found
+
+
+def test_an_earlier_eviction_is_undone_where_it_happened() -> None:
+    dialogs = generate(SCENARIOS["return"], seed=7)
+    trace = simulate(policy_named("sink"), dialogs, budget=56)
+
+    later = counterfactual(trace, dialogs, 0, turn=9, token=10)
+
+    assert later == counterfactual(trace, dialogs, 0, turn=1, token=10)
+    assert by_name(later)["sinks"].after == 11
+
+
+def test_a_row_of_a_batch_is_searched_as_if_it_were_alone() -> None:
+    dialogs = stack([random_dialog(1, [8, 9]), random_dialog(2, [9, 7, 12])])
+    trace = simulate(policy_named("fd-kvc"), dialogs, budget=10)
+    alone = dialogs.row(1)
+    token = int(next(iter(set(trace.kept[1, 1]) - set(trace.kept[1, 2]))))
+
+    assert counterfactual(trace, dialogs, 1, 2, token) == counterfactual(
+        simulate(policy_named("fd-kvc"), alone, budget=10), alone, 0, 2, token
+    )
+
+
+def test_a_dialog_cut_short_runs_the_same_to_the_last_bit() -> None:
+    dialogs = stack([random_dialog(1, [8, 9, 0, 11]), random_dialog(2, [9, 7])])
+    for policy in map(policy_named, POLICIES):
+        whole = simulate(policy, dialogs, budget=10)
+        for turn in range(4):
+            part = dialogs.until(turn)
+            assert part.turns == turn + 1
+            assert part.turn_counts.tolist() == [turn + 1, min(turn + 1, 2)]
+            for row in range(2):
+                assert_same_run(simulate(policy, part, budget=10), whole, row, row)
+
+
+# ------------------------------------------------------------------------------- odd settings
+
+
+@dataclass(frozen=True)
+class Odd(Policy):
+    """Keep the newest, or, under odd conditions, the oldest."""
+
+    key = "odd"
+    label = "Odd"
+
+    weight: float = parameter(1.0, "Weight", "Anything.")
+    gate: float = parameter(
+        0.5, "Gate", "Opens below 0.0005.", low=0, high=1, open_low=True, open_high=True
+    )
+    island: float = parameter(0.5, "Island", "Opens twice.", low=0, high=1)
+    whole: int = parameter(5, "Whole", "Opens at 1.", low=0, high=9, open_low=True)
+    word: str = parameter("some", "Word", "Nothing to count.", choices=("some", "none"))
+    idle: float = parameter(0.5, "Idle", "Does nothing.", low=0, high=1)
+
+    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+        position = turn.position(cache.token).astype(np.float32)
+        island = 0.55 < self.island < 0.7 or self.island > 0.9
+        opened = self.gate < 0.0005 or island or self.whole == 1
+        return {"position": -position if opened else self.weight * position}
+
+    def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
+        return np.zeros(cache.token.shape, np.bool_)
+
+
+def test_infinite_open_and_whole_ranges_and_islands() -> None:
+    dialogs = plain_dialog([[1.0] * 4, [1.0] * 4])
+    trace = simulate(Odd(), dialogs, budget=4)
+
+    changes = by_name(counterfactual(trace, dialogs, 0, turn=1, token=0))
+
+    assert list(changes) == ["weight", "gate", "island", "whole", "idle", "budget"]
+    weight = changes["weight"]
+    assert (weight.low, weight.high) == (-9, 11)
+    assert weight.after == 0, "equal scores keep the older"
+    gate = changes["gate"].after
+    assert gate is not None
+    assert 0 < gate < 0.0005
+    assert changes["island"].after == 0.551
+    assert changes["whole"].after == 1
+    assert isinstance(changes["whole"].after, int)
+    assert changes["idle"].after is None
+    assert changes["idle"].words == (
+        "No value of idle that was tried, from 0 to 1, would have kept it."
+    )
+    assert changes["budget"].after == 8
+
+
+def test_nothing_to_undo_is_said() -> None:
+    dialogs = generate(SCENARIOS["mixed"], seed=7)
+    trace = simulate(policy_named("fifo"), dialogs, budget=56)
+
+    with pytest.raises(ValueError, match="token 40 had not been evicted by turn 1"):
+        counterfactual(trace, dialogs, 0, turn=1, token=40)
+    fork = simulate(policy_named("fifo"), dialogs, 56, start=(3, trace.state_after(2)))
+    with pytest.raises(ValueError, match="forked at turn 3"):
+        counterfactual(fork, dialogs, 0, turn=3, token=int(trace.kept[0, 2, 0]))
+
+
+def test_sharing_is_out_of_the_range() -> None:
+    change = Change("n", "N", "", 2, 6, 1, 9)
+
+    assert change.share == 0.5
+    assert change.direction == 1
+    assert not math.isnan(change.share)

@@ -1,0 +1,114 @@
+"""FD-KVC, worked by hand: Algorithm 1 on three turns of one token."""
+
+import math
+
+import numpy as np
+import pytest
+from worlds import by_token, evictions, kept_tokens, plain_dialog
+
+from fdkvc.dialogs import SCENARIOS, generate, one_dialog
+from fdkvc.policies import policy_named
+from fdkvc.simulate import simulate
+from fdkvc.trace import EntryTrace, Trace
+
+
+def three_turns(tau: float) -> Trace:
+    """Run the dialog: the cosine of tokens 0 and 2 with token 1 is 3/5; token 0 weighs 3."""
+    dialog = one_dialog(
+        embeddings=[[1.0, 0.0], [0.6, 0.8], [2.0, 0.0]],
+        queries=[[1.0, 0.0]] * 3,
+        keys=[[math.sqrt(2) * math.log(3), 0.0], [0.0, 0.0], [0.0, 0.0]],
+        values=[[1.0, 0.0], [5.0, 5.0], [0.0, 1.0]],
+        turn_lengths=[1, 1, 1],
+    )
+    policy = policy_named("fd-kvc", gamma=0.5, alpha_0=0.4, mu=1.0, tau=tau, beta=1.0, w_c=0.5)
+    return simulate(policy, dialog, budget=2)
+
+
+def channels(entries: EntryTrace, turn: int) -> dict[str, dict[int, float]]:
+    return {name: by_token(entries, column, 0, turn) for name, column in entries.channels.items()}
+
+
+def test_algorithm_1() -> None:
+    trace = three_turns(tau=0.5)
+    entries = trace.every_entry()
+
+    assert channels(entries, 0) == {"cumulative": {0: 1}, "recency": {0: pytest.approx(1)}}
+    # A single old entry is its own minimum, so it is not reinforced: ρ = 1 · 0.5.
+    second = channels(entries, 1)
+    assert second["cumulative"] == pytest.approx({0: 2, 1: 1})
+    assert second["recency"] == pytest.approx({0: 0.5, 1: 1})
+    assert trace.state["ownership_loss"][0, :2] == pytest.approx([0, 0])
+    assert trace.state["learning_rate"][0, :2] == pytest.approx([0.4, 0.4])
+
+    # Turn 2: attention 3/4 and 1/4; relevance 1 and 0; hybrid scores 33/40 and 21/44.
+    third = channels(entries, 2)
+    assert third["cumulative"] == pytest.approx({0: 2.75, 1: 1.25, 2: 1})
+    assert third["recency"] == pytest.approx({0: 0.65, 1: 0.5, 2: 1})
+    recorded = {
+        name: column[0, 2, :2].tolist() if column.ndim == 3 else column[0, 2]
+        for name, column in entries.recorded.items()
+    }
+    assert recorded["attention"] == pytest.approx([3 / 4, 1 / 4])
+    assert recorded["recency before"] == pytest.approx([0.5, 1])
+    assert recorded["recency decayed"] == pytest.approx([0.25, 0.5])
+    assert recorded["relevance"] == pytest.approx([1, 0])
+    assert recorded["learning rate before"] == pytest.approx(0.4)
+    assert recorded["hybrid score"] == pytest.approx([33 / 40, 21 / 44])
+    loss = (70 / 121) * (51 / 121) / 2
+    assert trace.state["ownership_loss"][0, 2] == pytest.approx(loss)
+    assert trace.state["learning_rate"][0, 2] == pytest.approx(0.4 / (1 + loss))
+
+    # Token 1 stays above the threshold 33/80 and loses the budget.
+    terms = {name: by_token(entries, column, 0, 2) for name, column in entries.terms.items()}
+    assert terms["cumulative"] == pytest.approx({0: 1 / 2, 1: 5 / 22, 2: 2 / 11})
+    assert terms["recency"] == pytest.approx({0: 0.325, 1: 1 / 4, 2: 1 / 2})
+    score = by_token(entries, entries.score, 0, 2)
+    assert score == pytest.approx({0: 33 / 40, 1: 21 / 44, 2: 15 / 22})
+    assert entries.rank[0, 2].tolist() == [1, 3, 2]
+    assert evictions(entries, 0, 2) == {1: "budget"}
+
+    # Modulation multiplies 3/4 by 0.825 and 1/4 by 1.
+    before = by_token(entries, entries.attention_before, 0, 2)
+    after = by_token(entries, entries.attention_after, 0, 2)
+    assert before == pytest.approx({0: 3 / 4, 2: 1 / 4})
+    assert after == pytest.approx({0: 99 / 139, 2: 40 / 139})
+    assert trace.output[0, 2] == pytest.approx([99 / 139, 40 / 139])
+
+
+def test_the_threshold_evicts_before_new_tokens_come_in() -> None:
+    trace = three_turns(tau=0.6)
+    entries = trace.every_entry()
+
+    assert evictions(entries, 0, 2) == {1: "threshold"}
+    assert kept_tokens(trace, 0, 2) == [0, 2]
+    # It shows the channels it was judged by, and has no score in the contest it was not in.
+    assert entries.channels["recency"][0, 2, 1] == pytest.approx(0.5)
+    assert np.isnan(entries.score[0, 2, 1])
+    assert entries.rank[0, 2].tolist() == [1, 0, 2]
+
+
+def test_a_new_entry_unlike_its_turn_starts_without_recency() -> None:
+    dialog = plain_dialog([[1, 1, -1]])
+
+    entries = simulate(policy_named("fd-kvc"), dialog, budget=2).every_entry()
+
+    assert channels(entries, 0)["recency"] == pytest.approx({0: 1, 1: 1, 2: 0})
+    assert evictions(entries, 0, 0) == {2: "budget"}
+
+
+def test_the_papers_threshold_evicts_nothing() -> None:
+    policy = policy_named("fd-kvc", tau=0.10)  # the upper end of the paper's range
+    for scenario in SCENARIOS.values():
+        trace = simulate(policy, generate(scenario, dialogs=50, seed=1), 56, entries=False)
+        assert not trace.evicted["threshold"].any()
+
+
+def test_recency_exceeds_one_and_stays_below_its_limit() -> None:
+    policy = policy_named("fd-kvc")
+    dialogs = generate(SCENARIOS["adaptation"], dialogs=50, seed=1)
+
+    recency = simulate(policy, dialogs, 56).last.cache["recency"]
+
+    assert 1 < recency.max() < 0.3 / (1 - 0.88)
+    assert policy.w_rho == pytest.approx(0.55)  # type: ignore[attr-defined]

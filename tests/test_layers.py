@@ -1,0 +1,202 @@
+"""Who may import whom: the order of the rooms, kept true by walking every import."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+ROOMS: tuple[tuple[str, ...], ...] = (
+    ("parameters",),
+    ("attention",),
+    ("dialogs",),
+    ("cache",),
+    ("policies",),
+    ("trace",),
+    ("simulate", "online"),
+    ("metrics", "statistics"),
+    ("words", "explain", "narrate", "counterfactual"),
+    ("paper",),
+    ("benchmark",),
+    ("tables", "export", "study"),
+    ("charts",),
+    ("ui",),
+)
+"""The rooms in the order of the data: each may import its own modules and the rooms above it."""
+
+SEES = {
+    "paper": set(),
+    "charts": {"tables", "parameters"},
+    "__main__": {module for room in ROOMS for module in room} - {"ui"},
+    "__init__": set(),
+    "app": {"ui"},
+    "pages": {"ui"},
+}
+"""What is narrower than that, or stands outside the order."""
+
+PACKAGES = {
+    "numpy": {module for room in ROOMS for module in room} - {"parameters", "paper"},
+    "scipy": {"statistics"},
+    "threadpoolctl": {"benchmark"},
+    "pandas": {"tables", "export", "charts", "ui"},
+    "altair": {"charts", "ui"},
+    "streamlit": {"ui", "app", "pages"},
+}
+"""Who may import what is neither ours nor the standard library's."""
+
+
+def allowed(module: str) -> set[str]:
+    """Return the modules of ours that a module may import."""
+    if module in SEES:
+        return SEES[module] | {module}
+    above: set[str] = set()
+    for room in ROOMS:
+        above |= set(room)
+        if module in room:
+            return above
+    raise LookupError(f"fdkvc/{module} has no room: give it a place in ROOMS, and in the README")
+
+
+def place_of(path: Path) -> str:
+    """Return the module that a file belongs to, as the tables above name it."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return parts[1] if parts[0] == "fdkvc" else parts[0]
+
+
+def imported(source: str, package: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Yield every name that a module imports anywhere, as its dotted parts.
+
+    Parameters
+    ----------
+    source : str
+    package : tuple of str
+        The package the module is in, from which relative imports count.
+    """
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield tuple(alias.name.split("."))
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            base += tuple(node.module.split(".")) if node.module else ()
+            for alias in node.names:
+                yield (*base, alias.name)
+        elif isinstance(node, ast.Name | ast.Attribute):
+            name = node.id if isinstance(node, ast.Name) else node.attr
+            if name in ("__import__", "import_module"):
+                yield (name,)
+
+
+def trespasses(source: str, module: str, package: tuple[str, ...] = ("fdkvc",)) -> list[str]:
+    """Say what a module imports and must not."""
+    found = []
+    for first, *rest in imported(source, package):
+        if first == "fdkvc":
+            if rest and rest[0] not in allowed(module):
+                found.append(f"fdkvc.{rest[0]}")
+        elif module in ("app", "pages"):
+            if first not in ("__future__", "streamlit"):
+                found.append(first)
+        elif first not in sys.stdlib_module_names and module not in PACKAGES.get(first, set()):
+            found.append(first)
+    return found
+
+
+def files() -> list[Path]:
+    """Return the package's modules, the app and its pages."""
+    return [
+        *sorted((ROOT / "fdkvc").rglob("*.py")),
+        *ROOT.glob("app.py"),
+        *sorted((ROOT / "pages").glob("*.py")),
+    ]
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_module_imports_only_what_is_above_it(path: Path) -> None:
+    source = path.read_text(encoding="utf-8")
+    package = path.relative_to(ROOT).parts[:-1]
+
+    assert trespasses(source, place_of(path), package) == []
+
+
+def test_the_walk_finds_the_package_and_every_room_is_used() -> None:
+    places = {place_of(path) for path in files()}
+
+    assert {"parameters", "policies", "simulate", "__main__", "__init__"} <= places
+    for room in ROOMS:
+        assert set(room) <= places, f"{room} is in the table and nowhere else"
+
+
+@pytest.mark.parametrize(
+    ("source", "module", "found"),
+    [
+        ("import numpy as np", "attention", []),
+        ("import numpy as np", "parameters", ["numpy"]),
+        ("from math import inf", "paper", []),
+        ("from fdkvc.parameters import Parameter", "paper", ["fdkvc.parameters"]),
+        ("from fdkvc.cache import Cache", "policies", []),
+        ("from fdkvc.simulate import simulate", "policies", ["fdkvc.simulate"]),
+        ("from fdkvc import simulate, cache", "policies", ["fdkvc.simulate"]),
+        ("import fdkvc.trace", "cache", ["fdkvc.trace"]),
+        ("from .trace import Trace", "cache", ["fdkvc.trace"]),
+        ("from . import trace", "cache", ["fdkvc.trace"]),
+        ("def later():\n    import pandas", "metrics", ["pandas"]),
+        ("if TYPE_CHECKING:\n    from fdkvc.ui import x", "tables", ["fdkvc.ui"]),
+        ("from scipy.stats import t", "statistics", []),
+        ("from scipy import stats", "metrics", ["scipy"]),
+        ("import streamlit as st", "charts", ["streamlit"]),
+        ("from fdkvc.trace import Trace", "charts", ["fdkvc.trace"]),
+        ("from fdkvc.ui import fields", "__main__", ["fdkvc.ui"]),
+        ("import streamlit", "__main__", ["streamlit"]),
+        ("import streamlit as st\nfrom fdkvc.ui import fields", "pages", []),
+        ("import math\nimport numpy", "pages", ["math", "numpy"]),
+        ("from fdkvc.charts import turn", "pages", ["fdkvc.charts"]),
+        ("import importlib\nimportlib.import_module('altair')", "cache", ["import_module"]),
+        ("import torch", "ui", ["torch"]),
+    ],
+)
+def test_a_trespass_is_noticed(source: str, module: str, found: list[str]) -> None:
+    assert trespasses(source, module) == found
+
+
+def test_relative_imports_count_from_their_package() -> None:
+    source = "from .base import Policy\nfrom ..simulate import simulate"
+
+    assert trespasses(source, "policies", ("fdkvc", "policies")) == ["fdkvc.simulate"]
+
+
+def test_a_module_without_a_room_is_told_so() -> None:
+    with pytest.raises(LookupError, match="fdkvc/attic has no room"):
+        trespasses("import fdkvc.cache", "attic")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in files() if place_of(path) in ("app", "pages")],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_pages_leave_the_session_state_to_the_controls(path: Path) -> None:
+    names = [
+        name
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for name in (getattr(node, "attr", None), getattr(node, "id", None))
+    ]
+
+    assert "session_state" not in names
+
+
+def test_the_command_line_loads_nothing_before_it_is_needed() -> None:
+    heavy = ("pandas", "scipy", "altair", "streamlit", "numpy")
+    script = f"import sys, fdkvc.__main__; print([n for n in {heavy} if n in sys.modules])"
+
+    result = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+
+    assert result.stdout.strip() == "[]"

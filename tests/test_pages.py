@@ -1,0 +1,38 @@
+"""Every page of the app runs: opened from the app's navigation, it says its name and no error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from fdkvc.ui.frame import PAGES
+
+ROOT = Path(__file__).parents[1]
+SECONDS = 30
+
+every_page = pytest.mark.parametrize("path", [path for path, *_ in PAGES])
+
+
+def open_page(path: str) -> AppTest:
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=SECONDS).run()
+    return app.switch_page(path).run()
+
+
+def test_the_navigation_has_every_page_and_opens_the_first() -> None:
+    paths = [path for path, *_ in PAGES]
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=SECONDS).run()
+
+    assert sorted(paths) == sorted(f"pages/{file.name}" for file in ROOT.glob("pages/*.py"))
+    assert [title.value for title in app.title] == [open_page(paths[0]).title[0].value]
+
+
+@every_page
+def test_a_page_opens_with_one_title_and_without_errors(path: str) -> None:
+    app = open_page(path)
+
+    assert not app.exception
+    assert not app.error
+    assert len(app.title) == 1
+    assert app.main.markdown[0].value.strip()
