@@ -282,7 +282,9 @@ def series_table(results: Results) -> pd.DataFrame:
     return _frame(rows, SERIES)
 
 
-def comparison_table(results: Results, policy: str, baseline: str, seed: int = 0) -> pd.DataFrame:
+def comparison_table(
+    results: Results, policy: str, baseline: str, seed: int = 0, resamples: int = 1999
+) -> pd.DataFrame:
     """Compare two policies on every scenario and metric.
 
     Parameters
@@ -290,7 +292,7 @@ def comparison_table(results: Results, policy: str, baseline: str, seed: int = 0
     results : Results
     policy, baseline : str
         Names of policies that ran; the differences are policy less baseline.
-    seed : int
+    seed, resamples : int
         Of the bootstrap.
 
     Returns
@@ -309,7 +311,7 @@ def comparison_table(results: Results, policy: str, baseline: str, seed: int = 0
             rows.append(
                 (
                     *(scenario, metric, policy, baseline, test.n, test.mean, test.low, test.high),
-                    *bootstrap_interval(each, seed),
+                    *bootstrap_interval(each, seed, resamples=resamples),
                     *(test.t, test.p, math.nan, effect_size(each), test.words()),
                 )
             )

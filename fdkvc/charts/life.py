@@ -92,5 +92,5 @@ def life_data(course: Life) -> dict[str, pd.DataFrame]:
 
 
 def _long(course: Life, columns: Mapping[str, Floats]) -> pd.DataFrame:
-    wide = pd.DataFrame({"turn": course.turn.astype(np.float64), **columns})
+    wide = pd.DataFrame({"turn": course.turn.astype(float), **columns})
     return wide.melt("turn", var_name="name", value_name="value").dropna()
