@@ -211,7 +211,8 @@ class Explanation:
         Its score as it decided.
     cutoff : float, optional
         The lowest kept unprotected score, or the threshold for what that evicted. None where the
-        budget evicted nothing or where all that stayed were protected.
+        budget evicted nothing or where all that stayed were protected, and where the policy's
+        steps do not say what the threshold was.
     best_evicted : float, optional
         The highest score that the budget evicted.
     terms : mapping of str to float
@@ -323,7 +324,7 @@ def explain(trace: Trace, dialogs: DialogBatch, row: int, turn: int, token: int)
 
     entry = int(found[0])
     by_threshold = not made.stood[entry]
-    threshold = made.threshold if by_threshold else None
+    judged, cutoff = (made.threshold or (None, None)) if by_threshold else (made.score, made.cutoff)
     gone = made.rule == Rule.budget
     contenders = np.flatnonzero(made.stood & ~made.protected)
     # Of equal scores the older has the better place, as in the decision.
@@ -342,8 +343,8 @@ def explain(trace: Trace, dialogs: DialogBatch, row: int, turn: int, token: int)
         stayed_protected=int((made.kept & made.protected).sum()),
         place=place,
         contenders=len(contenders),
-        score=float(threshold[0][entry] if threshold else made.score[entry]),
-        cutoff=threshold[1] if threshold else made.cutoff,
+        score=None if judged is None else float(judged[entry]),
+        cutoff=cutoff,
         best_evicted=float(made.score[gone].max()) if gone.any() else None,
         terms=made.terms(entry),
         marginal=None if marginal is None else int(made.token[marginal]),
@@ -466,6 +467,8 @@ def _why_the_budget_evicted_it(why: Explanation) -> Iterator[str]:
 
 def _why_the_threshold_evicted_it(why: Explanation) -> Iterator[str]:
     yield f"{_subject(why)} was evicted in turn {why.turn} by the threshold"
+    if why.cutoff is None:
+        return
     score, threshold = _score_and_cutoff(why)
     low, high = contrast(score, threshold)
     missing = gap(score, threshold)

@@ -25,6 +25,9 @@ MOST_GROUPS = 4
 SAME_SHARE = 1e-6
 """How far the shares that entries keep may differ and still count as one share for all."""
 
+SAME_WEIGHT = 1e-6
+"""How far an attention weight may move by rounding alone."""
+
 Pairs = tuple[tuple[str, str], ...]
 
 
@@ -460,7 +463,7 @@ def _tell_attention(view: _View, step: Step) -> str:
     """Say how the attention of each topic's entries moved, the greatest gain first."""
     before, after, known = view.attention(step)
     change = after[known].astype(float) - before[known]
-    if not change.any():
+    if np.abs(change).max() < SAME_WEIGHT:
         return "the attention weights stayed as they were"
     groups = view.groups(known)
     if len(groups) == 1:

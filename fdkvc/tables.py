@@ -276,7 +276,14 @@ def series_table(results: Results) -> pd.DataFrame:
         for policy, measured in results.measured.get(scenario.key, {}).items():
             for quantity, series in measured.series.items():
                 rows += [
-                    (scenario.key, policy, quantity, turn, scenario.schedule[turn], *_interval(each))
+                    (
+                        scenario.key,
+                        policy,
+                        quantity,
+                        turn,
+                        scenario.schedule[turn],
+                        *_interval(each),
+                    )
                     for turn, each in enumerate(series.T)
                 ]
     return _frame(rows, SERIES)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -13,6 +15,8 @@ from worlds import plain_dialog, policies, ragged, random_dialog
 from fdkvc.dialogs import SCENARIOS, DialogBatch, generate, one_dialog
 from fdkvc.explain import Explanation, decision, explain, life, sentences
 from fdkvc.policies import POLICIES, Policy, policy_named
+from fdkvc.policies.base import Step
+from fdkvc.policies.fd_kvc import FDKVC
 from fdkvc.simulate import simulate
 from fdkvc.trace import Rule, Status, Trace
 
@@ -32,6 +36,13 @@ def three_turns() -> DialogBatch:
         turn_lengths=[1, 1, 1],
         turn_topics=["A", "B", "A"],
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class Undeclared(FDKVC):
+    """A policy that does not say what its steps read and write."""
+
+    steps: ClassVar[tuple[Step, ...]] = ()  # type: ignore[assignment]
 
 
 def fd_kvc(tau: float) -> Policy:
@@ -253,6 +264,19 @@ def test_a_trace_without_entries_is_refused() -> None:
 
     with pytest.raises(ValueError, match="entries=True"):
         explain(trace, dialogs, 0, 0, 0)
+
+
+def test_a_threshold_that_no_step_declares_is_still_the_rule() -> None:
+    dialogs = three_turns()
+    trace = simulate(Undeclared(**dataclasses.asdict(fd_kvc(tau=0.6))), dialogs, budget=2)
+
+    why = explain(trace, dialogs, 0, turn=2, token=1)
+
+    assert (why.rule, why.score, why.cutoff) == (Rule.threshold, None, None)
+    assert why.terms == pytest.approx({"cumulative": 5 / 22, "recency": 1 / 4})
+    assert sentences(why) == [
+        "Token 1 (topic B, from turn 1) was evicted in turn 2 by the threshold."
+    ]
 
 
 # ------------------------------------------------------------------------------- random runs

@@ -100,13 +100,13 @@ def test_a_new_entry_unlike_its_turn_starts_without_recency() -> None:
 def test_the_papers_threshold_evicts_nothing() -> None:
     policy = policy_named("fd-kvc", tau=0.10)  # the upper end of the paper's range
     for scenario in SCENARIOS.values():
-        trace = simulate(policy, generate(scenario, dialogs=50, seed=1), 56, entries=False)
+        trace = simulate(policy, generate(scenario, dialogs=20, seed=1), 56, entries=False)
         assert not trace.evicted["threshold"].any()
 
 
 def test_recency_exceeds_one_and_stays_below_its_limit() -> None:
     policy = policy_named("fd-kvc")
-    dialogs = generate(SCENARIOS["adaptation"], dialogs=50, seed=1)
+    dialogs = generate(SCENARIOS["adaptation"], dialogs=10, seed=1)
 
     recency = simulate(policy, dialogs, 56).last.cache["recency"]
 

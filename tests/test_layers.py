@@ -24,7 +24,10 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("words", "explain", "narrate", "counterfactual"),
     ("paper",),
     ("benchmark",),
-    ("tables", "export", "study"),
+    ("tables",),
+    ("study",),
+    ("cells", "claims"),
+    ("export",),
     ("charts",),
     ("ui",),
 )
@@ -44,8 +47,9 @@ PACKAGES = {
     "numpy": {module for room in ROOMS for module in room} - {"parameters", "paper"},
     "scipy": {"statistics"},
     "threadpoolctl": {"benchmark"},
-    "pandas": {"tables", "export", "charts", "ui"},
+    "pandas": {"tables", "cells", "claims", "export", "charts", "ui"},
     "altair": {"charts", "ui"},
+    "vl_convert": {"charts"},
     "streamlit": {"ui", "app", "pages"},
 }
 """Who may import what is neither ours nor the standard library's."""

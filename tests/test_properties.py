@@ -308,6 +308,31 @@ def test_recording_fewer_details_changes_nothing(
 # ------------------------------------------------------------------------------- arithmetic
 
 
+def test_an_observation_answers_for_every_slot() -> None:
+    batch = stack([random_dialog(0, [2, 3]), random_dialog(1, [4, 2])])
+    turn = batch.observe(1)
+    token = np.array([[-1, 0, 4, -1], [1, -1, 5, 3]])
+    held = token >= 0
+
+    assert turn.new.tolist() == [[2, 3, 4], [4, 5, -1]]
+    assert turn.active.all()
+    np.testing.assert_array_equal(turn.position(token), token)
+    places = batch.observe(1, position=np.arange(12).reshape(2, 6) * 10).position(token)
+    assert places.tolist() == [[-1, 0, 40, -1], [70, -1, 110, 90]]
+    np.testing.assert_array_equal(np.isfinite(turn.logits(token)), held)
+    np.testing.assert_array_equal(turn.attention(token) > 0, held)
+    np.testing.assert_array_equal(turn.similarity(token) != 0, held)
+    for row, slot in np.argwhere(held):
+        index = token[row, slot]
+        low, high = batch.bounds[row, 1:3]
+        mean = batch.embeddings[row, low:high].mean(axis=0)
+        similarity = cosine(mean, batch.embeddings[row, index])
+        assert turn.similarity(token)[row, slot] == pytest.approx(similarity, abs=1e-6)
+        assert batch.queries is not None
+        logit = batch.queries[row, low:high].mean(axis=0) @ batch.keys[row, index] / 2
+        assert turn.logits(token)[row, slot] == pytest.approx(logit, abs=1e-6)
+
+
 @given(
     st.integers(1, 400),
     st.integers(0, 300),

@@ -28,6 +28,8 @@ OKABE_ITO = (
     "#999999",  # grey, which stands in for black in either theme
 )
 
+SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
+
 DASHES = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (4, 1), (1, 3))
 
 
@@ -79,6 +81,29 @@ def letter_scale(topics: Sequence[str]) -> alt.Scale:
     return alt.Scale(
         domain=list(topics), range=[letter_ink(position) for position in range(len(topics))]
     )
+
+
+def policy_scale(policies: Sequence[str]) -> alt.Scale:
+    """Return the colour scale of these policies."""
+    return topic_scale(policies)
+
+
+def dash_scale(names: Sequence[str]) -> alt.Scale:
+    """Return the scale of dashes, which tells lines apart without colour."""
+    dashes = [list(DASHES[position % len(DASHES)]) for position in range(len(names))]
+    return alt.Scale(domain=list(names), range=dashes)
+
+
+def shape_scale(names: Sequence[str]) -> alt.Scale:
+    """Return the scale of point shapes, which tells points apart without colour."""
+    shapes = [SHAPES[position % len(SHAPES)] for position in range(len(names))]
+    return alt.Scale(domain=list(names), range=shapes)
+
+
+def top_legend(**options: Any) -> alt.Legend:
+    """Return a legend above the plot, in as many rows as its entries need."""
+    settings = {"orient": "top", "title": None, "columns": 4, "offset": 4, "padding": 0}
+    return alt.Legend(**{**settings, **options})
 
 
 def inside_axis(**options: Any) -> alt.Axis:
@@ -137,6 +162,12 @@ def column(panels: Sequence[Panel], theme: Theme, spacing: int = 14) -> Spec:
     return spec
 
 
+def single(chart: Panel, theme: Theme) -> Spec:
+    """Finish a chart of one panel, which takes the width it is given, labels included."""
+    spec: Spec = chart.configure_title(subtitleColor=theme.ink).to_dict()
+    return spec
+
+
 def with_data(spec: Spec, data: Mapping[str, pd.DataFrame]) -> Spec:
     """Join a cached spec with the data of this moment; the spec itself is not changed."""
     return {**spec, "datasets": dict(data)}
@@ -148,12 +179,14 @@ def standalone(spec: Spec, data: Mapping[str, pd.DataFrame], theme: Theme, width
     Parameters
     ----------
     spec : Spec
-        From `column`.
+        From `column` or `single`.
     data : mapping of name to DataFrame
     theme : Theme
     width : int
         Pixels.
     """
-    panels = [{**panel, "width": width} for panel in spec["vconcat"]]
     records = {name: frame.to_dict(orient="records") for name, frame in data.items()}
-    return {**spec, "vconcat": panels, "datasets": records, "background": theme.paper}
+    whole = {**spec, "datasets": records, "background": theme.paper}
+    if "vconcat" not in spec:
+        return {**whole, "width": width}
+    return {**whole, "vconcat": [{**panel, "width": width} for panel in spec["vconcat"]]}

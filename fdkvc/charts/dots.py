@@ -1,0 +1,89 @@
+"""Figures with their intervals as dots on a line, a row for each scenario."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import altair as alt
+
+from fdkvc.charts.theme import (
+    Spec,
+    Theme,
+    panel_title,
+    policy_scale,
+    shape_scale,
+    single,
+    top_legend,
+)
+
+DOT_HEIGHT = 13
+
+
+@lru_cache(maxsize=64)
+def dots_spec(
+    title: str,
+    subtitle: str,
+    rows: tuple[str, ...],
+    names: tuple[str, ...],
+    low: float,
+    high: float,
+    theme: Theme,
+) -> Spec:
+    """Build the spec of several figures a row.
+
+    Parameters
+    ----------
+    title, subtitle : str
+    rows : tuple of str
+        From the top.
+    names : tuple of str
+        Whose figures they are, in the order of their colours.
+    low, high : float
+        What the x axis shows.
+    theme : Theme
+
+    Returns
+    -------
+    Spec
+        For data ``dots``, with columns row, name, mean, ci_low, ci_high and words.
+    """
+    base = alt.Chart(alt.NamedData("dots"))
+    x = alt.X(
+        "mean:Q",
+        scale=alt.Scale(domain=[low, high], nice=False),
+        axis=alt.Axis(title=None, format="~g", tickCount=5),
+    )
+    y = alt.Y(
+        "row:N",
+        scale=alt.Scale(domain=list(rows), paddingInner=0.25, paddingOuter=0.15),
+        axis=alt.Axis(title=None, ticks=False, domain=False, labelLimit=130),
+    )
+    offset = alt.YOffset("name:N", scale=alt.Scale(domain=list(names)))
+    color = alt.Color("name:N", scale=policy_scale(names), legend=top_legend(columns=3))
+    tooltip = [
+        alt.Tooltip("row:N", title="scenario"),
+        alt.Tooltip("name:N", title="of"),
+        alt.Tooltip("mean:Q", format=".4f"),
+        alt.Tooltip("ci_low:Q", title="interval from", format=".4f"),
+        alt.Tooltip("ci_high:Q", title="to", format=".4f"),
+        alt.Tooltip("words:N", title=" "),
+    ]
+    zero = (
+        alt.Chart(alt.NamedData("dots"))
+        .mark_rule(color=theme.ink, strokeDash=[4, 3], opacity=0.6, aria=False)
+        .encode(x=alt.XDatum(0))
+    )
+    ends = base.mark_rule(strokeWidth=2, clip=True, aria=False).encode(
+        x=alt.X("ci_low:Q"), x2="ci_high:Q", y=y, yOffset=offset, color=color
+    )
+    dots = base.mark_point(filled=True, size=55, opacity=1, clip=True).encode(
+        x=x,
+        y=y,
+        yOffset=offset,
+        color=color,
+        shape=alt.Shape("name:N", scale=shape_scale(names), legend=top_legend(columns=3)),
+        tooltip=tooltip,
+    )
+    height = len(rows) * (DOT_HEIGHT * len(names) + 14)
+    chart = alt.layer(zero, ends, dots)
+    return single(chart.properties(height=height, title=panel_title(title, subtitle)), theme)

@@ -1,0 +1,122 @@
+"""Means over the turns, a line for each policy, with their 95 % intervals."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import altair as alt
+import pandas as pd
+
+from fdkvc.charts.theme import (
+    Panel,
+    Spec,
+    Theme,
+    dash_scale,
+    panel_title,
+    policy_scale,
+    single,
+    top_legend,
+)
+
+
+@lru_cache(maxsize=64)
+def series_spec(
+    title: str,
+    subtitle: str,
+    turns: int,
+    policies: tuple[str, ...],
+    low: float,
+    high: float,
+    theme: Theme,
+) -> Spec:
+    """Build the spec of one quantity over the turns.
+
+    Parameters
+    ----------
+    title, subtitle : str
+    turns : int
+    policies : tuple of str
+        In the order of their colours; those without data have no line.
+    low, high : float
+        What the y axis shows.
+    theme : Theme
+
+    Returns
+    -------
+    Spec
+        For data ``series`` and ``topics``.
+    """
+    x = alt.X(
+        "turn:Q",
+        scale=alt.Scale(domain=[-0.5, turns - 0.5], nice=False),
+        axis=alt.Axis(title="turn", format="d", tickCount=min(turns, 20), grid=False),
+    )
+    y = alt.Y(
+        "mean:Q",
+        scale=alt.Scale(domain=[low, high], nice=False),
+        axis=alt.Axis(title=None, tickCount=5, format="~g"),
+    )
+    color = alt.Color("policy:N", scale=policy_scale(policies), legend=top_legend())
+    base = alt.Chart(alt.NamedData("series"))
+    band = base.mark_area(opacity=0.25, aria=False).encode(
+        x=x, y=alt.Y("ci_low:Q", title=None), y2="ci_high:Q", color=color
+    )
+    lines = base.mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=26)).encode(
+        x=x,
+        y=y,
+        color=color,
+        strokeDash=alt.StrokeDash("policy:N", scale=dash_scale(policies), legend=top_legend()),
+        tooltip=[
+            alt.Tooltip("turn:Q"),
+            alt.Tooltip("topic:N"),
+            alt.Tooltip("policy:N"),
+            alt.Tooltip("mean:Q", format=".4f"),
+            alt.Tooltip("ci_low:Q", title="interval from", format=".4f"),
+            alt.Tooltip("ci_high:Q", title="to", format=".4f"),
+        ],
+    )
+    chart = alt.layer(*_topics(x, theme), band, lines)
+    return single(chart.properties(height=250, title=panel_title(title, subtitle)), theme)
+
+
+def _topics(x: alt.X, theme: Theme) -> list[Panel]:
+    """Shade every other run of a topic, and write its letter at the top."""
+    base = alt.Chart(alt.NamedData("topics"))
+    shade = (
+        base.transform_filter(alt.datum.shaded)
+        .mark_rect(color=theme.faint, opacity=0.35, aria=False)
+        .encode(x=alt.X("left:Q", title="turn"), x2="right:Q")
+    )
+    letters = base.mark_text(color=theme.ink, opacity=0.8, fontWeight="bold", aria=False).encode(
+        x=alt.X("middle:Q", title="turn"), y=alt.value(8), text="topic:N"
+    )
+    return [shade, letters]
+
+
+# ------------------------------------------------------------------------------------ data
+
+
+def topics_data(schedule: str) -> pd.DataFrame:
+    """Return the runs of turns with the same topic, every other one shaded."""
+    turns = pd.DataFrame({"topic": list(schedule)})
+    run = (turns.topic != turns.topic.shift()).cumsum()
+    runs = (
+        turns.assign(turn=turns.index)
+        .groupby(run)
+        .agg(topic=("topic", "first"), first=("turn", "min"), last=("turn", "max"))
+    )
+    return pd.DataFrame(
+        {
+            "topic": runs.topic,
+            "left": runs["first"] - 0.5,
+            "right": runs["last"] + 0.5,
+            "middle": (runs["first"] + runs["last"]) / 2,
+            "shaded": [place % 2 == 1 for place in range(len(runs))],
+        }
+    ).reset_index(drop=True)
+
+
+def series_data(table: pd.DataFrame, scenario: str, quantity: str) -> pd.DataFrame:
+    """Return the rows of one scenario and quantity from `fdkvc.tables.series_table`."""
+    rows = table[(table.scenario == scenario) & (table.quantity == quantity)]
+    return rows[["policy", "turn", "topic", "mean", "ci_low", "ci_high"]].reset_index(drop=True)

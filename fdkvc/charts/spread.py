@@ -1,0 +1,131 @@
+"""How a number is distributed over dialogs, a row for each policy."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import altair as alt
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from fdkvc.charts.theme import Spec, Theme, panel_title, policy_scale, single
+
+BINS = 48
+ROW_HEIGHT = 62
+FILL = 0.86  # share of a row's height that its highest bar takes
+
+
+@lru_cache(maxsize=64)
+def spread_spec(
+    title: str, subtitle: str, policies: tuple[str, ...], low: float, high: float, theme: Theme
+) -> Spec:
+    """Build the spec of a histogram for each policy, one below the other.
+
+    Parameters
+    ----------
+    title, subtitle : str
+    policies : tuple of str
+        In the order of their rows and colours.
+    low, high : float
+        What the x axis shows.
+    theme : Theme
+
+    Returns
+    -------
+    Spec
+        For data ``bars`` and ``means``.
+    """
+    rows = len(policies)
+    x = alt.X(
+        "left:Q",
+        scale=alt.Scale(domain=[low, high], nice=False),
+        axis=alt.Axis(title=None, format="~g", tickCount=8),
+    )
+    y_scale = alt.Scale(domain=[rows, 0], nice=False)
+    names = " : ".join(
+        f"datum.value < {row + 1} ? {policy!r}" for row, policy in enumerate(policies)
+    )
+    axis = alt.Axis(
+        title=None,
+        values=[row + 0.5 for row in range(rows)],
+        labelExpr=f"{names} : ''",
+        ticks=False,
+        domain=False,
+        grid=False,
+        labelLimit=150,
+    )
+    bars = (
+        alt.Chart(alt.NamedData("bars"))
+        .mark_rect()
+        .encode(
+            x=x,
+            x2="right:Q",
+            y=alt.Y("top:Q", scale=y_scale, axis=axis),
+            y2="bottom:Q",
+            color=alt.Color("policy:N", scale=policy_scale(policies), legend=None),
+            tooltip=[
+                alt.Tooltip("policy:N"),
+                alt.Tooltip("left:Q", title="from", format=".4f"),
+                alt.Tooltip("right:Q", title="to", format=".4f"),
+                alt.Tooltip("dialogs:Q"),
+            ],
+        )
+    )
+    base = alt.Chart(alt.NamedData("means"))
+    mean = base.mark_rule(color=theme.ink, strokeWidth=2).encode(
+        x=alt.X("mean:Q"),
+        y=alt.Y("top:Q", scale=y_scale, axis=axis),
+        y2="bottom:Q",
+        tooltip=[
+            alt.Tooltip("policy:N"),
+            alt.Tooltip("dialogs:Q"),
+            alt.Tooltip("mean:Q", format=".4f"),
+        ],
+    )
+    chart = alt.layer(bars, mean).properties(
+        height=ROW_HEIGHT * rows, title=panel_title(title, subtitle)
+    )
+    return single(chart, theme)
+
+
+# ------------------------------------------------------------------------------------ data
+
+
+def spread_range(values: dict[str, NDArray[np.float32]]) -> tuple[float, float]:
+    """Return the ends of an axis that shows every dialog, with a little room."""
+    low = min(float(row.min()) for row in values.values())
+    high = max(float(row.max()) for row in values.values())
+    room = 0.03 * (high - low) or 0.05 * abs(high) or 0.05
+    return low - room, high + room
+
+
+def bars_data(values: dict[str, NDArray[np.float32]]) -> pd.DataFrame:
+    """Count the dialogs in equal bins, the same for all policies.
+
+    Parameters
+    ----------
+    values : mapping of policy to array (n,)
+    """
+    low, high = spread_range(values)
+    rows = []
+    for place, (policy, row) in enumerate(values.items()):
+        counts, edges = np.histogram(row, bins=BINS, range=(low, high))
+        bottom = place + 1.0
+        rows += [
+            (policy, left, right, bottom - FILL * count / counts.max(), bottom, count)
+            for left, right, count in zip(edges[:-1], edges[1:], counts, strict=True)
+            if count
+        ]
+    return pd.DataFrame(rows, columns=["policy", "left", "right", "top", "bottom", "dialogs"])
+
+
+def means_data(values: dict[str, NDArray[np.float32]]) -> pd.DataFrame:
+    """Return where each policy's mean is."""
+    return pd.DataFrame(
+        [
+            (policy, float(row.mean(dtype=np.float64)), place + 1 - FILL, place + 1.0, len(row))
+            for place, (policy, row) in enumerate(values.items())
+        ],
+        columns=["policy", "mean", "top", "bottom", "dialogs"],
+    )

@@ -1,0 +1,230 @@
+"""A hyperparameter swept: curves, a heat map of two, and what one metric costs in another."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import altair as alt
+
+from fdkvc.charts.theme import (
+    OKABE_ITO,
+    Spec,
+    Theme,
+    panel_title,
+    policy_scale,
+    shape_scale,
+    single,
+    top_legend,
+)
+
+PICK = "pick"
+"""Name of the selection by which a person picks a setting."""
+
+
+@lru_cache(maxsize=64)
+def curve_spec(
+    title: str,
+    parameter: str,
+    values: tuple[float, float],
+    range_: tuple[float, float],
+    default: float,
+    theme: Theme,
+) -> Spec:
+    """Build the spec of one metric over one hyperparameter.
+
+    Parameters
+    ----------
+    title : str
+        The metric.
+    parameter : str
+        The hyperparameter, on the x axis.
+    values, range_ : tuple of two floats
+        What the axes show.
+    default : float
+        The paper's value, which is marked.
+    theme : Theme
+
+    Returns
+    -------
+    Spec
+        For data ``curve`` (setting, value, mean, ci_low, ci_high, published, which may be missing).
+    """
+    base = alt.Chart(alt.NamedData("curve"))
+    room = 0.04 * (values[1] - values[0]) or 0.5
+    x = alt.X(
+        "value:Q",
+        scale=alt.Scale(domain=[values[0] - room, values[1] + room], nice=False),
+        axis=alt.Axis(title=parameter, format="~g", grid=False),
+    )
+    y = alt.Y(
+        "mean:Q",
+        scale=alt.Scale(domain=list(range_), nice=False),
+        axis=alt.Axis(title=None, format="~g", tickCount=5),
+    )
+    tooltip = [
+        alt.Tooltip("setting:N"),
+        alt.Tooltip("mean:Q", format=".4f"),
+        alt.Tooltip("ci_low:Q", title="interval from", format=".4f"),
+        alt.Tooltip("ci_high:Q", title="to", format=".4f"),
+        alt.Tooltip("published:Q", format=".4f"),
+    ]
+    colour = OKABE_ITO[0] if theme.paper == "#ffffff" else OKABE_ITO[4]
+    mark = base.mark_rule(color=theme.ink, strokeDash=[4, 3], opacity=0.7, aria=False).encode(
+        x=alt.XDatum(default)
+    )
+    band = base.mark_area(color=colour, opacity=0.25, aria=False).encode(
+        x=x, y=alt.Y("ci_low:Q", title=None), y2="ci_high:Q"
+    )
+    line = base.mark_line(color=colour, strokeWidth=2, aria=False).encode(x=x, y=y)
+    points = (
+        base.mark_point(filled=True, color=colour, size=70, opacity=1, cursor="pointer")
+        .encode(x=x, y=y, tooltip=tooltip)
+        .add_params(alt.selection_point(name=PICK, fields=["setting"]))
+    )
+    printed = (
+        base.transform_filter("isValid(datum.published)")
+        .mark_point(shape="diamond", color=theme.ink, size=70, strokeWidth=2)
+        .encode(x=x, y=alt.Y("published:Q", title=None), tooltip=tooltip)
+    )
+    chart = alt.layer(mark, band, line, printed, points).properties(
+        height=230, title=panel_title(title, f"dashed: the default, {default:g} · ◇ published")
+    )
+    return single(chart, theme)
+
+
+@lru_cache(maxsize=64)
+def heat_spec(
+    title: str,
+    parameters: tuple[str, str],
+    sizes: tuple[int, int],
+    range_: tuple[float, float],
+    theme: Theme,
+) -> Spec:
+    """Build the spec of one metric over two hyperparameters.
+
+    Parameters
+    ----------
+    title : str
+        The metric.
+    parameters : tuple of two str
+        On the x and on the y axis.
+    sizes : tuple of two int
+        How many values each has.
+    range_ : tuple of two floats
+        What the colours show.
+    theme : Theme
+
+    Returns
+    -------
+    Spec
+        For data ``cells`` (setting, x, y, mean, ci_low, ci_high, label, default, dark).
+    """
+    base = alt.Chart(alt.NamedData("cells"))
+    x = alt.X("x:O", axis=alt.Axis(title=parameters[0], labelAngle=0, format="~g"))
+    y = alt.Y("y:O", sort="descending", axis=alt.Axis(title=parameters[1], format="~g"))
+    blocks = (
+        base.mark_rect(cursor="pointer")
+        .encode(
+            x=x,
+            y=y,
+            color=alt.Color(
+                "mean:Q",
+                scale=alt.Scale(domain=list(range_), scheme="cividis"),
+                legend=alt.Legend(title=None, format="~g"),
+            ),
+            stroke=alt.condition(alt.datum.default, alt.value(theme.ink), alt.value(theme.paper)),
+            strokeWidth=alt.condition(alt.datum.default, alt.value(3), alt.value(0.5)),
+            tooltip=[
+                alt.Tooltip("setting:N"),
+                alt.Tooltip("mean:Q", format=".4f"),
+                alt.Tooltip("ci_low:Q", title="interval from", format=".4f"),
+                alt.Tooltip("ci_high:Q", title="to", format=".4f"),
+            ],
+        )
+        .add_params(alt.selection_point(name=PICK, fields=["setting"]))
+    )
+    figures = base.mark_text(fontSize=11, aria=False).encode(
+        x=x,
+        y=y,
+        text="label:N",
+        color=alt.condition(alt.datum.dark, alt.value("#ffffff"), alt.value("#000000")),
+    )
+    chart = alt.layer(blocks, figures).properties(
+        height=max(160, 34 * sizes[1]), title=panel_title(title, "outlined: nearest to the default")
+    )
+    return single(chart, theme)
+
+
+@lru_cache(maxsize=64)
+def tradeoff_spec(
+    x_title: str,
+    y_title: str,
+    x_range: tuple[float, float],
+    y_range: tuple[float, float],
+    groups: tuple[str, ...],
+    theme: Theme,
+) -> Spec:
+    """Build the spec of one metric against another, with the Pareto front.
+
+    Parameters
+    ----------
+    x_title, y_title : str
+    x_range, y_range : tuple of two floats
+        What the axes show.
+    groups : tuple of str
+        What a point may be, such as the sweep or a policy, in the order of their colours.
+    theme : Theme
+
+    Returns
+    -------
+    Spec
+        For data ``points`` (setting, group, x, y, their intervals, front) and ``front`` (x, y).
+    """
+    base = alt.Chart(alt.NamedData("points"))
+    x = alt.X(
+        "x:Q",
+        scale=alt.Scale(domain=list(x_range), nice=False),
+        axis=alt.Axis(title=f"{x_title} →", format="~g", titleAnchor="end", tickCount=6),
+    )
+    y = alt.Y(
+        "y:Q",
+        scale=alt.Scale(domain=list(y_range), nice=False),
+        axis=alt.Axis(title=f"{y_title} →", format="~g", titleAnchor="end", tickCount=5),
+    )
+    color = alt.Color("group:N", scale=policy_scale(groups), legend=top_legend(columns=3))
+    front = (
+        alt.Chart(alt.NamedData("front"))
+        .mark_line(color=theme.ink, strokeDash=[5, 3], strokeWidth=1.5, aria=False)
+        .encode(x=x, y=y, order="place:Q")
+    )
+    across = base.mark_rule(opacity=0.6, aria=False).encode(
+        x=alt.X("x_low:Q"), x2="x_high:Q", y=y, color=color
+    )
+    along = base.mark_rule(opacity=0.6, aria=False).encode(
+        x=x, y=alt.Y("y_low:Q"), y2="y_high:Q", color=color
+    )
+    points = (
+        base.mark_point(filled=True, opacity=1, cursor="pointer")
+        .encode(
+            x=x,
+            y=y,
+            color=color,
+            shape=alt.Shape("group:N", scale=shape_scale(groups), legend=top_legend(columns=3)),
+            size=alt.condition(alt.datum.front, alt.value(130), alt.value(55)),
+            stroke=alt.condition(alt.datum.front, alt.value(theme.ink), alt.value(None)),
+            tooltip=[
+                alt.Tooltip("setting:N"),
+                alt.Tooltip("x:Q", title=x_title, format=".4f"),
+                alt.Tooltip("y:Q", title=y_title, format=".4f"),
+                alt.Tooltip("front:N", title="on the front"),
+            ],
+        )
+        .add_params(alt.selection_point(name=PICK, fields=["setting"]))
+    )
+    chart = alt.layer(front, across, along, points).properties(
+        height=320,
+        title=panel_title(
+            f"{y_title} against {x_title.lower()}", "dashed: the front that nothing beats in both"
+        ),
+    )
+    return single(chart, theme)

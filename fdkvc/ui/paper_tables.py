@@ -1,0 +1,128 @@
+"""The paper's tables, measured beside published; the dialogs behind any cell that is clicked."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+from fdkvc.cells import (
+    RULE,
+    SIGNS,
+    Cell,
+    MeasuredTable,
+    measured_tables,
+    verdicts_of,
+)
+from fdkvc.charts.spread import bars_data, means_data, spread_range, spread_spec
+from fdkvc.charts.theme import with_data
+from fdkvc.statistics import CellVerdict
+from fdkvc.study import Study
+from fdkvc.ui.frame import page_theme
+
+_TINTS: dict[CellVerdict | None, str] = {
+    "reproduced": "background-color: #009E7326",
+    "differs": "background-color: #D55E0033",
+    "cannot be told from zero": "background-color: #99999926",
+    None: "",
+}
+
+
+def show_tables(page: str, study: Study) -> None:
+    """Show every table of the paper."""
+    tables = measured_tables(study)
+    counts = verdicts_of(tables)
+    st.markdown(
+        "Each cell: measured ± half of its 95 % interval, and below it the sign of the verdict "
+        "with the figure that the paper prints. Click a cell to see the dialogs behind it.  \n"
+        + " · ".join(f"{SIGNS[verdict]} {verdict}: **{n}**" for verdict, n in counts.items())
+    )
+    with st.expander("How a cell is judged"):
+        st.markdown("\n".join(f"{number}. {rule}" for number, rule in enumerate(RULE, 1)))
+    for table in tables:
+        _show_table(page, table)
+
+
+@st.fragment
+def _show_table(page: str, table: MeasuredTable) -> None:
+    """Show one table; a click in it runs nothing else again."""
+    st.subheader(f"Table {table.number}: {table.title}", anchor=False)
+    texts, tints = _frames(table)
+    event = st.dataframe(
+        texts.style.apply(lambda _: tints, axis=None),
+        key=f"{page}/table/{table.number}",
+        hide_index=True,
+        row_height=52,
+        on_select="rerun",
+        selection_mode="single-cell",
+        alt=f"Table {table.number}, measured and published",
+        column_config={
+            label: st.column_config.TextColumn(label, width="small" if place else "medium")
+            for place, label in enumerate(texts.columns)
+        },
+    )
+    picked = event.selection.cells
+    if picked:
+        row_place, label = picked[0]
+        row = list(table.rows)[row_place]
+        by_label = {label: column for column, label in table.columns.items()}
+        cell = table.cells.get((row, by_label.get(label, "")))
+        if cell is not None:
+            _show_cell(page, table, row, by_label[label], cell)
+
+
+def _frames(table: MeasuredTable) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the texts of a table's cells, and their styles."""
+    texts, tints = [], []
+    for row, row_label in table.rows.items():
+        cells = [table.cells.get((row, column)) for column in table.columns]
+        texts.append([row_label, *("" if cell is None else _cell_text(cell) for cell in cells)])
+        tints.append(["", *("" if cell is None else _TINTS[cell.verdict] for cell in cells)])
+    header = [table.corner, *table.columns.values()]
+    return pd.DataFrame(texts, columns=header), pd.DataFrame(tints, columns=header)
+
+
+def _cell_text(cell: Cell) -> str:
+    published = "" if cell.published is None else cell.published.printed
+    return f"{cell.words()}\n{SIGNS[cell.verdict]} {published}".rstrip()
+
+
+def _show_cell(page: str, table: MeasuredTable, row: str, column: str, cell: Cell) -> None:
+    """Show what stands behind a cell: its sentence, and the dialogs of all rows."""
+    st.markdown(f"**{table.rows[row]}, {table.columns[column]}**: {cell_sentence(cell)}")
+    values = {
+        label: each.values * each.unit.scale
+        for key, label in table.rows.items()
+        if (each := table.cells.get((key, column))) is not None and each.values is not None
+    }
+    if cell.values is None or not values:
+        return
+    low, high = spread_range(values)
+    spec = spread_spec(
+        f"{table.columns[column]}, each dialog",
+        f"{table.title} · line: the mean",
+        tuple(values),
+        low,
+        high,
+        page_theme(),
+    )
+    data = {"bars": bars_data(values), "means": means_data(values)}
+    st.vega_lite_chart(
+        with_data(spec, data), key=f"{page}/spread/{table.number}", width="stretch"
+    )
+
+
+def cell_sentence(cell: Cell) -> str:
+    """Say what a cell holds."""
+    unit = f" {cell.unit.name}" if cell.unit.name else ""
+    parts = [f"measured {cell.words()}{unit}"]
+    if cell.n:
+        parts[0] += f" over {cell.n:,} dialogs"
+    if cell.published is None:
+        parts.append("the paper prints nothing")
+    else:
+        parts.append(f"published {cell.published.printed} ({cell.published.source})")
+        difference = cell.unit.scale * cell.difference
+        parts.append(f"difference {difference:+.{cell.unit.digits}f}{unit}")
+    if cell.verdict is not None:
+        parts.append(f"**{cell.verdict}**")
+    return "; ".join(parts) + "."

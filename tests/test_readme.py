@@ -1,0 +1,289 @@
+"""The README is true: its commands run, its examples work, its tables are what comes out."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from test_layers import PACKAGES, ROOMS
+
+from fdkvc.parameters import defaults_of
+from fdkvc.policies import POLICIES
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+APP_COMMAND = "pip install -r requirements.txt && streamlit run app.py"
+TEST_COMMAND = "pip install -r requirements-dev.txt && python -m pytest"
+OWN_COMMAND = "python -m fdkvc "
+
+Row = dict[str, str]
+
+
+def blocks(language: str) -> list[str]:
+    """Return the fenced blocks of one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def commands() -> list[str]:
+    return [line for block in blocks("sh") for line in block.splitlines()]
+
+
+def table(first: str) -> list[Row]:
+    """Return the rows of the table whose first column has this heading."""
+    start = README.index(f"\n| {first} |") + 1
+    lines = README[start:].split("\n\n", 1)[0].splitlines()
+    heading, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return [dict(zip(heading, row, strict=True)) for row in rows]
+
+
+def run(command: list[str], folder: Path) -> str:
+    """Run a command of this interpreter in a folder, with the project at hand."""
+    result = subprocess.run(
+        [sys.executable, *command],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, f"{command}\n{result.stdout}\n{result.stderr}"
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Run the command line's commands in their order; return the folder that they wrote to."""
+    folder = tmp_path_factory.mktemp("readme")
+    for command in commands():
+        if command.startswith(OWN_COMMAND):
+            assert run(shlex.split(command)[1:], folder).strip(), command
+    return folder / "results"
+
+
+# ------------------------------------------------------------------------------- commands
+
+
+def test_two_commands_stand_first_and_name_files_that_exist() -> None:
+    assert commands()[:2] == [APP_COMMAND, TEST_COMMAND]
+    for command in commands()[:2]:
+        named = re.findall(r"\S+\.(?:txt|py)\b", command)
+        assert named
+        assert all((ROOT / name).is_file() for name in named)
+
+
+def test_every_other_command_is_run_by_ci() -> None:
+    steps = [line.strip() for line in (ROOT / ".ci" / "run").read_text("utf-8").splitlines()]
+
+    for command in commands():
+        if not command.startswith(OWN_COMMAND):
+            assert {command, f"{command} &"} & set(steps), f"{command} is not in .ci/run"
+
+
+def test_every_file_in_the_table_of_files_is_written_with_a_heading(results: Path) -> None:
+    listed = {row["file"].strip("`") for row in table("file")}
+    written = {file.name for file in results.rglob("*.csv")}
+
+    assert listed == written
+    for file in results.rglob("*.csv"):
+        assert len(pd.read_csv(file)) > 0
+    assert (results / "run.json").is_file()
+
+
+def test_every_picture_exists_and_is_small() -> None:
+    pictures = re.findall(r"!\[[^]]+\]\(([^)]+)\)", README)
+
+    assert pictures
+    for picture in pictures:
+        assert (ROOT / picture).read_bytes().startswith(b"\x89PNG")
+        assert (ROOT / picture).stat().st_size < 200_000
+
+
+# ------------------------------------------------------------------------------- examples
+
+
+def test_the_stream_of_your_own_prints_what_it_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    example = next(block for block in blocks("python") if "OnlineCache(policy_named(" in block)
+    names: dict[str, object] = {}
+    exec(example, names)
+
+    turn = names["turn"]
+    assert len(turn.kept) == 56  # type: ignore[attr-defined]
+    assert turn.output.shape == (16,)  # type: ignore[attr-defined]
+    assert str(turn.kept) in capsys.readouterr().out  # type: ignore[attr-defined]
+
+
+def test_the_added_policy_is_found_and_keeps_every_policys_promises(tmp_path: Path) -> None:
+    _, policy, example = blocks("python")
+    shutil.copytree(ROOT / "fdkvc", tmp_path / "fdkvc")
+    shutil.copytree(ROOT / "tests", tmp_path / "tests")
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (tmp_path / "fdkvc/policies/nearest.py").write_text(policy)
+    (tmp_path / "tests/test_nearest.py").write_text(example)
+    registry = tmp_path / "fdkvc/policies/__init__.py"
+    names = "(Fifo, SinkWindow, H2O, FDKVC)"
+    assert names in README
+    assert registry.read_text().count(names) == 1
+    registry.write_text(
+        "from fdkvc.policies.nearest import Nearest\n"
+        + registry.read_text().replace(names, f"{names[:-1]}, Nearest)")
+    )
+
+    said = subprocess.run(
+        [sys.executable, "-m", "pytest", "-k", "nearest", "-p", "no:cacheprovider"]
+        + ["tests/test_nearest.py", "tests/test_contract.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    passed = re.search(r"^(\d+) passed", said.stdout, re.MULTILINE)
+    assert said.returncode == 0, said.stdout
+    assert passed
+    assert int(passed[1]) > 10, said.stdout
+
+
+# ------------------------------------------------------------------------------- numbers
+
+
+def cell(frame: pd.DataFrame, value: str, **where: str) -> float:
+    """Return the one number of a table that this selects."""
+    for column, wanted in where.items():
+        frame = frame[frame[column].astype(str) == wanted]
+    assert len(frame) == 1, where
+    return float(frame[value].iloc[0])
+
+
+def assert_printed(text: str, number: float) -> None:
+    """Assert that a number was printed, give or take the last digit."""
+    digits = len(text.partition(".")[2])
+    assert float(text) == pytest.approx(number, abs=1.01 * 10**-digits), text
+
+
+def test_retention_and_diversity_are_what_the_benchmark_gives(results: Path) -> None:
+    summary = pd.read_csv(results / "summary.csv")
+
+    rows = table("retention / diversity")
+    assert [row["retention / diversity"] for row in rows] == list(summary["policy"].unique())
+    for row in rows:
+        policy = row.pop("retention / diversity")
+        published = row.pop("published")
+        assert list(row) == list(summary["scenario"].unique())
+        for scenario, texts in row.items():
+            for metric, text in zip(("retention", "diversity"), texts.split(" / "), strict=True):
+                where = {"scenario": scenario, "policy": policy, "metric": f"late_{metric}"}
+                assert_printed(text, 100 * cell(summary, "mean", **where))
+        for metric, text in zip(("retention", "diversity"), published.split(" / "), strict=True):
+            where = {"scenario": "composite", "policy": policy, "metric": f"late_{metric}"}
+            assert float(text) == pytest.approx(100 * cell(summary, "published", **where))
+
+
+def test_the_baselines_are_the_same_in_every_dialog(results: Path) -> None:
+    summary = pd.read_csv(results / "summary.csv")
+    chosen = (summary["policy"] != "fd-kvc") & (summary["metric"] != "late_alignment")
+
+    assert chosen.any()
+    widths = summary[chosen]["ci_high"] - summary[chosen]["ci_low"]
+    assert widths.to_numpy() == pytest.approx(0, abs=1e-9)
+
+
+def test_alignments_are_what_the_benchmark_gives(results: Path) -> None:
+    summary = pd.read_csv(results / "summary.csv")
+
+    for row in table("alignment"):
+        policy = row.pop("alignment")
+        where = {"policy": policy, "metric": "late_alignment"}
+        published = cell(summary, "published", scenario="composite", **where)
+        assert float(row.pop("published")) == pytest.approx(published)
+        for scenario, text in row.items():
+            assert_printed(text, cell(summary, "mean", scenario=scenario, **where))
+
+
+def test_adaptation_is_what_the_benchmark_gives(results: Path) -> None:
+    adaptation = pd.read_csv(results / "adaptation.csv")
+
+    for row in table("adaptation"):
+        policy = row.pop("adaptation")
+        for column, text in row.items():
+            assert_printed(text, cell(adaptation, column.replace(" ", "_"), policy=policy))
+
+
+@pytest.mark.parametrize("parameter", ["w_c", "gamma"])
+def test_sweeps_are_what_the_ablation_gives(results: Path, parameter: str) -> None:
+    ablation = pd.read_csv(results / parameter / "ablation.csv")
+
+    measured, published = table(parameter)
+    for value in list(measured)[1:]:
+        where = {"parameter": parameter, "value": value, "metric": "late_retention"}
+        assert_printed(measured[value], 100 * cell(ablation, "mean", **where))
+        printed = 100 * cell(ablation, "published", **where)
+        assert float(published[value]) == pytest.approx(printed)
+
+
+def test_what_the_readme_says_of_alignment_holds(results: Path) -> None:
+    paired = pd.read_csv(results / "paired.csv")
+    summary = pd.read_csv(results / "summary.csv")
+    w_c = pd.read_csv(results / "w_c" / "ablation.csv")
+    gamma = pd.read_csv(results / "gamma" / "ablation.csv")
+
+    where = (paired["policy"] == "fd-kvc") & (paired["metric"] == "late_alignment")
+    ahead = paired[where & (paired["ci_low"] > 0)]["scenario"].tolist()
+    behind = paired[where & (paired["ci_high"] < 0)]["scenario"].tolist()
+    assert ahead == ["shift", "mixed", "gradual", "composite"]
+    assert behind == ["return", "complex"]
+    for metric in ("late_alignment", "late_retention"):
+        for column in ("mean", "published"):
+            of = {
+                policy: cell(summary, column, scenario="composite", policy=policy, metric=metric)
+                for policy in ("fifo", "sink", "fd-kvc")
+            }
+            assert min(of["fifo"], of["sink"]) > of["fd-kvc"]
+    falling = w_c[w_c["metric"] == "late_alignment"].sort_values("value")["mean"]
+    assert falling.is_monotonic_decreasing
+    flat = gamma[gamma["metric"] == "late_alignment"].set_index("value")["mean"]
+    assert flat[:0.85].between(0.90, 0.93).all()
+    assert flat[0.88:].max() < 0.85
+
+
+def test_what_the_readme_says_of_the_traced_dialog_holds(results: Path) -> None:
+    loss = pd.read_csv(results / "trace" / "turns.csv").set_index("turn")["ownership_loss"]
+    rules = pd.read_csv(results / "trace" / "entries.csv")["rule"].dropna()
+
+    said = re.search(r"from ([\d.]+) at turn (\d+) to ([\d.]+) at turn\s+(\d+)", README)
+    assert said
+    assert_printed(said[1], loss[int(said[2])])
+    assert_printed(said[3], loss[int(said[4])])
+    assert f"τ = {defaults_of(POLICIES['fd-kvc'])['tau']}" in README
+    assert set(rules) == {"budget"}
+
+
+# ------------------------------------------------------------------------------- rooms
+
+
+def test_the_table_of_rooms_is_the_one_that_the_imports_are_held_to() -> None:
+    rows = table("room, in the order of the data")
+    rooms = [
+        tuple(name.strip("/") for name in re.findall(r"`([^`]+)`", row[next(iter(row))]))
+        for row in rows
+    ]
+
+    assert rooms == [*ROOMS, ("__main__",), ("app", "pages")]
+    for room, row in zip(rooms, rows, strict=True):
+        named = {name for name in row["packages"].split(", ") if name}
+        allowed = {package for package, who in PACKAGES.items() if who & set(room)}
+        assert named == allowed - {"numpy"}, room
+
+
+def test_every_package_that_the_project_imports_is_required() -> None:
+    requirements = (ROOT / "requirements.txt").read_text("utf-8")
+    required = set(re.findall(r"^([\w-]+)>=[\w.]+,<[\w.]+$", requirements, re.MULTILINE))
+
+    assert required == {"vl-convert-python" if name == "vl_convert" else name for name in PACKAGES}
