@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,7 +137,12 @@ def cosine(a: Floats, b: Floats) -> Floats:
     return ratio
 
 
-def row_products(a: Floats, b: Floats, lengths: Sequence[tuple[int, int]] | None = None) -> Floats:
+def row_products(
+    a: Floats,
+    b: Floats,
+    lengths: Sequence[tuple[int, int]] | None = None,
+    out: Floats | None = None,
+) -> Floats:
     """Inner products of every vector of a row in `a` with every vector of the same row in `b`.
 
     Parameters
@@ -145,18 +151,45 @@ def row_products(a: Floats, b: Floats, lengths: Sequence[tuple[int, int]] | None
     b : array (B, N, d)
     lengths : sequence of (m, n), optional
         The vectors of each row that are real, where rows differ; the rest of the result is zero.
+    out : array (B, M, N), optional
+        Where to put the result.
 
     Returns
     -------
     array (B, M, N)
     """
     if lengths is None:
-        return a @ b.swapaxes(-1, -2)
+        return np.matmul(a, b.swapaxes(-1, -2), out=out)
     # The shape of a matrix product may change how it rounds, so each row is multiplied in its own.
-    products = np.zeros((len(a), a.shape[1], b.shape[1]), np.result_type(a, b))
+    products = np.empty((len(a), a.shape[1], b.shape[1]), np.float32) if out is None else out
+    products[:] = 0
     for row, (m, n) in enumerate(lengths):
         products[row, :m, :n] = a[row, :m] @ b[row, :n].T
     return products
+
+
+class Tokens(Protocol):
+    """The tokens of B rows, as an observation reads them.
+
+    The arrays over tokens end in one column more than there are tokens. An empty slot's index, −1,
+    finds it, or that of the row before, which is the same; so nothing need be masked.
+    """
+
+    @property
+    def logits(self) -> Floats:
+        """Scaled products of each turn's mean query with every key (B, T, N + 1), then −inf."""
+
+    @property
+    def similarities(self) -> Floats:
+        """Cosines of each turn's mean embedding with every embedding (B, T, N + 1), then 0."""
+
+    @property
+    def values(self) -> Floats:
+        """Values (B, N, h)."""
+
+    @property
+    def positions(self) -> Ints | None:
+        """Place of each token in its dialog (B, N), where that is not its index."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,37 +209,41 @@ class Observation:
 
     turn: int
     new: Ints
-    _logits: Floats  # (B, N): scaled product of the mean query with every token's key
-    _similarity: Floats  # (B, N): cosine of the mean embedding with every token's
-    _values: Floats  # (B, N, h)
-    _position: Ints | None = None  # (B, N): place in the dialog, where it is not the index itself
-
-    @cached_property
-    def _row_start(self) -> Ints:
-        rows, tokens = self._logits.shape
-        return np.arange(0, rows * tokens, tokens, dtype=np.intp)[:, None]
-
-    def _gather(self, quantity: NDArray, token: Ints) -> NDArray:  # type: ignore[type-arg]
-        # An empty slot reads the neighbouring element; each caller masks what it read there.
-        flat = quantity.reshape(-1, *quantity.shape[2:])
-        return flat.take(token + self._row_start, axis=0)
+    _tokens: Tokens
 
     @cached_property
     def active(self) -> Bools:
         """Whether the row has tokens in this turn (B,); a turn without tokens changes nothing."""
         return np.asarray((self.new >= 0).any(axis=1))
 
+    @cached_property
+    def everyone(self) -> bool:
+        """Whether every row has tokens in this turn."""
+        return bool(self.active.all())
+
+    @cached_property
+    def _turn_start(self) -> Ints:
+        """Where this turn of each row begins in the flat arrays over rows, turns and tokens."""
+        rows, turns, columns = self._tokens.logits.shape
+        start: Ints = ((np.arange(rows) * turns + self.turn) * columns)[:, None]
+        return start
+
+    @cached_property
+    def _row_start(self) -> Ints:
+        rows, tokens = self._tokens.values.shape[:2]
+        start: Ints = (np.arange(rows) * tokens)[:, None]
+        return start
+
     def position(self, token: Ints) -> Ints:
         """Place of each token in its dialog, from 0 (B, C); −1 in empty slots."""
-        if self._position is None:
+        positions = self._tokens.positions
+        if positions is None:
             return token
-        return np.where(token >= 0, self._gather(self._position, token), -1)
+        return np.where(token >= 0, positions.reshape(-1).take(token + self._row_start), -1)
 
     def logits(self, token: Ints) -> Floats:
         """Scaled product q̄·k/√h with the turn's mean query (B, C); −inf in empty slots."""
-        gathered: Floats = self._gather(self._logits, token)
-        gathered[token < 0] = -np.inf
-        return gathered
+        return self._tokens.logits.reshape(-1).take(token + self._turn_start)
 
     def attention(self, token: Ints) -> Floats:
         """Attention of the mean query over exactly these tokens, a in Eq. 1 (B, C)."""
@@ -214,12 +251,11 @@ class Observation:
 
     def similarity(self, token: Ints) -> Floats:
         """Cosine cos(e, ē) with the turn's mean embedding (B, C), as in Eq. 4; 0 in empty slots."""
-        gathered: Floats = self._gather(self._similarity, token)
-        gathered[token < 0] = 0
-        return gathered
+        return self._tokens.similarities.reshape(-1).take(token + self._turn_start)
 
     def context(self, weights: Floats, token: Ints) -> Floats:
         """Context output Σ ŵ·v over these tokens (B, h): Algorithm 1's result."""
-        values = self._gather(self._values, token)
-        output: Floats = (weights[:, None, :] @ values)[:, 0]
+        values = self._tokens.values
+        held = values.reshape(-1, values.shape[-1]).take(token + self._row_start, axis=0)
+        output: Floats = (weights[:, None, :] @ held)[:, 0]
         return output

@@ -109,7 +109,33 @@ def newest(cache: Cache, count: int) -> Bools:
     return cache.present & (from_the_end <= count)
 
 
-def select(score: Floats, cache: Cache, protected: Bools, budget: int) -> Bools:
+def among(token: Ints, wanted: Ints | None) -> Bools:
+    """Mark the slots whose token is among the wanted ones of its row.
+
+    Parameters
+    ----------
+    token : array (B, C)
+    wanted : array (B, P), optional
+        −1 stands for none.
+
+    Returns
+    -------
+    array (B, C) of bool
+
+    Examples
+    --------
+    >>> among(np.array([[7, -1, 9]]), np.array([[9, -1]])).tolist()
+    [[False, False, True]]
+    """
+    if wanted is None:
+        return np.zeros(token.shape, np.bool_)
+    found: Bools = (token[:, :, None] == wanted[:, None, :]).any(axis=2) & (token != EMPTY)
+    return found
+
+
+def select(
+    score: Floats, cache: Cache, protected: Bools, budget: int, pinned: Bools | None = None
+) -> Bools:
     """Choose what stays: the protected, then the best by score; a tie goes to the older entry.
 
     Parameters
@@ -120,6 +146,8 @@ def select(score: Floats, cache: Cache, protected: Bools, budget: int) -> Bools:
         What the scores belong to, C ≥ `budget` slots.
     protected : array (B, C) of bool
     budget : int
+    pinned : array (B, C) of bool, optional
+        Those of the protected that go before the others, at most `budget` a row.
 
     Returns
     -------
@@ -135,6 +163,8 @@ def select(score: Floats, cache: Cache, protected: Bools, budget: int) -> Bools:
     """
     priority = np.where(cache.present, score, -np.inf)
     priority[protected] = np.inf
+    if pinned is not None:
+        priority[protected & ~pinned] = np.finfo(priority.dtype).max
     if priority.shape[1] == budget:
         return np.ones(priority.shape, np.bool_)
     cutoff = np.partition(priority, -budget, axis=1)[:, -budget, None]

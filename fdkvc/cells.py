@@ -79,6 +79,7 @@ class Unit:
 PLAIN = Unit()
 PERCENT = Unit("%", 100.0, 1)
 TURNS = Unit("turns", digits=2)
+WHOLE_TURNS = Unit("turns", digits=1)
 MILLISECONDS = Unit("ms", digits=3)
 SETTING = Unit(digits=2)
 
@@ -354,7 +355,7 @@ def _percentile(values: Values, share: float, figure: Published | None) -> Cell:
         below, above = percentile_interval(values, share, against=figure.dialogs)
         inside = below - figure.rounding <= figure.value <= above + figure.rounding
         judgement = "reproduced" if inside else "differs"
-    return Cell(TURNS, measured, low, high, len(values), figure, judgement, values)
+    return Cell(WHOLE_TURNS, measured, low, high, len(values), figure, judgement, values)
 
 
 def _with_latency(table: MeasuredTable, study: Study) -> MeasuredTable:

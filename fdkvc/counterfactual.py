@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,9 @@ RESOLUTION = 1000
 
 INSIDE = 1e-6
 """How far inside an open end of a range a counterfactual goes, as a share of the range."""
+
+COARSEST = 32
+"""Into how few parts the values that are tried may divide a range."""
 
 BUDGET = "budget"
 
@@ -95,14 +99,13 @@ def counterfactual(
     hyperparameter of the policy, in order, and the budget. An entry that was evicted before
     `turn` counts as kept if it survives the turn that evicted it.
 
-    Whether an entry stays need not turn only once over a setting's range. Values are tried
-    outward from the current one, both ways, at distances that grow like the Fibonacci numbers,
-    from a thousandth of the range (or 1, for whole numbers) to its ends; the first that keeps the
-    entry is then refined, between it and the last that did not, to a thousandth (or 1). So the
-    value found has been run and keeps the entry, and the one a step nearer does not; a narrow
-    range of values that would do, nearer still and between two tries, can be missed. A setting
-    whose two ends both leave every decision and every channel as it was is taken to have no
-    influence.
+    Whether an entry stays may turn several times over a setting's range. Values are tried outward
+    from the current one, both ways, in steps that grow from a thousandth of the range (or 1, for
+    whole numbers) to a thirty-second of it; the first that keeps the entry is then refined,
+    between it and the last that did not, to a thousandth (or 1). So the value found has been run
+    and keeps the entry, and the one a step nearer does not; a narrow range of values that would
+    do, nearer still and between two tries, can be missed. Where a policy has channels, and another
+    value leaves all of them and every decision as they were, nothing is tried in between.
 
     Parameters
     ----------
@@ -158,14 +161,11 @@ def counterfactual(
             return run(policy, int(value))
         return run(policy.variant(**{name: value}), budget)
 
-    def stays(name: str, value: Number) -> bool:
-        return bool((run_with(name, value).kept[0, at] == token).any())
-
     def smallest(name: str, known: Parameter, scale: _Scale) -> Change:
-        after = None
-        ends = (run_with(name, scale.value(way * scale.reach[way])) for way in scale.reach)
-        if not all(_same_run(end, run(policy, budget)) for end in ends):
-            after = scale.first_value(lambda value: stays(name, value))
+        after = scale.nearest_value(
+            keeps=lambda value: bool((run_with(name, value).kept[0, at] == token).any()),
+            changes_nothing=lambda value: _same_run(run_with(name, value), run(policy, budget)),
+        )
         low, high = scale.valid
         return Change(name, known.label, known.symbol, scale.before, after, low, high)
 
@@ -187,10 +187,12 @@ def nearest(changes: Sequence[Change]) -> Change | None:
 
 
 def _same_run(one: Trace, other: Trace) -> bool:
-    """Whether two runs decided alike and left the same channels."""
+    """Whether two runs decided alike and left the same channels; never known without channels."""
     channels = one.last.cache.channels
-    return np.array_equal(one.kept, other.kept) and all(
-        np.array_equal(channels[name], other.last.cache[name]) for name in channels
+    return (
+        bool(channels)
+        and np.array_equal(one.kept, other.kept)
+        and all(np.array_equal(channels[name], other.last.cache[name]) for name in channels)
     )
 
 
@@ -243,35 +245,51 @@ class _Scale:
         low, high = self.closed
         return round(min(max(self.before + steps * self.step, low), high), 12)
 
-    def first_value(self, keeps: Callable[[Number], bool]) -> Number | None:
-        """Return the nearest value found that keeps, or None."""
-        failed = dict.fromkeys(self.reach, 0)
-        for distance in _growing_distances(max(self.reach.values())):
-            found = []
-            for way, end in self.reach.items():
-                steps = min(distance, end)
-                if steps > failed[way]:
-                    if keeps(self.value(way * steps)):
-                        found.append(self.value(way * self._refine(failed[way], steps, way, keeps)))
-                    failed[way] = steps
-            if found:
-                return min(found, key=lambda value: abs(value - self.before))
-        return None
+    @cached_property
+    def longest_gap(self) -> int:
+        """The most steps from one value that is tried to the next."""
+        low, high = self.valid
+        return max(1, round((high - low) / self.step / COARSEST))
 
-    def _refine(self, fails: int, works: int, way: int, keeps: Callable[[Number], bool]) -> int:
+    def nearest_value(
+        self, keeps: Callable[[Number], bool], changes_nothing: Callable[[Number], bool]
+    ) -> Number | None:
+        """Return the nearest value found that keeps, or None."""
+        failed = {way: self._idle_steps(way, changes_nothing) for way in self.reach}
+        tries = (self._tries(way, failed[way]) for way in self.reach)
+        best: tuple[int, int] | None = None
+        for steps, way in heapq.merge(*tries):  # the nearer first, whichever way
+            if best and failed[way] >= best[0]:
+                break
+            if keeps(self.value(way * steps)):
+                found = self._refine(failed[way], steps, way, keeps)
+                best = min(best or (found, way), (found, way))
+            failed[way] = steps
+        return None if best is None else self.value(best[0] * best[1])
+
+    def _idle_steps(self, way: int, changes_nothing: Callable[[Number], bool]) -> int:
+        """Return how many steps one way change nothing."""
+        end = self.reach[way]
+        if not end or not changes_nothing(self.value(way)):
+            return 0
+        if changes_nothing(self.value(way * end)):
+            return end
+        return self._refine(1, end, way, lambda value: not changes_nothing(value)) - 1
+
+    def _tries(self, way: int, steps: int) -> Iterator[tuple[int, int]]:
+        """Yield growing numbers of steps one way, farther and farther apart, up to its end."""
+        last_gap, gap = 1, 1
+        while steps < self.reach[way]:
+            steps = min(steps + gap, self.reach[way])
+            yield steps, way
+            last_gap, gap = gap, min(last_gap + gap, self.longest_gap)
+
+    def _refine(self, fails: int, works: int, way: int, works_at: Callable[[Number], bool]) -> int:
         """Halve the gap between a number of steps that fails and one that works, down to one."""
         while works - fails > 1:
             middle = (fails + works) // 2
-            if keeps(self.value(way * middle)):
+            if works_at(self.value(way * middle)):
                 works = middle
             else:
                 fails = middle
         return works
-
-
-def _growing_distances(end: int) -> Iterator[int]:
-    """Yield the Fibonacci numbers 1, 2, 3, 5, 8, 13, … until one is `end` or more."""
-    last, distance = 0, 1
-    while last < end:
-        yield distance
-        last, distance = distance, last + distance

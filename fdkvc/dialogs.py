@@ -184,6 +184,8 @@ class DialogBatch:
     current : array (B, T)
         The current topic of each turn; −1 where there is none.
     topic_names : tuple of str
+    positions : array (B, N), optional
+        Place of each token in its dialog, where that is not its index.
     queries : array (B, N, h), optional
         Each token's own query; projected from the embeddings where not given.
     topics : array (B, K, d), optional
@@ -200,6 +202,7 @@ class DialogBatch:
     topic_bits: Bits
     current: Ints
     topic_names: tuple[str, ...]
+    positions: Ints | None = None
     queries: Floats | None = None
     topics: Floats | None = None
     projections: Floats | None = None
@@ -282,30 +285,47 @@ class DialogBatch:
 
     @cached_property
     def logits(self) -> Floats:
-        """q̄·k/√h of every turn's mean query with every token's key (B, T, N), as in Eq. 1."""
+        """q̄·k/√h of every turn's mean query with every token's key (B, T, N + 1), as in Eq. 1.
+
+        The last column is −inf: index −1, the empty slot, finds it.
+        """
         scale = np.float32(1 / np.sqrt(self.keys.shape[-1]))
-        return row_products(self.mean_queries * scale, self.keys, self._lengths)
+        products = self._turn_products(self.mean_queries * scale, self.keys)
+        products[:, :, -1] = -np.inf
+        return products
 
     @cached_property
     def similarities(self) -> Floats:
-        """cos(e, ē) of every turn's mean embedding with every token's (B, T, N), as in Eq. 4."""
-        products = row_products(self.mean_embeddings, self.embeddings, self._lengths)
-        turn_norm = np.linalg.norm(self.mean_embeddings, axis=-1)[:, :, None]
-        token_norm = np.linalg.norm(self.embeddings, axis=-1)[:, None, :]
-        products /= np.where(turn_norm > 0, turn_norm, 1)
-        products /= np.where(token_norm > 0, token_norm, 1)
+        """cos(e, ē) of every turn's mean embedding with every token's (B, T, N + 1), as in Eq. 4.
+
+        The last column is 0: index −1, the empty slot, finds it.
+        """
+        means = self.mean_embeddings
+        length = np.sqrt(np.einsum("btd,btd->bt", means, means))[:, :, None]
+        length[length == 0] = 1
+        products = self._turn_products(means / length, self.embeddings)
+        length = np.sqrt(np.einsum("bnd,bnd->bn", self.embeddings, self.embeddings))
+        length[length == 0] = 1
+        products[:, :, :-1] *= (1 / length)[:, None, :]
+        products[:, :, -1] = 0
         return products
 
-    def observe(self, turn: int, position: Ints | None = None) -> Observation:
+    def _turn_products(self, by_turn: Floats, by_token: Floats) -> Floats:
+        """Inner products of each row's turns with its tokens, and room for one more column."""
+        shape = (self.rows, self.turns, by_token.shape[1] + 1)
+        products = np.empty(shape, np.float32)
+        row_products(by_turn, by_token, self._lengths, out=products[:, :, :-1])
+        return products
+
+    def observe(self, turn: int) -> Observation:
         """Return what a policy may look at in this turn."""
-        return Observation(
-            turn=turn,
-            new=self.new_tokens(turn),
-            _logits=np.ascontiguousarray(self.logits[:, turn]),
-            _similarity=np.ascontiguousarray(self.similarities[:, turn]),
-            _values=self.values,
-            _position=position,
-        )
+        if turn not in self._observed:
+            self._observed[turn] = Observation(turn, self.new_tokens(turn), self)
+        return self._observed[turn]
+
+    @cached_property
+    def _observed(self) -> dict[int, Observation]:
+        return {}
 
     def projection(self, space: str) -> Floats:
         """Return W_Q, W_K or W_V of each row (B, d, h) for ``query``, ``key`` or ``value``.
@@ -377,8 +397,9 @@ class DialogBatch:
             queries=None if self.queries is None else self.queries[:, :tokens],
         )
         # Products of another shape may round differently, so these are cut and not made anew.
-        part.__dict__["logits"] = self.logits[:, :turns, :tokens]
-        part.__dict__["similarities"] = self.similarities[:, :turns, :tokens]
+        kept_columns = [*range(tokens), -1]
+        part.__dict__["logits"] = self.logits[:, :turns, kept_columns]
+        part.__dict__["similarities"] = self.similarities[:, :turns, kept_columns]
         return part
 
     def row(self, index: int) -> DialogBatch:
@@ -416,6 +437,96 @@ def _pack_bits(of_topic: Bools) -> Bits:
 # ------------------------------------------------------------------------------- making one
 
 
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """What chance decides of some dialogs, enough of it for several scenarios.
+
+    Dialog i of a seed draws the same numbers in every scenario, in the same order, however many
+    of them the scenario needs and whichever other dialogs are drawn with it.
+
+    Attributes
+    ----------
+    projections : array (B, 3, d, h)
+    directions : array (B, K, d)
+        From which the topics are made, in the order of their appearance.
+    noise : array (B, N, d)
+        For each token.
+    """
+
+    projections: Floats
+    directions: Floats
+    noise: Floats
+
+
+def draw(scenarios: Sequence[Scenario], dialogs: int | range, seed: int, world: World) -> Draws:
+    """Draw what these scenarios need. Parameters and errors are those of `generate`."""
+    if not isinstance(dialogs, range):
+        check_count("the number of dialogs", dialogs)
+    indices = dialogs if isinstance(dialogs, range) else range(dialogs)
+    check_count("the number of dialogs", len(indices))
+    check_count("the number of a dialog", min(indices), low=0)
+    check_count("seed", seed, low=0)
+    topics = max(len(scenario.topic_names) for scenario in scenarios)
+    d, h = world.dimension, world.head_dimension
+    if topics > d:
+        raise ValueError(f"the schedule has {topics} topics, but {d} dimensions hold at most {d}")
+    tokens = max(len(scenario.schedule) for scenario in scenarios) * world.tokens_per_turn
+    rows = len(indices)
+    drawn = Draws(
+        np.empty((rows, 3, d, h), np.float32),
+        np.empty((rows, topics, d), np.float32),
+        np.empty((rows, tokens, d), np.float32),
+    )
+    for row, index in enumerate(indices):
+        setting, noise = SeedSequence(seed, spawn_key=(index,)).spawn(2)
+        generator = Generator(SFC64(setting))
+        generator.standard_normal(out=drawn.projections[row], dtype=np.float32)
+        generator.standard_normal(out=drawn.directions[row], dtype=np.float32)
+        Generator(SFC64(noise)).standard_normal(out=drawn.noise[row], dtype=np.float32)
+    return drawn
+
+
+def build(scenario: Scenario, draws: Draws, world: World) -> DialogBatch:
+    """Make the dialogs of a scenario from what was drawn."""
+    d, h, n = world.dimension, world.head_dimension, world.tokens_per_turn
+    names, mixture = scenario.topic_names, scenario.mixture
+    rows, turns = len(draws.noise), len(mixture)
+    tokens = turns * n
+
+    projections = np.array(draws.projections.swapaxes(0, 1), order="C")  # always a copy
+    projections *= np.float32(d**-0.5)
+    directions = draws.directions[:, : len(names)]
+    orthonormal = np.linalg.qr(directions.swapaxes(1, 2))[0].swapaxes(1, 2)
+    appearance = list(dict.fromkeys(scenario.schedule))
+    topics = orthonormal[:, [appearance.index(name) for name in names]]
+    signal = np.float32(world.topic_strength) * (mixture @ topics)
+
+    embeddings = np.empty((rows, tokens, d), np.float32)
+    keys = np.empty((rows, tokens, h), np.float32)
+    values = np.empty((rows, tokens, h), np.float32)
+    sigma = np.float32(world.noise)
+    for row in range(rows):  # one dialog at a time stays in the processor's cache
+        own = embeddings[row]
+        np.multiply(draws.noise[row, :tokens], sigma, out=own)
+        by_turn = own.reshape(turns, n, d)
+        by_turn += signal[row, :, None]
+        np.matmul(own, projections[1, row], out=keys[row])
+        np.matmul(own, projections[2, row], out=values[row])
+
+    return DialogBatch(
+        embeddings=embeddings,
+        keys=keys,
+        values=values,
+        bounds=np.tile(np.arange(0, tokens + 1, n, dtype=np.intp), (rows, 1)),
+        turn_counts=np.full(rows, turns, np.intp),
+        topic_bits=_label_bits(embeddings, topics, mixture, n),
+        current=np.tile(scenario.current, (rows, 1)),
+        topic_names=names,
+        topics=topics,
+        projections=projections,
+    )
+
+
 def generate(
     scenario: Scenario, dialogs: int | range = 1, seed: int = 0, world: World | None = None
 ) -> DialogBatch:
@@ -446,54 +557,7 @@ def generate(
     ((2, 320, 64), (2, 320, 16))
     """
     world = world or World()
-    if not isinstance(dialogs, range):
-        check_count("the number of dialogs", dialogs)
-    indices = dialogs if isinstance(dialogs, range) else range(dialogs)
-    check_count("the number of dialogs", len(indices))
-    check_count("the number of a dialog", min(indices), low=0)
-    check_count("seed", seed, low=0)
-    names = scenario.topic_names
-    if len(names) > world.dimension:
-        raise ValueError(
-            f"the schedule has {len(names)} topics, but {world.dimension} dimensions "
-            f"hold at most {world.dimension}"
-        )
-    d, h, n = world.dimension, world.head_dimension, world.tokens_per_turn
-    mixture = scenario.mixture
-    rows, turns = len(indices), len(mixture)
-    tokens = turns * n
-
-    embeddings = np.empty((rows, tokens, d), np.float32)
-    projections = np.empty((rows, 3, d, h), np.float32)
-    directions = np.empty((rows, len(names), d), np.float32)
-    for row, index in enumerate(indices):
-        setting, noise = SeedSequence(seed, spawn_key=(index,)).spawn(2)
-        draw = Generator(SFC64(setting))
-        draw.standard_normal(out=projections[row], dtype=np.float32)
-        draw.standard_normal(out=directions[row], dtype=np.float32)
-        Generator(SFC64(noise)).standard_normal(out=embeddings[row], dtype=np.float32)
-
-    projections *= np.float32(d**-0.5)
-    drawn = np.linalg.qr(directions.swapaxes(1, 2))[0].swapaxes(1, 2)  # orthonormal
-    appearance = list(dict.fromkeys(scenario.schedule))
-    topics = drawn[:, [appearance.index(name) for name in names]]
-    embeddings *= np.float32(world.noise)
-    by_turn = embeddings.reshape(rows, turns, n, d)
-    by_turn += np.float32(world.topic_strength) * (mixture @ topics)[:, :, None, :]
-
-    by_matrix = np.ascontiguousarray(projections.swapaxes(0, 1))
-    return DialogBatch(
-        embeddings=embeddings,
-        keys=embeddings @ by_matrix[1],
-        values=embeddings @ by_matrix[2],
-        bounds=np.tile(np.arange(0, tokens + 1, n, dtype=np.intp), (rows, 1)),
-        turn_counts=np.full(rows, turns, np.intp),
-        topic_bits=_label_bits(embeddings, topics, mixture, n),
-        current=np.tile(scenario.current, (rows, 1)),
-        topic_names=names,
-        topics=topics,
-        projections=by_matrix,
-    )
+    return build(scenario, draw([scenario], dialogs, seed, world), world)
 
 
 def _label_bits(embeddings: Floats, topics: Floats, mixture: Floats, n: int) -> Bits:
@@ -567,7 +631,10 @@ def one_dialog(
     )
     bits = np.where(current >= 0, np.uint32(1) << np.maximum(current, 0).astype(np.uint32), 0)
     return DialogBatch(
-        **{name: array[None] for name, array in checked.items()},
+        embeddings=checked["embeddings"][None],
+        queries=checked["queries"][None],
+        keys=checked["keys"][None],
+        values=checked["values"][None],
         bounds=np.concatenate([[0], np.cumsum(lengths)])[None],
         turn_counts=np.array([len(lengths)]),
         topic_bits=np.repeat(bits.astype(np.uint32), lengths)[None],

@@ -105,8 +105,9 @@ class OnlineCache:
             topic_bits=np.zeros((1, len(ids)), np.uint32),
             current=np.array([[-1]]),
             topic_names=(),
+            positions=ids[None],
         )
-        turn = dialog.observe(0, position=ids[None])
+        turn = dialog.observe(0)
         after = take_turn(self.policy, self._state, turn, self.budget).after
 
         slot = after.cache.token[0]

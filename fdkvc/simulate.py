@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdkvc.attention import Bools, Floats, Ints, Observation
-from fdkvc.cache import Cache, empty_cache, select
+from fdkvc.cache import Cache, among, empty_cache, select
 from fdkvc.dialogs import DialogBatch
 from fdkvc.parameters import Parameter, check_count, check_parameter
 from fdkvc.policies.base import Policy, Update, total
@@ -57,7 +57,9 @@ def initial_state(policy: Policy, rows: int, budget: int, head_dimension: int) -
     )
 
 
-def take_turn(policy: Policy, before: State, turn: Observation, budget: int) -> TurnResult:
+def take_turn(
+    policy: Policy, before: State, turn: Observation, budget: int, pinned: Ints | None = None
+) -> TurnResult:
     """Run one turn: update, threshold, insertion, eviction, attention.
 
     A row without tokens in this turn comes out as it went in.
@@ -69,14 +71,18 @@ def take_turn(policy: Policy, before: State, turn: Observation, budget: int) -> 
         What the last turn left.
     turn : Observation
     budget : int
+    pinned : array (B, P), optional
+        Tokens that stay whatever the policy says, −1 for none.
     """
     cache = before.cache
-    everyone = bool(turn.active.all())
+    everyone = turn.everyone
 
     update = policy.update(cache, turn)
     stale = np.zeros(cache.token.shape, np.bool_) if update.stale is None else update.stale
     if not everyone:
         stale = stale & turn.active[:, None]
+    if pinned is not None:
+        stale = stale & ~among(cache.token, pinned)
     survivors = update.cache.without(stale) if stale.any() else update.cache
 
     births = policy.birth(turn)
@@ -87,7 +93,11 @@ def take_turn(policy: Policy, before: State, turn: Observation, budget: int) -> 
     terms = policy.terms(entries, turn)
     score = total(terms)
     protected = policy.protects(entries, turn, budget)
-    kept = select(score, entries, protected, budget)
+    held = None
+    if pinned is not None:
+        held = among(entries.token, pinned)
+        protected = protected | held
+    kept = select(score, entries, protected, budget, held)
     cache = entries.keep(kept)
 
     attention = turn.attention(cache.token)
@@ -109,6 +119,7 @@ def simulate(
     *,
     entries: bool = True,
     start: tuple[int, State] | None = None,
+    pinned: Ints | None = None,
 ) -> Trace:
     """Run a policy over dialogs.
 
@@ -122,6 +133,8 @@ def simulate(
         Whether to record every entry of every turn, or only what the metrics need.
     start : tuple of (turn, State), optional
         Begin with this turn from what the turn before it left.
+    pinned : array (B, P), optional
+        Tokens that are never evicted once they are cached, −1 for none; at most `budget` a row.
 
     Returns
     -------
@@ -130,7 +143,8 @@ def simulate(
     Raises
     ------
     ValueError
-        For a budget below 1, or a start at a turn that the dialogs do not have.
+        For a budget below 1 or below the number of pinned tokens, or a start at a turn that the
+        dialogs do not have.
 
     Examples
     --------
@@ -144,15 +158,17 @@ def simulate(
     rows, head_dimension = dialogs.rows, dialogs.keys.shape[-1]
     first, state = start or (0, initial_state(policy, rows, budget, head_dimension))
     check_parameter("the first turn", Parameter("", "", low=0, high=dialogs.turns - 1), first, int)
+    if pinned is not None:
+        check_count("budget", budget, low=max(1, int((pinned >= 0).sum(axis=1).max())))
     record = _Recorder(policy, dialogs, budget, first, entries)
     for number in range(first, dialogs.turns):
         turn = dialogs.observe(number)
         began = perf_counter()
-        result = take_turn(policy, state, turn, budget)
+        result = take_turn(policy, state, turn, budget, pinned)
         record.seconds[number - first] = perf_counter() - began
         record.turn(number - first, state.cache.token, turn.active, result)
         state = result.after
-    return record.trace(state)
+    return record.trace(state, pinned)
 
 
 class _Recorder:
@@ -182,7 +198,7 @@ class _Recorder:
         if self.wanted:
             self._entries(at, old, active, gone, result)
 
-    def trace(self, last: State) -> Trace:
+    def trace(self, last: State, pinned: Ints | None) -> Trace:
         return Trace(
             policy=self.policy,
             budget=self.budget,
@@ -194,6 +210,7 @@ class _Recorder:
             seconds=self.seconds,
             entries=self._entry_trace() if self.wanted else None,
             last=last,
+            pinned=pinned,
         )
 
     def _entries(self, at: int, old: Ints, active: Bools, gone: Bools, result: TurnResult) -> None:

@@ -189,6 +189,12 @@ def comparisons(
                     yield scenario, metric, policy.name, paired(values, base)
 
 
+def default_baseline(policies: Sequence[Policy]) -> str:
+    """Return the name of the policy that others are compared with: H2O, or else the first."""
+    names = [policy.name for policy in policies]
+    return BASELINE if BASELINE in names else names[0]
+
+
 def check_baseline(baseline: str, policies: Sequence[Policy]) -> None:
     """Raise a ValueError unless a policy of this name is among the policies."""
     names = [policy.name for policy in policies]

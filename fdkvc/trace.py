@@ -118,6 +118,8 @@ class Trace:
         Every entry of every turn, where they were asked for.
     last : State
         What the last turn left.
+    pinned : array (B, P), optional
+        Tokens that were never to be evicted, −1 for none.
     """
 
     policy: Policy
@@ -130,6 +132,7 @@ class Trace:
     seconds: NDArray[np.float64]
     entries: EntryTrace | None
     last: State
+    pinned: Ints | None = None
 
     @property
     def turns(self) -> int:

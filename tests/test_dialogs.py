@@ -18,6 +18,8 @@ from fdkvc.dialogs import (
     DialogBatch,
     Scenario,
     World,
+    build,
+    draw,
     generate,
     one_dialog,
     own_scenario,
@@ -234,6 +236,19 @@ def test_a_dialogs_number_decides_it_whichever_others_are_drawn(key: str) -> Non
                 np.testing.assert_array_equal(one, other, err_msg=name)
             np.testing.assert_array_equal(
                 some.similarities[row], whole.similarities[number], err_msg="similarities"
+            )
+
+
+@pytest.mark.parametrize("numbers", [range(1), range(2, 3), range(4)], ids=str)
+def test_several_scenarios_of_one_draw_are_those_drawn_alone(numbers: range) -> None:
+    scenarios = [SCENARIOS[key] for key in ("shift", "complex", "gradual", "shift")]
+    draws = draw(scenarios, numbers, seed=9, world=SMALL)
+
+    for scenario in scenarios:
+        shared, alone = build(scenario, draws, SMALL), generate(scenario, numbers, 9, SMALL)
+        for name in ("embeddings", "keys", "values", "topics", "projections", "topic_bits"):
+            np.testing.assert_array_equal(
+                getattr(shared, name), getattr(alone, name), err_msg=f"{scenario.key} {name}"
             )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -186,6 +187,15 @@ def test_the_rank_orders_by_score_and_then_by_age(
             assert rank.tolist() == list(range(1, len(slots) + 1))
 
 
+def test_of_many_equal_entries_the_older_ranks_higher_and_stays() -> None:
+    # With w_c = 1 new entries are all worth the same.
+    trace = simulate(policy_named("fd-kvc", w_c=1), random_dialog(0, [100]), budget=40)
+    entries = trace.every_entry()
+
+    assert entries.rank[0, 0, live(entries, 0, 0)].tolist() == list(range(1, 101))
+    assert kept_tokens(trace, 0, 0) == list(range(40))
+
+
 # ------------------------------------------------------------------------------- every batch
 
 
@@ -317,8 +327,8 @@ def test_an_observation_answers_for_every_slot() -> None:
     assert turn.new.tolist() == [[2, 3, 4], [4, 5, -1]]
     assert turn.active.all()
     np.testing.assert_array_equal(turn.position(token), token)
-    places = batch.observe(1, position=np.arange(12).reshape(2, 6) * 10).position(token)
-    assert places.tolist() == [[-1, 0, 40, -1], [70, -1, 110, 90]]
+    elsewhere = dataclasses.replace(batch, positions=np.arange(12).reshape(2, 6) * 10)
+    assert elsewhere.observe(1).position(token).tolist() == [[-1, 0, 40, -1], [70, -1, 110, 90]]
     np.testing.assert_array_equal(np.isfinite(turn.logits(token)), held)
     np.testing.assert_array_equal(turn.attention(token) > 0, held)
     np.testing.assert_array_equal(turn.similarity(token) != 0, held)

@@ -43,12 +43,12 @@ def table(first: str) -> list[Row]:
     return [dict(zip(heading, row, strict=True)) for row in rows]
 
 
-def run(command: list[str], folder: Path) -> str:
+def run(command: list[str], folder: Path, project: Path = ROOT) -> str:
     """Run a command of this interpreter in a folder, with the project at hand."""
     result = subprocess.run(
         [sys.executable, *command],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(project)},
         capture_output=True,
         text=True,
         check=False,
@@ -130,36 +130,33 @@ def test_the_added_policy_is_found_and_keeps_every_policys_promises(tmp_path: Pa
     names = "(Fifo, SinkWindow, H2O, FDKVC)"
     assert names in README
     assert registry.read_text().count(names) == 1
+    last_import = "from fdkvc.policies.sink import SinkWindow\n"
     registry.write_text(
-        "from fdkvc.policies.nearest import Nearest\n"
-        + registry.read_text().replace(names, f"{names[:-1]}, Nearest)")
+        registry.read_text()
+        .replace(names, f"{names[:-1]}, Nearest)")
+        .replace(last_import, f"{last_import}from fdkvc.policies.nearest import Nearest\n")
     )
 
-    said = subprocess.run(
-        [sys.executable, "-m", "pytest", "-k", "nearest", "-p", "no:cacheprovider"]
-        + ["tests/test_nearest.py", "tests/test_contract.py"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": ""},
-        capture_output=True,
-        text=True,
-        check=False,
+    said = run(
+        ["-m", "pytest", "-k", "nearest", "tests/test_nearest.py", "tests/test_contract.py"],
+        folder=tmp_path,
+        project=tmp_path,
     )
 
-    passed = re.search(r"^(\d+) passed", said.stdout, re.MULTILINE)
-    assert said.returncode == 0, said.stdout
+    passed = re.search(r"^(\d+) passed", said, re.MULTILINE)
     assert passed
-    assert int(passed[1]) > 10, said.stdout
+    assert int(passed[1]) > 10, said
 
 
 # ------------------------------------------------------------------------------- numbers
 
 
-def cell(frame: pd.DataFrame, value: str, **where: str) -> float:
-    """Return the one number of a table that this selects."""
-    for column, wanted in where.items():
-        frame = frame[frame[column].astype(str) == wanted]
+def cell(frame: pd.DataFrame, column: str, /, **where: str) -> float:
+    """Return the one number of a column that this selects."""
+    for name, wanted in where.items():
+        frame = frame[frame[name].astype(str) == wanted]
     assert len(frame) == 1, where
-    return float(frame[value].iloc[0])
+    return float(frame[column].iloc[0])
 
 
 def assert_printed(text: str, number: float) -> None:

@@ -9,6 +9,7 @@ import altair as alt
 from fdkvc.charts.theme import (
     Spec,
     Theme,
+    mark_at,
     panel_title,
     policy_scale,
     shape_scale,
@@ -48,18 +49,17 @@ def dots_spec(
         For data ``dots``, with columns row, name, mean, ci_low, ci_high and words.
     """
     base = alt.Chart(alt.NamedData("dots"))
-    x = alt.X(
-        "mean:Q",
-        scale=alt.Scale(domain=[low, high], nice=False),
-        axis=alt.Axis(title=None, format="~g", tickCount=5),
-    )
+    scale = alt.Scale(domain=[low, high], nice=False)
+    axis = alt.Axis(title=None, format="~g", tickCount=5)
+    x = alt.X("mean:Q", scale=scale, axis=axis)
     y = alt.Y(
         "row:N",
         scale=alt.Scale(domain=list(rows), paddingInner=0.25, paddingOuter=0.15),
         axis=alt.Axis(title=None, ticks=False, domain=False, labelLimit=130),
     )
     offset = alt.YOffset("name:N", scale=alt.Scale(domain=list(names)))
-    color = alt.Color("name:N", scale=policy_scale(names), legend=top_legend(columns=3))
+    legend = top_legend(columns=3) if len(names) > 1 else None
+    color = alt.Color("name:N", scale=policy_scale(names), legend=legend)
     tooltip = [
         alt.Tooltip("row:N", title="scenario"),
         alt.Tooltip("name:N", title="of"),
@@ -69,19 +69,23 @@ def dots_spec(
         alt.Tooltip("words:N", title=" "),
     ]
     zero = (
-        alt.Chart(alt.NamedData("dots"))
+        mark_at(zero=0)
         .mark_rule(color=theme.ink, strokeDash=[4, 3], opacity=0.6, aria=False)
-        .encode(x=alt.XDatum(0))
+        .encode(x=alt.X("zero:Q", scale=scale, axis=axis))
     )
     ends = base.mark_rule(strokeWidth=2, clip=True, aria=False).encode(
-        x=alt.X("ci_low:Q"), x2="ci_high:Q", y=y, yOffset=offset, color=color
+        x=alt.X("ci_low:Q", scale=scale, axis=axis),
+        x2="ci_high:Q",
+        y=y,
+        yOffset=offset,
+        color=color,
     )
     dots = base.mark_point(filled=True, size=55, opacity=1, clip=True).encode(
         x=x,
         y=y,
         yOffset=offset,
         color=color,
-        shape=alt.Shape("name:N", scale=shape_scale(names), legend=top_legend(columns=3)),
+        shape=alt.Shape("name:N", scale=shape_scale(names), legend=legend),
         tooltip=tooltip,
     )
     height = len(rows) * (DOT_HEIGHT * len(names) + 14)

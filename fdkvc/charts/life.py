@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 import altair as alt
-import pandas as pd
 
-from fdkvc.attention import Floats
 from fdkvc.charts.theme import (
     DASHES,
     Panel,
@@ -19,7 +17,6 @@ from fdkvc.charts.theme import (
     inside_axis,
     panel_title,
 )
-from fdkvc.explain import Life
 
 
 @lru_cache(maxsize=64)
@@ -83,14 +80,3 @@ def _lines(data: str, title: str, names: Sequence[str], turns: int, theme: Theme
         .encode(x=alt.X("left:Q"))
     )
     return alt.layer(lines, cursor).properties(height=130, title=panel_title(title))
-
-
-def life_data(course: Life) -> dict[str, pd.DataFrame]:
-    """Return the data of an entry's life line: one row for each turn and quantity."""
-    scores = {"score": course.score, "cutoff": course.cutoff}
-    return {"scores": _long(course, scores), "channels": _long(course, course.channels)}
-
-
-def _long(course: Life, columns: Mapping[str, Floats]) -> pd.DataFrame:
-    wide = pd.DataFrame({"turn": course.turn.astype(float), **columns})
-    return wide.melt("turn", var_name="name", value_name="value").dropna()

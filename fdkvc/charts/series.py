@@ -46,26 +46,26 @@ def series_spec(
     Spec
         For data ``series`` and ``topics``.
     """
-    x = alt.X(
-        "turn:Q",
-        scale=alt.Scale(domain=[-0.5, turns - 0.5], nice=False),
-        axis=alt.Axis(title="turn", format="d", tickCount=min(turns, 20), grid=False),
-    )
-    y = alt.Y(
-        "mean:Q",
-        scale=alt.Scale(domain=[low, high], nice=False),
-        axis=alt.Axis(title=None, tickCount=5, format="~g"),
-    )
-    color = alt.Color("policy:N", scale=policy_scale(policies), legend=top_legend())
+    x_scale = alt.Scale(domain=[-0.5, turns - 0.5], nice=False)
+    x_axis = alt.Axis(title="turn", format="d", tickCount=min(turns, 20), grid=False)
+    y_scale = alt.Scale(domain=[low, high], nice=False)
+    y_axis = alt.Axis(title=None, tickCount=5, format="~g")
+    x = alt.X("turn:Q", scale=x_scale, axis=x_axis)
+    y = alt.Y("mean:Q", scale=y_scale, axis=y_axis)
+    legend = top_legend(symbolType="stroke", symbolStrokeWidth=2, offset=18)
+    colours = policy_scale(policies)
     base = alt.Chart(alt.NamedData("series"))
     band = base.mark_area(opacity=0.25, aria=False).encode(
-        x=x, y=alt.Y("ci_low:Q", title=None), y2="ci_high:Q", color=color
+        x=x,
+        y=alt.Y("ci_low:Q", scale=y_scale, axis=y_axis),
+        y2="ci_high:Q",
+        fill=alt.Fill("policy:N", scale=colours, legend=None),
     )
     lines = base.mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=26)).encode(
         x=x,
         y=y,
-        color=color,
-        strokeDash=alt.StrokeDash("policy:N", scale=dash_scale(policies), legend=top_legend()),
+        color=alt.Color("policy:N", scale=colours, legend=legend),
+        strokeDash=alt.StrokeDash("policy:N", scale=dash_scale(policies), legend=legend),
         tooltip=[
             alt.Tooltip("turn:Q"),
             alt.Tooltip("topic:N"),
@@ -75,20 +75,20 @@ def series_spec(
             alt.Tooltip("ci_high:Q", title="to", format=".4f"),
         ],
     )
-    chart = alt.layer(*_topics(x, theme), band, lines)
-    return single(chart.properties(height=250, title=panel_title(title, subtitle)), theme)
+    chart = alt.layer(*_topics(x_scale, x_axis, theme), band, lines)
+    return single(chart.properties(height=210, title=panel_title(title, subtitle)), theme)
 
 
-def _topics(x: alt.X, theme: Theme) -> list[Panel]:
+def _topics(scale: alt.Scale, axis: alt.Axis, theme: Theme) -> list[Panel]:
     """Shade every other run of a topic, and write its letter at the top."""
     base = alt.Chart(alt.NamedData("topics"))
     shade = (
         base.transform_filter(alt.datum.shaded)
         .mark_rect(color=theme.faint, opacity=0.35, aria=False)
-        .encode(x=alt.X("left:Q", title="turn"), x2="right:Q")
+        .encode(x=alt.X("left:Q", scale=scale, axis=axis), x2="right:Q")
     )
     letters = base.mark_text(color=theme.ink, opacity=0.8, fontWeight="bold", aria=False).encode(
-        x=alt.X("middle:Q", title="turn"), y=alt.value(8), text="topic:N"
+        x=alt.X("middle:Q", scale=scale, axis=axis), y=alt.value(-6), text="topic:N"
     )
     return [shade, letters]
 

@@ -10,6 +10,7 @@ from fdkvc.charts.theme import (
     OKABE_ITO,
     Spec,
     Theme,
+    mark_at,
     panel_title,
     policy_scale,
     shape_scale,
@@ -51,16 +52,12 @@ def curve_spec(
     """
     base = alt.Chart(alt.NamedData("curve"))
     room = 0.04 * (values[1] - values[0]) or 0.5
-    x = alt.X(
-        "value:Q",
-        scale=alt.Scale(domain=[values[0] - room, values[1] + room], nice=False),
-        axis=alt.Axis(title=parameter, format="~g", grid=False),
-    )
-    y = alt.Y(
-        "mean:Q",
-        scale=alt.Scale(domain=list(range_), nice=False),
-        axis=alt.Axis(title=None, format="~g", tickCount=5),
-    )
+    x_scale = alt.Scale(domain=[values[0] - room, values[1] + room], nice=False)
+    x_axis = alt.Axis(title=parameter, format="~g", grid=False)
+    y_scale = alt.Scale(domain=list(range_), nice=False)
+    y_axis = alt.Axis(title=None, format="~g", tickCount=5)
+    x = alt.X("value:Q", scale=x_scale, axis=x_axis)
+    y = alt.Y("mean:Q", scale=y_scale, axis=y_axis)
     tooltip = [
         alt.Tooltip("setting:N"),
         alt.Tooltip("mean:Q", format=".4f"),
@@ -69,11 +66,13 @@ def curve_spec(
         alt.Tooltip("published:Q", format=".4f"),
     ]
     colour = OKABE_ITO[0] if theme.paper == "#ffffff" else OKABE_ITO[4]
-    mark = base.mark_rule(color=theme.ink, strokeDash=[4, 3], opacity=0.7, aria=False).encode(
-        x=alt.XDatum(default)
+    mark = (
+        mark_at(default=default)
+        .mark_rule(color=theme.ink, strokeDash=[4, 3], opacity=0.7, aria=False)
+        .encode(x=alt.X("default:Q", scale=x_scale, axis=x_axis))
     )
     band = base.mark_area(color=colour, opacity=0.25, aria=False).encode(
-        x=x, y=alt.Y("ci_low:Q", title=None), y2="ci_high:Q"
+        x=x, y=alt.Y("ci_low:Q", scale=y_scale, axis=y_axis), y2="ci_high:Q"
     )
     line = base.mark_line(color=colour, strokeWidth=2, aria=False).encode(x=x, y=y)
     points = (
@@ -84,7 +83,7 @@ def curve_spec(
     printed = (
         base.transform_filter("isValid(datum.published)")
         .mark_point(shape="diamond", color=theme.ink, size=70, strokeWidth=2)
-        .encode(x=x, y=alt.Y("published:Q", title=None), tooltip=tooltip)
+        .encode(x=x, y=alt.Y("published:Q", scale=y_scale, axis=y_axis), tooltip=tooltip)
     )
     chart = alt.layer(mark, band, line, printed, points).properties(
         height=230, title=panel_title(title, f"dashed: the default, {default:g} · ◇ published")
@@ -181,16 +180,12 @@ def tradeoff_spec(
         For data ``points`` (setting, group, x, y, their intervals, front) and ``front`` (x, y).
     """
     base = alt.Chart(alt.NamedData("points"))
-    x = alt.X(
-        "x:Q",
-        scale=alt.Scale(domain=list(x_range), nice=False),
-        axis=alt.Axis(title=f"{x_title} →", format="~g", titleAnchor="end", tickCount=6),
-    )
-    y = alt.Y(
-        "y:Q",
-        scale=alt.Scale(domain=list(y_range), nice=False),
-        axis=alt.Axis(title=f"{y_title} →", format="~g", titleAnchor="end", tickCount=5),
-    )
+    x_scale = alt.Scale(domain=list(x_range), nice=False)
+    x_axis = alt.Axis(title=f"{x_title} →", format="~g", titleAnchor="end", tickCount=6)
+    y_scale = alt.Scale(domain=list(y_range), nice=False)
+    y_axis = alt.Axis(title=f"{y_title} →", format="~g", titleAnchor="end", tickCount=5)
+    x = alt.X("x:Q", scale=x_scale, axis=x_axis)
+    y = alt.Y("y:Q", scale=y_scale, axis=y_axis)
     color = alt.Color("group:N", scale=policy_scale(groups), legend=top_legend(columns=3))
     front = (
         alt.Chart(alt.NamedData("front"))
@@ -198,10 +193,10 @@ def tradeoff_spec(
         .encode(x=x, y=y, order="place:Q")
     )
     across = base.mark_rule(opacity=0.6, aria=False).encode(
-        x=alt.X("x_low:Q"), x2="x_high:Q", y=y, color=color
+        x=alt.X("x_low:Q", scale=x_scale, axis=x_axis), x2="x_high:Q", y=y, color=color
     )
     along = base.mark_rule(opacity=0.6, aria=False).encode(
-        x=x, y=alt.Y("y_low:Q"), y2="y_high:Q", color=color
+        x=x, y=alt.Y("y_low:Q", scale=y_scale, axis=y_axis), y2="y_high:Q", color=color
     )
     points = (
         base.mark_point(filled=True, opacity=1, cursor="pointer")

@@ -100,6 +100,17 @@ def shape_scale(names: Sequence[str]) -> alt.Scale:
     return alt.Scale(domain=list(names), range=shapes)
 
 
+def mark_at(**place: Any) -> Panel:
+    """Return a chart of one point, to draw a rule at a fixed place.
+
+    Parameters
+    ----------
+    **place : number
+        The fields of the point.
+    """
+    return alt.Chart(alt.Data(values=[place]))
+
+
 def top_legend(**options: Any) -> alt.Legend:
     """Return a legend above the plot, in as many rows as its entries need."""
     settings = {"orient": "top", "title": None, "columns": 4, "offset": 4, "padding": 0}
@@ -164,7 +175,8 @@ def column(panels: Sequence[Panel], theme: Theme, spacing: int = 14) -> Spec:
 
 def single(chart: Panel, theme: Theme) -> Spec:
     """Finish a chart of one panel, which takes the width it is given, labels included."""
-    spec: Spec = chart.configure_title(subtitleColor=theme.ink).to_dict()
+    sized = chart.properties(autosize=alt.AutoSizeParams(type="fit-x", contains="padding"))
+    spec: Spec = sized.configure_title(subtitleColor=theme.ink).to_dict()
     return spec
 
 

@@ -7,11 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import altair as alt
-import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from fdkvc.attention import Ints
 from fdkvc.charts.theme import (
     DASHES,
     Panel,
@@ -24,8 +21,6 @@ from fdkvc.charts.theme import (
     panel_title,
     topic_scale,
 )
-from fdkvc.dialogs import DialogBatch
-from fdkvc.trace import Trace
 
 LETTER_ROOM = 5  # the least height, in slots, of a river run that carries its letter
 
@@ -258,67 +253,19 @@ def _metrics(turns: int, lines: Sequence[Line], theme: Theme) -> Panel:
 # ------------------------------------------------------------------------------------ data
 
 
-def ribbon_data(dialogs: DialogBatch) -> pd.DataFrame:
-    """Return one block a turn of the first row's dialog."""
-    turns = np.arange(dialogs.turns)
-    return pd.DataFrame(
-        {
-            "turn": turns,
-            **_places(turns),
-            "topic": [dialogs.topic_label(topic) for topic in dialogs.current[0]],
-            "tokens": np.diff(dialogs.bounds[0]),
-        }
-    )
+def placed(frame: pd.DataFrame) -> pd.DataFrame:
+    """Add where a turn's mark begins, is centred and ends on the x axis."""
+    start = frame["turn"].astype(float)
+    return frame.assign(left=start, middle=start + 0.5, right=start + 1)
 
 
-def changes_data(dialogs: DialogBatch) -> pd.DataFrame:
-    """Return where the topic changes."""
-    current = dialogs.current[0]
-    return pd.DataFrame({"left": 1.0 + np.flatnonzero(current[1:] != current[:-1])})
+def cursor_data(turn: int) -> pd.DataFrame:
+    """Return the frame around a turn."""
+    return placed(pd.DataFrame({"turn": [turn]}))
 
 
 def metrics_data(turns: pd.DataFrame, lines: Sequence[Line]) -> pd.DataFrame:
     """Return one row for each turn and metric, from a table with a row for each turn."""
     named = {line.field: line.label for line in lines}
-    wide = turns[["turn", "middle", *named]].rename(columns=named)
-    return wide.melt(["turn", "middle"], var_name="metric", value_name="value")
-
-
-def cursor_data(turn: int) -> pd.DataFrame:
-    """Return the frame around a turn."""
-    return pd.DataFrame({"left": [float(turn)], "right": [turn + 1.0]})
-
-
-def river_data(trace: Trace, dialogs: DialogBatch) -> pd.DataFrame:
-    """Return runs of neighbouring entries of one topic, for each turn of the first row."""
-    rows = []
-    for at in range(trace.turns):
-        token = trace.kept[0, at]
-        born = dialogs.born[0, token[token >= 0]]
-        topic = dialogs.current[0, born]
-        starts = np.flatnonzero(np.diff(topic, prepend=-2))
-        ends = np.append(starts[1:], len(topic))
-        rows += [
-            (trace.first_turn + at, low, high, topic[low], born[low], born[high - 1])
-            for low, high in zip(starts, ends, strict=True)
-        ]
-    frame = pd.DataFrame(rows, columns=["turn", "low", "high", "topic", "oldest", "newest"])
-    frame["topic"] = [dialogs.topic_label(topic) for topic in frame["topic"]]
-    frame["entries"] = frame["high"] - frame["low"]
-    frame["centre"] = (frame["high"] + frame["low"]) / 2
-    return frame.assign(**_places(frame["turn"].to_numpy()))
-
-
-def path_data(trace: Trace, token: int | None) -> pd.DataFrame:
-    """Return the place by age of one token in the first row's cache, for each turn."""
-    at, slot = np.nonzero(trace.kept[0] == (-2 if token is None else token))
-    older = np.array(
-        [(trace.kept[0, a, :s] >= 0).sum() for a, s in zip(at, slot, strict=True)], np.float64
-    )
-    return pd.DataFrame({**_places(trace.first_turn + at), "slot": older + 0.5})
-
-
-def _places(turn: Ints) -> dict[str, NDArray[np.float64]]:
-    """Return where a turn's mark begins, is centred and ends on the x axis."""
-    start = turn.astype(np.float64)
-    return {"left": start, "middle": start + 0.5, "right": start + 1}
+    wide = turns[["turn", *named]].rename(columns=named)
+    return placed(wide.melt("turn", var_name="metric", value_name="value"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fdkvc.parameters import parameters_of
+from fdkvc.parameters import defaults_of, parameters_of
 from fdkvc.policies.base import Policy
 from fdkvc.policies.fd_kvc import FDKVC
 from fdkvc.policies.fifo import Fifo
@@ -44,4 +44,39 @@ def policy_named(key: str, **hyperparameters: float | int | str) -> Policy:
     return POLICIES[key](**hyperparameters)
 
 
-__all__ = ["PAPER_POLICIES", "POLICIES", "Policy", "policy_named"]
+def read_policy(name: str) -> Policy:
+    """Make a policy from its name, as `Policy.name` writes it.
+
+    Parameters
+    ----------
+    name : str
+        A key, and hyperparameters after it; spaces or colons stand between them.
+
+    Raises
+    ------
+    ValueError
+        As `policy_named`, and where a hyperparameter has no value.
+
+    Examples
+    --------
+    >>> read_policy("fd-kvc:gamma=0.8:w_c=0.3").name
+    'fd-kvc gamma=0.8 w_c=0.3'
+    """
+    key, *settings = name.replace(":", " ").split() or [""]
+    defaults = defaults_of(POLICIES[key]) if key in POLICIES else {}
+    values: dict[str, float | int | str] = {}
+    for setting in settings:
+        field, equals, text = setting.partition("=")
+        if not equals:
+            raise ValueError(
+                f"{setting!r} in {name!r} is no hyperparameter: write NAME=VALUE, such as gamma=0.8"
+            )
+        kind = type(defaults.get(field, text))
+        try:
+            values[field] = kind(text)
+        except ValueError:
+            values[field] = text  # for the policy to refuse, in its own words
+    return policy_named(key, **values)
+
+
+__all__ = ["PAPER_POLICIES", "POLICIES", "Policy", "policy_named", "read_policy"]

@@ -1,47 +1,57 @@
-"""The results of a benchmark: tables beside the published figures, and files."""
+"""The results of a benchmark, section by section."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 
-import pandas as pd
 import streamlit as st
 
-from fdkvc import export, tables
+from fdkvc.benchmark import Benchmark
 from fdkvc.study import Study
+from fdkvc.ui.alignment_view import show_alignment
+from fdkvc.ui.claims_view import show_claims
+from fdkvc.ui.compare_view import show_comparison
+from fdkvc.ui.cost_view import show_cost
+from fdkvc.ui.figures_view import show_figures
+from fdkvc.ui.files_view import show_files
+from fdkvc.ui.paper_tables import show_tables
+
+SECTIONS: dict[str, Callable[[str, Study], None]] = {
+    "Tables": show_tables,
+    "Claims": show_claims,
+    "Alignment": show_alignment,
+    "Figures": show_figures,
+    "Compare two": show_comparison,
+    "Time and memory": show_cost,
+    "Files": show_files,
+}
 
 
-def show_tables(study: Study, baseline: str) -> None:
-    """Show the four tables of the command line."""
-    results = study.results
-    st.subheader("Late-turn metrics", anchor=False)
-    _frame(tables.summary_table(results))
-    st.subheader("Turns to adapt", anchor=False)
-    _frame(tables.adaptation_table(results))
-    st.subheader(f"Paired differences from {baseline}", anchor=False)
-    _frame(tables.paired_table(results, baseline))
-    st.subheader("Latency", anchor=False)
-    _frame(tables.latency_table(study.latencies, results.benchmark.budget))
+def about_run(study: Study, chosen: Benchmark) -> None:
+    """Say which run is shown, and whether the settings have changed since."""
+    results, ran = study.results, study.results.benchmark
+    finished = {scenario.key: results.dialogs(scenario.key) for scenario in ran.scenarios}
+    words = f"{ran.dialogs:,} dialogs a scenario, seed {ran.seed}, budget {ran.budget}"
+    st.caption(f"Shown: {words}, {len(ran.policies)} policies, {results.seconds:.1f} s.")
+    if not results.complete:
+        st.warning(
+            f"Cancelled: {sum(finished.values()):,} of {ran.dialogs * len(finished):,} dialogs are "
+            "finished, and shown.",
+            icon=":material/cancel:",
+        )
+    if ran != chosen:
+        st.info(
+            "The settings have changed since this run; Run measures them.", icon=":material/tune:"
+        )
 
 
-def _frame(frame: pd.DataFrame) -> None:
-    st.dataframe(frame, hide_index=True)
-
-
-def show_files(page: str, files: Mapping[str, str]) -> None:
-    """Offer files for download."""
-    with st.container(horizontal=True):
-        for name, text in files.items():
-            st.download_button(
-                name,
-                text,
-                name,
-                key=f"{page}/file/{name}",
-                on_click="ignore",
-                icon=":material/download:",
-            )
-
-
-def benchmark_files(study: Study, baseline: str) -> dict[str, str]:
-    """Return the files that the command line writes."""
-    return export.benchmark_files(study.results, study.latencies, baseline)
+def show_sections(page: str, study: Study) -> None:
+    """Show the section that is open; the others cost nothing."""
+    if not any(study.results.measured.values()):
+        st.info("Nothing was finished before the run was cancelled.")
+        return
+    tabs = st.tabs(list(SECTIONS), key=f"{page}/sections", on_change="rerun")
+    for tab, show in zip(tabs, SECTIONS.values(), strict=True):
+        if tab.open:
+            with tab:
+                show(page, study)

@@ -71,11 +71,11 @@ def _name(verdict: str | None) -> str:
 
 
 def plain(text: str) -> str:
-    """Return text that Markdown shows as it is.
+    r"""Return text that Markdown shows as it is.
 
     Examples
     --------
     >>> plain("about ~50% of w_c")
-    'about \\\\~50% of w\\\\_c'
+    'about \\~50% of w\\_c'
     """
     return re.sub(r"([\\`*_{}\[\]<>~$:#|])", r"\\\1", text)

@@ -16,7 +16,7 @@ from fdkvc.study import Study
 from fdkvc.ui.frame import page_theme, panel, side_by_side
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=4)
 def comparison(study: Study, policy: str, baseline: str) -> pd.DataFrame:
     """Compare two policies, once for all that show it."""
     return tables.comparison_table(study.results, policy, baseline, study.results.benchmark.seed)
@@ -41,15 +41,13 @@ def show_comparison(page: str, study: Study) -> None:
         )
         others = [name for name in names if name != policy]
         baseline = st.selectbox(
-            "less",
+            "compared with",
             others,
             index=others.index(tables.BASELINE) if tables.BASELINE in others else 0,
             format_func=lambda name: policies[name],
             key=f"{page}/compare/baseline",
             width=260,
         )
-    if policy is None or baseline is None:
-        return
     table = comparison(study, policy, baseline)
     if table.empty:
         st.info("Nothing to compare: the adaptation run alone has no late metrics.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import streamlit as st
 
 from fdkvc.study import Study
@@ -68,5 +70,5 @@ def show_cost(page: str, study: Study) -> None:
     )
 
 
-def _number(label: str, form: str) -> st.column_config.NumberColumn:
+def _number(label: str, form: str) -> Any:
     return st.column_config.NumberColumn(label, format=form)

@@ -180,10 +180,11 @@ def several(field: Field, labels: Mapping[str, str]) -> tuple[str, ...]:
     Where nothing is chosen, a sentence says so and the default is returned.
     """
     field.set([key for key in field.value if key in labels])
-    chosen = st.multiselect(
+    chosen = st.pills(
         field.parameter.label,
         list(labels),
         key=field.key,
+        selection_mode="multi",
         format_func=lambda key: labels[key],
         help=field.parameter.help or None,
         persist_state="session",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import pandas as pd
 import streamlit as st
 
@@ -19,7 +21,7 @@ from fdkvc.ui.frame import page_theme, panel, side_by_side
 
 def show_figures(page: str, study: Study) -> None:
     """Show the paper's figures, then any quantity over the turns of any scenario."""
-    table = series_table(study.results)
+    table = turns_of(study)
     shown = {scenario.key for scenario in study.results.benchmark.scenarios}
     _figure(
         page,
@@ -52,6 +54,12 @@ def show_figures(page: str, study: Study) -> None:
     if study.sweeps:
         _ablations(page, study)
     _any_other(page, study, table)
+
+
+@lru_cache(maxsize=4)
+def turns_of(study: Study) -> pd.DataFrame:
+    """Return the means of every turn, once for all that show them."""
+    return series_table(study.results)
 
 
 def _figure(
@@ -171,5 +179,4 @@ def _any_other(page: str, study: Study, table: pd.DataFrame) -> None:
             key=f"{page}/other/quantity",
             width=260,
         )
-    if scenario is not None and quantity is not None:
-        _chart(page, study, table, scenario, quantity, "other/")
+    _chart(page, study, table, scenario, quantity, "other/")

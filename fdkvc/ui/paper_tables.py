@@ -32,8 +32,8 @@ def show_tables(page: str, study: Study) -> None:
     tables = measured_tables(study)
     counts = verdicts_of(tables)
     st.markdown(
-        "Each cell: measured ± half of its 95 % interval, and below it the sign of the verdict "
-        "with the figure that the paper prints. Click a cell to see the dialogs behind it.  \n"
+        "In each cell: measured ± half of its 95 % interval; below it the sign of the verdict and "
+        "the figure that the paper prints. Click a cell to see the dialogs behind it.  \n"
         + " · ".join(f"{SIGNS[verdict]} {verdict}: **{n}**" for verdict, n in counts.items())
     )
     with st.expander("How a cell is judged"):
@@ -51,19 +51,15 @@ def _show_table(page: str, table: MeasuredTable) -> None:
         texts.style.apply(lambda _: tints, axis=None),
         key=f"{page}/table/{table.number}",
         hide_index=True,
-        row_height=52,
+        height="content",
         on_select="rerun",
         selection_mode="single-cell",
         alt=f"Table {table.number}, measured and published",
-        column_config={
-            label: st.column_config.TextColumn(label, width="small" if place else "medium")
-            for place, label in enumerate(texts.columns)
-        },
     )
     picked = event.selection.cells
     if picked:
         row_place, label = picked[0]
-        row = list(table.rows)[row_place]
+        row = list(table.rows)[row_place // 2]
         by_label = {label: column for column, label in table.columns.items()}
         cell = table.cells.get((row, by_label.get(label, "")))
         if cell is not None:
@@ -71,19 +67,23 @@ def _show_table(page: str, table: MeasuredTable) -> None:
 
 
 def _frames(table: MeasuredTable) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the texts of a table's cells, and their styles."""
+    """Return the texts of a table's cells, and their styles: a row measured, the next published."""
     texts, tints = [], []
     for row, row_label in table.rows.items():
         cells = [table.cells.get((row, column)) for column in table.columns]
-        texts.append([row_label, *("" if cell is None else _cell_text(cell) for cell in cells)])
-        tints.append(["", *("" if cell is None else _TINTS[cell.verdict] for cell in cells)])
+        texts.append([row_label, *("" if cell is None else cell.words() for cell in cells)])
+        texts.append(["published", *("" if cell is None else _published(cell) for cell in cells)])
+        tint = ["", *("" if cell is None else _TINTS[cell.verdict] for cell in cells)]
+        tints += [tint, tint]
     header = [table.corner, *table.columns.values()]
     return pd.DataFrame(texts, columns=header), pd.DataFrame(tints, columns=header)
 
 
-def _cell_text(cell: Cell) -> str:
-    published = "" if cell.published is None else cell.published.printed
-    return f"{cell.words()}\n{SIGNS[cell.verdict]} {published}".rstrip()
+def _published(cell: Cell) -> str:
+    """Write the sign of the verdict and the published figure."""
+    if cell.published is None:
+        return ""
+    return f"{SIGNS[cell.verdict]} {cell.published.printed}".strip()
 
 
 def _show_cell(page: str, table: MeasuredTable, row: str, column: str, cell: Cell) -> None:
@@ -106,9 +106,7 @@ def _show_cell(page: str, table: MeasuredTable, row: str, column: str, cell: Cel
         page_theme(),
     )
     data = {"bars": bars_data(values), "means": means_data(values)}
-    st.vega_lite_chart(
-        with_data(spec, data), key=f"{page}/spread/{table.number}", width="stretch"
-    )
+    st.vega_lite_chart(with_data(spec, data), key=f"{page}/spread/{table.number}", width="stretch")
 
 
 def cell_sentence(cell: Cell) -> str:
@@ -122,7 +120,7 @@ def cell_sentence(cell: Cell) -> str:
     else:
         parts.append(f"published {cell.published.printed} ({cell.published.source})")
         difference = cell.unit.scale * cell.difference
-        parts.append(f"difference {difference:+.{cell.unit.digits}f}{unit}")
+        parts.append(f"difference {difference:+.{cell.unit.digits + 1}f}{unit}")
     if cell.verdict is not None:
         parts.append(f"**{cell.verdict}**")
     return "; ".join(parts) + "."

@@ -7,9 +7,10 @@ from functools import cached_property, lru_cache
 
 import pandas as pd
 
-from fdkvc.charts.timeline import Line, changes_data, metrics_data, ribbon_data, river_data
+from fdkvc.charts.timeline import Line, metrics_data, placed
 from fdkvc.charts.turn import hover_texts
 from fdkvc.dialogs import DialogBatch, Scenario, World, generate
+from fdkvc.history import river_table, schedule_table, topic_changes
 from fdkvc.metrics import METRICS
 from fdkvc.policies import Policy
 from fdkvc.simulate import simulate
@@ -86,11 +87,11 @@ class Run:
     def timeline(self) -> dict[str, pd.DataFrame]:
         """The data of the timeline that no step changes."""
         return {
-            "ribbon": ribbon_data(self.dialogs),
-            "river": river_data(self.trace, self.dialogs),
-            "turns": self.turns,
+            "ribbon": placed(schedule_table(self.dialogs)),
+            "river": placed(river_table(self.trace, self.dialogs)),
+            "turns": placed(self.turns),
             "metrics": metrics_data(self.turns, self.metrics),
-            "changes": changes_data(self.dialogs),
+            "changes": placed(topic_changes(self.dialogs)),
         }
 
     @cached_property
@@ -141,6 +142,5 @@ def load_run(choice: RunChoice) -> Run:
     entries["hue"] = [dialogs.topic_label(topic) for topic in current]
     entries["hover"] = hover_texts(entries.drop(columns="hue"))
     turns = turns_table(trace, dialogs)
-    turns["middle"] = turns["turn"] + 0.5
     by_turn = tuple(frame for _, frame in entries.groupby("turn", sort=True))
     return Run(choice, dialogs, trace, by_turn, turns)

@@ -9,6 +9,7 @@ from fdkvc.charts import turn as turn_charts
 from fdkvc.charts.theme import Spec, with_data
 from fdkvc.charts.timeline import Line
 from fdkvc.export import trace_files
+from fdkvc.history import path_table
 from fdkvc.metrics import memory
 from fdkvc.parameters import Parameter
 from fdkvc.ui.downloads import download_files, download_pictures
@@ -65,7 +66,7 @@ def timeline_chart(run: Run, turn: int, picked: int | None) -> Spec:
         spec,
         {
             **run.timeline,
-            "path": timeline.path_data(run.trace, picked),
+            "path": timeline.placed(path_table(run.trace, picked)),
             "cursor": timeline.cursor_data(turn),
         },
     )

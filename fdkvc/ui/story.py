@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import streamlit as st
 
-from fdkvc.charts.life import life_data, life_spec
+from fdkvc.charts.life import life_spec
 from fdkvc.charts.theme import with_data
 from fdkvc.charts.timeline import cursor_data
 from fdkvc.counterfactual import Change, counterfactual, nearest
 from fdkvc.explain import explain, life, sentences
+from fdkvc.history import life_tables
 from fdkvc.narrate import StepStory, headline, narrate
 from fdkvc.ui.fields import Field
 from fdkvc.ui.frame import page_theme, panel, side_by_side
@@ -76,7 +77,7 @@ def why(page: str, run: Run, turn: int, entry: Field) -> None:
         with panel("life"):
             course = life(run.trace, run.dialogs, 0, token)
             spec = life_spec(run.dialogs.turns, tuple(course.channels), page_theme())
-            data = {**life_data(course), "cursor": cursor_data(turn)}
+            data = {**life_tables(course), "cursor": cursor_data(turn)}
             st.vega_lite_chart(with_data(spec, data), key=f"{page}/life", width="stretch")
 
 

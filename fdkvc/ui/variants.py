@@ -24,8 +24,8 @@ def choose_policies(page: str, default: tuple[str, ...] = PAPER_POLICIES) -> tup
     """
     known = _known(page)
     chosen_field = Field(page, "policies", default, Parameter("Policies", ""))
-    _add_variant(page, chosen_field)
     names = fields.several(chosen_field, {name: policy.title for name, policy in known.items()})
+    _add_variant(page, chosen_field)
     if len(names) > MOST_POLICIES:
         st.error(
             f"{len(names)} policies are chosen, but at most {MOST_POLICIES} run at once. "

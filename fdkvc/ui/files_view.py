@@ -1,0 +1,25 @@
+"""Files of a run: the same as the command line writes, from the same code."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from fdkvc import export
+from fdkvc.study import Study
+from fdkvc.tables import default_baseline
+
+
+def show_files(page: str, study: Study) -> None:
+    """Offer the files."""
+    baseline = default_baseline(study.results.benchmark.policies)
+    files = export.benchmark_files(study.results, study.latencies, baseline)
+    with st.container(horizontal=True):
+        for name, text in files.items():
+            st.download_button(
+                name,
+                text,
+                name,
+                key=f"{page}/file/{name}",
+                on_click="ignore",
+                icon=":material/download:",
+            )
