@@ -103,13 +103,14 @@ def divide_by_max(x: Floats) -> Floats:
     return x / top
 
 
-def min_max(x: Floats, present: Bools) -> Floats:
+def min_max(x: Floats, present: Bools | None = None) -> Floats:
     """Scale to [0, 1] between the least and the greatest present value (Eq. 4); absent gives 0.
 
     Parameters
     ----------
     x : array (B, C)
-    present : array (B, C) of bool
+    present : array (B, C) of bool, optional
+        All by default.
 
     Examples
     --------
@@ -117,6 +118,9 @@ def min_max(x: Floats, present: Bools) -> Floats:
     >>> min_max(x, np.array([[True, True, True, False]])).round(4).tolist()
     [[0.0, 1.0, 0.5, 0.0]]
     """
+    if present is None:
+        low, high = x.min(axis=-1, keepdims=True), x.max(axis=-1, keepdims=True)
+        return (x - low) / (high - low + np.float32(EPSILON))
     low = np.where(present, x, np.inf).min(axis=-1, keepdims=True)
     high = np.where(present, x, -np.inf).max(axis=-1, keepdims=True)
     with np.errstate(invalid="ignore"):  # inf − inf in a row without entries

@@ -40,6 +40,18 @@ class Cache:
         """Whether each slot holds an entry (B, C)."""
         return np.asarray(self.token != EMPTY)
 
+    @cached_property
+    def full(self) -> bool:
+        """Whether no slot of any row is empty."""
+        return bool(self.present.all())
+
+    @cached_property
+    def count(self) -> Ints:
+        """Entries of each row (B,)."""
+        if self.full:
+            return np.full(len(self.token), self.token.shape[1], np.intp)
+        return np.asarray(self.present.sum(axis=1))
+
     def with_channels(self, **channels: Floats) -> Cache:
         """Replace the named channels."""
         return Cache(self.token, {**self.channels, **channels}, self.state)
@@ -59,10 +71,12 @@ class Cache:
     def insert(self, token: Ints, channels: Mapping[str, Floats]) -> Cache:
         """Append new entries (B, n) behind the old ones, with what their channels start with."""
         empty = token == EMPTY
+        if empty.any():
+            channels = {name: np.where(empty, 0, start) for name, start in channels.items()}
         return Cache(
             np.concatenate([self.token, token], axis=1),
             {
-                name: np.concatenate([column, np.where(empty, 0, channels[name])], axis=1)
+                name: np.concatenate([column, channels[name]], axis=1)
                 for name, column in self.channels.items()
             },
             self.state,
@@ -105,17 +119,20 @@ def empty_cache(
 
 def newest(cache: Cache, count: int) -> Bools:
     """Mark the `count` newest entries of every row (B, C)."""
+    if cache.full:
+        slots = cache.token.shape[1]
+        return np.broadcast_to(np.arange(slots) >= slots - count, cache.token.shape)
     from_the_end = np.cumsum(cache.present[:, ::-1], axis=1)[:, ::-1]
     return cache.present & (from_the_end <= count)
 
 
-def among(token: Ints, wanted: Ints | None) -> Bools:
+def among(token: Ints, wanted: Ints) -> Bools:
     """Mark the slots whose token is among the wanted ones of its row.
 
     Parameters
     ----------
     token : array (B, C)
-    wanted : array (B, P), optional
+    wanted : array (B, P)
         −1 stands for none.
 
     Returns
@@ -127,8 +144,6 @@ def among(token: Ints, wanted: Ints | None) -> Bools:
     >>> among(np.array([[7, -1, 9]]), np.array([[9, -1]])).tolist()
     [[False, False, True]]
     """
-    if wanted is None:
-        return np.zeros(token.shape, np.bool_)
     found: Bools = (token[:, :, None] == wanted[:, None, :]).any(axis=2) & (token != EMPTY)
     return found
 

@@ -394,12 +394,13 @@ class DialogBatch:
             turn_counts=np.minimum(self.turn_counts, turns),
             topic_bits=np.where(kept, self.topic_bits[:, :tokens], np.uint32(0)),
             current=self.current[:, :turns],
+            positions=None if self.positions is None else self.positions[:, :tokens],
             queries=None if self.queries is None else self.queries[:, :tokens],
         )
         # Products of another shape may round differently, so these are cut and not made anew.
         kept_columns = [*range(tokens), -1]
-        part.__dict__["logits"] = self.logits[:, :turns, kept_columns]
-        part.__dict__["similarities"] = self.similarities[:, :turns, kept_columns]
+        part.__dict__["logits"] = self.logits[:, :turns].take(kept_columns, axis=2)
+        part.__dict__["similarities"] = self.similarities[:, :turns].take(kept_columns, axis=2)
         return part
 
     def row(self, index: int) -> DialogBatch:

@@ -12,7 +12,7 @@ from fdkvc.dialogs import DialogBatch, check_vectors
 from fdkvc.parameters import check_count
 from fdkvc.policies.base import Policy
 from fdkvc.simulate import initial_state, take_turn
-from fdkvc.trace import State
+from fdkvc.trace import State, known_state
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +116,7 @@ class OnlineCache:
         self._held = {name: array[slot] for name, array in held.items()}
         self.fed += count
         renumbered = np.where(kept, np.arange(self.budget), -1)[None]
-        self._state = State(
+        self._state = known_state(
             type(after.cache)(renumbered, after.cache.channels, after.cache.state),
             after.attention_before,
             after.attention_after,

@@ -14,7 +14,7 @@ from fdkvc.cache import Cache, among, empty_cache, select
 from fdkvc.dialogs import DialogBatch
 from fdkvc.parameters import Parameter, check_count, check_parameter
 from fdkvc.policies.base import Policy, Update, total
-from fdkvc.trace import EntryTrace, Rule, State, Status, Trace
+from fdkvc.trace import Attended, EntryTrace, Rule, State, Status, Trace, known_state
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,8 +25,8 @@ class TurnResult:
     ----------
     update : Update
         The policy's update of the old entries.
-    stale : array (B, budget) of bool
-        Old entries that the threshold evicted.
+    stale : array (B, budget) of bool, optional
+        Old entries that the threshold evicted, if any.
     entries : Cache
         Old and new entries together as they stood for the decision, (B, budget + n) slots.
     terms : mapping of name to array (B, budget + n)
@@ -37,7 +37,7 @@ class TurnResult:
     """
 
     update: Update
-    stale: Bools
+    stale: Bools | None
     entries: Cache
     terms: Mapping[str, Floats]
     score: Floats
@@ -49,7 +49,7 @@ class TurnResult:
 def initial_state(policy: Policy, rows: int, budget: int, head_dimension: int) -> State:
     """Return what a run starts from: an empty cache."""
     nothing = np.zeros((rows, budget), np.float32)
-    return State(
+    return known_state(
         empty_cache(rows, budget, policy.channels, policy.initial_state()),
         nothing,
         nothing,
@@ -78,12 +78,14 @@ def take_turn(
     everyone = turn.everyone
 
     update = policy.update(cache, turn)
-    stale = np.zeros(cache.token.shape, np.bool_) if update.stale is None else update.stale
-    if not everyone:
+    stale = update.stale
+    if stale is not None and not everyone:
         stale = stale & turn.active[:, None]
-    if pinned is not None:
+    if stale is not None and pinned is not None:
         stale = stale & ~among(cache.token, pinned)
-    survivors = update.cache.without(stale) if stale.any() else update.cache
+    if stale is not None and not stale.any():
+        stale = None
+    survivors = update.cache if stale is None else update.cache.without(stale)
 
     births = policy.birth(turn)
     entries = policy.absorb(survivors.insert(turn.new, births), turn)
@@ -100,15 +102,20 @@ def take_turn(
     kept = select(score, entries, protected, budget, held)
     cache = entries.keep(kept)
 
-    attention = turn.attention(cache.token)
-    modulated = policy.modulate(attention, cache)
-    output = turn.context(modulated, cache.token)
+    def attend() -> Attended:
+        attention = turn.attention(cache.token)
+        modulated = policy.modulate(attention, cache)
+        output = turn.context(modulated, cache.token)
+        if not everyone:
+            column = turn.active[:, None]
+            attention = np.where(column, attention, before.attention_before)
+            modulated = np.where(column, modulated, before.attention_after)
+            output = np.where(column, output, before.output)
+        return Attended(attention, modulated, output)
+
+    after = State(cache, attend)
     if not everyone:
-        column = turn.active[:, None]
-        attention = np.where(column, attention, before.attention_before)
-        modulated = np.where(column, modulated, before.attention_after)
-        output = np.where(column, output, before.output)
-    after = State(cache, attention, modulated, output)
+        after.attended  # noqa: B018  now, or it would keep every state before it alive
     return TurnResult(update, stale, entries, terms, score, protected, kept, after)
 
 
@@ -118,6 +125,7 @@ def simulate(
     budget: int,
     *,
     entries: bool = True,
+    outputs_from: int = 0,
     start: tuple[int, State] | None = None,
     pinned: Ints | None = None,
 ) -> Trace:
@@ -131,6 +139,8 @@ def simulate(
         Entries that the cache may hold at the end of a turn, at least 1.
     entries : bool
         Whether to record every entry of every turn, or only what the metrics need.
+    outputs_from : int
+        The first turn whose context output is wanted, where entries are not.
     start : tuple of (turn, State), optional
         Begin with this turn from what the turn before it left.
     pinned : array (B, P), optional
@@ -160,7 +170,7 @@ def simulate(
     check_parameter("the first turn", Parameter("", "", low=0, high=dialogs.turns - 1), first, int)
     if pinned is not None:
         check_count("budget", budget, low=max(1, int((pinned >= 0).sum(axis=1).max())))
-    record = _Recorder(policy, dialogs, budget, first, entries)
+    record = _Recorder(policy, dialogs, budget, first, entries, outputs_from)
     for number in range(first, dialogs.turns):
         turn = dialogs.observe(number)
         began = perf_counter()
@@ -175,28 +185,36 @@ class _Recorder:
     """Writes turns into the arrays of a trace."""
 
     def __init__(
-        self, policy: Policy, dialogs: DialogBatch, budget: int, first: int, entries: bool
+        self,
+        policy: Policy,
+        dialogs: DialogBatch,
+        budget: int,
+        first: int,
+        entries: bool,
+        outputs_from: int,
     ) -> None:
         self.policy, self.budget, self.first, self.wanted = policy, budget, first, entries
+        self.outputs_from = 0 if entries else outputs_from - first
         self.shape = (dialogs.rows, dialogs.turns - first)
         self.width = budget + dialogs.turn_tokens
         self.seconds = np.zeros(self.shape[1])
         self.kept = np.empty((*self.shape, budget), np.intp)
-        self.output = np.empty((*self.shape, dialogs.keys.shape[-1]), np.float32)
+        self.output = np.full((*self.shape, dialogs.keys.shape[-1]), np.nan, np.float32)
         self.by_turn: dict[str, Floats] = {}
         self.evicted = {rule.name: np.zeros(self.shape, np.intp) for rule in Rule if rule}
         self.by_entry: dict[str, NDArray] = {}  # type: ignore[type-arg]
 
     def turn(self, at: int, old: Ints, active: Bools, result: TurnResult) -> None:
         self.kept[:, at] = result.after.cache.token
-        self.output[:, at] = result.after.output
+        if at >= self.outputs_from:
+            self.output[:, at] = result.after.output
         for name, value in result.after.cache.state.items():
             self._write_turn(at, f"state/{name}", value)
-        gone = result.entries.present & ~result.kept
-        self.evicted["budget"][:, at] = gone.sum(axis=1)
-        self.evicted["threshold"][:, at] = result.stale.sum(axis=1)
+        self.evicted["budget"][:, at] = result.entries.count - result.after.cache.count
+        if result.stale is not None:
+            self.evicted["threshold"][:, at] = result.stale.sum(axis=1)
         if self.wanted:
-            self._entries(at, old, active, gone, result)
+            self._entries(at, old, active, result)
 
     def trace(self, last: State, pinned: Ints | None) -> Trace:
         return Trace(
@@ -213,8 +231,10 @@ class _Recorder:
             pinned=pinned,
         )
 
-    def _entries(self, at: int, old: Ints, active: Bools, gone: Bools, result: TurnResult) -> None:
-        stale, entries, budget = result.stale, result.entries, self.budget
+    def _entries(self, at: int, old: Ints, active: Bools, result: TurnResult) -> None:
+        entries, budget = result.entries, self.budget
+        gone = entries.present & ~result.kept
+        stale = np.zeros(old.shape, np.bool_) if result.stale is None else result.stale
         token = entries.token.copy()
         token[:, :budget][stale] = old[stale]
         self._write(at, "token", token, -1)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +37,23 @@ class Rule(IntEnum):
 
 
 @dataclass(frozen=True, eq=False)
+class Attended:
+    """The attention over the kept entries.
+
+    Attributes
+    ----------
+    before, after : array (B, budget)
+        Weights before and after the policy's modulation.
+    output : array (B, h)
+        The context output.
+    """
+
+    before: Floats
+    after: Floats
+    output: Floats
+
+
+@dataclass(frozen=True, eq=False)
 class State:
     """What a turn leaves behind, and all that the next one needs.
 
@@ -43,16 +61,39 @@ class State:
     ----------
     cache : Cache
         The kept entries, (B, budget) slots.
-    attention_before, attention_after : array (B, budget)
-        Attention weights over them, before and after the policy's modulation.
-    output : array (B, h)
-        The context output.
+    attend : function () to Attended
+        Computes the attention over them, when it is first asked for: no decision needs it, and a
+        batch reads only that of the last turns.
     """
 
     cache: Cache
-    attention_before: Floats
-    attention_after: Floats
-    output: Floats
+    attend: Callable[[], Attended]
+
+    @cached_property
+    def attended(self) -> Attended:
+        """The attention over the kept entries."""
+        return self.attend()
+
+    @property
+    def attention_before(self) -> Floats:
+        """Attention weights (B, budget) before the policy's modulation."""
+        return self.attended.before
+
+    @property
+    def attention_after(self) -> Floats:
+        """Attention weights (B, budget) after the policy's modulation."""
+        return self.attended.after
+
+    @property
+    def output(self) -> Floats:
+        """The context output (B, h)."""
+        return self.attended.output
+
+
+def known_state(cache: Cache, before: Floats, after: Floats, output: Floats) -> State:
+    """Return a state whose attention is known already."""
+    attended = Attended(before, after, output)
+    return State(cache, lambda: attended)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +148,7 @@ class Trace:
         Tokens in the cache at the end of each turn, older first; −1 in empty slots, which may
         stand anywhere.
     output : array (B, T, h)
-        Context output of each turn.
+        Context output of each turn; NaN in turns for which it was not asked.
     state : mapping of name to array (B, T)
         Row states that each turn left, such as FD-KVC's learning rate and ownership loss.
     evicted : mapping of rule name to array (B, T)
@@ -138,6 +179,20 @@ class Trace:
     def turns(self) -> int:
         """Number of recorded turns."""
         return int(self.kept.shape[1])
+
+    def since(self, turn: int) -> Trace:
+        """Return the record from this turn on, without its entries."""
+        at = max(turn - self.first_turn, 0)
+        return replace(
+            self,
+            first_turn=self.first_turn + at,
+            kept=self.kept[:, at:],
+            output=self.output[:, at:],
+            state={name: column[:, at:] for name, column in self.state.items()},
+            evicted={rule: count[:, at:] for rule, count in self.evicted.items()},
+            seconds=self.seconds[at:],
+            entries=None,
+        )
 
     def every_entry(self) -> EntryTrace:
         """Return the entries, or say that they were not recorded.
@@ -181,7 +236,7 @@ class Trace:
         def pick(column: NDArray, empty: float) -> NDArray:  # type: ignore[type-arg]
             return np.where(filled, np.take_along_axis(column[:, at], slot, axis=1), empty)
 
-        return State(
+        return known_state(
             Cache(
                 pick(entries.token, -1),
                 {name: pick(column, 0) for name, column in entries.channels.items()},

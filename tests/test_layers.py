@@ -19,7 +19,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("cache",),
     ("policies",),
     ("trace",),
-    ("simulate", "online"),
+    ("simulate", "online", "fork"),
     ("metrics", "statistics"),
     ("words", "explain", "narrate", "counterfactual"),
     ("paper",),

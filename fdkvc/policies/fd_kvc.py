@@ -164,14 +164,14 @@ class FDKVC(Policy):
         a = turn.attention(cache.token)
         c = cache["cumulative"] + a  # Eq. 1
         decayed = self.gamma * cache["recency"]  # Eq. 2
-        r = min_max(turn.similarity(cache.token), cache.present)  # Eq. 4
+        r = min_max(turn.similarity(cache.token), None if cache.full else cache.present)  # Eq. 4
         rho = decayed + alpha[:, None] * r  # Eq. 3
         updated = cache.with_channels(cumulative=c, recency=rho)
 
         h = total(self.terms(updated, turn))  # Eq. 5
         h_hat = divide_by_max(h)
-        count = cache.present.sum(axis=1)
-        loss = entry_sum(h_hat * (1 - h_hat)) / np.maximum(count, 1).astype(np.float32)  # Eq. 6
+        count = np.maximum(cache.count, 1).astype(np.float32)
+        loss = entry_sum(h_hat * (1 - h_hat)) / count  # Eq. 6
         next_alpha = self.alpha_0 / (1 + self.mu * loss)  # Eq. 7
         threshold = share_of_best(h, cache, self.tau)
 

@@ -27,6 +27,7 @@ _STYLE = """
 PAGES = (
     ("pages/step.py", "Step through", ":material/step_over:"),
     ("pages/benchmark.py", "Benchmark", ":material/leaderboard:"),
+    ("pages/ablation.py", "Ablation", ":material/tune:"),
 )
 
 

@@ -9,6 +9,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from benchmarks.live_app import settled
 from fdkvc.dialogs import generate, scenario_named
+from fdkvc.export import trace_files
 from fdkvc.policies import POLICIES, policy_named
 from fdkvc.simulate import simulate
 from fdkvc.trace import Status
@@ -82,6 +83,19 @@ def test_keys_step_as_the_buttons_say(page: Page) -> None:
     ):
         page.keyboard.press(key)
         expect_turn(page, turn, 7)
+
+
+def test_the_entries_download_as_the_command_line_writes_them(page: Page) -> None:
+    dialogs = generate(scenario_named("return"), 1, 5)
+    trace = simulate(policy_named("sink"), dialogs, 48)
+
+    open_step(page, scenario="return", seed=5, policy="sink", budget=48)
+    page.get_by_role("button", name="Download").first.click()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="entries.csv").click()
+
+    assert download.value.suggested_filename == "entries.csv"
+    assert download.value.path().read_text() == trace_files(trace, dialogs)["entries.csv"]
 
 
 def test_the_link_of_a_view_opens_the_same_view_in_another_window(page: Page) -> None:

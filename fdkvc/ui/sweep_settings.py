@@ -1,0 +1,113 @@
+"""The sidebar of the ablation page: what is swept, on which dialogs."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from fdkvc.dialogs import SCENARIOS
+from fdkvc.parameters import Parameter, defaults_of, parameters_of
+from fdkvc.policies import POLICIES
+from fdkvc.sweep import Number, Sweep, can_be_swept, read_values, suggested_values
+from fdkvc.tables import ABLATED_POLICY, ABLATED_SCENARIO
+from fdkvc.ui import fields
+from fdkvc.ui.benchmark_settings import budget_field, dialogs_field, seed_field
+from fdkvc.ui.fields import Field
+
+MOST_VALUES = 12
+"""Values of a hyperparameter; of two, this many squared settings run."""
+
+MOST_DIALOGS = 600
+NONE = "–"
+
+
+def choose_sweep(page: str) -> Sweep:
+    """Show the controls and return the sweep."""
+    able = [key for key in POLICIES if can_be_swept(key)]
+    policy = fields.choice(
+        Field(page, "policy", ABLATED_POLICY, Parameter("Policy", "", choices=tuple(able))),
+        {key: POLICIES[key].label for key in able},
+    )
+    known = parameters_of(POLICIES[policy])
+    labels = {name: known[name].label for name in can_be_swept(policy)}
+    first = fields.choice(
+        Field(
+            f"{page}/{policy}",
+            "first",
+            "gamma" if "gamma" in labels else next(iter(labels)),
+            Parameter("Hyperparameter", ""),
+        ),
+        labels,
+    )
+    axes = [(first, _values(page, policy, first))]
+    others = {NONE: "none", **{name: label for name, label in labels.items() if name != first}}
+    if len(others) > 1:
+        second = fields.choice(
+            Field(
+                f"{page}/{policy}/{first}",
+                "second",
+                NONE,
+                Parameter("And a second one", "Two at once give a heat map."),
+            ),
+            others,
+        )
+        if second != NONE:
+            axes.append((second, _values(page, policy, second)))
+    scenario = fields.choice(
+        Field(page, "scenario", ABLATED_SCENARIO, Parameter("Scenario", "")),
+        {key: scenario.label for key, scenario in SCENARIOS.items() if key != "adaptation"},
+    )
+    sweep = Sweep(
+        policy=policy,
+        axes=tuple(axes),
+        scenario=SCENARIOS[scenario],
+        dialogs=fields.number(dialogs_field(page, 200, MOST_DIALOGS)),
+        seed=fields.number(seed_field(page)),
+        budget=fields.number(budget_field(page)),
+    )
+    st.caption(
+        f"At most {MOST_VALUES} values of a hyperparameter and {MOST_DIALOGS} dialogs run here, "
+        "because the server is shared. The command line runs any number:"
+    )
+    st.code(command_line(sweep), language=None, wrap_lines=True)
+    return sweep
+
+
+def _values(page: str, policy: str, name: str) -> tuple[Number, ...]:
+    """Ask for the values of a hyperparameter; keep to the last good ones."""
+    suggested = suggested_values(policy, name)
+    known = parameters_of(POLICIES[policy])[name]
+    kind = type(defaults_of(POLICIES[policy])[name])
+    field = Field(
+        f"{page}/{policy}/values",
+        name,
+        " ".join(f"{value:g}" for value in suggested),
+        Parameter(f"Values of {known.label.lower()}", f"Each {known.allowed(kind)}."),
+    )
+    last = f"{field.key}/last"
+    typed = fields.text(field)
+    try:
+        values = read_values(typed, policy, name, MOST_VALUES)
+    except ValueError as error:
+        kept: tuple[Number, ...] = st.session_state.get(last, suggested)
+        shown = " ".join(f"{value:g}" for value in kept)
+        st.error(f"{error}. Staying at {shown}.", icon=":material/error:")
+        return kept
+    st.session_state[last] = values
+    return values
+
+
+def command_line(sweep: Sweep, dialogs: int = 2000) -> str:
+    """Return the command that runs this sweep with more dialogs."""
+    run = f"--dialogs {dialogs} --seed {sweep.seed} --budget {sweep.budget} --out results"
+    if (
+        len(sweep.axes) == 1
+        and sweep.policy == ABLATED_POLICY
+        and sweep.scenario.key == ABLATED_SCENARIO
+    ):
+        ((name, values),) = sweep.axes
+        listed = " ".join(f"{value:g}" for value in values)
+        return f"python -m fdkvc ablation --parameter {name} --values {listed} {run}"
+    policies = " ".join(
+        f"'{policy.name}'" if " " in policy.name else policy.name for policy in sweep.variants
+    )
+    return f"python -m fdkvc benchmark --scenarios {sweep.scenario.key} --policies {policies} {run}"

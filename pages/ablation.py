@@ -1,0 +1,27 @@
+"""Ablation: any hyperparameter of any policy over many values, or two at once."""
+
+import streamlit as st
+
+from fdkvc.ui import sweep_settings, sweep_view
+from fdkvc.ui.files_view import sweep_files
+from fdkvc.ui.frame import heading
+from fdkvc.ui.run_panel import run_panel
+from fdkvc.ui.work import sweep_work
+
+PAGE = "ablation"
+
+heading(
+    "Ablation",
+    "What does a hyperparameter do? Sweep one, or two at once, over the same dialogs; the paper's "
+    "own sweeps are overlaid, its defaults marked, and every policy stands beside them.",
+)
+with st.sidebar:
+    chosen = sweep_settings.choose_sweep(PAGE)
+
+done = run_panel(PAGE, "Run", sweep_work(chosen))
+
+if done is not None:
+    sweep, results = done
+    sweep_view.about_sweep(sweep, results, chosen)
+    sweep_view.show_sweep(PAGE, sweep, results)
+    sweep_files(PAGE, sweep, results)

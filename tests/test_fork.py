@@ -1,0 +1,357 @@
+"""Forks: the past stays as it was, and the future follows from the change."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from worlds import (
+    assert_same_run,
+    assert_same_state,
+    by_token,
+    columns,
+    dialogs,
+    kept_tokens,
+    policies,
+    ragged,
+    random_dialog,
+)
+
+from fdkvc import simulate as simulation
+from fdkvc.dialogs import SCENARIOS, DialogBatch, generate, stack
+from fdkvc.fork import Fork, fork, state_at_fork
+from fdkvc.policies import POLICIES, Policy, policy_named
+from fdkvc.simulate import simulate
+from fdkvc.trace import Rule, Trace
+
+EVICTING = policy_named("fd-kvc", tau=0.6, w_c=0, alpha_0=1)
+"""A policy whose threshold evicts, which leaves holes in the cache."""
+
+any_policy = policies() | st.just(EVICTING)
+budgets = st.integers(1, 24)
+every_policy = pytest.mark.parametrize("key", POLICIES)
+
+
+@st.composite
+def forkable(draw: st.DrawFn, least: int = 1) -> tuple[Trace, DialogBatch, int]:
+    """Draw a run of one dialog, and a turn after which `least` entries or more are cached."""
+    dialog = draw(
+        dialogs().map(lambda each: each[0]).filter(lambda one: one.turns > 1 and one.bounds[0, 1])
+    )
+    trace = simulate(draw(any_policy), dialog, draw(st.integers(least, 24)))
+    turns = [turn for turn in range(dialog.turns - 1) if len(kept_tokens(trace, 0, turn)) >= least]
+    return trace, dialog, draw(st.sampled_from(turns)) if turns else 0
+
+
+# ------------------------------------------------------------------------------- the trunk
+
+
+@given(any_policy, ragged(), budgets, st.data())
+def test_a_fork_that_changes_nothing_repeats_the_future_to_the_last_bit(
+    policy: Policy, batch: DialogBatch, budget: int, data: st.DataObject
+) -> None:
+    trace = simulate(policy, batch, budget)
+    if batch.turns == 1:
+        return
+    turn = data.draw(st.integers(0, batch.turns - 2), label="turn")
+
+    assert_same_state(state_at_fork(trace, batch, Fork(turn)), trace.state_after(turn))
+    for change in (Fork(turn), Fork(turn, policy=policy, budget=budget)):
+        future = fork(trace, batch, change)
+
+        assert future.first_turn == turn + 1
+        assert future.turns == batch.turns - turn - 1
+        for row in range(batch.rows):
+            assert_same_run(future, trace, row, row)
+
+
+@given(forkable(), any_policy, budgets)
+def test_the_run_that_is_forked_stays_as_it_was(
+    run: tuple[Trace, DialogBatch, int], policy: Policy, budget: int
+) -> None:
+    trace, dialog, turn = run
+    before = {name: copy.deepcopy(column) for name, column in columns(trace)}
+    before |= {name: copy.deepcopy(column) for name, column in columns(trace.every_entry())}
+
+    fork(trace, dialog, Fork(turn, policy=policy, budget=budget))
+
+    for name, column in [*columns(trace), *columns(trace.every_entry())]:
+        np.testing.assert_array_equal(column, before[name], err_msg=name)
+
+
+@every_policy
+def test_the_trunk_is_what_a_run_that_ends_at_the_fork_decides(key: str) -> None:
+    """Nothing before the fork depends on what comes after it, so forks share one past."""
+    whole = generate(SCENARIOS["mixed"], 1, 7)
+    trace = simulate(policy_named(key), whole, 56)
+
+    for turn in range(whole.turns - 1):
+        past = whole.until(turn)
+        assert_same_run(simulate(policy_named(key), past, 56), trace)
+
+
+@pytest.mark.parametrize("turn", [0, 4, 8])
+def test_a_fork_runs_only_the_turns_after_it(turn: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    dialog = generate(SCENARIOS["shift"])
+    trace = simulate(policy_named("fd-kvc"), dialog, 56)
+    take_turn, taken = simulation.take_turn, []
+
+    def counted(policy, before, observation, *rest):  # type: ignore[no-untyped-def]
+        taken.append(observation.turn)
+        return take_turn(policy, before, observation, *rest)
+
+    monkeypatch.setattr(simulation, "take_turn", counted)
+    future = fork(trace, dialog, Fork(turn, policy=policy_named("h2o"), budget=40))
+
+    assert taken == list(range(turn + 1, 10))
+    assert len(future.seconds) == 9 - turn
+
+
+# ------------------------------------------------------------------------------- pin and drop
+
+
+@given(forkable(), st.data())
+def test_a_pinned_entry_is_never_evicted(
+    run: tuple[Trace, DialogBatch, int], data: st.DataObject
+) -> None:
+    trace, dialog, turn = run
+    cached = kept_tokens(trace, 0, turn)
+    if not cached:
+        return
+    token = data.draw(st.sampled_from(cached), label="token")
+    policy = data.draw(any_policy, label="policy")
+    budget = data.draw(budgets, label="budget")
+
+    future = fork(trace, dialog, Fork(turn, policy=policy, budget=budget, pinned=token))
+
+    for later in range(turn + 1, dialog.turns):
+        kept = kept_tokens(future, 0, later)
+        assert token in kept
+        assert len(kept) <= budget
+    entries = future.every_entry()
+    assert entries.protected[entries.token == token].all()
+    assert (entries.rule[entries.token == token] == Rule.none).all()
+
+
+@given(forkable(), st.data())
+def test_a_dropped_entry_never_returns(
+    run: tuple[Trace, DialogBatch, int], data: st.DataObject
+) -> None:
+    trace, dialog, turn = run
+    cached = kept_tokens(trace, 0, turn)
+    if not cached:
+        return
+    token = data.draw(st.sampled_from(cached), label="token")
+    change = Fork(turn, dropped=token)
+
+    start = state_at_fork(trace, dialog, change)
+    future = fork(trace, dialog, change)
+
+    assert sorted(start.cache.token[start.cache.present]) == [t for t in cached if t != token]
+    assert start.cache.token.shape == (1, trace.budget)
+    assert (future.every_entry().token != token).all()
+
+
+def test_the_attention_of_a_dropped_entry_is_shared_by_the_others() -> None:
+    dialog = generate(SCENARIOS["shift"], 1, 7)
+    trace = simulate(policy_named("fd-kvc"), dialog, 56)
+    token = kept_tokens(trace, 0, 4)[10]
+
+    state = state_at_fork(trace, dialog, Fork(4, dropped=token))
+
+    before, slot = trace.state_after(4), trace.state_after(4).cache.token[0] == token
+    others = before.attention_before[0, ~slot]
+    np.testing.assert_allclose(state.attention_before[0, ~slot], others / others.sum(), rtol=1e-5)
+    assert not state.attention_before[0, slot].any()
+    assert state.attention_after.sum() == pytest.approx(1, abs=1e-5)
+    values = dialog.values[0, state.cache.token[0]]
+    np.testing.assert_allclose(state.output[0], state.attention_after[0] @ values, atol=1e-5)
+
+
+def test_what_a_fork_pinned_stays_pinned_in_a_fork_of_it() -> None:
+    dialog = generate(SCENARIOS["shift"])
+    trace = simulate(policy_named("fifo"), dialog, 8)
+    once = fork(trace, dialog, Fork(2, pinned=88))
+    twice = fork(once, dialog, Fork(5, pinned=190))
+
+    assert kept_tokens(twice, 0, 9)[:2] == [88, 190]
+    again = fork(once, dialog, Fork(5))
+    np.testing.assert_array_equal(again.kept, once.kept[:, 3:])
+    np.testing.assert_array_equal(again.output, once.output[:, 3:])
+
+
+# ------------------------------------------------------------------------------- the budget
+
+
+@given(forkable(), any_policy, st.integers(1, 40))
+def test_the_budget_holds_at_the_fork_and_after_it(
+    run: tuple[Trace, DialogBatch, int], policy: Policy, budget: int
+) -> None:
+    trace, dialog, turn = run
+    cached = kept_tokens(trace, 0, turn)
+    change = Fork(turn, policy=policy, budget=budget)
+
+    start = state_at_fork(trace, dialog, change).cache
+    future = fork(trace, dialog, change)
+
+    assert start.token.shape == (1, budget)
+    kept = start.token[start.present].tolist()
+    assert kept == sorted(kept)
+    assert set(kept) <= set(cached)
+    assert len(kept) == min(len(cached), budget)
+    assert future.budget == budget
+    for later in range(turn + 1, dialog.turns):
+        assert len(kept_tokens(future, 0, later)) <= budget
+
+
+@every_policy
+@pytest.mark.parametrize("budget", [1, 20, 55])
+def test_a_smaller_budget_keeps_the_protected_and_then_the_best(key: str, budget: int) -> None:
+    dialog = generate(SCENARIOS["mixed"], 1, 3)
+    trace, policy = simulate(policy_named(key), dialog, 56), policy_named(key)
+    turn, before = dialog.observe(5), trace.state_after(5).cache
+
+    start = state_at_fork(trace, dialog, Fork(5, budget=budget)).cache
+
+    score = sum(policy.terms(before, turn).values())
+    protected = policy.protects(before, turn, budget)
+    # The best first: protected before others, then by score, and of equals the older.
+    order = sorted(range(56), key=lambda slot: (not protected[0, slot], -score[0, slot], slot))
+    assert start.token[0].tolist() == sorted(before.token[0, order[:budget]].tolist())
+
+
+def test_a_larger_budget_fills_with_what_comes() -> None:
+    dialog = generate(SCENARIOS["shift"])
+    trace = simulate(policy_named("fifo"), dialog, 8)
+
+    future = fork(trace, dialog, Fork(2, budget=20))
+
+    assert kept_tokens(future, 0, 3) == list(range(108, 128))
+    first = future.every_entry()
+    assert (first.token[0, 0, :20] >= 0).sum() == 8
+    assert future.evicted["budget"][0, 0] == 8 + 32 - 20
+
+
+# ------------------------------------------------------------------------------- the policy
+
+
+@every_policy
+@pytest.mark.parametrize("to", POLICIES)
+def test_channels_of_the_same_name_carry_over_and_others_start_anew(key: str, to: str) -> None:
+    dialog = generate(SCENARIOS["mixed"], 1, 7)
+    trace, policy = simulate(policy_named(key), dialog, 56), policy_named(to)
+    before = trace.state_after(6)
+
+    state = state_at_fork(trace, dialog, Fork(6, policy=policy))
+
+    np.testing.assert_array_equal(state.cache.token, before.cache.token)
+    assert tuple(state.cache.channels) == policy.channels
+    assert set(state.cache.state) == set(policy.initial_state())
+    for name, column in state.cache.channels.items():
+        if name in before.cache.channels:
+            np.testing.assert_array_equal(column, before.cache[name], err_msg=name)
+    for name, start in policy.initial_state().items():
+        expected = before.cache.state.get(name, np.float32([start]))
+        np.testing.assert_array_equal(state.cache.state[name], expected, err_msg=name)
+    # Nothing left, so what the turn answered stands.
+    np.testing.assert_array_equal(state.output, before.output)
+    fork(trace, dialog, Fork(6, policy=policy))
+
+
+def test_fd_kvc_after_h2o_knows_the_attention_and_starts_recency_as_for_a_new_entry() -> None:
+    dialog = generate(SCENARIOS["shift"], 1, 7)
+    trace = simulate(policy_named("h2o"), dialog, 56)
+
+    cache = state_at_fork(trace, dialog, Fork(5, policy=policy_named("fd-kvc"))).cache
+
+    accumulated = by_token(trace.every_entry(), trace.every_entry().channels["cumulative"], 0, 5)
+    assert cache["cumulative"][0].tolist() == [accumulated[token] for token in cache.token[0]]
+    embeddings = dialog.embeddings[0].astype(float)
+    mean = embeddings[5 * 32 : 6 * 32].mean(axis=0)
+    similarity = embeddings @ mean / np.linalg.norm(embeddings, axis=1) / np.linalg.norm(mean)
+    np.testing.assert_allclose(
+        cache["recency"][0], np.maximum(similarity[cache.token[0]], 0), atol=1e-5
+    )
+    assert cache.state["learning_rate"].tolist() == [np.float32(0.3)]
+
+
+def test_a_changed_decay_acts_from_the_turn_after_the_fork() -> None:
+    """Eq. 2: ρ at the turn after is γ times what the fork left, then reinforcement."""
+    dialog = generate(SCENARIOS["shift"], 1, 7)
+    trace = simulate(policy_named("fd-kvc"), dialog, 56)
+
+    future = fork(trace, dialog, Fork(5, policy=policy_named("fd-kvc", gamma=0.5)))
+
+    left = trace.state_after(5).cache
+    decayed = future.every_entry().recorded["recency decayed"][0, 0, :56]
+    np.testing.assert_allclose(decayed, 0.5 * left["recency"][0], rtol=1e-6)
+
+
+@given(ragged(), any_policy, any_policy, budgets, budgets, st.data())
+def test_a_row_forks_in_a_batch_as_it_does_alone(
+    batch: DialogBatch, one: Policy, other: Policy, budget: int, later: int, data: st.DataObject
+) -> None:
+    turn = data.draw(st.integers(0, max(batch.turns - 2, 0)), label="turn")
+    change = Fork(turn, policy=other, budget=later)
+    if batch.turns == 1:
+        return
+    together = fork(simulate(one, batch, budget), batch, change)
+    for row in range(batch.rows):
+        alone = batch.row(row)
+        if turn < alone.turns - 1:
+            assert_same_run(fork(simulate(one, alone, budget), alone, change), together, 0, row)
+
+
+# ------------------------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (Fork(9), "turn 9 is the last one, so nothing comes after a fork there"),
+        (Fork(10), "turn is 10, but must be a whole number from 0 to 9"),
+        (Fork(-1), "turn is -1, but must be a whole number from 0 to 9"),
+        (Fork(2, budget=0), "budget is 0, but must be a whole number of at least 1"),
+        (Fork(2, pinned=3), "token 3 cannot be pinned: it is not in the cache after turn 2"),
+        (Fork(2, dropped=96), "token 96 cannot be dropped: it is not in the cache after turn 2"),
+        (Fork(2, pinned=95, dropped=95), "token 95 cannot be both pinned and dropped"),
+    ],
+)
+def test_a_fork_that_cannot_be_is_refused_in_a_sentence(change: Fork, sentence: str) -> None:
+    dialog = generate(SCENARIOS["shift"])
+    trace = simulate(policy_named("fifo"), dialog, 8)
+
+    with pytest.raises(ValueError, match=f"^{sentence}$"):
+        fork(trace, dialog, change)
+
+
+def test_more_pinned_entries_than_places_are_refused() -> None:
+    dialog = generate(SCENARIOS["shift"])
+    once = fork(simulate(policy_named("fifo"), dialog, 8), dialog, Fork(2, pinned=95))
+
+    with pytest.raises(
+        ValueError, match=r"^budget is 1, but must be a whole number of at least 2$"
+    ):
+        fork(once, dialog, Fork(4, pinned=159, budget=1))
+
+
+def test_a_batch_pins_a_token_that_every_row_holds() -> None:
+    rows = [random_dialog(seed, [6, 6, 6]) for seed in range(3)]
+    batch = stack(rows)
+    future = fork(simulate(policy_named("fifo"), batch, 4), batch, Fork(0, pinned=4))
+
+    assert [kept_tokens(future, row, 2) for row in range(3)] == [[4, 15, 16, 17]] * 3
+
+
+def test_its_changes_are_told_in_a_few_words() -> None:
+    policy = policy_named("fd-kvc")
+
+    assert Fork(3).changes(policy, 56) == []
+    assert Fork(3, policy=policy, budget=56).changes(policy, 56) == []
+    assert Fork(3, policy=policy_named("h2o", window=0.25), dropped=7).changes(policy, 56) == [
+        "H2O window=0.25 instead of FD-KVC",
+        "token 7 dropped",
+    ]
