@@ -269,7 +269,7 @@ def _progress() -> Iterator[Callable[[Progress], None] | None]:
 
     def show(progress: Progress) -> None:
         share = progress.done / progress.total
-        text = f"{share:4.0%}  {progress.scenario}, about {progress.seconds_left:.0f} s left"
+        text = f"{share:4.0%}  {progress.title}, about {progress.seconds_left:.0f} s left"
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
     try:

@@ -5,18 +5,28 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import islice
 from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from fdkvc.dialogs import BENCHMARK_SCENARIOS, SCENARIOS, Scenario, World, generate
-from fdkvc.metrics import METRICS, adaptation, late, metric_named
+from fdkvc.dialogs import (
+    BENCHMARK_SCENARIOS,
+    SCENARIOS,
+    DialogBatch,
+    Scenario,
+    World,
+    build,
+    draw,
+    generate,
+)
+from fdkvc.metrics import METRICS, adaptation, first_late_turn, metric_named
 from fdkvc.parameters import check_count
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.simulate import simulate
@@ -24,6 +34,9 @@ from fdkvc.trace import Trace
 
 CHUNK = 100
 """Dialogs that are drawn and simulated together: enough to keep NumPy busy, small in memory."""
+
+AHEAD = 2
+"""Chunks in hand for each worker, so that none waits for its next."""
 
 COMPOSITE = "composite"
 ADAPTATION = "adaptation"
@@ -166,16 +179,16 @@ class Progress:
     Attributes
     ----------
     done, total : int
-        Dialogs, over all scenarios.
-    scenario : str
-        The label of the scenario that was last worked on.
+        Dialogs; each is run in every scenario, by every policy.
+    title : str
+        What is running.
     seconds : float
         Since the start.
     """
 
     done: int
     total: int
-    scenario: str
+    title: str
     seconds: float
 
     @property
@@ -184,23 +197,43 @@ class Progress:
         return self.seconds * (self.total - self.done) / self.done if self.done else float("inf")
 
 
-def run_chunk(benchmark: Benchmark, scenario: Scenario, chunk: range) -> dict[str, Measured]:
-    """Draw some dialogs of a scenario and run every policy on them.
+Chunk = dict[str, dict[str, Measured]]
+"""What some dialogs came to: scenario key to policy name to Measured."""
 
-    A dialog's numbers do not depend on which others are in its chunk.
+
+def run_chunk(benchmark: Benchmark, chunk: range) -> Chunk:
+    """Run every policy on some dialogs of every scenario.
+
+    A dialog draws the same numbers in every scenario, so they are drawn once for all of them. Its
+    results do not depend on which others are in its chunk.
     """
-    dialogs = generate(scenario, chunk, benchmark.seed, benchmark.world)
+    draws = draw(benchmark.scenarios, chunk, benchmark.seed, benchmark.world)
+    return {
+        scenario.key: _run_scenario(benchmark, scenario, build(scenario, draws, benchmark.world))
+        for scenario in benchmark.scenarios
+    }
+
+
+def _run_scenario(
+    benchmark: Benchmark, scenario: Scenario, dialogs: DialogBatch
+) -> dict[str, Measured]:
     measured = {}
+    metrics = {key: metric_named(key) for key in benchmark.metrics}
+    outputs_from = 0 if benchmark.series else first_late_turn(dialogs)
     for policy in benchmark.policies:
-        trace = simulate(policy, dialogs, benchmark.budget, entries=False)
-        series = {key: metric_named(key).series(trace, dialogs) for key in benchmark.metrics}
+        trace = simulate(
+            policy, dialogs, benchmark.budget, entries=False, outputs_from=outputs_from
+        )
         if scenario.key == ADAPTATION:
             speed = adaptation(trace, dialogs)
             values = {"adaptation": speed.turns, "never": speed.never.astype(np.float32)}
         else:
-            values = {f"late_{key}": late(each, dialogs) for key, each in series.items()}
-        kept = {**series, **trace.state, **_evictions(trace)} if benchmark.series else {}
-        measured[policy.name] = Measured(values, kept)
+            values = {f"late_{key}": metric.late(trace, dialogs) for key, metric in metrics.items()}
+        series: dict[str, Values] = {}
+        if benchmark.series:
+            series = {key: metric.series(trace, dialogs) for key, metric in metrics.items()}
+            series |= {**trace.state, **_evictions(trace)}
+        measured[policy.name] = Measured(values, series)
     return measured
 
 
@@ -213,7 +246,7 @@ def run_benchmark(
     *,
     executor: Executor | None = None,
     workers: int | None = None,
-    chunk: int = CHUNK,
+    chunk: int | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     cancelled: threading.Event | None = None,
 ) -> Results:
@@ -227,7 +260,7 @@ def run_benchmark(
         without Python's lock, so threads pay.
     workers : int, optional
         Threads of the default pool; the machine's cores by default.
-    chunk : int
+    chunk : int, optional
         Dialogs in a chunk.
     on_progress : function, optional
         Called after each chunk, in the calling thread.
@@ -239,44 +272,44 @@ def run_benchmark(
     ValueError
         If `workers` or `chunk` is below 1.
     """
+    workers = (os.cpu_count() or 1) if workers is None else workers
+    check_count("workers", workers)
+    # Small runs are split so that every worker has something to do.
+    chunk = min(CHUNK, -(-benchmark.dialogs // workers)) if chunk is None else chunk
     check_count("chunk", chunk)
-    check_count("workers", 1 if workers is None else workers)
     cancelled = cancelled or threading.Event()
     _one_blas_thread()
     began = perf_counter()
     jobs = [
-        (scenario, range(first, min(first + chunk, benchmark.dialogs)))
-        for scenario in benchmark.scenarios
+        range(first, min(first + chunk, benchmark.dialogs))
         for first in range(0, benchmark.dialogs, chunk)
     ]
-    total = sum(len(part) for _, part in jobs)
-    finished: dict[int, dict[str, Measured]] = {}
+    finished: dict[int, Chunk] = {}
+    waiting: Iterator[tuple[int, range]] = iter(enumerate(jobs))
     done = 0
     with _pool(executor, workers) as pool:
-        futures: dict[Future[dict[str, Measured]], int] = {
-            pool.submit(run_chunk, benchmark, scenario, part): number
-            for number, (scenario, part) in enumerate(jobs)
-        }
-        for future in as_completed(futures):
-            if future.cancelled():
-                continue
-            number = futures[future]
-            finished[number] = future.result()
-            done += len(jobs[number][1])
-            if on_progress is not None:
-                label = jobs[number][0].label
-                on_progress(Progress(done, total, label, perf_counter() - began))
+        running: dict[Future[Chunk], int] = {}
+        while True:
+            # Only a few chunks ahead of the workers: memory does not grow with the dialogs.
+            for number, job in islice(waiting, max(0, AHEAD * workers - len(running))):
+                running[pool.submit(run_chunk, benchmark, job)] = number
+            if not running:
+                break
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                number = running.pop(future)
+                finished[number] = future.result()
+                done += len(jobs[number])
+                if on_progress is not None:
+                    title = f"{done} of {benchmark.dialogs} dialogs"
+                    seconds = perf_counter() - began
+                    on_progress(Progress(done, benchmark.dialogs, title, seconds))
             if cancelled.is_set():
-                for other in futures:
-                    other.cancel()
+                waiting = iter(())
+                for future in [future for future in running if future.cancel()]:
+                    del running[future]
+    chunks = [finished[number] for number in sorted(finished)]
     measured = {
-        scenario.key: _join(
-            [
-                finished[number]
-                for number, (owner, _) in enumerate(jobs)
-                if owner == scenario and number in finished
-            ]
-        )
+        scenario.key: _join([part[scenario.key] for part in chunks])
         for scenario in benchmark.scenarios
     }
     return Results(benchmark, measured, perf_counter() - began)

@@ -111,7 +111,8 @@ class Metric:
 
     def late(self, trace: Trace, dialogs: DialogBatch) -> Floats:
         """Return the mean over each row's last turns (B,)."""
-        return late(self.series(trace, dialogs), dialogs)
+        window = trace.since(first_late_turn(dialogs))
+        return late(self.series(window, dialogs), dialogs)
 
 
 METRICS: Mapping[str, Metric] = {
@@ -177,15 +178,20 @@ def metric_named(key: str) -> Metric:
     return known[key]
 
 
+def first_late_turn(dialogs: DialogBatch) -> int:
+    """Return the first turn that is a late one of any row."""
+    return max(int(dialogs.turn_counts.min()) - LATE_TURNS, 0)
+
+
 def late(series: Floats, dialogs: DialogBatch) -> Floats:
     """Mean over the last min(3, T) turns of each row (B,), passing over turns without a value.
 
     Parameters
     ----------
     series : array (B, T)
-        Over all turns of `dialogs`.
+        Over all turns of `dialogs`, or the last of them.
     """
-    turn = np.arange(dialogs.turns)
+    turn = np.arange(dialogs.turns - series.shape[1], dialogs.turns)
     last = dialogs.turn_counts[:, None]
     chosen = (turn >= last - LATE_TURNS) & (turn < last) & np.isfinite(series)
     sums = np.where(chosen, series.astype(np.float64), 0).sum(axis=1)

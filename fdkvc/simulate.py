@@ -115,7 +115,7 @@ def take_turn(
 
     after = State(cache, attend)
     if not everyone:
-        after.attended  # noqa: B018  now, or it would keep every state before it alive
+        _ = after.attended  # now, or it would keep every state before it alive
     return TurnResult(update, stale, entries, terms, score, protected, kept, after)
 
 
@@ -175,6 +175,8 @@ def simulate(
         turn = dialogs.observe(number)
         began = perf_counter()
         result = take_turn(policy, state, turn, budget, pinned)
+        if record.wants_output(number - first):
+            _ = result.after.attended
         record.seconds[number - first] = perf_counter() - began
         record.turn(number - first, state.cache.token, turn.active, result)
         state = result.after
@@ -204,9 +206,12 @@ class _Recorder:
         self.evicted = {rule.name: np.zeros(self.shape, np.intp) for rule in Rule if rule}
         self.by_entry: dict[str, NDArray] = {}  # type: ignore[type-arg]
 
+    def wants_output(self, at: int) -> bool:
+        return at >= self.outputs_from
+
     def turn(self, at: int, old: Ints, active: Bools, result: TurnResult) -> None:
         self.kept[:, at] = result.after.cache.token
-        if at >= self.outputs_from:
+        if self.wants_output(at):
             self.output[:, at] = result.after.output
         for name, value in result.after.cache.state.items():
             self._write_turn(at, f"state/{name}", value)

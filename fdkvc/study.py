@@ -25,6 +25,9 @@ from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.simulate import simulate
 from fdkvc.tables import ABLATED_POLICY, ABLATED_SCENARIO, LATENCY_BASELINE, is_the_papers
 
+CHUNK = 50
+"""Dialogs between two looks at whether the study is cancelled."""
+
 PROBE_DIALOGS = 100
 """Dialogs whose entries are looked at one by one: they take much more memory than metrics do."""
 
@@ -92,12 +95,16 @@ def run_study(
     sweeps = {key: ablation(key, benchmark) for key in ABLATIONS if is_the_papers(benchmark)}
     progress = _Progress([whole, *sweeps.values()], on_progress)
 
-    def run(part: Benchmark, title: str = "") -> Results:
+    def run(part: Benchmark, title: str) -> Results:
         return run_benchmark(
-            part, workers=workers, on_progress=progress.of(part, title), cancelled=cancelled
+            part,
+            workers=workers,
+            chunk=CHUNK,
+            on_progress=progress.of(part, title),
+            cancelled=cancelled,
         )
 
-    results = replace(run(whole), benchmark=benchmark)
+    results = replace(run(whole, "Benchmark"), benchmark=benchmark)
     swept = {}
     for key, sweep in sweeps.items():
         if cancelled.is_set():
@@ -178,7 +185,7 @@ class _Progress:
         def report(progress: Progress) -> None:
             share = progress.done / progress.total
             done = self.before[id(part)] + round(share * self.weights[id(part)])
-            self._report(done, title or progress.scenario)
+            self._report(done, f"{title}, {progress.title}")
 
         return report
 

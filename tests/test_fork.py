@@ -216,7 +216,7 @@ def test_a_smaller_budget_keeps_the_protected_and_then_the_best(key: str, budget
 
     start = state_at_fork(trace, dialog, Fork(5, budget=budget)).cache
 
-    score = sum(policy.terms(before, turn).values())
+    score = np.sum(list(policy.terms(before, turn).values()), axis=0)
     protected = policy.protects(before, turn, budget)
     # The best first: protected before others, then by score, and of equals the older.
     order = sorted(range(56), key=lambda slot: (not protected[0, slot], -score[0, slot], slot))
@@ -254,7 +254,7 @@ def test_channels_of_the_same_name_carry_over_and_others_start_anew(key: str, to
         if name in before.cache.channels:
             np.testing.assert_array_equal(column, before.cache[name], err_msg=name)
     for name, start in policy.initial_state().items():
-        expected = before.cache.state.get(name, np.float32([start]))
+        expected = before.cache.state.get(name, np.array([start], np.float32))
         np.testing.assert_array_equal(state.cache.state[name], expected, err_msg=name)
     # Nothing left, so what the turn answered stands.
     np.testing.assert_array_equal(state.output, before.output)

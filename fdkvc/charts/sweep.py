@@ -53,7 +53,7 @@ def curve_spec(
     base = alt.Chart(alt.NamedData("curve"))
     room = 0.04 * (values[1] - values[0]) or 0.5
     x_scale = alt.Scale(domain=[values[0] - room, values[1] + room], nice=False)
-    x_axis = alt.Axis(title=parameter, format="~g", grid=False)
+    x_axis = alt.Axis(title=parameter, format="~g", grid=False, tickCount=8)
     y_scale = alt.Scale(domain=list(range_), nice=False)
     y_axis = alt.Axis(title=None, format="~g", tickCount=5)
     x = alt.X("value:Q", scale=x_scale, axis=x_axis)
@@ -82,7 +82,7 @@ def curve_spec(
     )
     printed = (
         base.transform_filter("isValid(datum.published)")
-        .mark_point(shape="diamond", color=theme.ink, size=70, strokeWidth=2)
+        .mark_point(shape="diamond", color=theme.ink, size=170, strokeWidth=1.5, opacity=1)
         .encode(x=x, y=alt.Y("published:Q", scale=y_scale, axis=y_axis), tooltip=tooltip)
     )
     chart = alt.layer(mark, band, line, printed, points).properties(

@@ -28,6 +28,7 @@ PAGES = (
     ("pages/step.py", "Step through", ":material/step_over:"),
     ("pages/benchmark.py", "Benchmark", ":material/leaderboard:"),
     ("pages/ablation.py", "Ablation", ":material/tune:"),
+    ("pages/about.py", "About", ":material/info:"),
 )
 
 

@@ -108,7 +108,7 @@ def _standing(jobs: Jobs, job: Job) -> tuple[float, str]:
         return 0.0, "Starting"
     share = progress.done / progress.total
     words = "stopping" if job.cancelled.is_set() else _time_left(progress.seconds_left)
-    return share, f"{progress.scenario}, {words}"
+    return share, f"{progress.title}, {words}"
 
 
 def _time_left(seconds: float) -> str:

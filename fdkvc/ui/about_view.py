@@ -1,0 +1,209 @@
+"""The method, how to cite it, its limitations, and what this project does not show."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import textwrap
+from dataclasses import dataclass
+
+import streamlit as st
+
+from fdkvc.parameters import Parameter
+from fdkvc.policies import POLICIES, Policy
+from fdkvc.policies.base import Step
+from fdkvc.tables import ABLATED_POLICY
+from fdkvc.ui import fields
+from fdkvc.ui.fields import Field
+
+CITATION = """@misc{ganguly-fdkvc,
+  author = {Ganguly, Sukanta},
+  title  = {Fractional Decay {KV}-Cache: Ownership-Aware Memory Management
+            for Improved Inference Relevancy in Dialog Systems},
+  note   = {NetApp Inc}
+}"""
+
+LIMITATIONS = (
+    (
+        "Synthetic evaluation",
+        "All experiments use randomly projected 64-dimensional embeddings.",
+        "The same world, drawn anew for any seed, with noise and tokens a turn to vary on the step "
+        "page. The paper blames the random embeddings for the weak significance; with the topic "
+        "projected by the value matrix the same embeddings give |t| from 15 to 53 (Benchmark, "
+        "Alignment; 600 dialogs, seed 0).",
+    ),
+    (
+        "Adaptation against persistence",
+        "Decay trades long-term persistence for speed: on Topic Return FD-KVC is 39 % below H2O.",
+        "On Topic Return FD-KVC's alignment is 27 % below H2O's, and its retention 45 points; it "
+        "keeps all topics, H2O half of them (Benchmark, Claims and Compare two). The Ablation page "
+        "draws the trade-off for any setting, with the front that nothing beats.",
+    ),
+    (
+        "Single head",
+        "Only single-head attention is evaluated.",
+        "The same: one head a dialog. A head is a row of the batch axis in the code, but no page "
+        "shows several.",
+    ),
+    (
+        "Hyperparameter sensitivity",
+        "Seven hyperparameters; performance is said to be stable across a range.",
+        "Six are free, because w_c and w_ρ add up to 1. Any one or two can be swept on the "
+        "Ablation page: τ evicts nothing in its published range, and retention on Mixed falls from "
+        "85 % to 26 % between γ = 0.85 and 0.92 (200 dialogs, seed 0), so it is not stable there.",
+    ),
+    (
+        "Computational overhead",
+        "A turn takes 0.105 ms, 3.9 times FIFO's.",
+        "Measured at every run, single and batched, as a ratio to FIFO (Benchmark, Time and "
+        "memory).",
+    ),
+    (
+        "Proxy metrics",
+        "Alignment, retention and diversity stand for the performance of a dialog system.",
+        "The same proxies, with intervals. They disagree: FIFO leads on retention and comes last on "
+        "diversity, so which policy is best depends on the proxy.",
+    ),
+    (
+        "Static channel weights",
+        "w_c and w_ρ are fixed during a dialog.",
+        "The same. What a change would do can be guessed from the sweep of w_c on the Ablation "
+        "page.",
+    ),
+)
+"""The paper's Section 9 one by one: its title, what it says, what is shown here."""
+
+NOT_SHOWN = (
+    "Whether any policy helps a language model: nothing here generates text, and no answer is "
+    "judged.",
+    "The paper's own dialogs: its code and seeds are not at hand. Where it leaves a choice open "
+    "(the split of Mixed, what a new entry starts with, when metrics are taken), the reading whose "
+    "results match its tables is taken; another reading may match as well.",
+    "That a published alignment is wrong: only that it cannot be told from chance, and that "
+    "another projection gives other numbers.",
+    "Time on other hardware: latencies are NumPy's on the machine that runs this, where calls cost "
+    "more than arithmetic. A kernel inside a model would have other ratios.",
+    "The memory of the embeddings that FD-KVC needs beside keys and values.",
+    "Positions: keys carry none, so nothing is said of rotary or other positional encodings.",
+)
+
+
+@dataclass(frozen=True)
+class Carrier:
+    """The piece of code that carries an equation.
+
+    Attributes
+    ----------
+    name : str
+        The function, with its class.
+    code : str
+    """
+
+    name: str
+    code: str
+
+
+def show_method(page: str) -> None:
+    """Show a policy's turn: each step's equation beside the function that carries it."""
+    key = fields.choice(
+        Field(page, "policy", ABLATED_POLICY, Parameter("Policy", "", choices=tuple(POLICIES))),
+        {key: policy.label for key, policy in POLICIES.items()},
+    )
+    policy = POLICIES[key]
+    st.markdown(f"{policy.idea} :gray[{policy.source}.]")
+    for number, step in enumerate(policy.steps, 1):
+        equation, code = st.columns([4, 6], vertical_alignment="center", border=True)
+        with equation:
+            st.markdown(f"**{number}. {step.name}** :gray[({step.source})]")
+            st.latex(step.equation)
+        with code:
+            for carrier in carriers(policy, step):
+                st.caption(f"`{carrier.name}`")
+                st.code(carrier.code, language="python", wrap_lines=True)
+
+
+def carriers(policy: type[Policy], step: Step) -> list[Carrier]:
+    """Return the functions of a policy that carry the equations of a step.
+
+    A line of code whose comment names an equation carries it; a function whose docstring names it
+    carries it as a whole. A step without numbered equations is carried by what the policy defines
+    of terms, channels and protection.
+    """
+    wanted = _equations(step.source)
+    found = []
+    for name, method in vars(policy).items():
+        if not inspect.isfunction(method) or name.startswith("_"):
+            continue
+        source = textwrap.dedent(inspect.getsource(method))
+        lines = [line.strip() for line in source.splitlines() if _comment_names(line, wanted)]
+        qualified = f"{policy.__name__}.{name}"
+        if lines:
+            found.append(Carrier(qualified, "\n".join(lines)))
+        elif wanted & _equations(inspect.getdoc(method) or ""):
+            found.append(Carrier(qualified, _body(source)))
+    if found or wanted:
+        return found
+    defined = [name for name in ("absorb", "terms", "protects") if name in vars(policy)]
+    return [
+        Carrier(
+            f"{policy.__name__}.{name}",
+            _body(textwrap.dedent(inspect.getsource(vars(policy)[name]))),
+        )
+        for name in defined
+    ]
+
+
+def _equations(text: str) -> set[int]:
+    """Return the numbers of the equations that a text names.
+
+    Examples
+    --------
+    >>> _equations("Eqs. 5 to 7"), _equations("Eqs. 3 and 4"), _equations("Section 4.2")
+    ({5, 6, 7}, {3, 4}, set())
+    """
+    numbers: set[int] = set()
+    for first, word, last in re.findall(r"Eqs?\.? (\d+)(?: (to|and) (\d+))?", text):
+        end = int(last or first)
+        numbers |= set(range(int(first), end + 1)) if word == "to" else {int(first), end}
+    return numbers
+
+
+def _comment_names(line: str, wanted: set[int]) -> bool:
+    _, mark, comment = line.partition("#")
+    return bool(mark) and bool(_equations(comment) & wanted)
+
+
+def _body(source: str) -> str:
+    """Return a function's code without its docstring."""
+    (function,) = ast.parse(source).body
+    assert isinstance(function, ast.FunctionDef)
+    first = function.body[1] if ast.get_docstring(function) else function.body[0]
+    return textwrap.dedent("\n".join(source.splitlines()[first.lineno - 1 :]))
+
+
+def show_citation() -> None:
+    """Say how to cite the paper."""
+    st.markdown(
+        "Sukanta Ganguly (NetApp Inc), *Fractional Decay KV-Cache: Ownership-Aware Memory "
+        "Management for Improved Inference Relevancy in Dialog Systems*. The text that this "
+        "project follows carries no year or venue: add those of the copy that you have."
+    )
+    st.code(CITATION, language=None)
+
+
+def show_limitations() -> None:
+    """Show the paper's limitations one by one, with what is shown of each."""
+    st.table(
+        [
+            {"Limitation": f"**{title}**", "The paper (Section 9)": says, "Shown here": shown}
+            for title, says, shown in LIMITATIONS
+        ],
+        hide_index=True,
+        alt="The paper's limitations and what this project shows of each",
+    )
+
+
+def show_what_is_missing() -> None:
+    """Say what this project does not show."""
+    st.markdown("\n".join(f"- {sentence}" for sentence in NOT_SHOWN))

@@ -1,0 +1,27 @@
+"""About: the method in one screen, how to cite it, and what is not shown."""
+
+import streamlit as st
+
+from fdkvc.ui import about_view
+from fdkvc.ui.frame import heading
+
+PAGE = "about"
+
+heading(
+    "About",
+    "FD-KVC decides which entries a key-value cache of fixed size keeps during a dialog. This "
+    "laboratory runs it beside other policies, shows every decision, and measures what the paper "
+    "claims.",
+)
+
+st.header("The method: one turn", anchor=False)
+about_view.show_method(PAGE)
+
+st.header("How to cite the paper", anchor=False)
+about_view.show_citation()
+
+st.header("Its limitations, one by one", anchor=False)
+about_view.show_limitations()
+
+st.header("What this project does not show", anchor=False)
+about_view.show_what_is_missing()
