@@ -20,6 +20,7 @@ from fdkvc.dialogs import (
     BENCHMARK_SCENARIOS,
     SCENARIOS,
     DialogBatch,
+    Room,
     Scenario,
     World,
     build,
@@ -42,6 +43,8 @@ COMPOSITE = "composite"
 ADAPTATION = "adaptation"
 
 Values = NDArray[np.float32]
+
+_THREAD = threading.local()
 
 
 @dataclass(frozen=True)
@@ -207,11 +210,20 @@ def run_chunk(benchmark: Benchmark, chunk: range) -> Chunk:
     A dialog draws the same numbers in every scenario, so they are drawn once for all of them. Its
     results do not depend on which others are in its chunk.
     """
-    draws = draw(benchmark.scenarios, chunk, benchmark.seed, benchmark.world)
+    world, room = benchmark.world, _own_room()
+    draws = draw(benchmark.scenarios, chunk, benchmark.seed, world, room)
     return {
-        scenario.key: _run_scenario(benchmark, scenario, build(scenario, draws, benchmark.world))
+        scenario.key: _run_scenario(benchmark, scenario, build(scenario, draws, world, room))
         for scenario in benchmark.scenarios
     }
+
+
+def _own_room() -> Room:
+    """Return the room of this thread, in which each scenario takes the place of the one before."""
+    if not hasattr(_THREAD, "room"):
+        _THREAD.room = Room()
+    room: Room = _THREAD.room
+    return room
 
 
 def _run_scenario(

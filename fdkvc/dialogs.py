@@ -8,6 +8,7 @@ tokens of a turn are the range between two bounds, and a slot without a token is
 from __future__ import annotations
 
 import dataclasses
+import math
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -167,6 +168,23 @@ def scenario_named(name: str) -> Scenario:
 # ------------------------------------------------------------------------------- the batch
 
 
+class Room:
+    """Memory that a worker uses again for its next dialogs, in place of those before.
+
+    Fresh memory costs the system more time than most of the arithmetic done in it.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[str, Floats] = {}
+
+    def array(self, name: str, shape: tuple[int, ...]) -> Floats:
+        """Return an array of this shape, not cleared; whoever held one of this name loses it."""
+        size = math.prod(shape)
+        if name not in self._held or self._held[name].size < size:
+            self._held[name] = np.empty(size, np.float32)
+        return self._held[name][:size].reshape(shape)
+
+
 @dataclass(frozen=True, eq=False)
 class DialogBatch:
     """B dialogs (or heads of dialogs) with all their tokens.
@@ -192,6 +210,8 @@ class DialogBatch:
         Unit vectors of the topics, where they are known.
     projections : array (3, B, d, h), optional
         W_Q, W_K and W_V of each row, where they are known.
+    room : Room, optional
+        Where its products lie; in memory of their own by default.
     """
 
     embeddings: Floats
@@ -206,6 +226,7 @@ class DialogBatch:
     queries: Floats | None = None
     topics: Floats | None = None
     projections: Floats | None = None
+    room: Room | None = None
 
     @property
     def rows(self) -> int:
@@ -290,7 +311,7 @@ class DialogBatch:
         The last column is −inf: index −1, the empty slot, finds it.
         """
         scale = np.float32(1 / np.sqrt(self.keys.shape[-1]))
-        products = self._turn_products(self.mean_queries * scale, self.keys)
+        products = self._turn_products("logits", self.mean_queries * scale, self.keys)
         products[:, :, -1] = -np.inf
         return products
 
@@ -303,17 +324,17 @@ class DialogBatch:
         means = self.mean_embeddings
         length = np.sqrt(np.einsum("btd,btd->bt", means, means))[:, :, None]
         length[length == 0] = 1
-        products = self._turn_products(means / length, self.embeddings)
+        products = self._turn_products("similarities", means / length, self.embeddings)
         length = np.sqrt(np.einsum("bnd,bnd->bn", self.embeddings, self.embeddings))
         length[length == 0] = 1
         products[:, :, :-1] *= (1 / length)[:, None, :]
         products[:, :, -1] = 0
         return products
 
-    def _turn_products(self, by_turn: Floats, by_token: Floats) -> Floats:
+    def _turn_products(self, name: str, by_turn: Floats, by_token: Floats) -> Floats:
         """Inner products of each row's turns with its tokens, and room for one more column."""
         shape = (self.rows, self.turns, by_token.shape[1] + 1)
-        products = np.empty(shape, np.float32)
+        products = (self.room or Room()).array(name, shape)
         row_products(by_turn, by_token, self._lengths, out=products[:, :, :-1])
         return products
 
@@ -387,6 +408,7 @@ class DialogBatch:
         kept = np.arange(tokens) < ends
         part = dataclasses.replace(
             self,
+            room=None,
             embeddings=self.embeddings[:, :tokens],
             keys=self.keys[:, :tokens],
             values=self.values[:, :tokens],
@@ -410,6 +432,7 @@ class DialogBatch:
         one = slice(index, index + 1)
         return dataclasses.replace(
             self,
+            room=None,
             embeddings=self.embeddings[one, :tokens],
             keys=self.keys[one, :tokens],
             values=self.values[one, :tokens],
@@ -459,7 +482,13 @@ class Draws:
     noise: Floats
 
 
-def draw(scenarios: Sequence[Scenario], dialogs: int | range, seed: int, world: World) -> Draws:
+def draw(
+    scenarios: Sequence[Scenario],
+    dialogs: int | range,
+    seed: int,
+    world: World,
+    room: Room | None = None,
+) -> Draws:
     """Draw what these scenarios need. Parameters and errors are those of `generate`."""
     if not isinstance(dialogs, range):
         check_count("the number of dialogs", dialogs)
@@ -473,10 +502,11 @@ def draw(scenarios: Sequence[Scenario], dialogs: int | range, seed: int, world: 
         raise ValueError(f"the schedule has {topics} topics, but {d} dimensions hold at most {d}")
     tokens = max(len(scenario.schedule) for scenario in scenarios) * world.tokens_per_turn
     rows = len(indices)
+    room = room or Room()
     drawn = Draws(
-        np.empty((rows, 3, d, h), np.float32),
-        np.empty((rows, topics, d), np.float32),
-        np.empty((rows, tokens, d), np.float32),
+        room.array("projections", (rows, 3, d, h)),
+        room.array("directions", (rows, topics, d)),
+        room.array("noise", (rows, tokens, d)),
     )
     for row, index in enumerate(indices):
         setting, noise = SeedSequence(seed, spawn_key=(index,)).spawn(2)
@@ -487,7 +517,7 @@ def draw(scenarios: Sequence[Scenario], dialogs: int | range, seed: int, world: 
     return drawn
 
 
-def build(scenario: Scenario, draws: Draws, world: World) -> DialogBatch:
+def build(scenario: Scenario, draws: Draws, world: World, room: Room | None = None) -> DialogBatch:
     """Make the dialogs of a scenario from what was drawn."""
     d, h, n = world.dimension, world.head_dimension, world.tokens_per_turn
     names, mixture = scenario.topic_names, scenario.mixture
@@ -502,9 +532,10 @@ def build(scenario: Scenario, draws: Draws, world: World) -> DialogBatch:
     topics = orthonormal[:, [appearance.index(name) for name in names]]
     signal = np.float32(world.topic_strength) * (mixture @ topics)
 
-    embeddings = np.empty((rows, tokens, d), np.float32)
-    keys = np.empty((rows, tokens, h), np.float32)
-    values = np.empty((rows, tokens, h), np.float32)
+    room = room or Room()
+    embeddings = room.array("embeddings", (rows, tokens, d))
+    keys = room.array("keys", (rows, tokens, h))
+    values = room.array("values", (rows, tokens, h))
     sigma = np.float32(world.noise)
     for row in range(rows):  # one dialog at a time stays in the processor's cache
         own = embeddings[row]
@@ -525,6 +556,7 @@ def build(scenario: Scenario, draws: Draws, world: World) -> DialogBatch:
         topic_names=names,
         topics=topics,
         projections=projections,
+        room=room,
     )
 
 

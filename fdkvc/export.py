@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import math
 import os
@@ -12,6 +13,7 @@ import tempfile
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -61,7 +63,12 @@ def _defuse(cell: object) -> object:
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA_STARTS) else cell
 
 
-def run_json(seed: int, parameters: Mapping[str, object], seconds: float) -> str:
+def run_json(
+    seed: int,
+    parameters: Mapping[str, object],
+    seconds: float,
+    files: Mapping[str, str] | None = None,
+) -> str:
     """Return what is needed to repeat a run, as JSON with its keys in a fixed order.
 
     Parameters
@@ -71,6 +78,9 @@ def run_json(seed: int, parameters: Mapping[str, object], seconds: float) -> str
         Everything else that the numbers depend on; see `benchmark_parameters`.
     seconds : float
         How long the run took.
+    files : mapping of name to text, optional
+        Files of which the same run gives the same bytes; their digests are kept, so that a later
+        run can be compared with this one.
     """
     packages = ("numpy", "scipy", "pandas")
     run = {
@@ -78,10 +88,12 @@ def run_json(seed: int, parameters: Mapping[str, object], seconds: float) -> str
         "parameters": dict(parameters),
         "versions": {
             "fdkvc-lab": project_version(),
+            "source": source_digest(),
             "python": platform.python_version(),
             **{package: metadata.version(package) for package in packages},
         },
         "seconds": seconds,
+        "digests": {name: digest(text) for name, text in (files or {}).items()},
     }
     return json.dumps(run, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -95,6 +107,21 @@ def project_version() -> str:
         return metadata.version("fdkvc-lab")
     except metadata.PackageNotFoundError:
         return "unknown"
+
+
+def digest(text: str) -> str:
+    """Return the SHA-256 of a text as UTF-8."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@cache
+def source_digest() -> str:
+    """Return a digest of this package's source, which says which code a run is of."""
+    folder = Path(__file__).parent
+    joined = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        joined.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
+    return joined.hexdigest()[:16]
 
 
 def benchmark_parameters(benchmark: Benchmark, baseline: str) -> dict[str, object]:
@@ -121,12 +148,15 @@ def benchmark_files(
     """Return the files of a benchmark by name: its four tables and ``run.json``."""
     benchmark = results.benchmark
     parameters = benchmark_parameters(benchmark, baseline)
-    return {
+    numbers = {
         "summary.csv": csv_text(tables.summary_table(results)),
         "adaptation.csv": csv_text(tables.adaptation_table(results)),
         "paired.csv": csv_text(tables.paired_table(results, baseline)),
+    }
+    return {
+        **numbers,
         "latency.csv": csv_text(tables.latency_table(latencies, benchmark.budget)),
-        "run.json": run_json(benchmark.seed, parameters, results.seconds),
+        "run.json": run_json(benchmark.seed, parameters, results.seconds, numbers),
     }
 
 

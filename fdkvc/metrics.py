@@ -217,7 +217,11 @@ class Adaptation:
 
 def adaptation(trace: Trace, dialogs: DialogBatch) -> Adaptation:
     """Count the turns from the first change of topic to a retention of 80 % (Table 2)."""
-    series = retention(trace, dialogs)
+    return adaptation_of(retention(trace, dialogs), dialogs)
+
+
+def adaptation_of(series: Floats, dialogs: DialogBatch) -> Adaptation:
+    """Count them from the retention of every turn (B, T)."""
     current, own = dialogs.current, dialogs.in_turns
     turn = np.arange(dialogs.turns)
     first = np.take_along_axis(current, (current >= 0).argmax(axis=1)[:, None], axis=1)

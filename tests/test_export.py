@@ -31,6 +31,7 @@ from fdkvc.export import (
     csv_text,
     project_version,
     run_json,
+    source_digest,
     text_table,
     trace_files,
     trace_text,
@@ -188,7 +189,7 @@ def test_files_are_the_same_bytes_for_any_workers_and_chunks(results: Results) -
 
 def test_run_json_says_all_that_the_numbers_depend_on(results: Results) -> None:
     run = json.loads(benchmark_files(results, LATENCIES, "fifo")["run.json"])
-    assert list(run) == ["seed", "parameters", "versions", "seconds"]
+    assert list(run) == ["seed", "parameters", "versions", "seconds", "digests"]
     assert run["seed"] == 5
     assert run["seconds"] == results.seconds
     parameters = run["parameters"]
@@ -202,6 +203,7 @@ def test_run_json_says_all_that_the_numbers_depend_on(results: Results) -> None:
     assert type(results.benchmark.world)(**parameters["world"]) == results.benchmark.world
     assert run["versions"] == {
         "fdkvc-lab": project_version(),
+        "source": source_digest(),
         "python": platform.python_version(),
         "numpy": np.__version__,
         "scipy": metadata.version("scipy"),

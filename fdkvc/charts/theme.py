@@ -201,4 +201,8 @@ def standalone(spec: Spec, data: Mapping[str, pd.DataFrame], theme: Theme, width
     whole = {**spec, "datasets": records, "background": theme.paper}
     if "vconcat" not in spec:
         return {**whole, "width": width}
-    return {**whole, "vconcat": [{**panel, "width": width} for panel in spec["vconcat"]]}
+    return {**whole, "vconcat": [_wide(panel, width) for panel in spec["vconcat"]]}
+
+
+def _wide(panel: Spec, width: int) -> Spec:
+    return panel if "hconcat" in panel else {**panel, "width": width}

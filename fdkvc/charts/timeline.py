@@ -22,6 +22,7 @@ from fdkvc.charts.theme import (
     topic_scale,
 )
 
+RIVER_TITLE = panel_title("Cache river", "kept entries by age, the oldest at the bottom")
 LETTER_ROOM = 5  # the least height, in slots, of a river run that carries its letter
 
 
@@ -78,13 +79,13 @@ def timeline_spec(
     Spec
         For data ``ribbon``, ``river``, ``path``, ``turns``, ``metrics``, ``changes``, ``cursor``.
     """
-    panels = [_ribbon(turns, topics, theme), _river(turns, budget, topics, theme)]
+    panels = [_ribbon(turns, topics, theme), river_panel(turns, budget, topics, theme)]
     panels += [_state(turns, line, theme) for line in states]
     panels.append(_metrics(turns, metrics, theme))
     return column(panels, theme)
 
 
-def _turn_axis(turns: int, labels: bool = False, at: str = "left") -> alt.X:
+def turn_axis(turns: int, labels: bool = False, at: str = "left") -> alt.X:
     """Return the x axis, with room at its left for the labels of the y axis."""
     step = max(1, turns // 20)
     axis = alt.Axis(
@@ -100,27 +101,28 @@ def _turn_axis(turns: int, labels: bool = False, at: str = "left") -> alt.X:
     return alt.X(f"{at}:Q", scale=alt.Scale(domain=domain, nice=False), axis=axis)
 
 
-def _cursor(turns: int, theme: Theme, labels: bool = False) -> Panel:
+def cursor_panel(turns: int, theme: Theme, labels: bool = False) -> Panel:
+    """Draw a frame around the current turn."""
     return (
         alt.Chart(alt.NamedData("cursor"))
         .mark_rect(fillOpacity=0, stroke=theme.ink, strokeWidth=2, aria=False)
-        .encode(x=_turn_axis(turns, labels), x2="right:Q")
+        .encode(x=turn_axis(turns, labels), x2="right:Q")
     )
 
 
-def _changes(turns: int, theme: Theme) -> Panel:
+def changes_panel(turns: int, theme: Theme) -> Panel:
     """Draw a line wherever the topic changes."""
     return (
         alt.Chart(alt.NamedData("changes"))
         .mark_rule(stroke=theme.ink, strokeDash=[2, 3], opacity=0.6, aria=False)
-        .encode(x=_turn_axis(turns))
+        .encode(x=turn_axis(turns))
     )
 
 
 def _ribbon(turns: int, topics: Sequence[str], theme: Theme) -> Panel:
     base = alt.Chart(alt.NamedData("ribbon"))
     blocks = base.mark_rect(stroke=theme.paper, strokeWidth=1, cornerRadius=3).encode(
-        x=_turn_axis(turns, labels=True),
+        x=turn_axis(turns, labels=True),
         x2="right:Q",
         color=alt.Color("topic:N", scale=topic_scale(topics), legend=None),
         tooltip=[alt.Tooltip("turn:Q"), alt.Tooltip("topic:N"), alt.Tooltip("tokens:Q")],
@@ -131,13 +133,21 @@ def _ribbon(turns: int, topics: Sequence[str], theme: Theme) -> Panel:
         color=alt.Color("topic:N", scale=letter_scale(topics), legend=None),
     )
     return (
-        alt.layer(blocks, letters, _cursor(turns, theme, labels=True))
+        alt.layer(blocks, letters, cursor_panel(turns, theme, labels=True))
         .resolve_scale(color="independent")
         .properties(height=26, title=panel_title("Dialog", "topic of each turn"))
     )
 
 
-def _river(turns: int, budget: int, topics: Sequence[str], theme: Theme) -> Panel:
+def river_panel(
+    turns: int,
+    budget: int,
+    topics: Sequence[str],
+    theme: Theme,
+    height: int = 230,
+    title: alt.TitleParams | None = None,
+) -> Panel:
+    """Draw the kept entries of every turn by age, from data ``river``, ``path`` and ``cursor``."""
     y = alt.Y(
         "low:Q",
         scale=alt.Scale(domain=[0, budget], nice=False),
@@ -145,7 +155,7 @@ def _river(turns: int, budget: int, topics: Sequence[str], theme: Theme) -> Pane
     )
     base = alt.Chart(alt.NamedData("river"))
     runs = base.mark_rect(stroke=theme.paper, strokeWidth=0.7).encode(
-        x=_turn_axis(turns),
+        x=turn_axis(turns),
         x2="right:Q",
         y=y,
         y2="high:Q",
@@ -178,12 +188,9 @@ def _river(turns: int, budget: int, topics: Sequence[str], theme: Theme) -> Pane
         .encode(x=alt.X("middle:Q"), y=alt.Y("slot:Q"))
     )
     return (
-        alt.layer(runs, letters, path, _cursor(turns, theme))
+        alt.layer(runs, letters, path, cursor_panel(turns, theme))
         .resolve_scale(color="independent")
-        .properties(
-            height=230,
-            title=panel_title("Cache river", "kept entries by age, the oldest at the bottom"),
-        )
+        .properties(height=height, title=title or RIVER_TITLE)
     )
 
 
@@ -198,7 +205,7 @@ def _state(turns: int, line: Line, theme: Theme) -> Panel:
         alt.Chart(alt.NamedData("turns"))
         .mark_line(stroke=theme.terms[1], point=alt.OverlayMarkDef(fill=theme.terms[1], size=24))
         .encode(
-            x=_turn_axis(turns, at="middle"),
+            x=turn_axis(turns, at="middle"),
             y=y,
             tooltip=[
                 alt.Tooltip("turn:Q"),
@@ -206,7 +213,7 @@ def _state(turns: int, line: Line, theme: Theme) -> Panel:
             ],
         )
     )
-    layers: list[Panel] = [_changes(turns, theme), drawn]
+    layers: list[Panel] = [changes_panel(turns, theme), drawn]
     subtitle = ""
     if line.start is not None:
         subtitle = f"dashed: its start, {line.start:g}"
@@ -215,7 +222,7 @@ def _state(turns: int, line: Line, theme: Theme) -> Panel:
             .mark_rule(stroke=theme.ink, strokeDash=[5, 3], opacity=0.7, aria=False)
             .encode(y=alt.YDatum(line.start))
         )
-    layers.append(_cursor(turns, theme))
+    layers.append(cursor_panel(turns, theme))
     return alt.layer(*layers).properties(height=64, title=panel_title(line.label, subtitle))
 
 
@@ -229,7 +236,7 @@ def _metrics(turns: int, lines: Sequence[Line], theme: Theme) -> Panel:
         alt.Chart(alt.NamedData("metrics"))
         .mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=22))
         .encode(
-            x=_turn_axis(turns, at="middle"),
+            x=turn_axis(turns, at="middle"),
             y=alt.Y(
                 "value:Q",
                 scale=alt.Scale(domain=[low, high], nice=False),
@@ -246,7 +253,7 @@ def _metrics(turns: int, lines: Sequence[Line], theme: Theme) -> Panel:
             ],
         )
     )
-    layers = [_changes(turns, theme), drawn, _cursor(turns, theme)]
+    layers = [changes_panel(turns, theme), drawn, cursor_panel(turns, theme)]
     return alt.layer(*layers).properties(height=120, title=panel_title("Metrics"))
 
 

@@ -26,6 +26,10 @@ PICK = "pick"
 
 GAP = 0.9  # cell rows between what stays and what goes
 
+CELLS_TITLE = panel_title(
+    "Cache now", "+ new · below: − evicted in this turn · ± new and evicted at once"
+)
+
 STATUS_WORDS = {"kept": "kept", "new": "new", "evicted": "evicted", "new_evicted": "new, evicted"}
 SHAPES = {"kept": "circle", "new": "triangle-up", "evicted": "cross", "new, evicted": "square"}
 
@@ -72,7 +76,7 @@ def turn_spec(
     """
     return column(
         [
-            _cells(budget, incoming, theme),
+            cells_panel(budget, incoming, theme),
             _bars(budget + incoming, terms, top, theme),
             _plane(terms, spans, theme),
         ],
@@ -97,7 +101,10 @@ def _given_number(channel: str) -> Any:
 _HOVER: Any = {"field": "hover", "type": "nominal"}
 
 
-def _cells(budget: int, incoming: int, theme: Theme) -> Panel:
+def cells_panel(
+    budget: int, incoming: int, theme: Theme, title: alt.TitleParams | None = None
+) -> Panel:
+    """Draw the entries of a turn as a grid of cells, from data ``cells``."""
     columns = cell_columns(budget)
     rows = _rows(budget, columns) + GAP + _rows(incoming, columns)
     hidden = alt.Axis(labels=False, ticks=False, domain=False, grid=False, title=None)
@@ -122,9 +129,7 @@ def _cells(budget: int, incoming: int, theme: Theme) -> Panel:
     )
     return alt.layer(blocks.add_params(_pick("cells")), letters).properties(
         height=int(24 * rows),
-        title=panel_title(
-            "Cache now", "+ new · below: − evicted in this turn · ± new and evicted at once"
-        ),
+        title=title or CELLS_TITLE,
     )
 
 

@@ -62,6 +62,10 @@ class Field:
         self.check(value)
         return value
 
+    def written(self, value: Any) -> str:
+        """Return a value as it stands in a link."""
+        return "" if value is None else str(value)
+
     def check(self, value: Any) -> None:
         """Raise a ValueError in a clear sentence unless the value is allowed."""
         free_text = self.kind is str and not self.parameter.choices
@@ -95,14 +99,33 @@ def adopt(fields: Sequence[Field], link: Mapping[str, str]) -> list[str]:
             field.set(field.parse(link[field.name]))
         except ValueError as error:
             field.set(field.default)
-            shown = "none" if field.default is None else field.default
+            shown = field.written(field.default) or "none"
             wrong.append(f"This link is not quite right: {error}. Using {shown} instead.")
     return wrong
 
 
+def adopt_link(fields: Sequence[Field], link: Mapping[str, str]) -> list[str]:
+    """Let the session show what a link asks for; say what of it is not right, in sentences.
+
+    Parameters
+    ----------
+    fields : sequence of Field
+    link : mapping of str to str
+        From `arriving_link`; empty where no link was followed, which changes nothing.
+    """
+    if not link:
+        return []
+    names = {field.name for field in fields}
+    return adopt(fields, link) + [
+        f"This link is not quite right: it has a part {name!r} that means nothing here."
+        for name in link
+        if name not in names
+    ]
+
+
 def write_link(page: str, fields: Sequence[Field]) -> None:
     """Put every value into the address of the page."""
-    written = {field.name: "" if field.value is None else str(field.value) for field in fields}
+    written = {field.name: field.written(field.value) for field in fields}
     if written != st.session_state.get(f"{page}/link"):
         st.session_state[f"{page}/link"] = written
         st.query_params.from_dict(written)
@@ -172,6 +195,12 @@ def choice(field: Field, labels: Mapping[str, str]) -> str:
         persist_state="session",
     )
     return str(chosen)
+
+
+def hyperparameter(field: Field) -> Any:
+    """Show a control for a policy's hyperparameter, and return its value."""
+    known = field.parameter
+    return choice(field, {word: word for word in known.choices}) if known.choices else number(field)
 
 
 def several(field: Field, labels: Mapping[str, str]) -> tuple[str, ...]:

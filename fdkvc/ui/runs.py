@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import pandas as pd
@@ -10,7 +10,8 @@ import pandas as pd
 from fdkvc.charts.timeline import Line, metrics_data, placed
 from fdkvc.charts.turn import hover_texts
 from fdkvc.dialogs import DialogBatch, Scenario, World, generate
-from fdkvc.history import river_table, schedule_table, topic_changes
+from fdkvc.fork import Fork, fork
+from fdkvc.history import path_table, river_table, schedule_table, topic_changes
 from fdkvc.metrics import METRICS
 from fdkvc.policies import Policy
 from fdkvc.simulate import simulate
@@ -50,6 +51,8 @@ class Run:
         For each turn, the entries that took part in it.
     turns : DataFrame
         A row for each turn, the row states of the policy among its columns.
+    trunk : Run, optional
+        Of a fork: the run whose first turns it shares. Its trace begins after them.
     """
 
     choice: RunChoice
@@ -57,6 +60,31 @@ class Run:
     trace: Trace
     entries: tuple[pd.DataFrame, ...]
     turns: pd.DataFrame
+    trunk: Run | None = None
+
+    def at(self, turn: int) -> Run:
+        """Return the run that took this turn: the trunk up to the fork."""
+        return self.trunk.at(turn) if self.trunk and turn < self.trace.first_turn else self
+
+    @cached_property
+    def every_entry(self) -> pd.DataFrame:
+        """The entries of all turns."""
+        return pd.concat(self.entries, ignore_index=True)
+
+    @cached_property
+    def river(self) -> pd.DataFrame:
+        """The runs of neighbouring entries of one topic, for each turn."""
+        own = river_table(self.trace, self.dialogs)
+        return own if self.trunk is None else self._after_trunk(self.trunk.river, own)
+
+    def path(self, token: int | None) -> pd.DataFrame:
+        """Return the place of a token by age, for each turn that ends with it cached."""
+        own = path_table(self.trace, token)
+        return own if self.trunk is None else self._after_trunk(self.trunk.path(token), own)
+
+    def _after_trunk(self, trunk: pd.DataFrame, own: pd.DataFrame) -> pd.DataFrame:
+        past = trunk[trunk["turn"] < self.trace.first_turn]
+        return pd.concat([past, own], ignore_index=True)
 
     @cached_property
     def terms(self) -> tuple[str, ...]:
@@ -66,7 +94,7 @@ class Run:
     @cached_property
     def spans(self) -> tuple[tuple[float, float], ...]:
         """The least and greatest value of each term over the run, then of age; for fixed axes."""
-        every = pd.concat(self.entries)
+        every = self.every_entry
         columns = [*(every[term] for term in self.terms), every["turn"] - every["born"]]
         return tuple((float(column.min()), float(column.max())) for column in columns)
 
@@ -88,7 +116,7 @@ class Run:
         """The data of the timeline that no step changes."""
         return {
             "ribbon": placed(schedule_table(self.dialogs)),
-            "river": placed(river_table(self.trace, self.dialogs)),
+            "river": placed(self.river),
             "turns": placed(self.turns),
             "metrics": metrics_data(self.turns, self.metrics),
             "changes": placed(topic_changes(self.dialogs)),
@@ -137,10 +165,31 @@ def load_run(choice: RunChoice) -> Run:
     """Run the policy, and lay out what the views show."""
     dialogs = load_dialog(choice.dialog)
     trace = simulate(choice.policy, dialogs, choice.budget)
+    return Run(choice, dialogs, trace, _entries(trace, dialogs), turns_table(trace, dialogs))
+
+
+@lru_cache(maxsize=32)
+def load_fork(trunk: Run, change: Fork) -> Run:
+    """Continue a run with something changed, and lay out what the views show.
+
+    Raises
+    ------
+    ValueError
+        In a sentence, if it cannot be forked so.
+    """
+    dialogs = trunk.dialogs
+    trace = fork(trunk.trace, dialogs, change)
+    choice = replace(trunk.choice, policy=trace.policy, budget=trace.budget)
+    entries = (*trunk.entries[: trace.first_turn], *_entries(trace, dialogs))
+    past = trunk.turns[trunk.turns["turn"] < trace.first_turn]
+    turns = pd.concat([past, turns_table(trace, dialogs)], ignore_index=True)
+    return Run(choice, dialogs, trace, entries, turns, trunk)
+
+
+def _entries(trace: Trace, dialogs: DialogBatch) -> tuple[pd.DataFrame, ...]:
+    """Return the entries of each turn, with the topic that colours them and their hover text."""
     entries = entries_table(trace, dialogs)
     current = dialogs.current[0, entries["born"]]
     entries["hue"] = [dialogs.topic_label(topic) for topic in current]
     entries["hover"] = hover_texts(entries.drop(columns="hue"))
-    turns = turns_table(trace, dialogs)
-    by_turn = tuple(frame for _, frame in entries.groupby("turn", sort=True))
-    return Run(choice, dialogs, trace, by_turn, turns)
+    return tuple(frame for _, frame in entries.groupby("turn", sort=True))

@@ -138,7 +138,7 @@ def choose_policy(page: str) -> tuple[Policy, Mapping[str, DeltaGenerator]]:
 
     values, beside = {}, {}
     for field in hyperparameters:
-        values[field.name] = fields.number(field)
+        values[field.name] = fields.hyperparameter(field)
         if field.parameter.rule:
             beside[field.parameter.rule] = st.empty()
     if hyperparameters:
@@ -168,15 +168,8 @@ def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     link : mapping of str to str
         From `fields.arriving_link`; empty where no link was followed.
     """
-    if not link:
-        return []
     known = [*dialog_fields(page), *policy_fields(page, link.get("policy")), *view_fields(page)]
-    names = {field.name for field in known}
-    return fields.adopt(known, link) + [
-        f"This link is not quite right: it has a part {name!r} that means nothing here."
-        for name in link
-        if name not in names
-    ]
+    return fields.adopt_link(known, link)
 
 
 def show(page: str, view: Mapping[str, str]) -> None:

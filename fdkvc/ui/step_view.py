@@ -9,9 +9,9 @@ from fdkvc.charts import turn as turn_charts
 from fdkvc.charts.theme import Spec, with_data
 from fdkvc.charts.timeline import Line
 from fdkvc.export import trace_files
-from fdkvc.history import path_table
 from fdkvc.metrics import memory
 from fdkvc.parameters import Parameter
+from fdkvc.ui.entry import take_click
 from fdkvc.ui.downloads import download_files, download_pictures
 from fdkvc.ui.fields import Field
 from fdkvc.ui.frame import page_theme, panel, side_by_side
@@ -49,7 +49,7 @@ def views(page: str, run: Run, turn: int) -> None:
                 persist_state="session",
             )
             chart, key = turn_chart(run, turn, order or "age", picked), f"{page}/cache"
-            st.vega_lite_chart(chart, key=key, width="stretch", on_select=lambda: _pick(page, key))
+            st.vega_lite_chart(chart, key=key, width="stretch", on_select=lambda: take_click(page, key))
 
 
 def timeline_chart(run: Run, turn: int, picked: int | None) -> Spec:
@@ -66,7 +66,7 @@ def timeline_chart(run: Run, turn: int, picked: int | None) -> Spec:
         spec,
         {
             **run.timeline,
-            "path": timeline.placed(path_table(run.trace, picked)),
+            "path": timeline.placed(run.path(picked)),
             "cursor": timeline.cursor_data(turn),
         },
     )
@@ -91,17 +91,6 @@ def turn_chart(run: Run, turn: int, order: str, picked: int | None) -> Spec:
             "edge": turn_charts.edge_data(cutoff, run.spans, len(run.terms)),
         },
     )
-
-
-def _pick(page: str, key: str) -> None:
-    """Take the entry whose mark was clicked; a second click on it picks it again."""
-    before_key = f"{key}/before"
-    selection = st.session_state[key].selection
-    clicked = {point["token"] for name in selection for point in selection[name]}
-    changed = clicked ^ st.session_state.get(before_key, set())
-    st.session_state[before_key] = clicked
-    if changed:
-        entry_field(page).set(int(max(changed)))
 
 
 def figures(run: Run, turn: int) -> None:

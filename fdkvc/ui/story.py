@@ -11,6 +11,7 @@ from fdkvc.counterfactual import Change, counterfactual, nearest
 from fdkvc.explain import explain, life, sentences
 from fdkvc.history import life_tables
 from fdkvc.narrate import StepStory, headline, narrate
+from fdkvc.ui.entry import choose_entry
 from fdkvc.ui.fields import Field
 from fdkvc.ui.frame import page_theme, panel, side_by_side
 from fdkvc.ui.runs import Run
@@ -47,21 +48,7 @@ def why(page: str, run: Run, turn: int, entry: Field) -> None:
     st.subheader("Why this entry?", anchor=False)
     tokens = int(run.dialogs.bounds[0, turn + 1])
     entry.set(entry.value if entry.value is None or entry.value < tokens else None)
-    topics = [
-        run.dialogs.topic_label(topic) for topic in run.dialogs.current[0, run.dialogs.born[0]]
-    ]
-    token: int | None = st.selectbox(
-        "Entry",
-        range(tokens),
-        index=None,
-        key=entry.key,
-        format_func=lambda token: (
-            f"token {token} · {topics[token]} · from turn {run.dialogs.born[0, token]}"
-        ),
-        placeholder="Click an entry in a chart, or choose one here",
-        label_visibility="collapsed",
-        persist_state="session",
-    )
+    token = choose_entry(run.dialogs, tokens, entry)
     if token is None:
         return
     with side_by_side("why"):

@@ -1,0 +1,225 @@
+"""Several runs in step: a lane for each with its river and its cache, and lines over the turns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from fdkvc.charts.theme import (
+    DASHES,
+    SHAPES,
+    Panel,
+    Spec,
+    Theme,
+    colour_of,
+    column,
+    inside_axis,
+    panel_title,
+    top_legend,
+)
+from fdkvc.charts.timeline import Line, changes_panel, cursor_panel, river_panel, turn_axis
+from fdkvc.charts.turn import cells_panel
+
+RIVER_HEIGHT = 150
+LINE_HEIGHT = 104
+IN_A_ROW = 3  # lanes of a picture
+
+
+@lru_cache(maxsize=64)
+def lane_spec(
+    title: str, turns: int, places: int, incoming: int, topics: tuple[str, ...], theme: Theme
+) -> Spec:
+    """Build the spec of one lane; lanes that differ in nothing but their title line up.
+
+    Parameters
+    ----------
+    title : str
+    turns : int
+    places, incoming : int
+        The largest budget among the lanes, and the most tokens that a turn brings.
+    topics : tuple of str
+    theme : Theme
+
+    Returns
+    -------
+    Spec
+        For data ``river``, ``path``, ``cursor``, ``words`` and ``cells``.
+    """
+    words = (
+        alt.Chart(alt.NamedData("words"))
+        .mark_text(
+            align="left", baseline="top", fontSize=12, lineHeight=16, lineBreak="\n", fill=theme.ink
+        )
+        .encode(x=alt.value(0), y=alt.value(0), text="words:N")
+        .properties(height=32)
+    )
+    return column(
+        [
+            river_panel(turns, places, topics, theme, RIVER_HEIGHT, panel_title(title)),
+            words,
+            cells_panel(places, incoming, theme, panel_title("Cache now")),
+        ],
+        theme,
+        spacing=8,
+    )
+
+
+@lru_cache(maxsize=64)
+def lines_spec(
+    turns: int, lanes: tuple[str, ...], own_ink: bool, lines: tuple[Line, ...], theme: Theme
+) -> Spec:
+    """Build the spec of the metrics over the turns: a panel for each, and in it a line for a lane.
+
+    Parameters
+    ----------
+    turns : int
+    lanes : tuple of str
+        Their labels.
+    own_ink : bool
+        Whether the last lane is drawn in ink, over the others: it is a fork of one of them.
+    lines : tuple of Line
+        The metrics.
+    theme : Theme
+
+    Returns
+    -------
+    Spec
+        For data ``lines``, ``changes`` and ``cursor``.
+    """
+    count = len(lanes)
+    colours = [colour_of(position) for position in range(count)]
+    if own_ink:
+        colours[-1] = theme.ink
+    ranges: dict[str, Sequence[Any]] = {
+        "color": colours,
+        "dash": [list(DASHES[position % len(DASHES)]) for position in range(count)],
+        "shape": [SHAPES[position % len(SHAPES)] for position in range(count)],
+    }
+    panels = [
+        _line_panel(turns, lanes, ranges, line, number == 0, theme)
+        for number, line in enumerate(lines)
+    ]
+    return column(panels, theme)
+
+
+def _line_panel(
+    turns: int,
+    lanes: Sequence[str],
+    ranges: Mapping[str, Sequence[Any]],
+    line: Line,
+    legend: bool,
+    theme: Theme,
+) -> Panel:
+    def scale(channel: str) -> dict[str, Any]:
+        shown = top_legend(symbolStrokeWidth=2, symbolSize=60, labelLimit=260, columns=2)
+        return {
+            "field": "lane",
+            "type": "nominal",
+            "scale": alt.Scale(domain=list(lanes), range=list(ranges[channel])),
+            "legend": shown if legend else None,
+        }
+
+    x = turn_axis(turns, labels=True, at="middle")
+    y = alt.Y(
+        f"{line.field}:Q",
+        scale=alt.Scale(domain=[line.low, line.high], nice=False),
+        axis=inside_axis(format=".0%" if line.percent else ".1f"),
+    )
+    base = alt.Chart(alt.NamedData("lines")).encode(x=x, y=y, color=alt.Color(**scale("color")))
+    drawn = base.mark_line(strokeWidth=2).encode(strokeDash=alt.StrokeDash(**scale("dash")))
+    points = base.mark_point(filled=True, size=36, opacity=1).encode(
+        shape=alt.Shape(**scale("shape")),
+        tooltip=[
+            alt.Tooltip("lane:N", title="run"),
+            alt.Tooltip("turn:Q"),
+            alt.Tooltip(f"{line.field}:Q", title=line.label, format=".3f"),
+        ],
+    )
+    layers = [changes_panel(turns, theme), drawn, points, cursor_panel(turns, theme, labels=True)]
+    return alt.layer(*layers).properties(height=LINE_HEIGHT, title=panel_title(line.label))
+
+
+@lru_cache(maxsize=64)
+def overlap_spec(turns: int, theme: Theme) -> Spec:
+    """Build the spec of how far two caches overlap, turn by turn.
+
+    Returns
+    -------
+    Spec
+        For data ``overlap``, ``changes``, ``parting`` and ``cursor``.
+    """
+    y = alt.Y(
+        "jaccard:Q",
+        scale=alt.Scale(domain=[0, 1], nice=False),
+        axis=inside_axis(values=[0, 0.5, 1], format=".0%"),
+    )
+    drawn = (
+        alt.Chart(alt.NamedData("overlap"))
+        .mark_line(stroke=theme.ink, point=alt.OverlayMarkDef(fill=theme.ink, size=28))
+        .encode(
+            x=turn_axis(turns, labels=True, at="middle"),
+            y=y,
+            tooltip=[
+                alt.Tooltip("turn:Q"),
+                alt.Tooltip("shared:Q", title="in both"),
+                alt.Tooltip("only_one:Q", title="only in the first"),
+                alt.Tooltip("only_other:Q", title="only in the second"),
+                alt.Tooltip("jaccard:Q", title="overlap", format=".1%"),
+            ],
+        )
+    )
+    parting = (
+        alt.Chart(alt.NamedData("parting"))
+        .mark_text(text="▼ they part", align="left", baseline="top", dx=-5, fill=theme.ink)
+        .encode(x=alt.X("middle:Q"), y=alt.value(2))
+    )
+    layers = [changes_panel(turns, theme), drawn, parting, cursor_panel(turns, theme, labels=True)]
+    title = panel_title("Overlap of the two caches", "entries in both, as a share of all in either")
+    return column([alt.layer(*layers).properties(height=90, title=title)], theme)
+
+
+# ------------------------------------------------------------------------------------ a picture
+
+
+def together(charts: Sequence[Spec], width: int) -> Spec:
+    """Put lanes with their data into one spec, side by side, to be saved as a picture.
+
+    Parameters
+    ----------
+    charts : sequence of Spec
+        From `lane_spec`, joined with their data.
+    width : int
+        Of the picture, in pixels.
+    """
+    data: dict[str, pd.DataFrame] = {}
+    lanes = []
+    for number, chart in enumerate(charts):
+        data |= {f"{name} {number}": frame for name, frame in chart["datasets"].items()}
+        panels = [
+            {**_renamed(panel, number), "width": width // min(len(charts), IN_A_ROW) - 20}
+            for panel in chart["vconcat"]
+        ]
+        lanes.append({"vconcat": panels, "spacing": chart["spacing"], "resolve": chart["resolve"]})
+    rows = [
+        {"hconcat": lanes[first : first + IN_A_ROW]} for first in range(0, len(lanes), IN_A_ROW)
+    ]
+    shared = {name: charts[0][name] for name in ("$schema", "config", "resolve", "padding")}
+    return {**shared, "vconcat": rows, "datasets": data}
+
+
+def _renamed(part: Any, number: int) -> Any:
+    """Let every dataset that a spec asks for be that of one lane."""
+    if isinstance(part, list):
+        return [_renamed(each, number) for each in part]
+    if not isinstance(part, dict):
+        return part
+    # A picture has no selections, and so no use for the names of its views.
+    dropped = {"params", "name"} if "mark" in part or "layer" in part else {"params"}
+    renamed = {name: _renamed(each, number) for name, each in part.items() if name not in dropped}
+    if set(part.get("data", {})) == {"name"}:
+        renamed["data"] = {"name": f"{part['data']['name']} {number}"}
+    return renamed

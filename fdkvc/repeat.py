@@ -1,0 +1,137 @@
+"""A run again from its ``run.json``: read with care, and compared with what it was."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fdkvc.benchmark import Benchmark
+from fdkvc.dialogs import Scenario, World
+from fdkvc.export import digest
+from fdkvc.policies import policy_named
+
+MOST_BYTES = 1_000_000
+"""A run.json is smaller than this by far."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a ``run.json`` says.
+
+    Attributes
+    ----------
+    benchmark : Benchmark
+    versions : mapping of str to str
+        Of the packages and of the code that ran.
+    digests : mapping of file name to str
+        SHA-256 of the files that the same run gives again.
+    """
+
+    benchmark: Benchmark
+    versions: Mapping[str, str]
+    digests: Mapping[str, str]
+
+
+def read_run(content: bytes | str) -> Record:
+    """Read a ``run.json``.
+
+    Parameters
+    ----------
+    content : bytes or str
+
+    Raises
+    ------
+    ValueError
+        In a sentence that says what is wrong with it, and where.
+    """
+    if len(content) > MOST_BYTES:
+        raise ValueError(
+            f"the file has {len(content):,} bytes, but a run.json has at most {MOST_BYTES:,}"
+        )
+    try:
+        run = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"the file is not a run.json: it is no JSON ({error})") from None
+    if not isinstance(run, dict):
+        raise ValueError("the file is not a run.json: it holds no object")
+    parameters = _part(run, "parameters", dict)
+    policies = [
+        _checked(policy_named, f"policy {number}", _object(policy, f"policy {number}"))
+        for number, policy in enumerate(_part(parameters, "policies", list))
+    ]
+    scenarios = [
+        _scenario(_object(scenario, f"scenario {number}"), number)
+        for number, scenario in enumerate(_part(parameters, "scenarios", list))
+    ]
+    world = _checked(World, "world", _part(parameters, "world", dict))
+    benchmark = Benchmark(
+        scenarios=tuple(scenarios),
+        policies=tuple(policies),
+        dialogs=_part(parameters, "dialogs", int),
+        seed=_part(run, "seed", int),
+        budget=_part(parameters, "budget", int),
+        world=world,
+        metrics=tuple(str(key) for key in _part(parameters, "metrics", list)),
+    )
+    if not benchmark.metrics:
+        raise ValueError("the file is not a run.json: it names no metrics")
+    return Record(
+        benchmark,
+        {str(name): str(text) for name, text in _part(run, "versions", dict).items()},
+        {str(name): str(text) for name, text in run.get("digests", {}).items()}
+        if isinstance(run.get("digests", {}), dict)
+        else {},
+    )
+
+
+def differing(record: Record, files: Mapping[str, str]) -> list[str]:
+    """Return the names of files that are not what they were, of those that the record knows."""
+    return [
+        name
+        for name, known in record.digests.items()
+        if name in files and digest(files[name]) != known
+    ]
+
+
+def compared(record: Record, files: Mapping[str, str]) -> list[str]:
+    """Return the names of files that a record and a run have in common."""
+    return [name for name in record.digests if name in files]
+
+
+def _part(owner: Mapping[str, Any], name: str, kind: type) -> Any:
+    value = owner.get(name)
+    if not isinstance(value, kind) or isinstance(value, bool):
+        words = {dict: "an object", list: "a list", int: "a whole number"}[kind]
+        raise ValueError(f"the file is not a run.json: {name!r} is missing or not {words}")
+    return value
+
+
+def _object(value: Any, place: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"the file is not a run.json: {place} is not an object")
+    return value
+
+
+def _checked(make: Any, place: str, values: Mapping[str, Any]) -> Any:
+    """Make something of the file's values, and say where they are not right."""
+    try:
+        return make(**values)
+    except TypeError:
+        known = ", ".join(values) or "nothing"
+        raise ValueError(f"the file is not a run.json: {place} has the parts {known}") from None
+    except ValueError as error:
+        raise ValueError(f"the file is not right at {place}: {error}") from None
+
+
+def _scenario(values: dict[str, Any], number: int) -> Scenario:
+    place = f"scenario {number}"
+    if not all(isinstance(values.get(name), str) for name in ("key", "label", "schedule")):
+        raise ValueError(f"the file is not right at {place}: it needs key, label and schedule")
+    blend = values.get("blend")
+    if blend is not None and not isinstance(blend, list):
+        raise ValueError(f"the file is not right at {place}: its blend is not a list")
+    made = {**values, "blend": None if blend is None else tuple(blend)}
+    scenario: Scenario = _checked(Scenario, place, made)
+    return scenario
