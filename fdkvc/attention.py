@@ -55,6 +55,17 @@ def entry_sum(x: Floats) -> Floats:
     return total
 
 
+def entry_total(x: Floats) -> Floats:
+    """Sum vectors or matrices over the entries (B, C, …), as `entry_sum` does numbers.
+
+    Examples
+    --------
+    >>> entry_total(np.ones((1, 3, 2), np.float32)).tolist()
+    [[3.0, 3.0]]
+    """
+    return entry_sum(np.ascontiguousarray(np.moveaxis(x, 1, -1)))
+
+
 def softmax(logits: Floats) -> Floats:
     """Softmax over the last axis; a slot at −inf gets weight 0, a row of nothing else stays 0.
 
@@ -188,8 +199,26 @@ class Tokens(Protocol):
         """Cosines of each turn's mean embedding with every embedding (B, T, N + 1), then 0."""
 
     @property
+    def keys(self) -> Floats:
+        """Keys (B, N, h)."""
+
+    @property
     def values(self) -> Floats:
         """Values (B, N, h)."""
+
+    @property
+    def token_queries(self) -> Floats:
+        """Each token's own query (B, N, h)."""
+
+    def new_tokens(self, turn: int) -> Ints:
+        """Indices of the turn's tokens (B, n), −1 where a row has fewer than the others."""
+
+    def query_logits(self, turn: int) -> Floats:
+        """Scaled products of a turn's own queries with the keys so far (B, n, M + 1), then −inf."""
+
+    @property
+    def attention_to_come(self) -> Floats:
+        """Full cache's attention to each token, from each turn to the end (B, T, N + 1), then 0."""
 
     @property
     def positions(self) -> Ints | None:
@@ -259,7 +288,59 @@ class Observation:
 
     def context(self, weights: Floats, token: Ints) -> Floats:
         """Context output Σ ŵ·v over these tokens (B, h): Algorithm 1's result."""
-        values = self._tokens.values
-        held = values.reshape(-1, values.shape[-1]).take(token + self._row_start, axis=0)
-        output: Floats = (weights[:, None, :] @ held)[:, 0]
+        output: Floats = (weights[:, None, :] @ self._vectors(self._tokens.values, token))[:, 0]
         return output
+
+    def keys(self, token: Ints) -> Floats:
+        """Key of each token (B, C, h); zero in empty slots."""
+        return self._vectors(self._tokens.keys, token) * (token >= 0)[:, :, None]
+
+    def values(self, token: Ints) -> Floats:
+        """Value of each token (B, C, h); zero in empty slots."""
+        return self._vectors(self._tokens.values, token) * (token >= 0)[:, :, None]
+
+    def queries(self, token: Ints) -> Floats:
+        """Each token's own query (B, C, h); zero in empty slots."""
+        return self._vectors(self._tokens.token_queries, token) * (token >= 0)[:, :, None]
+
+    def _vectors(self, vectors: Floats, token: Ints) -> Floats:
+        return vectors.reshape(-1, vectors.shape[-1]).take(token + self._row_start, axis=0)
+
+    @cached_property
+    def _queried(self) -> Ints:
+        """The tokens whose queries this turn asks (B, n)."""
+        return self._tokens.new_tokens(self.turn)
+
+    @cached_property
+    def query_count(self) -> Ints:
+        """How many queries the turn asks, one for each of its tokens (B,)."""
+        return np.asarray((self._queried >= 0).sum(axis=1))
+
+    @cached_property
+    def query_age(self) -> Ints:
+        """How many of the turn's queries come after each of them (B, n): 0 for the last."""
+        return np.asarray(self.query_count[:, None] - 1 - np.arange(self._queried.shape[1]))
+
+    def visible(self, token: Ints) -> Bools:
+        """Whether each of the turn's queries sees each of these tokens (B, n, C).
+
+        Attention is causal, as in the originals: a query sees what was there before the turn, its
+        own token and those before it in the turn.
+        """
+        asked = self._queried[:, :, None]
+        return (token[:, None, :] <= asked) & (token[:, None, :] >= 0)
+
+    def attention_of_each(self, token: Ints) -> Floats:
+        """Attention of each of the turn's queries over these tokens that it sees (B, n, C).
+
+        The queries are in order; those that a row has fewer than the others pay no attention.
+        """
+        logits = np.take_along_axis(self._tokens.query_logits(self.turn), token[:, None, :], axis=2)
+        return softmax(np.where(self.visible(token), logits, np.float32(-np.inf)))
+
+    def attention_to_come(self, token: Ints) -> Floats:
+        """Attention that the full cache pays to each token in this turn and all later ones (B, C).
+
+        Only a dialog that is known to its end can say it.
+        """
+        return self._tokens.attention_to_come.reshape(-1).take(token + self._turn_start)

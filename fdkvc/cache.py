@@ -54,11 +54,17 @@ class Cache:
 
     def with_channels(self, **channels: Floats) -> Cache:
         """Replace the named channels."""
-        return Cache(self.token, {**self.channels, **channels}, self.state)
+        return self._same_slots(Cache(self.token, {**self.channels, **channels}, self.state))
 
     def with_state(self, **state: Floats) -> Cache:
         """Replace the named row states."""
-        return Cache(self.token, self.channels, {**self.state, **state})
+        return self._same_slots(Cache(self.token, self.channels, {**self.state, **state}))
+
+    def _same_slots(self, other: Cache) -> Cache:
+        """Pass on what is known of the slots, so that it is not looked up again."""
+        if "full" in self.__dict__:
+            other.__dict__["full"] = self.full
+        return other
 
     def without(self, removed: Bools) -> Cache:
         """Empty the slots that are True in `removed` (B, C)."""
@@ -71,9 +77,10 @@ class Cache:
     def insert(self, token: Ints, channels: Mapping[str, Floats]) -> Cache:
         """Append new entries (B, n) behind the old ones, with what their channels start with."""
         empty = token == EMPTY
-        if empty.any():
+        some_empty = bool(empty.any())
+        if some_empty:
             channels = {name: np.where(empty, 0, start) for name, start in channels.items()}
-        return Cache(
+        together = Cache(
             np.concatenate([self.token, token], axis=1),
             {
                 name: np.concatenate([column, channels[name]], axis=1)
@@ -81,6 +88,8 @@ class Cache:
             },
             self.state,
         )
+        together.__dict__["full"] = self.full and not some_empty  # known, so not looked up
+        return together
 
     def keep(self, kept: Bools) -> Cache:
         """Keep the slots that are True in `kept` (B, C), as many in every row, in their order."""
@@ -90,11 +99,14 @@ class Cache:
         def pick(column: NDArray) -> NDArray:  # type: ignore[type-arg]
             return column.reshape(-1).take(slot).reshape(shape)
 
-        return Cache(
+        chosen = Cache(
             pick(self.token),
             {name: pick(column) for name, column in self.channels.items()},
             self.state,
         )
+        if self.full:
+            chosen.__dict__["full"] = True
+        return chosen
 
     def where(self, rows: Bools, other: Cache) -> Cache:
         """Take the rows that are True in `rows` (B,) from here and the rest from `other`."""
@@ -117,13 +129,27 @@ def empty_cache(
     )
 
 
-def newest(cache: Cache, count: int) -> Bools:
-    """Mark the `count` newest entries of every row (B, C)."""
+def newest(cache: Cache, count: int | Ints) -> Bools:
+    """Mark the newest entries of every row (B, C): `count`, or as many as each row has (B, 1)."""
     if cache.full:
         slots = cache.token.shape[1]
         return np.broadcast_to(np.arange(slots) >= slots - count, cache.token.shape)
     from_the_end = np.cumsum(cache.present[:, ::-1], axis=1)[:, ::-1]
     return cache.present & (from_the_end <= count)
+
+
+def ranking(score: Floats, cache: Cache) -> Ints:
+    """Place of each entry by score (B, C), 1 for the highest, ties to the older; 0 if empty.
+
+    Examples
+    --------
+    >>> ranking(np.array([[2, 9, 5, 9]], np.float32), Cache(np.array([[4, -1, 6, 7]]))).tolist()
+    [[3, 0, 2, 1]]
+    """
+    order = np.argsort(np.where(cache.present, -score, np.inf), axis=1, kind="stable")
+    rank = np.empty(order.shape, np.intp)
+    np.put_along_axis(rank, order, np.arange(1, order.shape[1] + 1)[None], axis=1)
+    return np.where(cache.present, rank, 0)
 
 
 def among(token: Ints, wanted: Ints) -> Bools:
@@ -176,8 +202,9 @@ def select(
     >>> select(score, cache, np.zeros((1, 4), bool), 2).tolist()
     [[True, False, True, False]]
     """
-    priority = np.where(cache.present, score, -np.inf)
-    priority[protected] = np.inf
+    priority = score if cache.full else np.where(cache.present, score, -np.inf)
+    if protected.any():
+        priority = np.where(protected, np.inf, priority)
     if pinned is not None:
         priority[protected & ~pinned] = np.finfo(priority.dtype).max
     if priority.shape[1] == budget:

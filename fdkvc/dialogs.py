@@ -18,7 +18,7 @@ import numpy as np
 from numpy.random import SFC64, Generator, SeedSequence
 from numpy.typing import ArrayLike, NDArray
 
-from fdkvc.attention import Bools, Floats, Ints, Observation, cosine, row_products
+from fdkvc.attention import Bools, Floats, Ints, Observation, cosine, row_products, softmax
 from fdkvc.parameters import Checked, Parameter, check_count, check_parameter, parameter
 
 TOPIC_THRESHOLD = 0.3
@@ -279,13 +279,11 @@ class DialogBatch:
         steps = np.diff(self.bounds)
         n = int(steps[0, 0]) if steps.size else 0
         if n and (steps == n).all() and not self.bounds[:, 0].any():
-            spread = x.reshape(self.rows, self.turns, n, x.shape[-1])
-            even: Floats = spread.mean(axis=2)
-            return even
+            return _mean_of_tokens(x.reshape(self.rows, self.turns, n, x.shape[-1]))
         means = np.zeros((self.rows, self.turns, x.shape[-1]), x.dtype)
         for row, turn in np.argwhere(steps > 0):
             low, high = self.bounds[row, turn], self.bounds[row, turn + 1]
-            means[row, turn] = x[row, low:high].mean(axis=0)
+            means[row, turn] = _mean_of_tokens(x[row, low:high])
         return means
 
     @cached_property
@@ -337,6 +335,56 @@ class DialogBatch:
         products = (self.room or Room()).array(name, shape)
         row_products(by_turn, by_token, self._lengths, out=products[:, :, :-1])
         return products
+
+    @cached_property
+    def token_queries(self) -> Floats:
+        """Each token's own query (B, N, h)."""
+        if self.queries is not None:
+            return self.queries
+        return row_products(
+            self.embeddings,
+            self.projection("query").swapaxes(-1, -2),
+            self._lengths and [(tokens, self.keys.shape[-1]) for _, tokens in self._lengths],
+        )
+
+    def query_logits(self, turn: int) -> Floats:
+        """q·k/√h of each of a turn's own queries with the keys up to its end (B, n, M + 1).
+
+        The last column is −inf: index −1, the empty slot, finds it.
+        """
+        token = self.new_tokens(turn)
+        scale = np.float32(1 / np.sqrt(self.keys.shape[-1]))
+        rows = np.arange(self.rows)[:, None]
+        queries = self.token_queries[rows, token] * scale
+        ends = self.bounds[:, turn + 1]
+        counts = ends - self.bounds[:, turn]
+        products = np.empty((self.rows, token.shape[1], int(ends.max()) + 1), np.float32)
+        alike = (counts == counts[0]).all() and (ends == ends[0]).all()
+        lengths = None if alike else list(zip(counts.tolist(), ends.tolist(), strict=True))
+        row_products(queries, self.keys[:, : int(ends.max())], lengths, out=products[:, :, :-1])
+        products[:, :, -1] = -np.inf
+        return products
+
+    @cached_property
+    def full_attention(self) -> Floats:
+        """Attention of each turn's mean query if nothing were ever evicted (B, T, N).
+
+        Zero for tokens of later turns, and in turns without tokens.
+        """
+        seen = self.born[:, None, :] <= np.arange(self.turns)[:, None]
+        seen &= np.arange(self.keys.shape[1]) < self.bounds[:, -1, None, None]
+        seen &= (np.diff(self.bounds) > 0)[:, :, None]
+        return softmax(np.where(seen, self.logits[:, :, :-1], np.float32(-np.inf)))
+
+    @cached_property
+    def attention_to_come(self) -> Floats:
+        """The full cache's attention to each token, from each turn to the end (B, T, N + 1).
+
+        The last column is 0: index −1, the empty slot, finds it.
+        """
+        come = np.zeros((self.rows, self.turns, self.keys.shape[1] + 1), np.float32)
+        come[:, :, :-1] = np.cumsum(self.full_attention[:, ::-1], axis=1)[:, ::-1]
+        return come
 
     def observe(self, turn: int) -> Observation:
         """Return what a policy may look at in this turn."""
@@ -423,6 +471,10 @@ class DialogBatch:
         kept_columns = [*range(tokens), -1]
         part.__dict__["logits"] = self.logits[:, :turns].take(kept_columns, axis=2)
         part.__dict__["similarities"] = self.similarities[:, :turns].take(kept_columns, axis=2)
+        part.__dict__["token_queries"] = self.token_queries[:, :tokens]
+        # Who looked at the future saw all of it.
+        come = self.attention_to_come[:, :turns].take(kept_columns, axis=2)
+        part.__dict__["attention_to_come"] = come
         return part
 
     def row(self, index: int) -> DialogBatch:
@@ -444,6 +496,14 @@ class DialogBatch:
             topics=None if self.topics is None else self.topics[one],
             projections=None if self.projections is None else self.projections[:, one],
         )
+
+
+def _mean_of_tokens(x: Floats) -> Floats:
+    """Mean over the tokens of (..., n, d), as a product, which is faster than a sum by rows."""
+    tokens = x.shape[-2]
+    share = np.full((1, tokens), 1 / tokens, np.float32)
+    mean: Floats = (share @ x)[..., 0, :]
+    return mean
 
 
 def _topic_cosines(embeddings: Floats, topics: Floats) -> Floats:
@@ -474,7 +534,7 @@ class Draws:
     directions : array (B, K, d)
         From which the topics are made, in the order of their appearance.
     noise : array (B, N, d)
-        For each token.
+        For each token, of the world's strength.
     """
 
     projections: Floats
@@ -514,6 +574,7 @@ def draw(
         generator.standard_normal(out=drawn.projections[row], dtype=np.float32)
         generator.standard_normal(out=drawn.directions[row], dtype=np.float32)
         Generator(SFC64(noise)).standard_normal(out=drawn.noise[row], dtype=np.float32)
+        drawn.noise[row] *= np.float32(world.noise)
     return drawn
 
 
@@ -536,12 +597,10 @@ def build(scenario: Scenario, draws: Draws, world: World, room: Room | None = No
     embeddings = room.array("embeddings", (rows, tokens, d))
     keys = room.array("keys", (rows, tokens, h))
     values = room.array("values", (rows, tokens, h))
-    sigma = np.float32(world.noise)
     for row in range(rows):  # one dialog at a time stays in the processor's cache
         own = embeddings[row]
-        np.multiply(draws.noise[row, :tokens], sigma, out=own)
-        by_turn = own.reshape(turns, n, d)
-        by_turn += signal[row, :, None]
+        noise = draws.noise[row, :tokens].reshape(turns, n, d)
+        np.add(noise, signal[row, :, None], out=own.reshape(turns, n, d))
         np.matmul(own, projections[1, row], out=keys[row])
         np.matmul(own, projections[2, row], out=values[row])
 

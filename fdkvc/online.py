@@ -43,12 +43,13 @@ class OnlineCache:
     ----------
     policy : Policy
     budget : int
-        Entries that the cache may hold at the end of a turn, at least 1.
+        Entries that the cache may hold at the end of a turn, at least 1; it grows under a policy
+        that is not bounded.
 
     Raises
     ------
     ValueError
-        For a budget below 1.
+        For a budget below 1, or a policy that looks at the future.
 
     Examples
     --------
@@ -62,6 +63,10 @@ class OnlineCache:
 
     def __init__(self, policy: Policy, budget: int) -> None:
         check_count("budget", budget)
+        if "future" in policy.looks_at:
+            raise ValueError(
+                f"{policy.label} looks at the future of the dialog, which a stream does not have yet"
+            )
         self.policy = policy
         self.budget = budget
         self.fed = 0
@@ -95,12 +100,13 @@ class OnlineCache:
             self._state = initial_state(self.policy, 1, self.budget, new["keys"].shape[1])
 
         # A dialog of one turn whose tokens are the cache's slots followed by the new tokens.
-        count = len(new["keys"])
+        slots, count = len(self._ids), len(new["keys"])
+        capacity = self.policy.capacity(self.budget, slots + count)
         ids = np.concatenate([self._ids, np.arange(self.fed, self.fed + count)])
         held = {name: np.concatenate([self._held[name], new[name]]) for name in new}
         dialog = DialogBatch(
             **{name: array[None] for name, array in held.items()},
-            bounds=np.array([[self.budget, self.budget + count]]),
+            bounds=np.array([[slots, slots + count]]),
             turn_counts=np.array([1]),
             topic_bits=np.zeros((1, len(ids)), np.uint32),
             current=np.array([[-1]]),
@@ -108,14 +114,14 @@ class OnlineCache:
             positions=ids[None],
         )
         turn = dialog.observe(0)
-        after = take_turn(self.policy, self._state, turn, self.budget).after
+        after = take_turn(self.policy, self._state, turn, capacity).after
 
         slot = after.cache.token[0]
         kept = slot >= 0
         self._ids = np.where(kept, ids[slot], -1)
         self._held = {name: array[slot] for name, array in held.items()}
         self.fed += count
-        renumbered = np.where(kept, np.arange(self.budget), -1)[None]
+        renumbered = np.where(kept, np.arange(capacity), -1)[None]
         self._state = known_state(
             type(after.cache)(renumbered, after.cache.channels, after.cache.state),
             after.attention_before,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Mapping
 
 import pandas as pd
 
 from fdkvc import tables
-from fdkvc.benchmark import ADAPTATION, Results
+from fdkvc.benchmark import Results
 from fdkvc.cells import RULE, SIGNS, Cell, MeasuredTable, cells_table, measured_tables
 from fdkvc.claims import claims_table, judged_claims
 from fdkvc.export import (

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdkvc.attention import Bools, Floats, Ints, Observation
-from fdkvc.cache import Cache, among, empty_cache, select
+from fdkvc.cache import Cache, among, empty_cache, ranking, select
 from fdkvc.dialogs import DialogBatch
 from fdkvc.parameters import Parameter, check_count, check_parameter
 from fdkvc.policies.base import Policy, Update, total
@@ -136,7 +136,8 @@ def simulate(
     policy : Policy
     dialogs : DialogBatch
     budget : int
-        Entries that the cache may hold at the end of a turn, at least 1.
+        Entries that the cache may hold at the end of a turn, at least 1. A policy that is not
+        bounded by it holds all of the dialog's tokens.
     entries : bool
         Whether to record every entry of every turn, or only what the metrics need.
     outputs_from : int
@@ -165,12 +166,13 @@ def simulate(
     [28, 29, 30, 31]
     """
     check_count("budget", budget)
+    budget = policy.capacity(budget, dialogs.keys.shape[1])
     rows, head_dimension = dialogs.rows, dialogs.keys.shape[-1]
     first, state = start or (0, initial_state(policy, rows, budget, head_dimension))
     check_parameter("the first turn", Parameter("", "", low=0, high=dialogs.turns - 1), first, int)
     if pinned is not None:
         check_count("budget", budget, low=max(1, int((pinned >= 0).sum(axis=1).max())))
-    record = _Recorder(policy, dialogs, budget, first, entries, outputs_from)
+    record = _Recorder(policy, dialogs, budget, first, entries, outputs_from, state.cache.count)
     for number in range(first, dialogs.turns):
         turn = dialogs.observe(number)
         began = perf_counter()
@@ -194,10 +196,13 @@ class _Recorder:
         first: int,
         entries: bool,
         outputs_from: int,
+        cached_before: Ints,
     ) -> None:
         self.policy, self.budget, self.first, self.wanted = policy, budget, first, entries
         self.outputs_from = 0 if entries else outputs_from - first
         self.shape = (dialogs.rows, dialogs.turns - first)
+        self.cached_before = cached_before
+        self.came = np.diff(dialogs.bounds)[:, first:]
         self.width = budget + dialogs.turn_tokens
         self.seconds = np.zeros(self.shape[1])
         self.kept = np.empty((*self.shape, budget), np.intp)
@@ -215,13 +220,14 @@ class _Recorder:
             self.output[:, at] = result.after.output
         for name, value in result.after.cache.state.items():
             self._write_turn(at, f"state/{name}", value)
-        self.evicted["budget"][:, at] = result.entries.count - result.after.cache.count
         if result.stale is not None:
             self.evicted["threshold"][:, at] = result.stale.sum(axis=1)
         if self.wanted:
             self._entries(at, old, active, result)
 
     def trace(self, last: State, pinned: Ints | None) -> Trace:
+        counts = np.column_stack([self.cached_before, (self.kept >= 0).sum(axis=2)])
+        self.evicted["budget"] = self.came - np.diff(counts) - self.evicted["threshold"]
         return Trace(
             policy=self.policy,
             budget=self.budget,
@@ -264,7 +270,7 @@ class _Recorder:
         for name, term in terms.items():
             self._write(at, f"terms/{name}", np.where(entries.present, term, np.nan))
         self._write(at, "score", np.where(entries.present, result.score, np.nan))
-        self._write(at, "rank", _rank(result.score, entries.present), 0)
+        self._write(at, "rank", ranking(result.score, entries), 0)
 
         for name in ("attention_before", "attention_after"):
             weights = np.full(token.shape, np.nan, np.float32)
@@ -305,11 +311,3 @@ def _group(columns: Mapping[str, NDArray], group: str) -> dict[str, NDArray]:  #
         for name, column in columns.items()
         if name.startswith(prefix)
     }
-
-
-def _rank(score: Floats, present: Bools) -> Ints:
-    """Place of each entry by score, 1 for the highest, ties to the older; 0 in empty slots."""
-    order = np.argsort(np.where(present, -score, np.inf), axis=1, kind="stable")
-    rank = np.empty(order.shape, np.intp)
-    np.put_along_axis(rank, order, np.arange(1, order.shape[1] + 1)[None], axis=1)
-    return np.where(present, rank, 0)

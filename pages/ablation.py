@@ -3,7 +3,7 @@
 import streamlit as st
 
 from fdkvc.ui import sweep_settings, sweep_view
-from fdkvc.ui.files_view import sweep_files
+from fdkvc.ui.files_view import show_sweep_files
 from fdkvc.ui.frame import heading
 from fdkvc.ui.run_panel import run_panel
 from fdkvc.ui.work import sweep_work
@@ -24,4 +24,4 @@ if done is not None:
     sweep, results = done
     sweep_view.about_sweep(sweep, results, chosen)
     sweep_view.show_sweep(PAGE, sweep, results)
-    sweep_files(PAGE, sweep, results)
+    show_sweep_files(PAGE, sweep, results)

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from fdkvc.ui import benchmark_settings, benchmark_view
+from fdkvc.ui import benchmark_settings, benchmark_view, repeat_view
 from fdkvc.ui.frame import heading
 from fdkvc.ui.run_panel import run_panel
 from fdkvc.ui.work import study_work
@@ -18,7 +18,9 @@ with st.sidebar:
     benchmark = benchmark_settings.choose_benchmark(PAGE)
 
 study = run_panel(PAGE, "Run", study_work(benchmark))
+repeat_view.choose_record(PAGE)
 
 if study is not None:
     benchmark_view.about_run(study, benchmark)
+    repeat_view.tell_repeated(PAGE, study)
     benchmark_view.show_sections(PAGE, study)

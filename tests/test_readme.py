@@ -32,7 +32,9 @@ def blocks(language: str) -> list[str]:
 
 
 def commands() -> list[str]:
-    return [line for block in blocks("sh") for line in block.splitlines()]
+    """Return every command in the order of the README, those within a sentence last."""
+    fenced = [line for block in blocks("sh") for line in block.splitlines()]
+    return fenced + re.findall(rf"`({OWN_COMMAND}[^`]+)`", README)
 
 
 def table(first: str) -> list[Row]:

@@ -52,14 +52,16 @@ def series_spec(
     y_axis = alt.Axis(title=None, tickCount=5, format="~g")
     x = alt.X("turn:Q", scale=x_scale, axis=x_axis)
     y = alt.Y("mean:Q", scale=y_scale, axis=y_axis)
-    legend = top_legend(symbolType="stroke", symbolStrokeWidth=2, offset=18)
+    legend = top_legend(
+        symbolType="stroke", symbolStrokeWidth=2, symbolOpacity=1, symbolSize=300, offset=18
+    )
     colours = policy_scale(policies)
     base = alt.Chart(alt.NamedData("series"))
     band = base.mark_area(opacity=0.25, aria=False).encode(
         x=x,
         y=alt.Y("ci_low:Q", scale=y_scale, axis=y_axis),
         y2="ci_high:Q",
-        fill=alt.Fill("policy:N", scale=colours, legend=None),
+        color=alt.Color("policy:N", scale=colours, legend=legend),
     )
     lines = base.mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=26)).encode(
         x=x,

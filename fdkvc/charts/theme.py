@@ -108,7 +108,8 @@ def mark_at(**place: Any) -> Panel:
     **place : number
         The fields of the point.
     """
-    return alt.Chart(alt.Data(values=[place]))
+    # Altair gathers other kinds of inline data under names, which `with_data` would replace.
+    return alt.Chart(alt.Data(values=[place]))  # type: ignore[no-untyped-call]
 
 
 def top_legend(**options: Any) -> alt.Legend:
@@ -197,7 +198,10 @@ def standalone(spec: Spec, data: Mapping[str, pd.DataFrame], theme: Theme, width
     width : int
         Pixels.
     """
-    records = {name: frame.to_dict(orient="records") for name, frame in data.items()}
+    records = {
+        name: frame.astype(object).where(frame.notna(), None).to_dict(orient="records")
+        for name, frame in data.items()
+    }
     whole = {**spec, "datasets": records, "background": theme.paper}
     if "vconcat" not in spec:
         return {**whole, "width": width}

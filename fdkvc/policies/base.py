@@ -23,12 +23,22 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from fdkvc.attention import Bools, Floats, Observation
+from fdkvc.attention import Bools, Floats, Ints, Observation
 from fdkvc.cache import Cache
-from fdkvc.parameters import Checked, defaults_of
+from fdkvc.parameters import Checked, defaults_of, parameter
 
 StepKind = Literal["value", "change", "rate", "protect", "evict", "attention"]
 """What a step does, so that it can be told in words; see `Step`."""
+
+
+Look = Literal[
+    "positions", "keys", "values", "queries", "attention", "similarity", "history", "future"
+]
+"""What a policy looks at.
+
+``attention`` is that of this turn; ``similarity`` that of embeddings; ``history`` is what it
+remembers of earlier turns; ``future`` is what the dialog has yet to bring.
+"""
 
 
 @dataclass(frozen=True)
@@ -106,6 +116,10 @@ class Policy(Checked, ABC):
         What it does in a sentence or two.
     source : str
         The paper that defines it.
+    looks_at : tuple of str
+        What it decides by; see `Look`.
+    bounded : bool
+        Whether it keeps to the budget.
     channels : tuple of str
         What it remembers of each entry.
     steps : tuple of Step
@@ -118,6 +132,8 @@ class Policy(Checked, ABC):
     label: ClassVar[str]
     idea: ClassVar[str]
     source: ClassVar[str]
+    looks_at: ClassVar[tuple[Look, ...]]
+    bounded: ClassVar[bool] = True
     channels: ClassVar[tuple[str, ...]] = ()
     steps: ClassVar[tuple[Step, ...]] = ()
     quantity_names: ClassVar[Mapping[str, str]] = MappingProxyType({})
@@ -125,6 +141,10 @@ class Policy(Checked, ABC):
     def initial_state(self) -> Mapping[str, float]:
         """Return the row states and what they start with."""
         return {}
+
+    def capacity(self, budget: int, tokens: int) -> int:
+        """Return how many entries the cache may hold: the budget, or all tokens if unbounded."""
+        return budget if self.bounded else tokens
 
     def update(self, cache: Cache, turn: Observation) -> Update:
         """Bring the entries that were already cached up to this turn."""
@@ -184,6 +204,37 @@ class Policy(Checked, ABC):
     def variant(self, **changes: float | int | str) -> Policy:
         """Return this policy with other hyperparameters."""
         return dataclasses.replace(self, **changes)
+
+
+def queries_parameter() -> str:
+    """Declare whose attention counts: the turn's mean query, or each of its queries."""
+    field: str = parameter(
+        "mean",
+        "Queries",
+        "Whose attention counts: the turn's mean query's, or that of each query of the turn.",
+        choices=("mean", "each"),
+    )
+    return field
+
+
+def observed_attention(turn: Observation, token: Ints, queries: str) -> Floats:
+    """Return what attention these tokens get in this turn, by query (B, m, C).
+
+    Parameters
+    ----------
+    turn : Observation
+    token : array (B, C)
+    queries : {"mean", "each"}
+        One mean query (m = 1), or each of the turn's queries, which see what came before them.
+    """
+    if queries == "each":
+        return turn.attention_of_each(token)
+    return turn.attention(token)[:, None]
+
+
+def seen_by(turn: Observation, token: Ints, queries: str) -> Bools:
+    """Return which of the same queries see each of these tokens (B, m, C)."""
+    return turn.visible(token) if queries == "each" else (token >= 0)[:, None]
 
 
 def total(terms: Mapping[str, Floats]) -> Floats:

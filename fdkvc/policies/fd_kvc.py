@@ -31,6 +31,7 @@ class FDKVC(Policy):
         "turn and is reinforced by similarity to the current query; their weighted sum decides."
     )
     source = "Ganguly, Fractional Decay KV-Cache, Algorithm 1"
+    looks_at = ("attention", "similarity", "history")
     channels = ("cumulative", "recency")
     steps = (
         Step(

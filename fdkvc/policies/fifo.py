@@ -10,7 +10,7 @@ import numpy as np
 
 from fdkvc.attention import Floats, Observation
 from fdkvc.cache import Cache
-from fdkvc.policies.base import EVICTION, Policy, Step
+from fdkvc.policies.base import EVICTION, Look, Policy, Step
 
 POSITION = Step("Position", r"s_i = i", "the token's place in the dialog", writes=("position",))
 
@@ -26,6 +26,7 @@ class Fifo(Policy):
     label = "FIFO"
     idea = "The newest entries stay; the oldest are evicted first."
     source = "Ganguly, Fractional Decay KV-Cache, Section 4.2"
+    looks_at: ClassVar[tuple[Look, ...]] = ("positions",)
     steps: ClassVar[tuple[Step, ...]] = (POSITION, EVICTION)
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:

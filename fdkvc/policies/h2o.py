@@ -9,7 +9,7 @@ from types import MappingProxyType
 from fdkvc.attention import Bools, Floats, Observation
 from fdkvc.cache import Cache, newest
 from fdkvc.parameters import parameter
-from fdkvc.policies.base import EVICTION, Policy, Step
+from fdkvc.policies.base import EVICTION, Policy, Step, observed_attention, queries_parameter
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,13 @@ class H2O(Policy):
         "the heavy hitters, and half to the newest entries."
     )
     source = "Zhang et al. 2023, H2O: Heavy-Hitter Oracle for Efficient Generative Inference"
+    looks_at = ("attention", "history", "positions")
     channels = ("cumulative",)
     steps = (
         Step(
             "Cumulative attention",
-            r"c_i \leftarrow c_i + \operatorname{softmax}(\bar q_t^\top k_i / \sqrt d)",
+            r"c_i \leftarrow c_i + \sum_q \operatorname{softmax}(q^\top k_i / \sqrt d),"
+            r"\quad q = \bar q_t \text{ or each query}",
             "over old and new entries; a new entry starts at 0",
             reads=("cumulative",),
             writes=("cumulative",),
@@ -54,9 +56,12 @@ class H2O(Policy):
         0.5, "Window", "Share of the budget that is kept for the newest entries.", low=0, high=1
     )
 
+    queries: str = queries_parameter()
+
     def absorb(self, cache: Cache, turn: Observation) -> Cache:
         """Add this turn's attention over everything in the cache, the new tokens included."""
-        return cache.with_channels(cumulative=cache["cumulative"] + turn.attention(cache.token))
+        a = observed_attention(turn, cache.token, self.queries).sum(axis=1)
+        return cache.with_channels(cumulative=cache["cumulative"] + a)
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
         """Return the accumulated attention."""

@@ -62,8 +62,8 @@ LIMITATIONS = (
     (
         "Proxy metrics",
         "Alignment, retention and diversity stand for the performance of a dialog system.",
-        "The same proxies, with intervals. They disagree: FIFO leads on retention and comes last on "
-        "diversity, so which policy is best depends on the proxy.",
+        "The same proxies, with intervals. They disagree: FIFO leads on retention and comes last "
+        "on diversity, so which policy is best depends on the proxy.",
     ),
     (
         "Static channel weights",

@@ -41,7 +41,8 @@ def about_run(study: Study, chosen: Benchmark) -> None:
         )
     if ran != chosen:
         st.info(
-            "The settings have changed since this run; Run measures them.", icon=":material/tune:"
+            "The settings in the sidebar are not those of this run; Run measures them.",
+            icon=":material/tune:",
         )
 
 

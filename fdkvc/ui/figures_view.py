@@ -9,48 +9,52 @@ import streamlit as st
 
 from fdkvc.charts.series import series_data, series_spec, topics_data
 from fdkvc.charts.sweep import curve_spec
-from fdkvc.charts.theme import with_data
+from fdkvc.charts.theme import Spec, Theme, with_data
 from fdkvc.dialogs import SCENARIOS
 from fdkvc.metrics import METRICS
 from fdkvc.parameters import defaults_of, parameters_of
 from fdkvc.policies import POLICIES
 from fdkvc.study import Study
-from fdkvc.tables import ABLATED_POLICY, ablation_table, late_metrics, series_table
+from fdkvc.tables import ABLATED_POLICY, ablation_table, series_table
 from fdkvc.ui.frame import page_theme, panel, side_by_side
+
+FIGURES = (
+    (
+        "Alignment turn by turn (Figure 1)",
+        "After a change of topic H2O's alignment falls and stays low, because half of its cache "
+        "is the first topic for good. FIFO recovers at once, FD-KVC over some turns.",
+        (("shift", "alignment"), ("return", "alignment"), ("mixed", "alignment")),
+    ),
+    (
+        "Ownership loss and learning rate (Figure 2)",
+        "The paper says that the loss settles within 2 to 3 turns as scores become nearly binary. "
+        "Here it rises with every change of topic, and the learning rate follows it within a few "
+        "percent: mind the axes, which show only the range that the lines take.",
+        (("mixed", "ownership_loss"), ("mixed", "learning_rate")),
+    ),
+    (
+        "Retention after a shift (Figure 3)",
+        "The paper says that FD-KVC turns to the new topic like FIFO. It takes about twice the "
+        "turns, and for the first two H2O's frozen half holds more of the new topic.",
+        (("shift", "retention"), ("adaptation", "retention")),
+    ),
+)
+"""The paper's figures over turns: title, what to see, and a panel a scenario and quantity."""
 
 
 def show_figures(page: str, study: Study) -> None:
     """Show the paper's figures, then any quantity over the turns of any scenario."""
     table = turns_of(study)
     shown = {scenario.key for scenario in study.results.benchmark.scenarios}
-    _figure(
-        page,
-        study,
-        table,
-        "Alignment turn by turn (Figure 1)",
-        "After a change of topic H2O's alignment falls and stays low, because half of its cache "
-        "is the first topic for good. FIFO recovers at once, FD-KVC over some turns.",
-        [(key, "alignment") for key in ("shift", "return", "mixed") if key in shown],
-    )
-    _figure(
-        page,
-        study,
-        table,
-        "Ownership loss and learning rate (Figure 2)",
-        "The paper says that the loss settles within 2 to 3 turns as scores become nearly binary. "
-        "Here it rises with every change of topic, and the learning rate follows it within a few "
-        "percent: mind the axes, which show only the range that the lines take.",
-        [("mixed", name) for name in ("ownership_loss", "learning_rate") if "mixed" in shown],
-    )
-    _figure(
-        page,
-        study,
-        table,
-        "Retention after a shift (Figure 3)",
-        "The paper says that FD-KVC turns to the new topic like FIFO. It takes about twice the "
-        "turns, and for the first two H2O's frozen half holds more of the new topic.",
-        [(key, "retention") for key in ("shift", "adaptation") if key in shown],
-    )
+    for number, (title, words, panels) in enumerate(FIGURES, 1):
+        wanted = [(scenario, quantity) for scenario, quantity in panels if scenario in shown]
+        if wanted:
+            st.subheader(title, anchor=False)
+            st.markdown(words)
+            with side_by_side(f"figure-{number}"):
+                for scenario, quantity in wanted:
+                    with panel(f"figure-{scenario}-{quantity}"):
+                        _chart(page, study, table, scenario, quantity)
     if study.sweeps:
         _ablations(page, study)
     _any_other(page, study, table)
@@ -62,34 +66,27 @@ def turns_of(study: Study) -> pd.DataFrame:
     return series_table(study.results)
 
 
-def _figure(
-    page: str,
-    study: Study,
-    table: pd.DataFrame,
-    title: str,
-    words: str,
-    panels: list[tuple[str, str]],
-) -> None:
-    """Show one figure: a panel for each scenario and quantity."""
-    if not panels:
-        return
-    st.subheader(title, anchor=False)
-    st.markdown(words)
-    with side_by_side(f"figure-{title[-2]}"):
-        for scenario, quantity in panels:
-            with panel(f"figure-{scenario}-{quantity}"):
-                _chart(page, study, table, scenario, quantity)
-
-
 def _chart(
     page: str, study: Study, table: pd.DataFrame, scenario: str, quantity: str, place: str = ""
 ) -> None:
+    chart = series_chart(study, table, scenario, quantity, page_theme())
+    if chart is None:
+        st.info(f"{quantity_label(quantity)} was not measured for these policies.")
+    else:
+        st.vega_lite_chart(
+            chart, key=f"{page}/series/{place}{scenario}/{quantity}", width="stretch"
+        )
+
+
+def series_chart(
+    study: Study, table: pd.DataFrame, scenario: str, quantity: str, theme: Theme
+) -> Spec | None:
+    """Return the chart of a quantity over a scenario's turns; None if nothing was measured."""
     titles = {policy.name: policy.title for policy in study.results.benchmark.policies}
     rows = series_data(table, scenario, quantity)
-    rows = rows.assign(policy=rows.policy.map(titles))
     if rows.empty:
-        st.info(f"{quantity_label(quantity)} was not measured for these policies.")
-        return
+        return None
+    rows = rows.assign(policy=rows.policy.map(titles))
     schedule = SCENARIOS[scenario].schedule
     spec = series_spec(
         SCENARIOS[scenario].label,
@@ -97,13 +94,9 @@ def _chart(
         len(schedule),
         tuple(titles.values()),
         *_axis(rows, quantity),
-        page_theme(),
+        theme,
     )
-    st.vega_lite_chart(
-        with_data(spec, {"series": rows, "topics": topics_data(schedule)}),
-        key=f"{page}/series/{place}{scenario}/{quantity}",
-        width="stretch",
-    )
+    return with_data(spec, {"series": rows, "topics": topics_data(schedule)})
 
 
 def _axis(rows: pd.DataFrame, quantity: str) -> tuple[float, float]:
@@ -132,32 +125,53 @@ def _ablations(page: str, study: Study) -> None:
         "recency fades too slowly. Retention comes out as published."
     )
     for parameter, results in study.sweeps.items():
-        known = parameters_of(POLICIES[ABLATED_POLICY])[parameter]
         table = ablation_table(results, parameter)
         with side_by_side(f"ablation-{parameter}"):
-            for metric in late_metrics(results.benchmark):
-                rows = table[table.metric == metric]
-                if rows.published.isna().all():
-                    continue
+            for metric in printed_metrics(table):
                 with panel(f"ablation-{parameter}-{metric}"):
-                    _curve(page, parameter, known.label, metric, rows)
+                    st.vega_lite_chart(
+                        ablation_chart(table, parameter, metric, page_theme()),
+                        key=f"{page}/curve/{parameter}/{metric}",
+                        width="stretch",
+                    )
 
 
-def _curve(page: str, parameter: str, label: str, metric: str, rows: pd.DataFrame) -> None:
-    key = metric.removeprefix("late_")
+def printed_metrics(table: pd.DataFrame) -> list[str]:
+    """Return the metrics of an ablation that the paper prints."""
+    return list(table[table.published.notna()].metric.unique())
+
+
+def ablation_chart(table: pd.DataFrame, parameter: str, metric: str, theme: Theme) -> Spec:
+    """Return the chart of one metric over one of the paper's sweeps."""
+    rows = table[table.metric == metric]
     low = min(0.0, float(rows.ci_low.min()), float(rows.published.min()))
     spec = curve_spec(
-        f"Late {METRICS[key].label.lower()}",
-        label,
+        f"Late {METRICS[metric.removeprefix('late_')].label.lower()}",
+        parameters_of(POLICIES[ABLATED_POLICY])[parameter].label,
         (float(rows.value.min()), float(rows.value.max())),
         (low, max(1.0, float(rows.ci_high.max()))),
         float(defaults_of(POLICIES[ABLATED_POLICY])[parameter]),
-        page_theme(),
+        theme,
     )
     data = rows.assign(setting=[f"{parameter}={value:g}" for value in rows.value])
-    st.vega_lite_chart(
-        with_data(spec, {"curve": data}), key=f"{page}/curve/{parameter}/{metric}", width="stretch"
-    )
+    return with_data(spec, {"curve": data})
+
+
+def figure_charts(study: Study, theme: Theme) -> dict[str, Spec]:
+    """Return the charts of the paper's figures by name, those of which something was measured."""
+    table = turns_of(study)
+    found = {
+        f"{quantity}_{scenario}": series_chart(study, table, scenario, quantity, theme)
+        for _, _, panels in FIGURES
+        for scenario, quantity in panels
+    }
+    charts = {name: chart for name, chart in found.items() if chart is not None}
+    for parameter, results in study.sweeps.items():
+        swept = ablation_table(results, parameter)
+        for metric in printed_metrics(swept):
+            name = f"ablation_{parameter}_{metric}"
+            charts[name] = ablation_chart(swept, parameter, metric, theme)
+    return charts
 
 
 @st.fragment

@@ -2,41 +2,119 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import lru_cache, partial
+
 import streamlit as st
 
-from fdkvc import export
 from fdkvc.benchmark import Results
+from fdkvc.charts.picture import picture
+from fdkvc.charts.theme import Theme, standalone
+from fdkvc.report import as_zip, study_files, sweep_files
 from fdkvc.study import Study
-from fdkvc.sweep import Sweep, sweep_table, swept_only
-from fdkvc.tables import default_baseline
+from fdkvc.sweep import Sweep
+from fdkvc.ui.downloads import KINDS, PICTURE_WIDTH, download_pictures
+from fdkvc.ui.figures_view import figure_charts
+from fdkvc.ui.frame import page_theme
+
+CONTENT = {
+    "summary.csv": "late metrics: mean, interval, published",
+    "adaptation.csv": "turns until the new topic holds 80 % of the cache",
+    "paired.csv": "differences from the baseline, with t-tests",
+    "comparison.csv": "the same with bootstrap interval, adjusted p and effect size",
+    "latency.csv": "time of a turn, also as a multiple of FIFO's",
+    "cost.csv": "time single and batched, bytes of keys, values and scores",
+    "cells.csv": "each cell of the paper's tables, with its verdict",
+    "claims.csv": "each claim of the paper, with its verdict",
+    "series.csv": "every turn: mean and interval of every metric and state",
+    "alignments.csv": "late alignment by each projection, and published",
+    "alignment_differences.csv": "the paired differences of these",
+    "ablation_w_c.csv": "the sweep of Table 5",
+    "ablation_gamma.csv": "the sweep of Table 6",
+    "dialogs.csv": "every number of every dialog",
+    "tables.md": "the paper's tables, measured, as Markdown",
+    "tables.tex": "the same as LaTeX",
+    "run.json": "seed, parameters, versions, seconds: what it takes to repeat the run",
+}
+
+
+@lru_cache(maxsize=2)
+def files_of(study: Study) -> Mapping[str, str]:
+    """Return the files of a study, made once."""
+    return study_files(study)
+
+
+def file_of(study: Study, name: str) -> str:
+    """Return one file of a study."""
+    return files_of(study)[name]
 
 
 def show_files(page: str, study: Study) -> None:
-    """Offer the files."""
-    baseline = default_baseline(study.results.benchmark.policies)
-    files = export.benchmark_files(study.results, study.latencies, baseline)
-    with st.container(horizontal=True):
-        for name, text in files.items():
+    """Offer everything in one archive, and each file and figure by itself."""
+    theme = page_theme()
+    st.download_button(
+        "Everything as a ZIP",
+        lambda: as_zip({**files_of(study), **pictures(study, theme)}),
+        "fdkvc-run.zip",
+        "application/zip",
+        key=f"{page}/zip",
+        on_click="ignore",
+        icon=":material/folder_zip:",
+        type="primary",
+        help="All files below, and the paper's figures as SVG and PNG.",
+    )
+    st.markdown("Numbers are unrounded, fractions unscaled, and missing where there is nothing.")
+    st.subheader("Tables", anchor=False)
+    _files(page, study)
+    st.subheader("Figures", anchor=False)
+    charts = figure_charts(study, theme)
+    if charts:
+        name = st.selectbox(
+            "Figure",
+            list(charts),
+            format_func=lambda name: name.replace("_", " "),
+            key=f"{page}/figure",
+            width=320,
+        )
+        with st.container(horizontal=True):
+            download_pictures(page, {name: lambda: charts[name]})
+
+
+def _files(page: str, study: Study) -> None:
+    """Offer each file of a study by itself, with what it holds."""
+    for name in ("run.json", *(name for name in CONTENT if name != "run.json")):
+        if name.startswith("ablation_") and not study.sweeps:
+            continue
+        with st.container(horizontal=True, vertical_alignment="center"):
             st.download_button(
                 name,
-                text,
+                partial(file_of, study, name),
                 name,
                 key=f"{page}/file/{name}",
                 on_click="ignore",
                 icon=":material/download:",
+                width=260,
             )
+            st.caption(CONTENT[name])
 
 
-def sweep_files(page: str, sweep: Sweep, results: Results) -> None:
+def pictures(study: Study, theme: Theme) -> dict[str, bytes]:
+    """Draw the paper's figures as SVG and PNG."""
+    return {
+        f"figures/{name}.{kind}": picture(
+            standalone(chart, chart["datasets"], theme, PICTURE_WIDTH), kind
+        )
+        for name, chart in figure_charts(study, theme).items()
+        for kind in KINDS
+    }
+
+
+def show_sweep_files(page: str, sweep: Sweep, results: Results) -> None:
     """Offer the files of a sweep."""
     if not results.dialogs(sweep.scenario.key):
         return
-    files = {"sweep.csv": export.csv_text(sweep_table(sweep, results))}
-    if len(sweep.axes) == 1:
-        only = swept_only(sweep, results)
-        files |= export.ablation_files(only, sweep.parameters[0])
     with st.container(horizontal=True):
-        for name, text in files.items():
+        for name, text in sweep_files(sweep, results).items():
             st.download_button(
                 name,
                 text,

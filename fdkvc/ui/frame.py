@@ -15,6 +15,9 @@ _STYLE = """
   .stMainBlockContainer {padding-top: 3.2rem; padding-bottom: 3rem; max-width: 1700px;}
   [class*="st-key-panels-"] {flex-wrap: wrap; align-items: flex-start;}
   [class*="st-key-panels-"] > div {flex: 1 1 440px; min-width: min(440px, 100%);}
+  [class*="st-key-lanes-"] {
+    display: grid; grid-template-columns: repeat(auto-fit, minmax(240px, 1fr)); gap: .5rem 1rem;
+  }
   #vg-tooltip-element {white-space: pre-line;}
   .figures {display: flex; flex-wrap: wrap; gap: .3rem 1.6rem; font-variant-numeric: tabular-nums;}
   .figures div {line-height: 1.25;}
@@ -26,6 +29,7 @@ _STYLE = """
 
 PAGES = (
     ("pages/step.py", "Step through", ":material/step_over:"),
+    ("pages/compare.py", "Compare", ":material/compare:"),
     ("pages/benchmark.py", "Benchmark", ":material/leaderboard:"),
     ("pages/ablation.py", "Ablation", ":material/tune:"),
     ("pages/about.py", "About", ":material/info:"),

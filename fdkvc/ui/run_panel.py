@@ -40,15 +40,6 @@ def run_panel(page: str, name: str, work: Work, *, help: str = "") -> Any:
         What the work returned; None if nothing was run yet.
     """
     jobs, job_key, shown_key = shared_jobs(), f"{page}/job", f"{page}/shown"
-    problem_key = f"{page}/problem"
-
-    def start() -> None:
-        try:
-            st.session_state[job_key] = jobs.start(work).name
-            st.session_state.pop(problem_key, None)
-        except ValueError as error:
-            st.session_state[problem_key] = f"The run was not started: {error}."
-
     job = jobs.find(st.session_state.get(job_key))
     busy = job is not None and not job.finished
     with st.container(horizontal=True, vertical_alignment="center", key=f"run-{page}"):
@@ -57,13 +48,14 @@ def run_panel(page: str, name: str, work: Work, *, help: str = "") -> Any:
             key=f"{page}/run",
             type="primary",
             icon=":material/play_arrow:",
-            on_click=start,
+            on_click=start_run,
+            args=(page, work),
             disabled=busy,
             help=help or None,
         )
         if job is not None and busy:
             _watch(page, jobs, job)
-    problems([sentence for sentence in [st.session_state.get(problem_key, "")] if sentence])
+    problems(st.session_state.get(f"{page}/problems", []))
     if job is not None and not busy:
         problems([job.problem] if job.problem else [])
         if job.result is not None:
@@ -74,6 +66,15 @@ def run_panel(page: str, name: str, work: Work, *, help: str = "") -> Any:
     if shown_key in st.session_state and shown is None:
         st.info("The last results are not kept any more: run it again.", icon=":material/history:")
     return None if shown is None else shown.result
+
+
+def start_run(page: str, work: Work) -> None:
+    """Begin a page's run, or let the page say why it cannot begin."""
+    try:
+        st.session_state[f"{page}/job"] = shared_jobs().start(work).name
+        st.session_state[f"{page}/problems"] = []
+    except ValueError as error:
+        st.session_state[f"{page}/problems"] = [f"The run was not started: {error}."]
 
 
 def _watch(page: str, jobs: Jobs, job: Job) -> None:

@@ -11,8 +11,8 @@ from fdkvc.charts.timeline import Line
 from fdkvc.export import trace_files
 from fdkvc.metrics import memory
 from fdkvc.parameters import Parameter
-from fdkvc.ui.entry import take_click
 from fdkvc.ui.downloads import download_files, download_pictures
+from fdkvc.ui.entry import take_click
 from fdkvc.ui.fields import Field
 from fdkvc.ui.frame import page_theme, panel, side_by_side
 from fdkvc.ui.runs import Run
@@ -49,7 +49,9 @@ def views(page: str, run: Run, turn: int) -> None:
                 persist_state="session",
             )
             chart, key = turn_chart(run, turn, order or "age", picked), f"{page}/cache"
-            st.vega_lite_chart(chart, key=key, width="stretch", on_select=lambda: take_click(page, key))
+            st.vega_lite_chart(
+                chart, key=key, width="stretch", on_select=lambda: take_click(page, key)
+            )
 
 
 def timeline_chart(run: Run, turn: int, picked: int | None) -> Spec:

@@ -47,7 +47,6 @@ def why(page: str, run: Run, turn: int, entry: Field) -> None:
     """Let a person pick an entry, and explain what becomes of it."""
     st.subheader("Why this entry?", anchor=False)
     tokens = int(run.dialogs.bounds[0, turn + 1])
-    entry.set(entry.value if entry.value is None or entry.value < tokens else None)
     token = choose_entry(run.dialogs, tokens, entry)
     if token is None:
         return

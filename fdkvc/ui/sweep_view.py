@@ -35,7 +35,8 @@ def about_sweep(sweep: Sweep, results: Results, chosen: Sweep) -> None:
         )
     if sweep != chosen:
         st.info(
-            "The settings have changed since this run; Run measures them.", icon=":material/tune:"
+            "The settings in the sidebar are not those of this run; Run measures them.",
+            icon=":material/tune:",
         )
 
 

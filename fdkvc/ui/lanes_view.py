@@ -1,0 +1,267 @@
+"""Several runs in step: the views of the compare page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+import streamlit as st
+
+from fdkvc.charts import lanes as lane_charts
+from fdkvc.charts.theme import Spec, with_data
+from fdkvc.charts.timeline import cursor_data, placed
+from fdkvc.charts.turn import cells_data
+from fdkvc.compare import all_entries, difference_table, first_difference
+from fdkvc.explain import explain, sentences
+from fdkvc.export import csv_text
+from fdkvc.ui import fields, settings
+from fdkvc.ui.downloads import PICTURE_WIDTH, download_files, download_pictures
+from fdkvc.ui.entry import choose_entry, take_click
+from fdkvc.ui.fields import Field
+from fdkvc.ui.frame import page_theme
+from fdkvc.ui.lanes import FORK, Lane, choose_pair, line_data, metric_lines, overlap, pair_fields
+from fdkvc.ui.settings import entry_field
+from fdkvc.ui.transport import turn_field
+from fdkvc.ui.variants import policies_field
+from fdkvc.ui.what_if import fork_fields
+from fdkvc.words import count, listed
+
+FILE = "comparison.csv"
+
+
+# ------------------------------------------------------------------------------- the link
+
+
+def all_fields(page: str) -> list[Field]:
+    """Return every field of the page's view."""
+    return [
+        *settings.dialog_fields(page),
+        policies_field(page),
+        *settings.view_fields(page),
+        *pair_fields(page),
+        *fork_fields(page),
+    ]
+
+
+def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
+    """Let the page show what a link asks for; say what of it is not right, in sentences."""
+    wrong = fields.adopt_link(all_fields(page), link)
+    names = {*policies_field(page).value, FORK, ""}
+    for field in pair_fields(page):
+        if field.value not in names:
+            wrong.append(
+                f"This link is not quite right: {field.name} is {field.value!r}, which is not "
+                "among its policies."
+            )
+            field.set(field.default)
+    return wrong
+
+
+def write_link(page: str) -> None:
+    """Put the whole view into the page's address."""
+    fields.write_link(page, all_fields(page))
+
+
+# ------------------------------------------------------------------------------- the lanes
+
+
+def show_lanes(page: str, lanes: Sequence[Lane], turn: int) -> None:
+    """Show each run's river and cache, side by side where there is room."""
+    entry = entry_field(page)
+    with st.container(key=f"lanes-{page}"):
+        for lane in lanes:
+            key = f"{page}/lane/{lane.name}"
+            st.vega_lite_chart(
+                lane_chart(lanes, lane, turn, entry.value),
+                key=key,
+                width="stretch",
+                on_select=lambda key=key: take_click(page, key),
+                alt=f"{lane.label}: the cache after every turn, and its entries after this one.",
+            )
+    dialogs = lanes[0].run.dialogs
+    token = choose_entry(dialogs, int(dialogs.bounds[0, -1]), entry)
+    if token is not None:
+        _fates(lanes, turn, token)
+
+
+def lane_chart(lanes: Sequence[Lane], lane: Lane, turn: int, picked: int | None) -> Spec:
+    """Join a lane's spec with its data."""
+    run, theme = lane.run, page_theme()
+    places = max(each.run.choice.budget for each in lanes)
+    spec = lane_charts.lane_spec(
+        lane.label,
+        run.dialogs.turns,
+        places,
+        run.dialogs.turn_tokens,
+        run.dialogs.topic_names,
+        theme,
+    )
+    return with_data(
+        spec,
+        {
+            "river": run.timeline["river"],
+            "path": placed(run.path(picked)),
+            "cursor": cursor_data(turn),
+            "words": pd.DataFrame({"words": [_figures_now(lane, turn)]}),
+            "cells": cells_data(
+                run.entries[turn], places, (), run.dialogs.topic_names, "age", picked, theme
+            ),
+        },
+    )
+
+
+def _figures_now(lane: Lane, turn: int) -> str:
+    """Say a turn's figures in two lines."""
+    now = lane.run.turns.iloc[turn]
+    words = [f"{line.label} {line.words(float(now[line.field]))}" for line in lane.run.metrics]
+    return f"{words[1]} · {words[2]}\n{words[0]} · {now['evicted']:.0f} evicted"
+
+
+def _fates(lanes: Sequence[Lane], turn: int, token: int) -> None:
+    """Say what becomes of an entry in each run."""
+    told = []
+    for lane in lanes:
+        run = lane.run.at(turn)
+        why = explain(run.trace, run.dialogs, 0, turn, token)
+        told.append(f"- **{lane.label}:** {' '.join(sentences(why))}")
+    st.markdown("\n".join(told))
+
+
+# ------------------------------------------------------------------------------- the lines
+
+
+def show_lines(page: str, lanes: tuple[Lane, ...], turn: int) -> None:
+    """Show the metrics over the turns, a line for each run."""
+    st.subheader("Metrics over the turns", anchor=False)
+    st.vega_lite_chart(
+        lines_chart(lanes, turn),
+        key=f"{page}/lines",
+        width="stretch",
+        alt="Metrics over the turns, a line for each run; the table below has their figures.",
+    )
+
+
+def lines_chart(lanes: tuple[Lane, ...], turn: int) -> Spec:
+    """Join the lines' spec with its data."""
+    labels = tuple(lane.label for lane in lanes)
+    spec = lane_charts.lines_spec(
+        lanes[0].run.dialogs.turns,
+        labels,
+        lanes[-1].name == FORK,
+        metric_lines(lanes),
+        page_theme(),
+    )
+    return with_data(spec, {**line_data(lanes), "cursor": cursor_data(turn)})
+
+
+# ------------------------------------------------------------------------------- the difference
+
+
+def show_difference(page: str, lanes: Sequence[Lane], turn: int) -> None:
+    """Let a person choose two runs, and show where they part and what only one keeps."""
+    st.subheader("Where they differ", anchor=False)
+    with st.container(horizontal=True):
+        one, other = choose_pair(page, lanes)
+    if one is other:
+        st.info("Choose two different runs.")
+        return
+    shared = overlap(one.run, other.run)
+    table = difference_table(one.run.every_entry, other.run.every_entry, turn)
+    st.markdown(_difference_words(one, other, turn, shared, table))
+    st.vega_lite_chart(
+        overlap_chart(one, other, turn),
+        key=f"{page}/overlap",
+        width="stretch",
+        alt="Share of entries that both caches hold, over the turns.",
+    )
+    st.dataframe(
+        _shown(table, one, other),
+        hide_index=True,
+        key=f"{page}/difference",
+        height=290,
+        column_config={
+            f"score in {lane.label}": st.column_config.NumberColumn(format="%.3f")
+            for lane in (one, other)
+        },
+    )
+
+
+def overlap_chart(one: Lane, other: Lane, turn: int) -> Spec:
+    """Join the overlap's spec with its data."""
+    shared, dialogs = overlap(one.run, other.run), one.run.dialogs
+    parted = first_difference(shared)
+    parting = pd.DataFrame({"turn": [] if parted is None else [parted]})
+    return with_data(
+        lane_charts.overlap_spec(dialogs.turns, page_theme()),
+        {
+            "overlap": placed(shared),
+            "changes": one.run.timeline["changes"],
+            "parting": placed(parting),
+            "cursor": cursor_data(turn),
+        },
+    )
+
+
+def _difference_words(
+    one: Lane, other: Lane, turn: int, shared: pd.DataFrame, table: pd.DataFrame
+) -> str:
+    parted = first_difference(shared)
+    if parted is None:
+        return f"**{one.label}** and **{other.label}** keep the same entries in every turn."
+    now = shared.iloc[turn]
+    said = (
+        f"**{one.label}** and **{other.label}** first part in **turn {parted}**. After turn {turn} "
+        f"they share {count(int(now['shared']), 'entry', 'entries')}, an overlap of "
+        f"{now['jaccard']:.0%}."
+    )
+    for lane, keeper in ((one, "one"), (other, "other")):
+        topics = table.loc[table["keeper"] == keeper, "topic"].value_counts()
+        if len(topics):
+            parts = [f"{number} {topic}" for topic, number in topics.items()]
+            said += f" Only **{lane.label}** keeps {listed(parts)}."
+    return said
+
+
+def _shown(table: pd.DataFrame, one: Lane, other: Lane) -> pd.DataFrame:
+    """Return the difference as people read it."""
+    labels = {"one": one.label, "other": other.label}
+    return pd.DataFrame(
+        {
+            "kept by": table["keeper"].map(labels),
+            "token": table["token"],
+            "topic": table["topic"],
+            "from turn": table["born"],
+            **{
+                f"{what} in {label}": table[f"{what}_{keeper}"]
+                for keeper, label in labels.items()
+                for what in ("score", "rank")
+            },
+            "the other evicted it in turn": table["evicted"],
+        }
+    )
+
+
+# ------------------------------------------------------------------------------- downloads
+
+
+def downloads(page: str, lanes: tuple[Lane, ...]) -> None:
+    """Offer the comparison as one table, and its charts as pictures, as they stand at the click."""
+    turn, entry = turn_field(page), entry_field(page)
+
+    def lanes_together() -> Spec:
+        charts = [lane_chart(lanes, lane, turn.value, entry.value) for lane in lanes]
+        return lane_charts.together(charts, PICTURE_WIDTH)
+
+    with st.popover("Download", icon=":material/download:"):
+        st.caption("The address of this page reopens exactly this comparison.")
+        download_files(page, lambda: {FILE: csv_text(comparison(lanes))}, [FILE])
+        download_pictures(
+            page, {"lanes": lanes_together, "metrics": lambda: lines_chart(lanes, turn.value)}
+        )
+
+
+def comparison(lanes: Sequence[Lane]) -> pd.DataFrame:
+    """Return every entry of every turn of every run."""
+    return all_entries(
+        {lane.words: lane.run.every_entry.drop(columns=["hue", "hover"]) for lane in lanes}
+    )

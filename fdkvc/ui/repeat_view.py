@@ -1,0 +1,98 @@
+"""A run again from its run.json, and whether its numbers are the same."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from fdkvc.dialogs import SCENARIOS, World
+from fdkvc.repeat import MOST_BYTES, Record, compared, differing, read_run
+from fdkvc.study import Study
+from fdkvc.ui.benchmark_settings import MOST_BUDGET, MOST_DIALOGS
+from fdkvc.ui.files_view import files_of
+from fdkvc.ui.run_panel import start_run
+from fdkvc.ui.variants import MOST_POLICIES
+from fdkvc.ui.work import study_work
+from fdkvc.words import count
+
+
+def choose_record(page: str) -> None:
+    """Let a person load a run.json and repeat its run."""
+    with st.expander("Repeat a run from its run.json", icon=":material/replay:"):
+        loaded = st.file_uploader(
+            "run.json", type="json", key=f"{page}/record/file", max_upload_size=1
+        )
+        if loaded is None:
+            return
+        try:
+            record = read_run(loaded.read(MOST_BYTES + 1))
+            _check_size(record)
+        except ValueError as error:
+            st.error(f"This file cannot be repeated: {error}.", icon=":material/error:")
+            return
+        benchmark = record.benchmark
+        st.markdown(
+            f"{count(len(benchmark.scenarios), 'scenario')}, "
+            f"{count(len(benchmark.policies), 'policy', 'policies')}, "
+            f"{count(benchmark.dialogs, 'dialog')} a scenario, seed {benchmark.seed}, "
+            f"budget {benchmark.budget}; it ran with "
+            + ", ".join(f"{name} {version}" for name, version in record.versions.items())
+            + "."
+        )
+
+        def repeat() -> None:
+            st.session_state[_key(page)] = record
+            start_run(page, study_work(benchmark))
+
+        st.button("Repeat this run", key=f"{page}/record/run", on_click=repeat)
+
+
+def tell_repeated(page: str, study: Study) -> None:
+    """Say whether a repeated run gave the same numbers."""
+    record: Record | None = st.session_state.get(_key(page))
+    if record is None or record.benchmark != study.results.benchmark:
+        return
+    if not study.results.complete:
+        st.warning("Cancelled: the run was not repeated as a whole.", icon=":material/replay:")
+        return
+    files = files_of(study)
+    both, changed = compared(record, files), differing(record, files)
+    if not both:
+        st.info("This run.json keeps no digests to compare with.", icon=":material/replay:")
+    elif not changed:
+        st.success(
+            f"Repeated: the numbers are the same, byte for byte, in {count(len(both), 'file')} "
+            f"({', '.join(both)}).",
+            icon=":material/replay:",
+        )
+    else:
+        st.error(
+            f"Repeated: the numbers are not the same in {', '.join(changed)}. It ran with "
+            + ", ".join(f"{name} {version}" for name, version in record.versions.items())
+            + ".",
+            icon=":material/replay:",
+        )
+
+
+def _key(page: str) -> str:
+    return f"{page}/record"
+
+
+def _check_size(record: Record) -> None:
+    """Raise a ValueError if the run is not one for this page."""
+    benchmark = record.benchmark
+    elsewhere = "run `python -m fdkvc repeat run.json`"
+    if benchmark.dialogs > MOST_DIALOGS:
+        raise ValueError(
+            f"it has {benchmark.dialogs:,} dialogs, but at most {MOST_DIALOGS:,} run here: "
+            f"{elsewhere}"
+        )
+    if benchmark.budget > MOST_BUDGET or len(benchmark.policies) > MOST_POLICIES:
+        raise ValueError(
+            f"its budget is {benchmark.budget} with {len(benchmark.policies)} policies, but at "
+            f"most {MOST_BUDGET} with {MOST_POLICIES} run here: {elsewhere}"
+        )
+    own = [each.key for each in benchmark.scenarios if SCENARIOS.get(each.key) != each]
+    if own or benchmark.world != World():
+        raise ValueError(
+            "its scenarios or its world are not the paper's, and only those run here: " + elsewhere
+        )

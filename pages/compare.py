@@ -1,0 +1,52 @@
+"""Compare: several policies over one dialog, in step, and what would have happened if."""
+
+import streamlit as st
+
+from fdkvc.ui import fields, lanes_view, settings, what_if
+from fdkvc.ui.frame import heading, panel, problems, side_by_side
+from fdkvc.ui.lane_figures import show_figures
+from fdkvc.ui.lanes import MOST_LANES, load_lanes
+from fdkvc.ui.transport import playback, transport
+from fdkvc.ui.variants import choose_policies
+
+PAGE = "compare"
+
+wrong = lanes_view.adopt_link(PAGE, fields.arriving_link(PAGE))
+
+heading(
+    "Compare",
+    "Several policies read the same dialog, all at the same turn. See where their caches part, "
+    "what only one of them keeps, and what would have happened with something changed from some "
+    "turn on.",
+)
+problems(wrong)
+
+with st.sidebar:
+    dialog, budget = settings.choose_dialog(PAGE)
+    policies = choose_policies(PAGE, most=MOST_LANES)
+
+lanes = load_lanes(dialog, policies, budget)
+turns = lanes[0].run.dialogs.turns
+
+with st.container(horizontal=True):
+    every = playback(PAGE, turns)
+    what_if.ask(PAGE, lanes)
+    lanes_view.downloads(PAGE, lanes)
+lanes = what_if.with_fork(PAGE, lanes)
+
+
+@st.fragment(run_every=every)
+def stepping() -> None:
+    """Everything that a step changes."""
+    turn = transport(PAGE, turns, every)
+    lanes_view.show_lanes(PAGE, lanes, turn)
+    with side_by_side("differences"):
+        with panel("lines"):
+            lanes_view.show_lines(PAGE, lanes, turn)
+        with panel("difference"):
+            lanes_view.show_difference(PAGE, lanes, turn)
+    lanes_view.write_link(PAGE)
+
+
+stepping()
+show_figures(lanes)
