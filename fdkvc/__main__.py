@@ -1,4 +1,4 @@
-"""The command line: ``python -m fdkvc benchmark``, ``ablation`` and ``trace``.
+"""The command line: ``python -m fdkvc benchmark`` and its other subcommands.
 
 Every module that takes time to import is imported by the subcommand that needs it.
 """
@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fdkvc.benchmark import Progress
+    from fdkvc.benchmark import Benchmark, Progress
     from fdkvc.dialogs import Scenario
-    from fdkvc.policies import Policy
 
 MISTAKE = 2
 INTERRUPTED = 130
@@ -90,8 +89,7 @@ def _parser() -> argparse.ArgumentParser:
 
     option = command("benchmark", _benchmark, "measure policies on scenarios, beside the paper")
     _add_dialogs(option, 600)
-    option("--scenarios", nargs="+", metavar="KEY", help="default: the paper's, with adaptation")
-    option("--policies", nargs="+", metavar="KEY", help="default: the paper's four")
+    _add_choice(option)
     option("--baseline", metavar="KEY", help="default: h2o, or the first policy if it is not run")
     option("--out", metavar="DIR", help="write the tables as CSV, and run.json, to this folder")
 
@@ -102,6 +100,27 @@ def _parser() -> argparse.ArgumentParser:
     option("--values", nargs="+", type=_number, metavar="X", help="default: those the paper sweeps")
     _add_dialogs(option, 200)
     option("--out", required=True, metavar="DIR", help="write ablation.csv to this folder")
+
+    option = command(
+        "study", _study, "measure all of the paper's tables, figures and claims, and judge them"
+    )
+    _add_dialogs(option, 600)
+    _add_choice(option)
+    option("--out", required=True, metavar="DIR", help="write all tables and run.json there")
+
+    option = command("sweep", _sweep, "sweep one or two hyperparameters of any policy")
+    option("--policy", default="fd-kvc", metavar="KEY", help="default: %(default)s")
+    option("--parameter", required=True, metavar="NAME", help="such as gamma")
+    option("--values", nargs="+", metavar="X", help="default: as the Ablation page suggests")
+    option("--second", metavar="NAME", help="another one, at once")
+    option("--second-values", nargs="+", metavar="X", help="default: as the page suggests")
+    option("--scenario", default="mixed", metavar="KEY", help="default: %(default)s")
+    _add_dialogs(option, 200)
+    option("--out", required=True, metavar="DIR", help="write sweep.csv to this folder")
+
+    option = command("repeat", _repeat, "run a run.json again and compare the numbers")
+    option("file", metavar="FILE", help="a run.json")
+    option("--workers", type=_number, metavar="N", help="threads; default: the machine's cores")
 
     option = command("trace", _trace, "run one policy on one dialog and write all that happened")
     option("--scenario", metavar="KEY", help="default: mixed")
@@ -117,6 +136,16 @@ def _add_dialogs(option: Callable[..., Any], dialogs: int) -> None:
     option("--dialogs", type=_number, default=dialogs, metavar="N", help="default: %(default)s")
     option("--workers", type=_number, metavar="N", help="threads; default: the machine's cores")
     _add_run(option)
+
+
+def _add_choice(option: Callable[..., Any]) -> None:
+    option("--scenarios", nargs="+", metavar="KEY", help="default: the paper's, with adaptation")
+    option(
+        "--policies",
+        nargs="+",
+        metavar="KEY",
+        help="default: the paper's four; a variant is fd-kvc:gamma=0.8",
+    )
 
 
 def _add_run(option: Callable[..., Any]) -> None:
@@ -143,39 +172,120 @@ def _number(text: str) -> int | float | str:
 # ------------------------------------------------------------------------------- the commands
 
 
-def _benchmark(settings: Any) -> None:
-    from fdkvc import export
-    from fdkvc.benchmark import Benchmark, measure_latency, run_benchmark
+def _chosen_benchmark(settings: Any) -> Benchmark:
+    from fdkvc.benchmark import Benchmark
     from fdkvc.dialogs import scenario_named
-    from fdkvc.policies import policy_named
-    from fdkvc.tables import BASELINE, LATENCY_BASELINE, check_baseline
+    from fdkvc.policies import read_policy
 
     chosen: dict[str, Any] = {}
     if settings.scenarios is not None:
         chosen["scenarios"] = tuple(scenario_named(key) for key in settings.scenarios)
     if settings.policies is not None:
-        chosen["policies"] = tuple(policy_named(key) for key in settings.policies)
-    benchmark = Benchmark(
-        **chosen, dialogs=settings.dialogs, seed=settings.seed, budget=settings.budget
-    )
-    names = [policy.name for policy in benchmark.policies]
-    baseline = settings.baseline
-    if baseline is None:
-        baseline = BASELINE if BASELINE in names else names[0]
+        chosen["policies"] = tuple(read_policy(name) for name in settings.policies)
+    return Benchmark(**chosen, dialogs=settings.dialogs, seed=settings.seed, budget=settings.budget)
+
+
+def _benchmark(settings: Any) -> None:
+    from fdkvc import export
+    from fdkvc.benchmark import measure_latency, run_benchmark
+    from fdkvc.study import timed_policies
+    from fdkvc.tables import check_baseline, default_baseline
+
+    benchmark = _chosen_benchmark(settings)
+    baseline = settings.baseline or default_baseline(benchmark.policies)
     check_baseline(baseline, benchmark.policies)
     if settings.out is not None:
         export.check_folder(settings.out)
 
     with _progress() as on_progress:
         results = run_benchmark(benchmark, workers=settings.workers, on_progress=on_progress)
-    timed: list[Policy] = list(benchmark.policies)
-    if LATENCY_BASELINE not in names:
-        timed.insert(0, policy_named(LATENCY_BASELINE))
-    latencies = measure_latency(timed, benchmark.budget, benchmark.seed)
+    latencies = measure_latency(timed_policies(benchmark), benchmark.budget, benchmark.seed)
 
     if settings.out is not None:
         export.write_files(settings.out, export.benchmark_files(results, latencies, baseline))
     _print(export.benchmark_text(results, latencies, baseline), settings.out)
+
+
+def _study(settings: Any) -> None:
+    from fdkvc import export, report
+    from fdkvc.cells import measured_tables, verdicts_of
+    from fdkvc.study import run_study
+
+    benchmark = _chosen_benchmark(settings)
+    export.check_folder(settings.out)
+
+    with _progress() as on_progress:
+        study = run_study(benchmark, workers=settings.workers, on_progress=on_progress)
+    export.write_files(settings.out, report.study_files(study))
+    tables = measured_tables(study)
+    counts = ", ".join(f"{verdict}: {count}" for verdict, count in verdicts_of(tables).items())
+    _print(f"{report.markdown(tables)}\n{counts}", settings.out)
+
+
+def _sweep(settings: Any) -> None:
+    from fdkvc import export, report
+    from fdkvc.benchmark import run_benchmark
+    from fdkvc.dialogs import scenario_named
+    from fdkvc.sweep import Sweep, read_values, suggested_values, sweep_table
+
+    names = [(settings.parameter, settings.values)]
+    if settings.second is not None:
+        names.append((settings.second, settings.second_values))
+    axes = tuple(
+        (
+            name,
+            suggested_values(settings.policy, name)
+            if values is None
+            else read_values(" ".join(values), settings.policy, name, len(values)),
+        )
+        for name, values in names
+    )
+    sweep = Sweep(
+        policy=settings.policy,
+        axes=axes,
+        scenario=scenario_named(settings.scenario),
+        dialogs=settings.dialogs,
+        seed=settings.seed,
+        budget=settings.budget,
+    )
+    export.check_folder(settings.out)
+
+    with _progress() as on_progress:
+        results = run_benchmark(sweep.benchmark, workers=settings.workers, on_progress=on_progress)
+    export.write_files(settings.out, report.sweep_files(sweep, results))
+    table = sweep_table(sweep, results)
+    rows = [
+        [setting, metric, f"{mean:.3f}", f"{low:.3f}", f"{high:.3f}"]
+        for setting, metric, mean, low, high in zip(
+            table.setting, table.metric, table["mean"], table.ci_low, table.ci_high, strict=True
+        )
+    ]
+    header = ["setting", "metric", "mean", "from", "to"]
+    _print(export.text_table(header, rows, 2, grouped=True), settings.out)
+
+
+def _repeat(settings: Any) -> None:
+    from pathlib import Path
+
+    from fdkvc.repeat import MOST_BYTES, compared, differing, read_run
+    from fdkvc.report import study_files
+    from fdkvc.study import run_study
+
+    try:
+        with Path(settings.file).open("rb") as file:
+            record = read_run(file.read(MOST_BYTES + 1))
+    except OSError as error:
+        raise ValueError(f"the file {settings.file!r} cannot be read: {error.strerror}") from None
+    with _progress() as on_progress:
+        study = run_study(record.benchmark, workers=settings.workers, on_progress=on_progress)
+    files = study_files(study)
+    both, changed = compared(record, files), differing(record, files)
+    if not both:
+        _print("Repeated; the file keeps no digests to compare with.", None)
+    elif changed:
+        _print(f"Repeated: the numbers are not the same in {', '.join(changed)}.", None)
+    else:
+        _print(f"Repeated: the numbers are the same, byte for byte, in {', '.join(both)}.", None)
 
 
 def _ablation(settings: Any) -> None:

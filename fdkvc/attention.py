@@ -63,7 +63,7 @@ def entry_total(x: Floats) -> Floats:
     >>> entry_total(np.ones((1, 3, 2), np.float32)).tolist()
     [[3.0, 3.0]]
     """
-    return entry_sum(np.ascontiguousarray(np.moveaxis(x, 1, -1)))
+    return entry_sum(np.ascontiguousarray(np.moveaxis(x, 1, -1), np.float32))
 
 
 def softmax(logits: Floats) -> Floats:
@@ -211,10 +211,10 @@ class Tokens(Protocol):
         """Each token's own query (B, N, h)."""
 
     def new_tokens(self, turn: int) -> Ints:
-        """Indices of the turn's tokens (B, n), −1 where a row has fewer than the others."""
+        """Return the indices of the turn's tokens (B, n), −1 where a row has fewer than others."""
 
     def query_logits(self, turn: int) -> Floats:
-        """Scaled products of a turn's own queries with the keys so far (B, n, M + 1), then −inf."""
+        """Return scaled products of a turn's queries with keys so far (B, n, M + 1), −inf last."""
 
     @property
     def attention_to_come(self) -> Floats:
@@ -223,6 +223,23 @@ class Tokens(Protocol):
     @property
     def positions(self) -> Ints | None:
         """Place of each token in its dialog (B, N), where that is not its index."""
+
+
+@dataclass(frozen=True, eq=False)
+class Arrivals:
+    """The tokens that a turn brings (B, n), −1 where a row has fewer."""
+
+    new: Ints
+
+    @cached_property
+    def active(self) -> Bools:
+        """Whether the row has tokens in this turn (B,)."""
+        return np.asarray((self.new >= 0).any(axis=1))
+
+    @cached_property
+    def everyone(self) -> bool:
+        """Whether every row has tokens in this turn."""
+        return bool(self.active.all())
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,23 +253,26 @@ class Observation:
     ----------
     turn : int
         The turn's number, from 0.
-    new : array (B, n)
-        The turn's own tokens, −1 where a row has fewer.
     """
 
     turn: int
-    new: Ints
+    _arrivals: Arrivals
     _tokens: Tokens
 
-    @cached_property
+    @property
+    def new(self) -> Ints:
+        """The turn's own tokens (B, n), −1 where a row has fewer."""
+        return self._arrivals.new
+
+    @property
     def active(self) -> Bools:
         """Whether the row has tokens in this turn (B,); a turn without tokens changes nothing."""
-        return np.asarray((self.new >= 0).any(axis=1))
+        return self._arrivals.active
 
-    @cached_property
+    @property
     def everyone(self) -> bool:
         """Whether every row has tokens in this turn."""
-        return bool(self.active.all())
+        return self._arrivals.everyone
 
     @cached_property
     def _turn_start(self) -> Ints:

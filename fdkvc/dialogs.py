@@ -18,7 +18,16 @@ import numpy as np
 from numpy.random import SFC64, Generator, SeedSequence
 from numpy.typing import ArrayLike, NDArray
 
-from fdkvc.attention import Bools, Floats, Ints, Observation, cosine, row_products, softmax
+from fdkvc.attention import (
+    Arrivals,
+    Bools,
+    Floats,
+    Ints,
+    Observation,
+    cosine,
+    row_products,
+    softmax,
+)
 from fdkvc.parameters import Checked, Parameter, check_count, check_parameter, parameter
 
 TOPIC_THRESHOLD = 0.3
@@ -388,12 +397,12 @@ class DialogBatch:
 
     def observe(self, turn: int) -> Observation:
         """Return what a policy may look at in this turn."""
-        if turn not in self._observed:
-            self._observed[turn] = Observation(turn, self.new_tokens(turn), self)
-        return self._observed[turn]
+        if turn not in self._arrivals:
+            self._arrivals[turn] = Arrivals(self.new_tokens(turn))
+        return Observation(turn, self._arrivals[turn], self)
 
     @cached_property
-    def _observed(self) -> dict[int, Observation]:
+    def _arrivals(self) -> dict[int, Arrivals]:
         return {}
 
     def projection(self, space: str) -> Floats:

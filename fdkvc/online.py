@@ -65,7 +65,7 @@ class OnlineCache:
         check_count("budget", budget)
         if "future" in policy.looks_at:
             raise ValueError(
-                f"{policy.label} looks at the future of the dialog, which a stream does not have yet"
+                f"{policy.label} looks at the future of the dialog, which a stream does not have"
             )
         self.policy = policy
         self.budget = budget

@@ -106,6 +106,7 @@ def suggested_values(policy: str, parameter: str) -> tuple[Number, ...]:
     >>> suggested_values("h2o", "window")
     (0.0, 0.1667, 0.3333, 0.5, 0.6667, 0.8333, 1.0)
     """
+    check_sweepable(policy, parameter)
     if policy == ABLATED_POLICY and published_sweep(parameter):
         return published_sweep(parameter)
     known = parameters_of(POLICIES[policy])[parameter]
@@ -257,6 +258,7 @@ def read_values(text: str, policy: str, parameter: str, most: int) -> tuple[Numb
     Traceback (most recent call last):
     ValueError: gamma is 1.0, but must be a number above 0 and below 1
     """
+    check_sweepable(policy, parameter)
     whole = isinstance(defaults_of(POLICIES[policy])[parameter], int)
     values: list[Number] = []
     for word in text.replace(",", " ").split():
@@ -272,6 +274,17 @@ def read_values(text: str, policy: str, parameter: str, most: int) -> tuple[Numb
     for value in values:
         policy_named(policy, **{parameter: value})
     return tuple(sorted(set(values)))
+
+
+def check_sweepable(policy: str, parameter: str) -> None:
+    """Raise a ValueError unless the policy has this number to sweep."""
+    policy_named(policy)
+    known = can_be_swept(policy)
+    if parameter not in known:
+        raise ValueError(
+            f"parameter {parameter!r} is unknown to {policy}: choose from "
+            f"{', '.join(known) or 'none'}"
+        )
 
 
 def can_be_swept(policy: str) -> Sequence[str]:

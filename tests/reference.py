@@ -8,8 +8,10 @@ was kept, is written once in `run`. A new policy is a function, a line in `POLIC
 """
 
 import math
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 Vector = list[float]
 
@@ -68,7 +70,10 @@ class Turn:
 
 @dataclass
 class Seen:
-    """What a policy may look at in a turn; `dialog` and the vectors are of the whole dialog."""
+    """What a policy may look at in a turn; `dialog` and the vectors are of the whole dialog.
+
+    `turns` are the tokens of all turns, this one's `number` among them.
+    """
 
     new: list[int]
     dialog: list[int]
@@ -79,7 +84,9 @@ class Seen:
     keys: list[Vector]
     values: list[Vector]
     budget: int
-    parameters: dict[str, float]
+    parameters: dict[str, Any]
+    turns: list[list[int]]
+    number: int
 
 
 @dataclass
@@ -149,15 +156,239 @@ def sink(seen: Seen, cache: list[Entry], state: State) -> Verdict:
     return Verdict(entries, terms, protected)
 
 
-def h2o(seen: Seen, cache: list[Entry], state: State) -> Verdict:
-    """Keep the newest half of the budget, then the largest sums of attention received."""
-    entries = cache + [Entry(token, {"cumulative": 0.0}) for token in seen.new]
-    weights = attention(seen.mean_query, [seen.keys[entry.token] for entry in entries])
-    for entry, weight in zip(entries, weights, strict=True):
-        entry.scores["cumulative"] += weight
-    terms = {entry.token: {"cumulative": entry.scores["cumulative"]} for entry in entries}
+def queries_of(seen: Seen, entries: list[Entry]) -> list[tuple[Vector, list[Entry]]]:
+    """Give the queries whose attention counts, each with the entries that it sees."""
+    if seen.parameters["queries"] == "mean":
+        return [(seen.mean_query, entries)]
+    return each_query(seen, entries)
+
+
+def each_query(seen: Seen, entries: list[Entry]) -> list[tuple[Vector, list[Entry]]]:
+    """Give each of the turn's queries, with the entries up to its own token."""
+    return [
+        (seen.queries[token], [entry for entry in entries if entry.token <= token])
+        for token in seen.new
+    ]
+
+
+def paid(seen: Seen, query: Vector, entries: list[Entry]) -> dict[int, float]:
+    """Give the attention of a query to each of the entries, by token."""
+    weights = attention(query, [seen.keys[entry.token] for entry in entries])
+    return {entry.token: weight for entry, weight in zip(entries, weights, strict=True)}
+
+
+def newest_tokens(entries: list[Entry], count: int) -> set[int]:
+    """Give the tokens of the newest entries."""
     newest_first = sorted((entry.token for entry in entries), reverse=True)
-    return Verdict(entries, terms, protected=set(newest_first[: seen.budget // 2]))
+    return set(newest_first[:count])
+
+
+def h2o(seen: Seen, cache: list[Entry], state: State) -> Verdict:
+    """Keep a window of the newest, then the largest sums of attention received."""
+    entries = cache + [Entry(token, {"cumulative": 0.0}) for token in seen.new]
+    for query, visible in queries_of(seen, entries):
+        weights = paid(seen, query, visible)
+        for entry in visible:
+            entry.scores["cumulative"] += weights[entry.token]
+    terms = {entry.token: {"cumulative": entry.scores["cumulative"]} for entry in entries}
+    window = int(seen.budget * seen.parameters["window"])
+    return Verdict(entries, terms, protected=newest_tokens(entries, window))
+
+
+def h2o_decay(seen: Seen, cache: list[Entry], state: State) -> Verdict:
+    """As H2O, but every query first makes all sums fade."""
+    entries = cache + [Entry(token, {"cumulative": 0.0}) for token in seen.new]
+    for query, visible in queries_of(seen, entries):
+        weights = paid(seen, query, visible)
+        for entry in entries:
+            faded = seen.parameters["forgetting"] * entry.scores["cumulative"]
+            entry.scores["cumulative"] = faded + weights.get(entry.token, 0.0)
+    terms = {entry.token: {"cumulative": entry.scores["cumulative"]} for entry in entries}
+    window = int(seen.budget * seen.parameters["window"])
+    return Verdict(entries, terms, protected=newest_tokens(entries, window))
+
+
+def h2o_mean(seen: Seen, cache: list[Entry], state: State) -> Verdict:
+    """Keep the highest mean attention over the queries that could see the entry."""
+    entries = cache + [Entry(token, {"cumulative": 0.0, "queries": 0.0}) for token in seen.new]
+    for query, visible in queries_of(seen, entries):
+        weights = paid(seen, query, visible)
+        for entry in visible:
+            entry.scores["cumulative"] += weights[entry.token]
+            entry.scores["queries"] += 1
+    means = {
+        entry.token: {"mean attention": entry.scores["cumulative"] / entry.scores["queries"]}
+        for entry in entries
+    }
+    return Verdict(entries, means)
+
+
+def tova(seen: Seen, cache: list[Entry], state: State) -> Verdict:
+    """Keep what the last query attends to."""
+    entries = cache + [Entry(token) for token in seen.new]
+    weights = paid(seen, seen.queries[seen.new[-1]], entries)
+    return Verdict(entries, {token: {"last attention": weights[token]} for token in weights})
+
+
+def snapkv(seen: Seen, cache: list[Entry], state: State) -> Verdict:
+    """Keep the window, and what its queries attend to, averaged over neighbours."""
+    entries = cache + [Entry(token) for token in seen.new]
+    w = max(1, int(seen.parameters["window"] * len(seen.new)))
+    voters = each_query(seen, entries)[-w:]
+    votes = [paid(seen, query, visible) for query, visible in voters]
+    before = entries[: len(entries) - w]
+    means = [math.fsum(vote[entry.token] for vote in votes) / w for entry in before]
+    half = seen.parameters["kernel"] // 2
+    terms = {entry.token: {"pooled attention": 0.0} for entry in entries}
+    for place, entry in enumerate(before):
+        neighbours = means[max(0, place - half) : place + half + 1]
+        terms[entry.token] = {"pooled attention": math.fsum(neighbours) / (2 * half + 1)}
+    return Verdict(entries, terms, newest_tokens(entries, min(w, seen.budget)))
+
+
+def scissorhands(seen: Seen, cache: list[Entry], state: State) -> Verdict:
+    """Evict what was low most often within the history; `low` writes one bit for each query."""
+    entries = cache + [Entry(token, {"low": 0.0}) for token in seen.new]
+    margin = math.inf
+    length = seen.parameters["history"]
+    for query, visible in queries_of(seen, entries):
+        weights = paid(seen, query, visible)
+        limit = (seen.parameters["threshold"] - 1e-5) / len(visible)
+        for entry in entries:
+            record = f"{int(entry.scores['low']):0{length}b}"
+            low = entry.token in weights and weights[entry.token] < limit
+            entry.scores["low"] = float(int((record + ("1" if low else "0"))[-length:], 2))
+        margin = min(margin, *(abs(weight - limit) for weight in weights.values()))
+    terms = {
+        entry.token: {"negative low count": -float(f"{int(entry.scores['low']):b}".count("1"))}
+        for entry in entries
+    }
+    window = int(seen.budget * seen.parameters["window"])
+    return Verdict(entries, terms, newest_tokens(entries, window), [], margin)
+
+
+def fastgen(seen: Seen, cache: list[Entry], state: State) -> Verdict:
+    """Put the first structure that recovers enough attention before the rest."""
+    entries = cache + [Entry(token, {"cumulative": 0.0}) for token in seen.new]
+    now = dict.fromkeys((entry.token for entry in entries), 0.0)
+    for query, visible in queries_of(seen, entries):
+        for token, weight in paid(seen, query, visible).items():
+            now[token] += weight
+    for entry in entries:
+        entry.scores["cumulative"] += now[entry.token]
+    sums = {entry.token: entry.scores["cumulative"] for entry in entries}
+
+    special = {token for token in sums if token in seen.dialog[: seen.parameters["sinks"]]}
+    by_sum = sorted(sums, key=lambda token: (-sums[token], token))
+    heavy = int(seen.parameters["frequent"] * len(entries))
+    frequent = special | set(by_sum[:heavy])
+    local = frequent | newest_tokens(entries, int(seen.parameters["local"] * len(entries)))
+    margin = math.inf
+    if 0 < heavy < len(by_sum):
+        margin = sums[by_sum[heavy - 1]] - sums[by_sum[heavy]] or math.inf
+    chosen = set(sums)
+    for structure in (special, frequent, local):
+        recovered = math.fsum(now[token] for token in structure) / math.fsum(now.values())
+        margin = min(margin, abs(recovered - seen.parameters["recovery"]))
+        if recovered >= seen.parameters["recovery"]:
+            chosen = structure
+            break
+    for entry in entries:
+        entry.scores["chosen"] = float(entry.token in chosen)
+    most = max(sums.values())
+    terms = {
+        token: {
+            "in the structure": float(token in chosen),
+            "frequency": 0.5 * share(sums[token], most),
+        }
+        for token in sums
+    }
+    return Verdict(entries, terms, set(), [], margin)
+
+
+def keydiff(seen: Seen, cache: list[Entry], state: State) -> Verdict:
+    """Keep the keys that are unlike the mean of all keys brought to length 1."""
+    entries = cache + [Entry(token) for token in seen.new]
+    directions = []
+    for entry in entries:
+        key = seen.keys[entry.token]
+        length = math.sqrt(dot(key, key))
+        directions.append([number / length if length > 0 else 0.0 for number in key])
+    anchor = mean(directions)
+    return Verdict(
+        entries,
+        {e.token: {"key difference": -cosine(seen.keys[e.token], anchor)} for e in entries},
+    )
+
+
+def knorm(seen: Seen, cache: list[Entry], state: State) -> Verdict:
+    """Keep the shortest keys."""
+    entries = cache + [Entry(token) for token in seen.new]
+    terms = {}
+    for entry in entries:
+        key = seen.keys[entry.token]
+        terms[entry.token] = {"negative key norm": -math.sqrt(dot(key, key))}
+    return Verdict(entries, terms)
+
+
+def expected_attention(seen: Seen, cache: list[Entry], state: State) -> Verdict:
+    """Keep what a Gaussian query with the past's mean and spread expects to draw most from.
+
+    The spread k'Σk is the mean square of what the centred queries give with the key.
+    """
+    entries = cache + [Entry(token) for token in seen.new]
+    sinks = set(seen.dialog[: seen.parameters["sinks"]])
+    rest = [entry.token for entry in entries if entry.token not in sinks]
+    terms = {entry.token: {"expected attention": 0.0} for entry in entries}
+    if rest:
+        past = [seen.queries[token] for token in rest]
+        middle = mean(past)
+        d = len(middle)
+        centred = [[x - m for x, m in zip(query, middle, strict=True)] for query in past]
+        logits = []
+        for token in rest:
+            key = seen.keys[token]
+            spread = math.fsum(dot(query, key) ** 2 for query in centred) / len(centred)
+            logits.append(dot(middle, key) / math.sqrt(d) + spread / (2 * d))
+        largest = max(logits)
+        weights = [math.exp(logit - largest) for logit in logits]
+        for token, weight in zip(rest, weights, strict=True):
+            length = math.sqrt(dot(seen.values[token], seen.values[token]))
+            terms[token] = {"expected attention": weight / math.fsum(weights) * length}
+    protected = {
+        e.token for e in entries if e.token in sinks and e.token in seen.dialog[: seen.budget]
+    }
+    return Verdict(entries, terms, protected)
+
+
+def random(seen: Seen, cache: list[Entry], state: State) -> Verdict:
+    """Draw a number for each entry from a hash of 64 bits, of which the upper 24 count."""
+    entries = cache + [Entry(token) for token in seen.new]
+    terms = {}
+    for entry in entries:
+        drawn = int(seen.parameters["seed"])
+        words = [seen.new[0] + 1, entry.token + 1]
+        for number in seen.keys[entry.token]:
+            words.append(int.from_bytes(struct.pack("<f", number), "little"))
+        for word in words:
+            drawn = (drawn ^ word) * 0x9E3779B97F4A7C15 % 2**64
+            drawn ^= drawn >> 29
+        terms[entry.token] = {"chance": (drawn >> 40) / 2**24}
+    return Verdict(entries, terms)
+
+
+def oracle(seen: Seen, cache: list[Entry], state: State) -> Verdict:
+    """Keep what the full cache will attend to most from now on."""
+    entries = cache + [Entry(token) for token in seen.new]
+    come = dict.fromkeys((entry.token for entry in entries), 0.0)
+    for number in range(seen.number, len(seen.turns)):
+        if seen.turns[number]:
+            query = mean([seen.queries[token] for token in seen.turns[number]])
+            everything = [Entry(token) for new in seen.turns[: number + 1] for token in new]
+            weights = paid(seen, query, everything)
+            for token in come:
+                come[token] += weights[token]
+    return Verdict(entries, {token: {"attention to come": come[token]} for token in come})
 
 
 def fd_kvc(seen: Seen, cache: list[Entry], state: State) -> Verdict:
@@ -227,12 +458,41 @@ def fd_kvc_modulation(kept: list[Entry], parameters: dict[str, float]) -> list[f
     ]
 
 
-POLICIES: dict[str, Policy] = {"fifo": fifo, "sink": sink, "h2o": h2o, "fd-kvc": fd_kvc}
+POLICIES: dict[str, Policy] = {
+    "fifo": fifo,
+    "full": fifo,
+    "sink": sink,
+    "h2o": h2o,
+    "h2o-decay": h2o_decay,
+    "h2o-mean": h2o_mean,
+    "tova": tova,
+    "snapkv": snapkv,
+    "scissorhands": scissorhands,
+    "fastgen": fastgen,
+    "expected-attention": expected_attention,
+    "keydiff": keydiff,
+    "knorm": knorm,
+    "random": random,
+    "oracle": oracle,
+    "fd-kvc": fd_kvc,
+}
 
-DEFAULTS: dict[str, dict[str, float]] = {
+DEFAULTS: dict[str, dict[str, Any]] = {
     "fifo": {},
+    "full": {},
     "sink": {"sinks": 4},
-    "h2o": {},
+    "h2o": {"window": 0.5, "queries": "mean"},
+    "h2o-decay": {"window": 0.5, "queries": "mean", "forgetting": 0.88},
+    "h2o-mean": {"queries": "mean"},
+    "tova": {},
+    "snapkv": {"window": 0.25, "kernel": 5},
+    "scissorhands": {"history": 8, "threshold": 1.0, "window": 0.1, "queries": "mean"},
+    "fastgen": {"recovery": 0.9, "sinks": 4, "frequent": 0.3, "local": 0.3, "queries": "mean"},
+    "expected-attention": {"sinks": 4},
+    "keydiff": {},
+    "knorm": {},
+    "random": {"seed": 0},
+    "oracle": {},
     "fd-kvc": {
         "gamma": 0.88,
         "alpha_0": 0.3,
@@ -253,7 +513,7 @@ MODULATIONS: dict[str, Callable[[list[Entry], dict[str, float]], list[float]]] =
 
 def run(
     policy: str,
-    parameters: dict[str, float],
+    parameters: dict[str, Any],
     budget: int,
     turns: list[list[int]],
     embeddings: list[Vector],
@@ -297,6 +557,8 @@ def run(
     if tokens != sorted(set(tokens)):
         raise ValueError(f"tokens are {tokens}; they must ascend over the dialog")
 
+    if policy == "full":
+        budget = max(budget, len(tokens))
     settings = {**DEFAULTS[policy], **parameters}
     state: State = {}
     if policy == "fd-kvc":
@@ -304,7 +566,7 @@ def run(
 
     cache: list[Entry] = []
     record: list[Turn] = []
-    for new in turns:
+    for number, new in enumerate(turns):
         if not new:
             last = record[-1] if record else untouched(state, len(values[0]) if values else 0)
             record.append(unchanged(last))
@@ -320,6 +582,8 @@ def run(
             values=values,
             budget=budget,
             parameters=settings,
+            turns=turns,
+            number=number,
         )
         verdict = POLICIES[policy](seen, cache, state)
         scores = {token: sum(terms.values()) for token, terms in verdict.terms.items()}

@@ -146,10 +146,13 @@ def compare_all(trace: Trace, dialogs: DialogBatch, tally: Tally | None = None) 
 
 def random_settings(random: np.random.Generator, key: str) -> Policy:
     """Draw hyperparameters: from the valid range, from the paper's range, or an end of one."""
-    chosen: dict[str, float | int] = {}
+    chosen: dict[str, float | int | str] = {}
     for name, known in parameters_of(POLICIES[key]).items():
         if name not in reference.DEFAULTS[key]:
             continue  # the oracle has the default only
+        if known.choices:
+            chosen[name] = str(random.choice(known.choices))
+            continue
         low, high = (
             known.paper if known.paper and random.random() < 0.5 else (known.low, known.high)
         )
@@ -158,7 +161,7 @@ def random_settings(random: np.random.Generator, key: str) -> Policy:
             end = known.low if random.random() < 0.5 else known.high
             if known.accepts(end, float):
                 value = end
-        chosen[name] = int(value) if name == "sinks" else float(value)
+        chosen[name] = type(reference.DEFAULTS[key][name])(value)
     if "tau" in chosen and random.random() < 0.5:
         chosen["tau"] = float(random.uniform(0.2, 0.7))  # large enough to evict
     return policy_named(key, **chosen)

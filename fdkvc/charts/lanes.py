@@ -115,7 +115,7 @@ def _line_panel(
     theme: Theme,
 ) -> Panel:
     def scale(channel: str) -> dict[str, Any]:
-        shown = top_legend(symbolStrokeWidth=2, symbolSize=60, labelLimit=260, columns=2)
+        shown = top_legend(symbolStrokeWidth=2, symbolSize=60, labelLimit=260, columns=2, offset=12)
         return {
             "field": "lane",
             "type": "nominal",
@@ -139,7 +139,12 @@ def _line_panel(
             alt.Tooltip(f"{line.field}:Q", title=line.label, format=".3f"),
         ],
     )
-    layers = [changes_panel(turns, theme), drawn, points, cursor_panel(turns, theme, labels=True)]
+    layers = [
+        changes_panel(turns, theme, labels=True),
+        drawn,
+        points,
+        cursor_panel(turns, theme, labels=True),
+    ]
     return alt.layer(*layers).properties(height=LINE_HEIGHT, title=panel_title(line.label))
 
 
@@ -177,7 +182,12 @@ def overlap_spec(turns: int, theme: Theme) -> Spec:
         .mark_text(text="▼ they part", align="left", baseline="top", dx=-5, fill=theme.ink)
         .encode(x=alt.X("middle:Q"), y=alt.value(2))
     )
-    layers = [changes_panel(turns, theme), drawn, parting, cursor_panel(turns, theme, labels=True)]
+    layers = [
+        changes_panel(turns, theme, labels=True),
+        drawn,
+        parting,
+        cursor_panel(turns, theme, labels=True),
+    ]
     title = panel_title("Overlap of the two caches", "entries in both, as a share of all in either")
     return column([alt.layer(*layers).properties(height=90, title=title)], theme)
 

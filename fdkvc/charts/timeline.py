@@ -110,12 +110,12 @@ def cursor_panel(turns: int, theme: Theme, labels: bool = False) -> Panel:
     )
 
 
-def changes_panel(turns: int, theme: Theme) -> Panel:
+def changes_panel(turns: int, theme: Theme, labels: bool = False) -> Panel:
     """Draw a line wherever the topic changes."""
     return (
         alt.Chart(alt.NamedData("changes"))
         .mark_rule(stroke=theme.ink, strokeDash=[2, 3], opacity=0.6, aria=False)
-        .encode(x=turn_axis(turns))
+        .encode(x=turn_axis(turns, labels))
     )
 
 

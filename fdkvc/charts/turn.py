@@ -258,7 +258,7 @@ def hover_texts(entries: pd.DataFrame) -> list[str]:
     texts = []
     for (token, topic, born, status, rule, rank, protected), row in zip(words, values, strict=True):
         lines = [f"token {token} · topic {topic or '–'} · from turn {born}"]
-        by = f" by the {rule}" if rule else ""
+        by = f" by the {rule}" if isinstance(rule, str) else ""
         lines.append(f"{STATUS_WORDS[status]}{by}{' · protected' if protected else ''}")
         lines += [
             f"{title}: {value:.4f}"

@@ -6,13 +6,43 @@ from collections.abc import Mapping
 
 from fdkvc.parameters import defaults_of, parameters_of
 from fdkvc.policies.base import Policy
+from fdkvc.policies.expected_attention import ExpectedAttention
+from fdkvc.policies.fastgen import FastGen
 from fdkvc.policies.fd_kvc import FDKVC
 from fdkvc.policies.fifo import Fifo
+from fdkvc.policies.full import Full
 from fdkvc.policies.h2o import H2O
+from fdkvc.policies.h2o_decay import H2ODecay
+from fdkvc.policies.h2o_mean import H2OMean
+from fdkvc.policies.keydiff import KeyDiff
+from fdkvc.policies.knorm import Knorm
+from fdkvc.policies.oracle import Oracle
+from fdkvc.policies.random import Random
+from fdkvc.policies.scissorhands import Scissorhands
 from fdkvc.policies.sink import SinkWindow
+from fdkvc.policies.snapkv import SnapKV
+from fdkvc.policies.tova import Tova
 
 POLICIES: Mapping[str, type[Policy]] = {
-    policy.key: policy for policy in (Fifo, SinkWindow, H2O, FDKVC)
+    policy.key: policy
+    for policy in (
+        Fifo,
+        SinkWindow,
+        H2O,
+        FDKVC,
+        H2ODecay,
+        H2OMean,
+        Tova,
+        SnapKV,
+        Scissorhands,
+        FastGen,
+        ExpectedAttention,
+        KeyDiff,
+        Knorm,
+        Random,
+        Oracle,
+        Full,
+    )
 }
 """Every policy by its key, in the order in which people see them."""
 

@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -32,7 +32,15 @@ StepKind = Literal["value", "change", "rate", "protect", "evict", "attention"]
 
 
 Look = Literal[
-    "positions", "keys", "values", "queries", "attention", "similarity", "history", "future"
+    "positions",
+    "keys",
+    "values",
+    "queries",
+    "attention",
+    "similarity",
+    "history",
+    "chance",
+    "future",
 ]
 """What a policy looks at.
 
@@ -206,15 +214,14 @@ class Policy(Checked, ABC):
         return dataclasses.replace(self, **changes)
 
 
-def queries_parameter() -> str:
-    """Declare whose attention counts: the turn's mean query, or each of its queries."""
-    field: str = parameter(
+def queries_parameter() -> Any:
+    """Declare whose attention counts: the turn's mean query's, or each of its queries'."""
+    return parameter(
         "mean",
         "Queries",
         "Whose attention counts: the turn's mean query's, or that of each query of the turn.",
         choices=("mean", "each"),
     )
-    return field
 
 
 def observed_attention(turn: Observation, token: Ints, queries: str) -> Floats:

@@ -55,7 +55,6 @@ class H2O(Policy):
     window: float = parameter(
         0.5, "Window", "Share of the budget that is kept for the newest entries.", low=0, high=1
     )
-
     queries: str = queries_parameter()
 
     def absorb(self, cache: Cache, turn: Observation) -> Cache:

@@ -6,6 +6,7 @@ import ast
 import inspect
 import re
 import textwrap
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import streamlit as st
@@ -74,6 +75,9 @@ LIMITATIONS = (
 )
 """The paper's Section 9 one by one: its title, what it says, what is shown here."""
 
+QUESTIONS = ("update", "birth", "absorb", "terms", "protects", "modulate")
+"""What a turn asks a policy, in this order."""
+
 NOT_SHOWN = (
     "Whether any policy helps a language model: nothing here generates text, and no answer is "
     "judged.",
@@ -105,53 +109,71 @@ class Carrier:
 
 
 def show_method(page: str) -> None:
-    """Show a policy's turn: each step's equation beside the function that carries it."""
+    """Show a policy's turn: its equations beside the functions that carry them."""
     key = fields.choice(
         Field(page, "policy", ABLATED_POLICY, Parameter("Policy", "", choices=tuple(POLICIES))),
         {key: policy.label for key, policy in POLICIES.items()},
     )
     policy = POLICIES[key]
     st.markdown(f"{policy.idea} :gray[{policy.source}.]")
-    for number, step in enumerate(policy.steps, 1):
-        equation, code = st.columns([4, 6], vertical_alignment="center", border=True)
-        with equation:
+    numbered = list(enumerate(policy.steps, 1))
+    if all(_equations(step.source) for step in policy.steps):
+        for number, step in numbered:
+            _beside([(number, step)], carriers(policy, step))
+    else:
+        _beside(numbered, whole_carriers(policy))
+
+
+def _beside(steps: list[tuple[int, Step]], code: list[Carrier]) -> None:
+    """Show equations at the left and code at the right."""
+    left, right = st.columns([4, 6], vertical_alignment="center", border=True)
+    with left:
+        for number, step in steps:
             st.markdown(f"**{number}. {step.name}** :gray[({step.source})]")
             st.latex(step.equation)
-        with code:
-            for carrier in carriers(policy, step):
-                st.caption(f"`{carrier.name}`")
-                st.code(carrier.code, language="python", wrap_lines=True)
+    with right:
+        for carrier in code:
+            st.caption(f"`{carrier.name}`")
+            st.code(carrier.code, language="python", wrap_lines=True)
 
 
 def carriers(policy: type[Policy], step: Step) -> list[Carrier]:
-    """Return the functions of a policy that carry the equations of a step.
+    """Return the code of a policy that carries the numbered equations of a step.
 
     A line of code whose comment names an equation carries it; a function whose docstring names it
-    carries it as a whole. A step without numbered equations is carried by what the policy defines
-    of terms, channels and protection.
+    carries it as a whole.
     """
     wanted = _equations(step.source)
     found = []
-    for name, method in vars(policy).items():
-        if not inspect.isfunction(method) or name.startswith("_"):
-            continue
-        source = textwrap.dedent(inspect.getsource(method))
+    for name, method in _own_methods(policy).items():
+        source = _source(method)
         lines = [line.strip() for line in source.splitlines() if _comment_names(line, wanted)]
-        qualified = f"{policy.__name__}.{name}"
         if lines:
-            found.append(Carrier(qualified, "\n".join(lines)))
+            found.append(Carrier(f"{policy.__name__}.{name}", "\n".join(lines)))
         elif wanted & _equations(inspect.getdoc(method) or ""):
-            found.append(Carrier(qualified, _body(source)))
-    if found or wanted:
-        return found
-    defined = [name for name in ("absorb", "terms", "protects") if name in vars(policy)]
+            found.append(Carrier(f"{policy.__name__}.{name}", _body(source)))
+    return found
+
+
+def whole_carriers(policy: type[Policy]) -> list[Carrier]:
+    """Return all functions of a policy that a turn asks."""
     return [
-        Carrier(
-            f"{policy.__name__}.{name}",
-            _body(textwrap.dedent(inspect.getsource(vars(policy)[name]))),
-        )
-        for name in defined
+        Carrier(f"{policy.__name__}.{name}", _body(_source(method)))
+        for name, method in _own_methods(policy).items()
     ]
+
+
+def _own_methods(policy: type[Policy]) -> dict[str, Callable[..., object]]:
+    """Return what a policy answers in its own way, of the questions that a turn asks it."""
+    return {
+        name: getattr(policy, name)
+        for name in QUESTIONS
+        if getattr(policy, name) is not getattr(Policy, name)
+    }
+
+
+def _source(method: Callable[..., object]) -> str:
+    return textwrap.dedent(inspect.getsource(method))
 
 
 def _equations(text: str) -> set[int]:

@@ -62,10 +62,8 @@ def choose_benchmark(page: str) -> Benchmark:
 def command_line(benchmark: Benchmark, dialogs: int = 6000) -> str:
     """Return the command that runs this benchmark with more dialogs."""
     scenarios = " ".join(scenario.key for scenario in benchmark.scenarios)
-    policies = " ".join(
-        f"'{policy.name}'" if " " in policy.name else policy.name for policy in benchmark.policies
-    )
+    policies = " ".join(policy.name.replace(" ", ":") for policy in benchmark.policies)
     return (
-        f"python -m fdkvc benchmark --dialogs {dialogs} --seed {benchmark.seed} "
+        f"python -m fdkvc study --dialogs {dialogs} --seed {benchmark.seed} "
         f"--budget {benchmark.budget} --scenarios {scenarios} --policies {policies} --out results"
     )

@@ -55,8 +55,8 @@ def _list(page: str, judged: list[Judged], verdicts: list[str | None]) -> None:
                 "Published": plain(each.claim.published.printed if each.claim.published else ""),
                 "From its own cells": plain(recomputed_words(each.claim)),
                 "Measured": plain(measured_words(each)),
-                "Verdict": f"{_SIGNS[each.verdict]} **{_name(each.verdict)}**",
-                "Why": plain(each.claim.why),
+                "Verdict, and why": f"{_SIGNS[each.verdict]} **{_name(each.verdict)}**. "
+                + plain(each.claim.why),
             }
             for each in judged
             if wanted in (EVERY, str(each.verdict))

@@ -16,7 +16,7 @@ _STYLE = """
   [class*="st-key-panels-"] {flex-wrap: wrap; align-items: flex-start;}
   [class*="st-key-panels-"] > div {flex: 1 1 440px; min-width: min(440px, 100%);}
   [class*="st-key-lanes-"] {
-    display: grid; grid-template-columns: repeat(auto-fit, minmax(240px, 1fr)); gap: .5rem 1rem;
+    display: grid; grid-template-columns: repeat(auto-fit, minmax(220px, 1fr)); gap: .5rem 1rem;
   }
   #vg-tooltip-element {white-space: pre-line;}
   .figures {display: flex; flex-wrap: wrap; gap: .3rem 1.6rem; font-variant-numeric: tabular-nums;}

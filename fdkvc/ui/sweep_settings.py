@@ -98,16 +98,12 @@ def _values(page: str, policy: str, name: str) -> tuple[Number, ...]:
 
 def command_line(sweep: Sweep, dialogs: int = 2000) -> str:
     """Return the command that runs this sweep with more dialogs."""
-    run = f"--dialogs {dialogs} --seed {sweep.seed} --budget {sweep.budget} --out results"
-    if (
-        len(sweep.axes) == 1
-        and sweep.policy == ABLATED_POLICY
-        and sweep.scenario.key == ABLATED_SCENARIO
-    ):
-        ((name, values),) = sweep.axes
-        listed = " ".join(f"{value:g}" for value in values)
-        return f"python -m fdkvc ablation --parameter {name} --values {listed} {run}"
-    policies = " ".join(
-        f"'{policy.name}'" if " " in policy.name else policy.name for policy in sweep.variants
+    options = ("--parameter", "--values"), ("--second", "--second-values")
+    axes = " ".join(
+        f"{option} {name} {values_option} {' '.join(f'{value:g}' for value in values)}"
+        for (option, values_option), (name, values) in zip(options, sweep.axes, strict=False)
     )
-    return f"python -m fdkvc benchmark --scenarios {sweep.scenario.key} --policies {policies} {run}"
+    return (
+        f"python -m fdkvc sweep --policy {sweep.policy} {axes} --scenario {sweep.scenario.key} "
+        f"--dialogs {dialogs} --seed {sweep.seed} --budget {sweep.budget} --out results"
+    )

@@ -13,8 +13,8 @@ from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named, read_
 from fdkvc.ui import fields
 from fdkvc.ui.fields import Field
 
-MOST_POLICIES = 8
-"""As many as there are colours."""
+MOST_POLICIES = 12
+"""More lines than this cannot be told apart."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,158 @@
+"""How fast the batch is, beside the time to draw its random numbers and the plain-Python oracle.
+
+    python -m benchmarks.speed [--repetitions 5]
+
+Everything is measured in turn, in one run, and medians are printed: on a machine that others use
+too, compare numbers of one run only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+from numpy.random import SFC64, Generator
+
+from fdkvc.benchmark import Benchmark, measure_latency, run_benchmark
+from fdkvc.dialogs import BENCHMARK_SCENARIOS, SCENARIOS, generate
+from fdkvc.policies import PAPER_POLICIES, policy_named
+
+ROOT = Path(__file__).parents[1]
+SAMPLE = 2  # dialogs of each scenario that the oracle runs
+
+PAPER = Benchmark(scenarios=tuple(SCENARIOS[key] for key in BENCHMARK_SCENARIOS))
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Return the seconds that `work` takes."""
+    began = perf_counter()
+    work()
+    return perf_counter() - began
+
+
+def normals(benchmark: Benchmark) -> int:
+    """Count the standard normals that the dialogs of all scenarios contain."""
+    world = benchmark.world
+    token, matrices = world.dimension, 3 * world.dimension * world.head_dimension
+    each = sum(
+        len(scenario.schedule) * world.tokens_per_turn * token
+        + len(scenario.topic_names) * token
+        + matrices
+        for scenario in benchmark.scenarios
+    )
+    return each * benchmark.dialogs
+
+
+def draw_floor(benchmark: Benchmark, workers: int) -> None:
+    """Draw that many, in memory that is used again, on as many threads."""
+    share = normals(benchmark) // workers
+
+    def work(seed: int) -> None:
+        generator, block = Generator(SFC64(seed)), np.empty(2**20, np.float32)
+        for _ in range(share // block.size):
+            generator.standard_normal(out=block, dtype=np.float32)
+        generator.standard_normal(out=block[: share % block.size], dtype=np.float32)
+
+    with ThreadPoolExecutor(workers) as pool:
+        list(pool.map(work, range(workers)))
+
+
+def oracle(benchmark: Benchmark, dialogs: int) -> None:
+    """Run the plain-Python oracle of the tests on the first dialogs of every scenario."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    import reference
+
+    for scenario in benchmark.scenarios:
+        batch = generate(scenario, dialogs, benchmark.seed, benchmark.world)
+        queries = batch.embeddings @ batch.projection("query")
+        for row in range(dialogs):
+            turns = [batch.new_tokens(turn)[row].tolist() for turn in range(batch.turns)]
+            vectors = [
+                array[row].tolist()
+                for array in (batch.embeddings, queries, batch.keys, batch.values)
+            ]
+            for policy in benchmark.policies:
+                known = reference.DEFAULTS[policy.key]
+                settings = {name: value for name, value in asdict(policy).items() if name in known}
+                reference.run(policy.key, settings, benchmark.budget, turns, *vectors)
+
+
+def growth(repetitions: int) -> None:
+    """Print how the time grows with the dialogs and with the budget."""
+    for name, sizes in (("dialogs", (100, 400, 1600)), ("budget", (56, 224, 896))):
+        for key in PAPER_POLICIES:
+            mixed = replace(PAPER, scenarios=(SCENARIOS["mixed"],), policies=(policy_named(key),))
+            runs = [replace(mixed, **{"dialogs": 200, name: size}) for size in sizes]
+            seconds = [
+                statistics.median(values)
+                for values in zip(
+                    *(
+                        [timed(lambda run=run: run_benchmark(run, workers=1)) for run in runs]
+                        for _ in range(repetitions)
+                    ),
+                    strict=True,
+                )
+            ]
+            slope = math.log(seconds[-1] / seconds[0]) / math.log(sizes[-1] / sizes[0])
+            shown = "  ".join(f"{1e3 * value:7.0f} ms" for value in seconds)
+            print(f"  {name} {sizes}: {key:8s} {shown}   slope {slope:.2f}")
+
+
+def peak_memory(dialogs: int) -> float:
+    """Return the peak memory in MB of a process that runs the benchmark with these dialogs."""
+    code = (
+        "from benchmarks.speed import PAPER, replace, run_benchmark, resource;"
+        f"run_benchmark(replace(PAPER, dialogs={dialogs}));"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return int(done.stdout) / 1024
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repetitions", type=int, default=5)
+    repetitions = parser.parse_args().repetitions
+    workers = os.cpu_count() or 1
+
+    whole, floor, plain = [], [], []
+    for _ in range(repetitions):
+        whole.append(timed(lambda: run_benchmark(PAPER, workers=workers)))
+        floor.append(timed(lambda: draw_floor(PAPER, workers)))
+        plain.append(timed(lambda: oracle(PAPER, SAMPLE)) * PAPER.dialogs / SAMPLE)
+    measured, least, slow = map(statistics.median, (whole, floor, plain))
+    print(f"1. whole benchmark, {workers} workers: {measured:.2f} s")
+    print(
+        f"2. drawing its normals, {workers} threads: {least:.2f} s; (1) is {measured / least:.2f} x"
+    )
+    print(f"3. plain-Python oracle, scaled up: {slow:.0f} s; (1) is {slow / measured:.0f} x faster")
+    print("4. one turn: scores, eviction, output")
+    turns = measure_latency(PAPER.policies)
+    for turn in turns:
+        print(
+            f"  {turn.policy:8s} single {1e3 * turn.milliseconds:6.1f} us, "
+            f"{turn.milliseconds / turns[0].milliseconds:.2f} x FIFO; "
+            f"batched {1e3 * turn.batched:6.2f} us a dialog, "
+            f"{turn.batched / turns[0].batched:.2f} x"
+        )
+    print("5. growth, one worker")
+    growth(repetitions)
+    small, large = peak_memory(PAPER.dialogs), peak_memory(10 * PAPER.dialogs)
+    print(f"6. peak memory: {small:.0f} MB, with ten times the dialogs {large:.0f} MB")
+
+
+if __name__ == "__main__":
+    main()

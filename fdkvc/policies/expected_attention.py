@@ -1,0 +1,87 @@
+"""Expected attention: what queries like those so far will look at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fdkvc.attention import Bools, Floats, Observation, entry_total, softmax
+from fdkvc.cache import Cache
+from fdkvc.parameters import parameter
+from fdkvc.policies.base import EVICTION, Policy, Step
+
+
+@dataclass(frozen=True)
+class ExpectedAttention(Policy):
+    """Keep what a query drawn like the past ones is expected to attend to, by value's length.
+
+    Devoto et al. 2025, *Expected Attention: KV Cache Compression by Estimating Attention from
+    Future Queries Distribution*, without its rotary positions, which the tokens here do not have:
+    future queries are Gaussian with the mean and covariance of the past ones, so that
+    E[exp(q·k)] = exp(μ·k + k'Σk/2). The statistics are those of the queries of all entries that
+    stand in the cache, the turn's own among them, so that nothing else need be remembered; the
+    first tokens, the sinks, are left out of them and protected.
+    """
+
+    key = "expected-attention"
+    label = "Expected attention"
+    idea = (
+        "Future queries are taken to be like those so far; the entries that such queries are "
+        "expected to draw most from, attention times the value's length, stay."
+    )
+    source = "Devoto et al. 2025, Expected Attention: KV Cache Compression"
+    looks_at = ("queries", "keys", "values", "positions")
+    steps = (
+        Step(
+            "Expected attention",
+            r"\begin{gathered} s_i = \operatorname{softmax}_i\!\left(\frac{\mu^\top k_i}{\sqrt d} +"
+            r" \frac{k_i^\top \Sigma\, k_i}{2 d}\right) \lVert v_i \rVert \\ \mu, \Sigma: \text{ "
+            r"mean and covariance of the entries' queries} \end{gathered}",
+            "without rotary positions",
+            writes=("expected attention",),
+        ),
+        Step(
+            "Protection",
+            r"i < n_{\text{sinks}} \;\Rightarrow\; \text{keep}",
+            "attention sinks",
+            writes=("protected",),
+            kind="protect",
+        ),
+        EVICTION,
+    )
+
+    sinks: int = parameter(
+        4,
+        "Sinks",
+        "First tokens of the dialog, left out of the statistics and never evicted.",
+        low=0,
+        high=64,
+    )
+
+    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+        """Return the expected attention times the value's length; 0 for the sinks."""
+        chosen = cache.present & ~self._sinks(cache, turn)
+        column = chosen[:, :, None]
+        count = np.maximum(chosen.sum(axis=1), 1).astype(np.float32)
+        k, q = turn.keys(cache.token), turn.queries(cache.token)
+        d = np.float32(k.shape[-1])
+
+        mu = entry_total(q * column) / count[:, None]
+        centred = (q - mu[:, None]) * column
+        products = centred[:, :, :, None] * centred[:, :, None, :]
+        sigma = entry_total(products) / count[:, None, None]
+        spread = ((k[:, :, None, :] * sigma[:, None]).sum(axis=-1) * k).sum(axis=-1)
+        logits = (k * mu[:, None]).sum(axis=-1) / np.sqrt(d) + spread / (2 * d)
+
+        expected = softmax(np.where(chosen, logits, np.float32(-np.inf)))
+        lengths = np.linalg.norm(turn.values(cache.token), axis=-1)
+        return {"expected attention": expected * lengths}
+
+    def _sinks(self, cache: Cache, turn: Observation) -> Bools:
+        return cache.present & (turn.position(cache.token) < self.sinks)
+
+    def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
+        """Protect the first tokens of the dialog."""
+        return self._sinks(cache, turn) & (turn.position(cache.token) < budget)

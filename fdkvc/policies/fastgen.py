@@ -1,0 +1,126 @@
+"""FastGen: the cheapest structure that keeps enough of the attention."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
+from fdkvc.attention import Floats, Observation, divide_by_max, entry_sum
+from fdkvc.cache import Cache, newest, ranking
+from fdkvc.parameters import parameter
+from fdkvc.policies.base import EVICTION, Policy, Step, observed_attention, queries_parameter
+
+
+@dataclass(frozen=True)
+class FastGen(Policy):
+    """Choose, turn by turn, the first structure that holds enough of the attention.
+
+    Ge et al. 2024, *Model Tells You What to Discard: Adaptive KV Cache Compression for LLMs*:
+    special tokens; with them the frequent ones, the heavy hitters; with them a local window; or
+    everything. Each row, a head or a dialog, takes the first that recovers the wanted share of
+    this turn's attention. What differs here, and why: synthetic tokens have no punctuation, so
+    that structure is left out, and the special tokens are the dialog's first ones; the original
+    profiles a prompt once, here each turn is profiled; the original's cache may be of any size,
+    here the budget caps it, and a structure smaller than the budget is filled up with the most
+    frequent of the rest.
+    """
+
+    key = "fastgen"
+    label = "FastGen"
+    idea = (
+        "Each turn picks the cheapest structure that holds enough of the attention: special "
+        "tokens, then heavy hitters, then a local window, then all; within the budget."
+    )
+    source = "Ge et al. 2024, Model Tells You What to Discard: Adaptive KV Cache Compression"
+    looks_at = ("attention", "history", "positions")
+    channels = ("cumulative", "chosen")
+    steps = (
+        Step(
+            "Cumulative attention",
+            r"c_i \leftarrow c_i + a_i,\quad a_i = \sum_q \operatorname{softmax}"
+            r"(q^\top k_i / \sqrt d),\quad q = \bar q_t \text{ or each query}",
+            "over old and new entries; a new entry starts at 0",
+            reads=("cumulative",),
+            writes=("cumulative",),
+            kind="change",
+            includes_new=True,
+        ),
+        Step(
+            "Structure",
+            r"\text{the first } \mathcal S \text{ of special, + frequent, + local, all with }"
+            r"\sum_{i \in \mathcal S} a_i \ge T \sum_i a_i",
+            "Algorithm 1, profiling",
+            writes=("structure", "recovered"),
+            kind="rate",
+        ),
+        Step(
+            "Score",
+            r"s_i = \mathbb 1[i \in \mathcal S] + \tfrac12\, c_i / \max_j c_j",
+            "members of the structure first, the more frequent first",
+            reads=("cumulative",),
+            writes=("in the structure", "frequency"),
+        ),
+        EVICTION,
+    )
+    quantity_names = MappingProxyType(
+        {
+            "cumulative": "cumulative attention",
+            "structure": "number of the structure (0 special, 1 frequent, 2 local, 3 all)",
+            "recovered": "share of attention recovered",
+        }
+    )
+
+    recovery: float = parameter(
+        0.9,
+        "Recovery",
+        "Share of the attention that a structure must hold to be taken.",
+        symbol="T",
+        low=0,
+        high=1,
+    )
+    sinks: int = parameter(
+        4, "Special tokens", "First tokens of the dialog, which are special.", low=0, high=64
+    )
+    frequent: float = parameter(
+        0.3, "Frequent", "Share of the entries that are heavy hitters.", symbol="r_f", low=0, high=1
+    )
+    local: float = parameter(
+        0.3, "Local", "Share of the entries in the local window.", symbol="r_l", low=0, high=1
+    )
+    queries: str = queries_parameter()
+
+    def initial_state(self) -> Mapping[str, float]:
+        """Start with the smallest structure, which holds all of nothing."""
+        return {"structure": 0.0, "recovered": 1.0}
+
+    def absorb(self, cache: Cache, turn: Observation) -> Cache:
+        """Add this turn's attention, and take the first structure that holds enough of it."""
+        a = observed_attention(turn, cache.token, self.queries).sum(axis=1)
+        c = cache["cumulative"] + a
+        count = cache.present.sum(axis=1, keepdims=True)
+        heavy = (self.frequent * count).astype(np.intp)
+        recent = (self.local * count).astype(np.intp)
+
+        special = cache.present & (turn.position(cache.token) < self.sinks)
+        frequent = special | (cache.present & (ranking(c, cache) <= heavy))
+        local = frequent | newest(cache, recent)
+        structures = np.stack([special, frequent, local, cache.present])
+
+        everything = entry_sum(a)
+        held = entry_sum(np.where(structures, a, 0)) / np.where(everything > 0, everything, 1)
+        enough = held >= np.float32(self.recovery)
+        enough[-1] = True
+        taken, rows = enough.argmax(axis=0), np.arange(len(a))
+        return cache.with_channels(
+            cumulative=c, chosen=structures[taken, rows].astype(np.float32)
+        ).with_state(structure=taken.astype(np.float32), recovered=held[taken, rows])
+
+    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+        """Return membership of the structure, and frequency to order its members."""
+        return {
+            "in the structure": cache["chosen"],
+            "frequency": np.float32(0.5) * divide_by_max(cache["cumulative"]),
+        }

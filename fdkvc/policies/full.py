@@ -1,0 +1,33 @@
+"""The full cache: nothing is evicted, and memory grows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fdkvc.policies.base import Step
+from fdkvc.policies.fifo import POSITION, Fifo
+
+
+@dataclass(frozen=True)
+class Full(Fifo):
+    """Keep every token: the reference above, without the budget that all others keep to.
+
+    The standard cache of a transformer (Vaswani et al. 2017, *Attention Is All You Need*): keys
+    and values of every token so far.
+    """
+
+    key = "full"
+    label = "Full cache"
+    idea = "Nothing is ever evicted, so the cache grows with the dialog; the reference above."
+    source = "Vaswani et al. 2017, Attention Is All You Need"
+    bounded = False
+    steps = (
+        POSITION,
+        Step(
+            "Insertion",
+            r"\text{insert the new, keep all}",
+            "no budget",
+            writes=("score",),
+            kind="evict",
+        ),
+    )

@@ -1,0 +1,64 @@
+"""H2O with a forgetting factor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fdkvc.attention import Observation
+from fdkvc.cache import Cache
+from fdkvc.parameters import parameter
+from fdkvc.policies.base import Step, observed_attention
+from fdkvc.policies.h2o import H2O
+
+
+@dataclass(frozen=True)
+class H2ODecay(H2O):
+    """H2O whose sums fade: the honest rival of a policy that decays.
+
+    Jo and Shin 2024, *A2SF: Accumulative Attention Scoring with Forgetting Factor for Token
+    Pruning in Transformer Decoder*: before a query's attention is added, the sum so far is
+    multiplied by a forgetting factor. 1 is H2O. The default is the decay of FD-KVC, so that the
+    two differ in what they decay and not in how fast.
+    """
+
+    key = "h2o-decay"
+    label = "H2O with decay"
+    idea = (
+        "H2O whose sums of attention fade from query to query, so that heavy hitters of the past "
+        "give way; half of the budget goes to the newest entries."
+    )
+    source = "Jo and Shin 2024, A2SF: Accumulative Attention Scoring with Forgetting Factor"
+    steps = (
+        Step(
+            "Cumulative attention with forgetting",
+            r"c_i \leftarrow \lambda\, c_i + \operatorname{softmax}(q^\top k_i / \sqrt d),"
+            r"\quad q = \bar q_t \text{ or each query in turn}",
+            "over old and new entries; a new entry starts at 0",
+            reads=("cumulative",),
+            writes=("cumulative",),
+            kind="change",
+            includes_new=True,
+        ),
+        *H2O.steps[1:],
+    )
+
+    forgetting: float = parameter(
+        0.88,
+        "Forgetting factor",
+        "Share of its sum that an entry keeps from one query to the next.",
+        symbol=r"\lambda",
+        low=0,
+        high=1,
+    )
+
+    def absorb(self, cache: Cache, turn: Observation) -> Cache:
+        """Let the sums fade, and add this turn's attention, query by query."""
+        c = cache["cumulative"]
+        a = observed_attention(turn, cache.token, self.queries)
+        asks = turn.query_count if self.queries == "each" else np.ones(len(c), np.intp)
+        for m in range(a.shape[1]):
+            faded = np.float32(self.forgetting) * c + a[:, m]
+            c = np.where((m < asks)[:, None], faded, c)
+        return cache.with_channels(cumulative=c)

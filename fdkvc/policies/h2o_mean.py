@@ -1,0 +1,85 @@
+"""Mean attention received: H2O without the advantage of age."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
+from fdkvc.attention import Floats, Observation
+from fdkvc.cache import Cache
+from fdkvc.policies.base import (
+    EVICTION,
+    Policy,
+    Step,
+    observed_attention,
+    queries_parameter,
+    seen_by,
+)
+
+
+@dataclass(frozen=True)
+class H2OMean(Policy):
+    """Keep what gets the most attention on average over the queries that could see it.
+
+    *ObservedAttention* of kvpress (Devoto et al. 2025, *Expected Attention: KV Cache Compression
+    by Estimating Attention from Future Queries Distribution*): H2O's sum divided by the number of
+    queries, so that an old entry has no advantage over a new one; no window is protected.
+    """
+
+    key = "h2o-mean"
+    label = "H2O mean"
+    idea = (
+        "Each entry's attention is averaged over the queries that could see it, so that age alone "
+        "earns nothing; the highest means stay."
+    )
+    source = "Devoto et al. 2025, kvpress, ObservedAttention"
+    looks_at = ("attention", "history")
+    channels = ("cumulative", "queries")
+    steps = (
+        Step(
+            "Cumulative attention",
+            r"c_i \leftarrow c_i + \sum_q \operatorname{softmax}(q^\top k_i / \sqrt d),"
+            r"\quad q = \bar q_t \text{ or each query}",
+            "over old and new entries; a new entry starts at 0",
+            reads=("cumulative",),
+            writes=("cumulative",),
+            kind="change",
+            includes_new=True,
+        ),
+        Step(
+            "Queries that saw it",
+            r"n_i \leftarrow n_i + |\{q : q \text{ sees } i\}|",
+            "a query sees what came before it",
+            reads=("queries",),
+            writes=("queries",),
+            kind="change",
+            includes_new=True,
+        ),
+        Step(
+            "Mean attention",
+            r"s_i = c_i / n_i",
+            "kvpress, ObservedAttention",
+            reads=("cumulative", "queries"),
+            writes=("mean attention",),
+        ),
+        EVICTION,
+    )
+    quantity_names = MappingProxyType(
+        {"cumulative": "cumulative attention", "queries": "number of queries"}
+    )
+
+    queries: str = queries_parameter()
+
+    def absorb(self, cache: Cache, turn: Observation) -> Cache:
+        """Add this turn's attention, and count its queries."""
+        a = observed_attention(turn, cache.token, self.queries).sum(axis=1)
+        n = seen_by(turn, cache.token, self.queries).sum(axis=1, dtype=np.float32)
+        return cache.with_channels(cumulative=cache["cumulative"] + a, queries=cache["queries"] + n)
+
+    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+        """Return the mean attention."""
+        mean: Floats = cache["cumulative"] / np.maximum(cache["queries"], np.float32(1))
+        return {"mean attention": mean}

@@ -1,0 +1,48 @@
+"""KeyDiff: keys that are unlike the others stay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fdkvc.attention import Floats, Observation, cosine, entry_total
+from fdkvc.cache import Cache
+from fdkvc.policies.base import EVICTION, Policy, Step
+
+
+@dataclass(frozen=True)
+class KeyDiff(Policy):
+    """Keep the keys that point away from the mean direction of all keys in the cache.
+
+    Park et al. 2025, *KeyDiff: Key Similarity-Based KV Cache Eviction for Long-Context LLM
+    Inference in Resource-Constrained Environments*: the anchor is the mean of the normalised
+    keys, and the score the negative cosine with it. No query is asked.
+    """
+
+    key = "keydiff"
+    label = "KeyDiff"
+    idea = "Entries whose keys are most unlike the average key stay, whatever any query asks."
+    source = "Park et al. 2025, KeyDiff: Key Similarity-Based KV Cache Eviction"
+    looks_at = ("keys",)
+    steps = (
+        Step(
+            "Key difference",
+            r"s_i = -\cos\!\Big(k_i,\; \frac1{|\mathcal C|} \sum_j \frac{k_j}{\lVert k_j \rVert}"
+            r"\Big)",
+            "over old and new entries",
+            writes=("key difference",),
+        ),
+        EVICTION,
+    )
+
+    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+        """Return the negative cosine with the anchor."""
+        k = turn.keys(cache.token)
+        length = np.linalg.norm(k, axis=-1, keepdims=True)
+        count = np.maximum(cache.present.sum(axis=1), 1).astype(np.float32)
+        anchor = (
+            entry_total((k / np.where(length > 0, length, 1)).astype(np.float32)) / count[:, None]
+        )
+        return {"key difference": -cosine(k, anchor[:, None])}

@@ -1,0 +1,41 @@
+"""Key norm: entries with short keys stay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fdkvc.attention import Floats, Observation
+from fdkvc.cache import Cache
+from fdkvc.policies.base import EVICTION, Policy, Step
+
+
+@dataclass(frozen=True)
+class Knorm(Policy):
+    """Keep the entries whose keys are shortest.
+
+    Devoto et al. 2024, *A Simple and Effective L2 Norm-Based Strategy for KV Cache Compression*:
+    in trained models a short key goes with high attention. Keys of synthetic tokens have no such
+    habit, so here the rule is hardly better than chance, and shows that it rests on training.
+    """
+
+    key = "knorm"
+    label = "Key norm"
+    idea = "Entries with the shortest keys stay, since in trained models these get attention."
+    source = "Devoto et al. 2024, A Simple and Effective L2 Norm-Based Strategy"
+    looks_at = ("keys",)
+    steps = (
+        Step(
+            "Key norm",
+            r"s_i = -\lVert k_i \rVert_2",
+            "Devoto et al. 2024",
+            writes=("negative key norm",),
+        ),
+        EVICTION,
+    )
+
+    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+        """Return the negative length of the key."""
+        return {"negative key norm": -np.linalg.norm(turn.keys(cache.token), axis=-1)}

@@ -1,0 +1,45 @@
+"""The oracle: it knows the dialog to its end, which is cheating."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fdkvc.attention import Floats, Observation
+from fdkvc.cache import Cache
+from fdkvc.policies.base import EVICTION, Policy, Step
+
+
+@dataclass(frozen=True)
+class Oracle(Policy):
+    """Keep the entries with the most attention still to come: greedy, and it cheats.
+
+    After Belady 1966, *A Study of Replacement Algorithms for a Virtual-Storage Computer*, whose
+    rule evicts what is needed again last. An entry's worth is the attention that the full cache
+    pays to it from this turn to the end of the dialog; this turn counts, since its output is
+    computed after eviction. Greedy is not optimal: a place may be worth more to an entry yet to
+    come than to one with a long, faint future. The exact bound is in `fdkvc.bounds`.
+    """
+
+    key = "oracle"
+    label = "Oracle"
+    idea = (
+        "It cheats: it knows the rest of the dialog, and keeps the entries that will get the "
+        "most attention. What it loses, nobody can be blamed for losing."
+    )
+    source = "after Belady 1966, A Study of Replacement Algorithms for a Virtual-Storage Computer"
+    looks_at = ("future",)
+    steps = (
+        Step(
+            "Attention to come",
+            r"s_i = \sum_{t' \ge t} a_{t', i},\quad a_{t'} = \operatorname{softmax}"
+            r"\!\left(\bar q_{t'}^\top K_{\le t'} / \sqrt d\right)",
+            "over all tokens so far, as if none had been evicted",
+            writes=("attention to come",),
+        ),
+        EVICTION,
+    )
+
+    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+        """Return the attention still to come."""
+        return {"attention to come": turn.attention_to_come(cache.token)}

@@ -1,0 +1,58 @@
+"""Random replacement: chance decides, reproducibly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdkvc.attention import Floats, Observation
+from fdkvc.cache import Cache
+from fdkvc.parameters import parameter
+from fdkvc.policies.base import EVICTION, Policy, Step
+
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+_SHIFT = np.uint64(29)
+
+
+@dataclass(frozen=True)
+class Random(Policy):
+    """Evict at random: the reference below.
+
+    Each turn every entry draws a number anew, so that each is as likely to go as any other
+    (random replacement; Belady 1966, *A Study of Replacement Algorithms*). The number is a
+    multiplicative hash (Knuth, *The Art of Computer Programming*, vol. 3, section 6.4) of the
+    seed, the turn's first position, the entry's position and the bits of its key. So a dialog
+    draws its own numbers, and the same ones in any batch and in a stream.
+    """
+
+    key = "random"
+    label = "Random"
+    idea = "Every turn each entry draws a number, and the lowest are evicted; the reference below."
+    source = "Belady 1966, A Study of Replacement Algorithms for a Virtual-Storage Computer"
+    looks_at = ("chance",)
+    steps = (
+        Step("Chance", r"s_i \sim U(0, 1)", "drawn anew in every turn", writes=("chance",)),
+        EVICTION,
+    )
+
+    seed: int = parameter(
+        0, "Seed", "Which numbers are drawn; another seed gives others.", low=0, high=2**31
+    )
+
+    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+        """Return a number from 0 up to, not including, 1."""
+        began = turn.position(turn.new[:, :1]) + 1
+        drawn = _mixed(np.full(cache.token.shape, self.seed, np.uint64), began)
+        drawn = _mixed(drawn, turn.position(cache.token) + 1)
+        for bits in np.moveaxis(turn.keys(cache.token).view(np.uint32), -1, 0):
+            drawn = _mixed(drawn, bits)
+        return {"chance": (drawn >> np.uint64(40)).astype(np.float32) / np.float32(2**24)}
+
+
+def _mixed(state: NDArray[np.uint64], word: NDArray[np.integer]) -> NDArray[np.uint64]:
+    """Stir a word into the state; integers of 64 bits wrap around."""
+    state = (state ^ word.astype(np.uint64)) * _FACTOR
+    return state ^ (state >> _SHIFT)

@@ -1,0 +1,114 @@
+"""Scissorhands: what was pivotal will be pivotal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
+from fdkvc.attention import Bools, Floats, Observation
+from fdkvc.cache import Cache, newest
+from fdkvc.parameters import parameter
+from fdkvc.policies.base import (
+    EVICTION,
+    Policy,
+    Step,
+    observed_attention,
+    queries_parameter,
+    seen_by,
+)
+
+
+ROUNDING = 1e-5
+"""Attention within this many even shares of the threshold is not low: that is rounding."""
+
+
+@dataclass(frozen=True)
+class Scissorhands(Policy):
+    """Evict what was most often below the threshold within the last queries.
+
+    Liu et al. 2023, *Scissorhands: Exploiting the Persistence of Importance Hypothesis for LLM KV
+    Cache Compression at Test Time*, Algorithm 2: within a history window of queries, count how
+    often an entry's attention was low, that is below the even share 1/t of the t entries that the
+    query saw; drop the highest counts, never the most recent tokens. Low scores are counted, as
+    in the original, so what fewer queries have seen is not held back. The original drops half of
+    the cache at once; here a turn's surplus goes at its end.
+    """
+
+    key = "scissorhands"
+    label = "Scissorhands"
+    idea = (
+        "Within the last queries, each entry counts how often its attention was below the even "
+        "share; the highest counts are evicted, but none of the newest."
+    )
+    source = "Liu et al. 2023, Scissorhands, Algorithm 2"
+    looks_at = ("attention", "history", "positions")
+    channels = ("low",)
+    steps = (
+        Step(
+            "Importance record",
+            r"I_i = \sum_{q \text{ of the last } w} \mathbb 1\!\left[a_{q,i} < \theta / t_q\right],"
+            r"\quad s_i = -I_i",
+            "Algorithm 2; t is the number of entries that the query sees",
+            writes=("negative low count",),
+        ),
+        Step(
+            "Protection",
+            r"i \text{ among the newest } \lfloor r B \rfloor \;\Rightarrow\; \text{keep}",
+            "recent window",
+            writes=("protected",),
+            kind="protect",
+        ),
+        EVICTION,
+    )
+    quantity_names = MappingProxyType({"low": "low attention, one bit a query"})
+
+    history: int = parameter(
+        8,
+        "History window",
+        "How many last queries count; a turn has one, or one a token where each counts.",
+        symbol="w",
+        low=1,
+        high=24,
+    )
+    threshold: float = parameter(
+        1.0,
+        "Low attention",
+        "Attention is low below this many even shares.",
+        symbol=r"\theta",
+        low=0,
+        high=10,
+    )
+    window: float = parameter(
+        0.1,
+        "Window",
+        "Share of the budget that is kept for the newest entries.",
+        symbol="r",
+        low=0,
+        high=1,
+    )
+    queries: str = queries_parameter()
+
+    def absorb(self, cache: Cache, turn: Observation) -> Cache:
+        """Write down for each query whether an entry's attention was low."""
+        a = observed_attention(turn, cache.token, self.queries)
+        seen = seen_by(turn, cache.token, self.queries)
+        shares = a * seen.sum(axis=2, keepdims=True).astype(np.float32)
+        low = seen & (shares < np.float32(self.threshold - ROUNDING))
+        asked = np.asarray(seen.any(axis=2))
+        bits = cache["low"].astype(np.int64)
+        for m in range(a.shape[1]):
+            moved = (2 * bits + low[:, m]) % 2**self.history
+            bits = np.where(asked[:, m][:, None], moved, bits)
+        return cache.with_channels(low=bits.astype(np.float32))
+
+    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+        """Return minus how often attention was low."""
+        low = np.bitwise_count(cache["low"].astype(np.int64))
+        return {"negative low count": -low.astype(np.float32)}
+
+    def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
+        """Protect the newest entries."""
+        return newest(cache, int(budget * self.window))

@@ -1,0 +1,91 @@
+"""SnapKV: the last queries vote, and neighbours share their votes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fdkvc.attention import Bools, Floats, Ints, Observation
+from fdkvc.cache import Cache, newest
+from fdkvc.parameters import parameter
+from fdkvc.policies.base import EVICTION, Policy, Step
+
+
+@dataclass(frozen=True)
+class SnapKV(Policy):
+    """Keep what the last queries attend to, smoothed over neighbours, and their own tokens.
+
+    Li et al. 2024, *SnapKV: LLM Knows What You are Looking for Before Generation*. The original
+    looks once, at the end of a prompt, through a window of its last queries; here every turn is
+    such a prompt, and the window is a share of it (at least one query). Pooling takes the mean
+    over a kernel of neighbouring entries, with nothing beyond the ends, as the original's code.
+    """
+
+    key = "snapkv"
+    label = "SnapKV"
+    idea = (
+        "The last queries of the turn vote with their attention, neighbours share their votes, "
+        "and the most voted for stay, together with the last tokens themselves."
+    )
+    source = "Li et al. 2024, SnapKV: LLM Knows What You are Looking for Before Generation"
+    looks_at = ("attention", "positions")
+    steps = (
+        Step(
+            "Pooled attention of the last queries",
+            r"s_i = \frac1k \sum_{|j - i| \le k / 2} \frac1w \sum_{m > n - w} "
+            r"\operatorname{softmax}\!\left(q_m^\top k_j / \sqrt d\right)",
+            "w last queries, kernel k; j runs over the entries before the window",
+            writes=("pooled attention",),
+        ),
+        Step(
+            "Protection",
+            r"i > n - w \;\Rightarrow\; \text{keep}",
+            "the window",
+            writes=("protected",),
+            kind="protect",
+        ),
+        EVICTION,
+    )
+
+    window: float = parameter(
+        0.25,
+        "Window",
+        "Share of the turn's tokens whose queries vote, and which stay.",
+        low=0,
+        high=1,
+    )
+    kernel: int = parameter(
+        5, "Kernel", "Neighbouring entries that share their votes; 1 pools nothing.", low=1, high=63
+    )
+
+    def voters(self, turn: Observation) -> Ints:
+        """Return how many of the turn's queries vote (B, 1)."""
+        share = (self.window * turn.query_count).astype(np.intp)
+        return np.maximum(share, np.minimum(turn.query_count, 1))[:, None]
+
+    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+        """Return the votes, pooled; 0 for the window itself."""
+        w = self.voters(turn)
+        votes = turn.attention_of_each(cache.token) * (turn.query_age < w)[:, :, None]
+        share = votes.sum(axis=1) / np.maximum(w, 1).astype(np.float32)
+        outside = cache.present & ~newest(cache, w)
+        return {"pooled attention": self._pooled(np.where(outside, share, 0), outside)}
+
+    def _pooled(self, share: Floats, outside: Bools) -> Floats:
+        """Average over the kernel of neighbours, which empty slots do not part (B, C)."""
+        order = np.argsort(~outside, axis=1, kind="stable")
+        dense = np.take_along_axis(share, order, axis=1)
+        half, slots = self.kernel // 2, share.shape[1]
+        padded = np.pad(dense, [(0, 0), (half, half)])
+        pooled = np.zeros_like(dense)
+        for shift in range(2 * half + 1):
+            pooled += padded[:, shift : shift + slots]
+        result = np.zeros_like(share)
+        np.put_along_axis(result, order, pooled / np.float32(2 * half + 1), axis=1)
+        return np.where(outside, result, np.float32(0))
+
+    def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
+        """Protect the window."""
+        return newest(cache, np.minimum(self.voters(turn), budget))

@@ -1,0 +1,40 @@
+"""TOVA: what the last query looks at stays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fdkvc.attention import Floats, Observation
+from fdkvc.cache import Cache
+from fdkvc.policies.base import EVICTION, Policy, Step
+
+
+@dataclass(frozen=True)
+class Tova(Policy):
+    """Keep what the last query of the turn attends to most; nothing is remembered.
+
+    Oren et al. 2024, *Transformers are Multi-State RNNs* (Token Omission Via Attention): the
+    state with the lowest attention of the last query is dropped, and no state is protected. The
+    original drops one at each token; here a turn's surplus goes at its end.
+    """
+
+    key = "tova"
+    label = "TOVA"
+    idea = "The entries that the turn's last query attends to most stay; the past does not count."
+    source = "Oren et al. 2024, Transformers are Multi-State RNNs"
+    looks_at = ("attention",)
+    steps = (
+        Step(
+            "Attention of the last query",
+            r"s_i = \operatorname{softmax}\!\left(q_n^\top k_i / \sqrt d\right)",
+            "the turn's last token's query",
+            writes=("last attention",),
+        ),
+        EVICTION,
+    )
+
+    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+        """Return the attention of the last query."""
+        last = (turn.query_age == 0)[:, :, None]
+        return {"last attention": (turn.attention_of_each(cache.token) * last).sum(axis=1)}
