@@ -8,7 +8,7 @@ numbers are the same to the last bit in every batch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -50,7 +50,8 @@ def entry_sum(x: Floats) -> Floats:
     width = x.shape[-1]
     if width % _LANES:
         x = np.concatenate([x, np.zeros((*x.shape[:-1], -width % _LANES), x.dtype)], axis=-1)
-    lanes = x if width <= _ONE_PASS else x.reshape(*x.shape[:-1], -1, _LANES).sum(axis=-2)
+    blocks = (*x.shape[:-1], x.shape[-1] // _LANES, _LANES)
+    lanes = x if width <= _ONE_PASS else x.reshape(blocks).sum(axis=-2)
     total: Floats = lanes.sum(axis=-1)
     return total
 
@@ -263,6 +264,10 @@ class Observation:
     def new(self) -> Ints:
         """The turn's own tokens (B, n), −1 where a row has fewer."""
         return self._arrivals.new
+
+    def with_new(self, token: Ints) -> Observation:
+        """Return the same turn as if these tokens (B, n) were its own."""
+        return replace(self, _arrivals=Arrivals(token))
 
     @property
     def active(self) -> Bools:

@@ -20,8 +20,8 @@ KEPT = (Status.kept.name, Status.new.name)
 
 OVERLAP = ("turn", "shared", "only_one", "only_other", "jaccard")
 DIFFERENCE = (
-    *("token", "topic", "born", "keeper", "score_one", "rank_one", "score_other", "rank_other"),
-    "evicted",
+    *("turn", "token", "topic", "born", "keeper"),
+    *("score_one", "rank_one", "score_other", "rank_other", "evicted"),
 )
 FIGURES = (
     *("policy", *(f"late_{key}" for key in METRICS)),
@@ -81,14 +81,13 @@ def first_difference(overlap: pd.DataFrame) -> int | None:
     return None if apart.empty else int(apart.iloc[0])
 
 
-def difference_table(one: pd.DataFrame, other: pd.DataFrame, turn: int) -> pd.DataFrame:
-    """Return the entries that only one of two runs keeps after a turn.
+def difference_table(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
+    """Return the entries that only one of two runs keeps, for each turn.
 
     Parameters
     ----------
     one, other : DataFrame
         As `fdkvc.tables.entries_table` gives them, of the same turns.
-    turn : int
 
     Returns
     -------
@@ -97,42 +96,37 @@ def difference_table(one: pd.DataFrame, other: pd.DataFrame, turn: int) -> pd.Da
         are those of this turn; in the run that does not keep the entry, those of the turn
         `evicted`, in which it went. They are missing, as is `evicted`, for what a fork took out.
     """
-    stands = {"one": _last_standing(one, turn), "other": _last_standing(other, turn)}
-    kept = {name: set(_kept_at(frame, turn)) for name, frame in stands.items()}
-    tokens = sorted(kept["one"] ^ kept["other"])
-    keeper = ["one" if token in kept["one"] else "other" for token in tokens]
-    columns: dict[str, Any] = {}
-    for name, frame in stands.items():
-        found = frame.reindex(tokens)
-        # Without a rule it was not evicted: it is kept now, or a fork took it out later.
-        known = found["rule"].notna() | (found["turn"] == turn)
-        columns[f"score_{name}"] = found["score"].where(known).to_numpy()
-        columns[f"rank_{name}"] = found["rank"].where(known).array
-        columns[f"evicted_{name}"] = found["turn"].where(found["rule"].notna()).to_numpy()
-    facts = pd.concat([stands["one"], stands["other"]]).groupby(level=0).first().reindex(tokens)
-    gone = np.where(np.array(keeper) == "one", columns["evicted_other"], columns["evicted_one"])
-    table = pd.DataFrame(
-        {
-            "token": np.array(tokens, np.intp),
-            "topic": facts["topic"].to_numpy(),
-            "born": facts["born"].to_numpy(),
-            "keeper": np.array(keeper, object),
-            **columns,
-            "evicted": pd.array(gone, dtype="Int64"),
-        }
-    )
+    sides = {"one": one, "other": other}
+    kept = {
+        name: pd.MultiIndex.from_frame(kept_entries(frame)[["turn", "token"]])
+        for name, frame in sides.items()
+    }
+    parts = [
+        _kept_alone(kept[keeper].difference(kept[loser]), keeper, sides, loser)
+        for keeper, loser in (("one", "other"), ("other", "one"))
+    ]
+    table = pd.concat(parts, ignore_index=True).sort_values(["turn", "token"], ignore_index=True)
     return table[list(DIFFERENCE)]
 
 
-def _last_standing(entries: pd.DataFrame, turn: int) -> pd.DataFrame:
-    """Return the last row of every token up to a turn, by token."""
-    past = entries[entries["turn"] <= turn]
-    return past.drop_duplicates("token", keep="last").set_index("token")
-
-
-def _kept_at(standing: pd.DataFrame, turn: int) -> list[int]:
-    kept = kept_entries(standing[standing["turn"] == turn])
-    return [int(token) for token in kept.index]
+def _kept_alone(
+    where: pd.MultiIndex, keeper: str, sides: Mapping[str, pd.DataFrame], loser: str
+) -> pd.DataFrame:
+    """Return rows for the turns and tokens at which only the keeper holds the token."""
+    here = sides[keeper].set_index(["turn", "token"]).loc[where].reset_index()
+    gone = sides[loser][sides[loser]["rule"].notna()].set_index("token")
+    last = gone.reindex(here["token"])
+    return pd.DataFrame(
+        {
+            **{name: here[name] for name in ("turn", "token", "topic", "born")},
+            "keeper": keeper,
+            f"score_{keeper}": here["score"],
+            f"rank_{keeper}": here["rank"],
+            f"score_{loser}": last["score"].to_numpy(),
+            f"rank_{loser}": last["rank"].array,
+            "evicted": last["turn"].astype("Int64").array,
+        }
+    )
 
 
 def figures_table(turns: Mapping[str, pd.DataFrame], dialogs: DialogBatch) -> pd.DataFrame:

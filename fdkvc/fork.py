@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -100,7 +100,7 @@ def fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> Trace:
     >>> future.first_turn, future.kept[0, -1].tolist()
     (3, [93, 317, 318, 319])
     """
-    policy, budget, pinned = _settings(trace, change)
+    policy, budget, pinned = _settings(trace, dialogs, change)
     start = (change.turn + 1, state_at_fork(trace, dialogs, change))
     return simulate(policy, dialogs, budget, start=start, pinned=pinned)
 
@@ -115,7 +115,7 @@ def state_at_fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> State:
 
     Parameters and errors are those of `fork`.
     """
-    policy, budget, pinned = _settings(trace, change)
+    policy, budget, pinned = _settings(trace, dialogs, change)
     before, turn = trace.state_after(change.turn), dialogs.observe(change.turn)
     for token, verb in ((change.pinned, "pinned"), (change.dropped, "dropped")):
         if token is not None and not (before.cache.token == token).any(axis=1).all():
@@ -143,8 +143,8 @@ def state_at_fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> State:
     return _attended(state, lost, policy, turn)
 
 
-def _settings(trace: Trace, change: Fork) -> tuple[Policy, int, Ints | None]:
-    """Return the policy, the budget and the pinned tokens of the fork, or say what is wrong."""
+def _settings(trace: Trace, dialogs: DialogBatch, change: Fork) -> tuple[Policy, int, Ints | None]:
+    """Return the policy, the slots and the pinned tokens of the fork, or say what is wrong."""
     last = trace.first_turn + trace.turns - 1
     if change.turn == last:
         raise ValueError(f"turn {last} is the last one, so nothing comes after a fork there")
@@ -156,12 +156,13 @@ def _settings(trace: Trace, change: Fork) -> tuple[Policy, int, Ints | None]:
         pinned = one if pinned is None else np.concatenate([pinned, one], axis=1)
     budget = trace.budget if change.budget is None else change.budget
     check_count("budget", budget, low=1 if pinned is None else max(1, pinned.shape[1]))
-    return change.policy or trace.policy, budget, pinned
+    policy = change.policy or trace.policy
+    return policy, policy.capacity(budget, dialogs.keys.shape[1]), pinned
 
 
 def _continued(cache: Cache, policy: Policy, turn: Observation) -> Cache:
     """Return the same entries with the channels and row states of this policy."""
-    births = policy.birth(replace(turn, new=cache.token))
+    births = policy.birth(turn.with_new(cache.token))
     rows = len(cache.token)
     return Cache(
         cache.token,

@@ -8,6 +8,7 @@ was kept, is written once in `run`. A new policy is a function, a line in `POLIC
 """
 
 import math
+import operator
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -51,7 +52,8 @@ class Turn:
     margin : float
         The smallest difference of scores that decided anything: lowest kept score that was not
         protected against highest score evicted by the budget, and each old entry against the
-        threshold. 0 for a tie, infinity where nothing was decided by a score.
+        threshold. Of scores that all are below 1 it is a share of the highest. 0 for a tie,
+        infinity where nothing was decided by a score.
     """
 
     kept: list[int]
@@ -109,7 +111,7 @@ Policy = Callable[[Seen, list[Entry], State], Verdict]
 
 def dot(a: Vector, b: Vector) -> float:
     """Inner product."""
-    return math.fsum(x * y for x, y in zip(a, b, strict=True))
+    return math.fsum(map(operator.mul, a, b))
 
 
 def mean(vectors: list[Vector]) -> Vector:
@@ -258,7 +260,8 @@ def scissorhands(seen: Seen, cache: list[Entry], state: State) -> Verdict:
             record = f"{int(entry.scores['low']):0{length}b}"
             low = entry.token in weights and weights[entry.token] < limit
             entry.scores["low"] = float(int((record + ("1" if low else "0"))[-length:], 2))
-        margin = min(margin, *(abs(weight - limit) for weight in weights.values()))
+        gaps = (abs(weight - limit) * len(visible) for weight in weights.values())
+        margin = min(margin, *gaps)
     terms = {
         entry.token: {"negative low count": -float(f"{int(entry.scores['low']):b}".count("1"))}
         for entry in entries
@@ -284,14 +287,15 @@ def fastgen(seen: Seen, cache: list[Entry], state: State) -> Verdict:
     frequent = special | set(by_sum[:heavy])
     local = frequent | newest_tokens(entries, int(seen.parameters["local"] * len(entries)))
     margin = math.inf
-    if 0 < heavy < len(by_sum):
-        margin = sums[by_sum[heavy - 1]] - sums[by_sum[heavy]] or math.inf
     chosen = set(sums)
     for structure in (special, frequent, local):
         recovered = math.fsum(now[token] for token in structure) / math.fsum(now.values())
         margin = min(margin, abs(recovered - seen.parameters["recovery"]))
         if recovered >= seen.parameters["recovery"]:
             chosen = structure
+            if 0 < heavy < len(by_sum):  # who is frequent made a difference
+                gap = sums[by_sum[heavy - 1]] - sums[by_sum[heavy]]
+                margin = min(margin, gap / sums[by_sum[0]] or math.inf)
             break
     for entry in entries:
         entry.scores["chosen"] = float(entry.token in chosen)
@@ -367,9 +371,9 @@ def random(seen: Seen, cache: list[Entry], state: State) -> Verdict:
     terms = {}
     for entry in entries:
         drawn = int(seen.parameters["seed"])
-        words = [seen.new[0] + 1, entry.token + 1]
-        for number in seen.keys[entry.token]:
-            words.append(int.from_bytes(struct.pack("<f", number), "little"))
+        bits = [struct.pack("<f", number) for number in seen.keys[entry.token]]
+        words = [seen.new[-1] + 1, entry.token + 1]
+        words += [int.from_bytes(number, "little") for number in bits]
         for word in words:
             drawn = (drawn ^ word) * 0x9E3779B97F4A7C15 % 2**64
             drawn ^= drawn >> 29
@@ -595,7 +599,9 @@ def run(
         contested = [scores[token] for token in kept if token not in verdict.protected]
         margin = verdict.threshold_margin
         if over and contested:
-            margin = min(margin, min(contested) - max(scores[token] for token in over))
+            gap = min(contested) - max(scores[token] for token in over)
+            highest = max(abs(score) for score in scores.values())
+            margin = min(margin, gap / min(highest, 1.0) if gap else 0.0)
 
         before = attention(seen.mean_query, [keys[token] for token in kept])
         after = before

@@ -23,7 +23,9 @@ from fdkvc.export import benchmark_files, trace_files
 from fdkvc.paper import ABLATION_DIALOGS, published_sweep
 from fdkvc.parameters import parameters_of
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named
+from fdkvc.report import TIMED, study_files
 from fdkvc.simulate import simulate
+from fdkvc.study import run_study
 
 ROOT = Path(__file__).parents[1]
 CAPTURED = pytest.CaptureFixture[str]
@@ -185,6 +187,63 @@ def test_ablation_takes_any_hyperparameter_and_value(tmp_path: Path, parameter: 
     assert table.published.isna().all()  # the paper's budget is another
 
 
+# ------------------------------------------------------------------------------- study
+
+
+def test_study_writes_the_benchmarks_files_and_all_that_the_page_has(
+    tmp_path: Path, capsys: CAPTURED
+) -> None:
+    few = ("--dialogs", "3", "--seed", "4")
+    assert run("study", *few, "--out", tmp_path / "study") == 0
+    assert "### Table 1: Late-turn alignment" in capsys.readouterr().out
+    assert run("benchmark", *few, "--out", tmp_path / "benchmark") == 0
+    written = {path.name for path in (tmp_path / "study").iterdir()}
+    expected = study_files(run_study(Benchmark(dialogs=3, seed=4)))
+    assert written == set(expected)
+    for name in NUMBERS_ONLY:
+        ours = (tmp_path / "study" / name).read_bytes()
+        assert ours == (tmp_path / "benchmark" / name).read_bytes()
+    for name in written - {*TIMED, "run.json"}:
+        assert (tmp_path / "study" / name).read_bytes() == expected[name].encode()
+
+
+def test_repeat_says_whether_the_numbers_are_the_same(tmp_path: Path, capsys: CAPTURED) -> None:
+    few = ("--dialogs", "2", "--scenarios", "shift", "--policies", "fifo", "fd-kvc:gamma=0.8")
+    assert run("benchmark", *few, "--out", tmp_path) == 0
+    capsys.readouterr()
+    record = tmp_path / "run.json"
+    assert run("repeat", record, "--workers", "1") == 0
+    assert capsys.readouterr().out == (
+        "Repeated: the numbers are the same, byte for byte, in summary.csv, adaptation.csv, "
+        "paired.csv.\n"
+    )
+    record.write_text(record.read_text().replace('"seed": 0', '"seed": 1'))
+    assert run("repeat", record) == 0
+    assert capsys.readouterr().out == (
+        "Repeated: the numbers are not the same in summary.csv, paired.csv.\n"
+    )
+
+
+def test_sweep_writes_one_or_two_hyperparameters(tmp_path: Path, capsys: CAPTURED) -> None:
+    few = ("--dialogs", "2", "--out", tmp_path)
+    assert run("sweep", "--parameter", "gamma", *few) == 0
+    assert run("ablation", "--parameter", "gamma", "--dialogs", "2", "--out", tmp_path / "a") == 0
+    ours, other = ((folder / "ablation.csv").read_bytes() for folder in (tmp_path, tmp_path / "a"))
+    assert ours == other
+    two = ("--second", "w_c", "--second-values", "0.2", "0.6", "--values", "0.8", "0.9")
+    assert run("sweep", "--parameter", "gamma", *two, *few) == 0
+    table = pd.read_csv(tmp_path / "sweep.csv")
+    assert set(table.policy) == set(POLICIES)
+    swept = table[table.swept]
+    assert swept.drop_duplicates("setting")[["gamma", "w_c"]].to_numpy().tolist() == [
+        [0.8, 0.2],
+        [0.8, 0.6],
+        [0.9, 0.2],
+        [0.9, 0.6],
+    ]
+    assert "fd-kvc gamma=0.8 w_c=0.6" in capsys.readouterr().out
+
+
 # ------------------------------------------------------------------------------- trace
 
 
@@ -228,6 +287,7 @@ def test_trace_takes_whole_numbers_for_a_hyperparameter_that_counts(tmp_path: Pa
 # ------------------------------------------------------------------------------- mistakes
 
 POSITIVE = "but must be a whole number of at least 1"
+COMMANDS = "'benchmark', 'ablation', 'study', 'sweep', 'repeat', 'trace'"
 MISTAKES = {
     "benchmark --dialogs 0": f"dialogs is 0, {POSITIVE}",
     "benchmark --dialogs -5": f"dialogs is -5, {POSITIVE}",
@@ -239,7 +299,7 @@ MISTAKES = {
     "benchmark --workers two": f"workers is 'two', {POSITIVE}",
     "benchmark --seed -1": "seed is -1, but must be a whole number of at least 0",
     "benchmark --seed x": "seed is 'x', but must be a whole number of at least 0",
-    "benchmark --policies lru": "policy 'lru' is unknown: choose from fifo, sink, h2o, fd-kvc",
+    "benchmark --policies lru": f"policy 'lru' is unknown: choose from {', '.join(POLICIES)}",
     "benchmark --policies fifo h2o fifo": "policy 'fifo' is given twice",
     "benchmark --scenarios own": (
         "scenario 'own' is unknown: choose from shift, return, mixed, complex, gradual, adaptation"
@@ -298,7 +358,7 @@ MISTAKES = {
         "scenario 'own' is unknown: choose from shift, return, mixed, complex, gradual, adaptation"
     ),
     "trace --policy lru --out {tmp}/out": (
-        "policy 'lru' is unknown: choose from fifo, sink, h2o, fd-kvc"
+        f"policy 'lru' is unknown: choose from {', '.join(POLICIES)}"
     ),
     "trace --schedule A1 --out {tmp}/out": (
         "the schedule is 'A1', but must be letters A to Z, one for each turn"
@@ -320,8 +380,32 @@ MISTAKES = {
     "trace --seed -1 --out {tmp}/out": "seed is -1, but must be a whole number of at least 0",
     "trace --out {tmp}/no/out": "the folder '{tmp}/no/out' cannot be made: '{tmp}/no' is no folder",
     "trace --out=": "the folder '' cannot be written: it has no name",
+    "benchmark --policies fd-kvc:gamma=2": (
+        "gamma is 2.0, but must be a number above 0 and below 1"
+    ),
+    "study --dialogs 0 --out {tmp}/out": f"dialogs is 0, {POSITIVE}",
+    "study --out {tmp}/no/out": "the folder '{tmp}/no/out' cannot be made: '{tmp}/no' is no folder",
+    "sweep --parameter gamma --values 0.5 2 --out {tmp}/out": (
+        "gamma is 2.0, but must be a number above 0 and below 1"
+    ),
+    "sweep --parameter gamma --values half --out {tmp}/out": (
+        "gamma has the value 'half', but takes numbers"
+    ),
+    "sweep --policy sink --parameter sinks --values 1.5 --out {tmp}/out": (
+        "sinks has the value '1.5', but takes whole numbers"
+    ),
+    "sweep --policy fifo --parameter gamma --out {tmp}/out": (
+        "parameter 'gamma' is unknown to fifo: choose from none"
+    ),
+    "sweep --parameter gamma --second gamma --out {tmp}/out": (
+        "the swept hyperparameters are gamma, gamma, but must be one or two different ones"
+    ),
+    "repeat {tmp}/none": "the file '{tmp}/none' cannot be read: No such file or directory",
+    "repeat {tmp}/file": (
+        "the file is not a run.json: it is no JSON (Expecting value: line 1 column 1 (char 0))"
+    ),
     "train": (
-        "argument COMMAND: invalid choice: 'train' (choose from 'benchmark', 'ablation', 'trace') "
+        f"argument COMMAND: invalid choice: 'train' (choose from {COMMANDS}) "
         "(see python -m fdkvc --help)"
     ),
     "": "the following arguments are required: COMMAND (see python -m fdkvc --help)",
@@ -342,7 +426,7 @@ def test_a_mistake_ends_in_one_sentence_before_anything_runs(
     printed = capsys.readouterr()
     assert printed.out == ""
     # Python 3.12 and later write the choices of a command without quotation marks.
-    plain = MISTAKES[line].replace("'benchmark', 'ablation', 'trace'", "benchmark, ablation, trace")
+    plain = MISTAKES[line].replace(COMMANDS, COMMANDS.replace("'", ""))
     sentences = {f"fdkvc: {text}\n" for text in (MISTAKES[line], plain)}
     assert printed.err in {text.replace("{tmp}", str(tmp_path)) for text in sentences}
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
@@ -393,7 +477,9 @@ def test_ctrl_c_ends_in_a_sentence(
 # ------------------------------------------------------------------------------- as a process
 
 
-@pytest.mark.parametrize("line", ["--help", "benchmark --help", "ablation --help", "trace --help"])
+@pytest.mark.parametrize(
+    "line", ["--help", *(f"{name} --help" for name in COMMANDS.replace("'", "").split(", "))]
+)
 def test_help_explains_and_loads_nothing_heavy(line: str) -> None:
     code = (
         "import sys; from fdkvc.__main__ import main; code = main(sys.argv[1:]); "

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from worlds import assert_same_run, by_token, columns, random_dialog, random_vectors
+from worlds import (
+    STREAMING_POLICIES,
+    assert_same_run,
+    by_token,
+    columns,
+    kept_tokens,
+    random_dialog,
+    random_vectors,
+)
 
+from fdkvc.attention import Observation
 from fdkvc.dialogs import SCENARIOS, DialogBatch, World, generate, one_dialog, stack
 from fdkvc.online import OnlineCache
 from fdkvc.parameters import Parameter, defaults_of, parameters_of
@@ -120,11 +129,14 @@ def test_steps_name_quantities_that_a_trace_holds(key: str, traces: dict[str, Tr
 def test_what_a_trace_holds_has_its_shape(key: str, traces: dict[str, Trace]) -> None:
     trace = traces[key]
     entries = trace.every_entry()
-    rows, turns, width = 3, 12, BUDGET + SMALL.tokens_per_turn
+    tokens = 12 * SMALL.tokens_per_turn
+    capacity = BUDGET if trace.policy.bounded else tokens
+    rows, turns, width = 3, 12, capacity + SMALL.tokens_per_turn
 
     assert trace.policy == policy_named(key)
     assert trace.turns == turns
-    assert trace.kept.shape == (rows, turns, BUDGET)
+    assert trace.kept.shape == (rows, turns, capacity)
+    assert trace.budget == capacity
     assert trace.output.shape == (rows, turns, SMALL.head_dimension)
     assert trace.seconds.shape == (turns,)
     assert (trace.seconds > 0).all()
@@ -161,6 +173,10 @@ def test_terms_add_up_to_the_score(key: str, traces: dict[str, Trace]) -> None:
 def test_the_budget_is_kept(key: str, traces: dict[str, Trace]) -> None:
     cached = (traces[key].kept >= 0).sum(axis=2)
 
+    if not POLICIES[key].bounded:
+        arrived = SMALL.tokens_per_turn * np.arange(1, 13)
+        np.testing.assert_array_equal(cached, np.tile(arrived, (3, 1)))
+        return
     assert cached.max() == BUDGET
     assert (cached[:, 2:] == BUDGET).all()  # and used: no threshold evicts at the defaults
 
@@ -296,14 +312,15 @@ def test_turns_past_the_end_of_a_shorter_row_change_nothing(key: str) -> None:
     trace = simulate(policy_named(key), stack([short, long]), BUDGET)
 
     for turn in (2, 3):
-        np.testing.assert_array_equal(trace.kept[0, turn], alone.kept[0, 1])
-        np.testing.assert_array_equal(trace.output[0, turn], alone.output[0, 1])
+        assert kept_tokens(trace, 0, turn) == kept_tokens(alone, 0, 1)
+        np.testing.assert_array_equal(trace.output[0, turn], trace.output[0, 1])
+    assert_same_run(alone, trace)
 
 
 # ------------------------------------------------------------------------------- the online face
 
 
-@every_policy
+@pytest.mark.parametrize("key", STREAMING_POLICIES)
 def test_fed_turn_by_turn_it_decides_the_same(key: str) -> None:
     lengths = [9, 0, 14, 1, 11, 20]
     vectors, _ = random_vectors(3, lengths)
@@ -318,6 +335,64 @@ def test_fed_turn_by_turn_it_decides_the_same(key: str) -> None:
         np.testing.assert_allclose(fed.output, trace.output[0, turn], rtol=1e-4, atol=1e-5)
         weights = by_token(trace.every_entry(), trace.every_entry().attention_after, 0, turn)
         np.testing.assert_allclose(fed.attention, list(weights.values()), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("key", set(POLICIES) - set(STREAMING_POLICIES))
+def test_who_looks_at_the_future_is_refused_by_a_stream(key: str) -> None:
+    sentence = (
+        f"{POLICIES[key].label} looks at the future of the dialog, which a stream does not have"
+    )
+    with pytest.raises(ValueError, match=f"^{sentence}$"):
+        OnlineCache(policy_named(key), BUDGET)
+
+
+# ------------------------------------------------------------------------------- what it looks at
+
+
+class Spy(Observation):
+    """An observation that writes down what it is asked for."""
+
+    asked: ClassVar[set[str]] = set()
+
+    def __getattribute__(self, name: str) -> Any:
+        Spy.asked.add(name)
+        return super().__getattribute__(name)
+
+
+LOOKS = {
+    "position": "positions",
+    "keys": "keys",
+    "values": "values",
+    "queries": "queries",
+    "attention": "attention",
+    "attention_of_each": "attention",
+    "similarity": "similarity",
+    "attention_to_come": "future",
+}
+
+
+@every_policy
+@pytest.mark.parametrize("queries", ["mean", "each"])
+def test_it_looks_at_what_it_declares(key: str, queries: str, dialogs: DialogBatch) -> None:
+    chosen = {"queries": queries} if "queries" in parameters_of(POLICIES[key]) else {}
+    policy = policy_named(key, **chosen)
+    state = initial_state(policy, 3, policy.capacity(BUDGET, 144), SMALL.head_dimension)
+    Spy.asked.clear()
+    for number in range(4):
+        plain = dialogs.observe(number)
+        turn = Spy(plain.turn, plain._arrivals, plain._tokens)
+        budget = policy.capacity(BUDGET, 144)
+        state = take_turn(policy, state, turn, budget).after
+    looked = {LOOKS[name] for name in Spy.asked if name in LOOKS}
+
+    assert policy.looks_at
+    if "chance" in policy.looks_at:
+        return
+    declared = set(policy.looks_at) - {"history"}
+    window = any(step.kind == "protect" for step in policy.steps)
+    assert looked <= declared
+    assert declared - looked <= ({"positions"} if window or key == "fastgen" else set())
+    assert ("history" in policy.looks_at) == bool(policy.channels)
 
 
 # ------------------------------------------------------------------------------- hyperparameters

@@ -26,8 +26,9 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("benchmark",),
     ("tables", "history"),
     ("study",),
+    ("sweep",),
     ("cells", "claims", "projections"),
-    ("export",),
+    ("export", "report", "repeat"),
     ("charts",),
     ("ui",),
 )
@@ -47,7 +48,10 @@ PACKAGES = {
     "numpy": {module for room in ROOMS for module in room} - {"parameters", "paper"},
     "scipy": {"statistics"},
     "threadpoolctl": {"benchmark"},
-    "pandas": {"tables", "history", "cells", "claims", "projections", "export", "charts", "ui"},
+    "pandas": {
+        *("tables", "history", "sweep", "cells", "claims", "projections"),
+        *("export", "report", "charts", "ui"),
+    },
     "altair": {"charts", "ui"},
     "vl_convert": {"charts"},
     "streamlit": {"ui", "app", "pages"},

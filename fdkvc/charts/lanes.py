@@ -47,10 +47,10 @@ def lane_spec(
     Returns
     -------
     Spec
-        For data ``river``, ``path``, ``cursor``, ``words`` and ``cells``.
+        For data ``river``, ``path``, ``cursor`` (with ``words``) and ``cells``.
     """
     words = (
-        alt.Chart(alt.NamedData("words"))
+        alt.Chart(alt.NamedData("cursor"))
         .mark_text(
             align="left", baseline="top", fontSize=12, lineHeight=16, lineBreak="\n", fill=theme.ink
         )

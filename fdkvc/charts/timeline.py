@@ -268,7 +268,7 @@ def placed(frame: pd.DataFrame) -> pd.DataFrame:
 
 def cursor_data(turn: int) -> pd.DataFrame:
     """Return the frame around a turn."""
-    return placed(pd.DataFrame({"turn": [turn]}))
+    return pd.DataFrame({"left": [turn + 0.0], "middle": [turn + 0.5], "right": [turn + 1.0]})
 
 
 def metrics_data(turns: pd.DataFrame, lines: Sequence[Line]) -> pd.DataFrame:

@@ -9,6 +9,7 @@ from typing import Any
 import altair as alt
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from fdkvc.charts.theme import (
     Panel,
@@ -23,6 +24,12 @@ from fdkvc.charts.theme import (
 
 PICK = "pick"
 """Name of the selection by which a person picks an entry."""
+
+GRID = (
+    *("token", "left", "middle", "right", "top", "centre", "bottom", "colour", "ink", "outline"),
+    *("weight", "opacity", "sign", "hover"),
+)
+"""Columns of `cells_data` that the grid of cells needs; the others are for plane and bars."""
 
 GAP = 0.9  # cell rows between what stays and what goes
 
@@ -280,13 +287,13 @@ def cells_data(
     picked: int | None,
     theme: Theme,
 ) -> pd.DataFrame:
-    """Place the entries of one turn in the grid: what stays above, what goes below.
+    """Place the entries of each turn in the grid: what stays above, what goes below.
 
     Parameters
     ----------
     entries : DataFrame
-        Rows of one turn, as `fdkvc.tables.entries_table` gives them, with `hue`, the topic that
-        gives the colour, and `hover`, from `hover_texts`.
+        As `fdkvc.tables.entries_table` gives them, of one turn or several, with `hue`, the topic
+        that gives the colour, and `hover`, from `hover_texts`.
     budget : int
     terms : sequence of str
         Columns of the score terms.
@@ -297,14 +304,16 @@ def cells_data(
         Token to point out.
     theme : Theme
     """
+    by_age = order == "age"
     frame = entries.sort_values(
-        "token" if order == "age" else "score", ascending=order == "age", kind="stable"
+        ["turn", "token" if by_age else "score"], ascending=[True, by_age], kind="stable"
     )
     gone = frame["status"].str.endswith("evicted").to_numpy()
     new = frame["status"].str.startswith("new").to_numpy()
     chosen = (frame["token"] == picked).to_numpy()
     columns = cell_columns(budget)
-    place = np.where(gone, np.cumsum(gone), np.cumsum(~gone)) - 1
+    turn = frame["turn"].to_numpy()
+    place = np.where(gone, _places(gone, turn), _places(~gone, turn))
     left = (place % columns) + 0.06
     top = place // columns + np.where(gone, _rows(budget, columns) + GAP, 0) + 0.08
     sign = np.where(gone, np.where(new, "±", "−"), np.where(new, "+", "")).astype(object)
@@ -312,6 +321,7 @@ def cells_data(
     hue = [position.get(topic, -1) for topic in frame["hue"]]
     return pd.DataFrame(
         {
+            "turn": turn,
             "token": frame["token"].to_numpy(),
             "left": left,
             "middle": left + 0.44,
@@ -331,7 +341,7 @@ def cells_data(
             "edge": np.where(frame["protected"] | chosen, theme.ink, theme.paper),
             "sign": sign + frame["hue"].str[:1].to_numpy(),
             "state": frame["status"].map(STATUS_WORDS).to_numpy(),
-            "age": (frame["turn"] - frame["born"]).to_numpy(),
+            "age": turn - frame["born"].to_numpy(),
             "score": frame["score"].to_numpy(),
             **{term: frame[term].to_numpy() for term in terms},
             "hover": frame["hover"].to_numpy(),
@@ -339,25 +349,33 @@ def cells_data(
     )
 
 
+def _places(among: NDArray[np.bool_], turn: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Count from 0 in every turn among those that are True; turns are in order."""
+    running = np.cumsum(among)
+    places: NDArray[np.intp] = running - (running - among)[np.searchsorted(turn, turn)] - 1
+    return places
+
+
 def bars_data(cells: pd.DataFrame, terms: Sequence[str]) -> pd.DataFrame:
-    """Stack the terms of each entry into bars, the highest score first."""
-    frame = cells.sort_values("score", ascending=False, kind="stable", na_position="last")
-    values = frame[list(terms)].fillna(0).to_numpy(np.float64)
-    high = np.cumsum(values, axis=1).ravel("F")
-    place = np.tile(np.arange(len(frame), dtype=np.float64), len(terms))
-    shared = {
-        name: np.tile(frame[name], len(terms)) for name in ("token", "opacity", "edge", "hover")
-    }
-    return pd.DataFrame(
-        {
-            **shared,
-            "term": np.repeat([term.removeprefix("term_") for term in terms], len(frame)),
-            "low": high - values.ravel("F"),
-            "high": high,
-            "left": place + 0.06,
-            "right": place + 0.94,
-        }
+    """Stack the terms of each entry into bars, the highest score of each turn first."""
+    frame = cells.sort_values(
+        ["turn", "score"], ascending=[True, False], kind="stable", na_position="last"
     )
+    turn = frame["turn"].to_numpy()
+    place = _places(np.ones(len(frame), np.bool_), turn).astype(np.float64)
+    values = frame[list(terms)].fillna(0).to_numpy(np.float64)
+    high = np.cumsum(values, axis=1)
+    parts: list[pd.DataFrame] = [
+        frame[["turn", "token", "opacity", "edge", "hover"]].assign(
+            term=term.removeprefix("term_"),
+            low=high[:, number] - values[:, number],
+            high=high[:, number],
+            left=place + 0.06,
+            right=place + 0.94,
+        )
+        for number, term in enumerate(terms)
+    ]
+    return pd.concat(parts, ignore_index=True)
 
 
 def cutoff_data(cutoff: float | None) -> pd.DataFrame:

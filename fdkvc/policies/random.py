@@ -24,7 +24,7 @@ class Random(Policy):
     Each turn every entry draws a number anew, so that each is as likely to go as any other
     (random replacement; Belady 1966, *A Study of Replacement Algorithms*). The number is a
     multiplicative hash (Knuth, *The Art of Computer Programming*, vol. 3, section 6.4) of the
-    seed, the turn's first position, the entry's position and the bits of its key. So a dialog
+    seed, the turn's last position, the entry's position and the bits of its key. So a dialog
     draws its own numbers, and the same ones in any batch and in a stream.
     """
 
@@ -44,8 +44,8 @@ class Random(Policy):
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
         """Return a number from 0 up to, not including, 1."""
-        began = turn.position(turn.new[:, :1]) + 1
-        drawn = _mixed(np.full(cache.token.shape, self.seed, np.uint64), began)
+        now = turn.position(turn.new).max(axis=1, initial=-1, keepdims=True) + 1
+        drawn = _mixed(np.full(cache.token.shape, self.seed, np.uint64), now)
         drawn = _mixed(drawn, turn.position(cache.token) + 1)
         for bits in np.moveaxis(turn.keys(cache.token).view(np.uint32), -1, 0):
             drawn = _mixed(drawn, bits)

@@ -20,7 +20,6 @@ from fdkvc.policies.base import (
     seen_by,
 )
 
-
 ROUNDING = 1e-5
 """Attention within this many even shares of the threshold is not low: that is rounding."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 import pandas as pd
@@ -126,10 +127,10 @@ def _shown(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _figure(value: float, form: str) -> str:
-    return "" if pd.isna(value) else f"{value:{form}}"
+    return "" if math.isnan(value) else f"{value:{form}}"
 
 
 def _p(value: float) -> str:
-    if pd.isna(value):
+    if math.isnan(value):
         return ""
     return "< 0.001" if value < 0.001 else f"{value:.3f}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import streamlit as st
 
 from fdkvc.dialogs import DialogBatch
@@ -20,20 +22,30 @@ def take_click(page: str, key: str) -> None:
         entry_field(page).set(int(max(changed)))
 
 
-def choose_entry(dialogs: DialogBatch, tokens: int, entry: Field) -> int | None:
-    """Let a person choose one of the dialog's first tokens, and return it."""
-    entry.set(entry.value if entry.value is None or entry.value < tokens else None)
-    topics = [dialogs.topic_label(topic) for topic in dialogs.current[0, dialogs.born[0]]]
+def choose_entry(dialogs: DialogBatch, entry: Field) -> int | None:
+    """Let a person choose one of the dialog's tokens, and return it.
+
+    The choices are the same in every turn, so that a step need not send them again.
+    """
+    labels = _labels(dialogs)
+    entry.set(entry.value if entry.value is None or entry.value < len(labels) else None)
     token: int | None = st.selectbox(
         "Entry",
-        range(tokens),
+        range(len(labels)),
         index=None,
         key=entry.key,
-        format_func=lambda token: (
-            f"token {token} · {topics[token]} · from turn {dialogs.born[0, token]}"
-        ),
+        format_func=labels.__getitem__,
         placeholder="Click an entry in a chart, or choose one here",
         label_visibility="collapsed",
         persist_state="session",
     )
     return token
+
+
+@lru_cache(maxsize=32)
+def _labels(dialogs: DialogBatch) -> tuple[str, ...]:
+    born = dialogs.born[0, : dialogs.bounds[0, -1]]
+    return tuple(
+        f"token {token} · {dialogs.topic_label(topic)} · from turn {turn}"
+        for token, (turn, topic) in enumerate(zip(born, dialogs.current[0, born], strict=True))
+    )

@@ -8,8 +8,10 @@ from functools import lru_cache
 
 import pandas as pd
 
+from fdkvc.charts.theme import Theme
 from fdkvc.charts.timeline import Line, placed
-from fdkvc.compare import overlap_table
+from fdkvc.charts.turn import GRID, cells_data
+from fdkvc.compare import difference_table, overlap_table
 from fdkvc.history import topic_changes
 from fdkvc.parameters import Parameter
 from fdkvc.policies import Policy, read_policy
@@ -43,6 +45,11 @@ class Lane:
     label: str
     words: str
     run: Run
+
+    @property
+    def number(self) -> str:
+        """Its number, which the label begins with."""
+        return self.label.split()[0]
 
     @property
     def begins(self) -> int:
@@ -102,6 +109,34 @@ def choose_pair(page: str, lanes: Sequence[Lane]) -> tuple[Lane, Lane]:
 def overlap(one: Run, other: Run) -> pd.DataFrame:
     """Return for each turn how many entries two runs share."""
     return overlap_table(one.every_entry, other.every_entry)
+
+
+@lru_cache(maxsize=16)
+def differences(one: Run, other: Run) -> Mapping[int, pd.DataFrame]:
+    """Return the entries that only one of two runs keeps, by turn."""
+    return _by_turn(difference_table(one.every_entry, other.every_entry))
+
+
+@lru_cache(maxsize=32)
+def cells(run: Run, places: int, picked: int | None, theme: Theme) -> Mapping[int, pd.DataFrame]:
+    """Return the cells of a run's cache, by turn.
+
+    Parameters
+    ----------
+    run : Run
+    places : int
+        For how many entries there is room.
+    picked : int, optional
+        Token to point out.
+    theme : Theme
+    """
+    topics = run.dialogs.topic_names
+    every = cells_data(run.every_entry, places, (), topics, "age", picked, theme)
+    return _by_turn(every[["turn", *GRID]])
+
+
+def _by_turn(table: pd.DataFrame) -> dict[int, pd.DataFrame]:
+    return {int(turn): rows.drop(columns="turn") for turn, rows in table.groupby("turn")}
 
 
 def metric_lines(lanes: Sequence[Lane]) -> tuple[Line, ...]:

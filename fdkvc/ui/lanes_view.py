@@ -10,16 +10,25 @@ import streamlit as st
 from fdkvc.charts import lanes as lane_charts
 from fdkvc.charts.theme import Spec, with_data
 from fdkvc.charts.timeline import cursor_data, placed
-from fdkvc.charts.turn import cells_data
-from fdkvc.compare import all_entries, difference_table, first_difference
+from fdkvc.compare import DIFFERENCE, all_entries, first_difference
 from fdkvc.explain import explain, sentences
 from fdkvc.export import csv_text
 from fdkvc.ui import fields, settings
 from fdkvc.ui.downloads import PICTURE_WIDTH, download_files, download_pictures
-from fdkvc.ui.entry import choose_entry, take_click
+from fdkvc.ui.entry import take_click
 from fdkvc.ui.fields import Field
 from fdkvc.ui.frame import page_theme
-from fdkvc.ui.lanes import FORK, Lane, choose_pair, line_data, metric_lines, overlap, pair_fields
+from fdkvc.ui.lanes import (
+    FORK,
+    Lane,
+    cells,
+    choose_pair,
+    differences,
+    line_data,
+    metric_lines,
+    overlap,
+    pair_fields,
+)
 from fdkvc.ui.settings import entry_field
 from fdkvc.ui.transport import turn_field
 from fdkvc.ui.variants import policies_field
@@ -67,21 +76,19 @@ def write_link(page: str) -> None:
 
 def show_lanes(page: str, lanes: Sequence[Lane], turn: int) -> None:
     """Show each run's river and cache, side by side where there is room."""
-    entry = entry_field(page)
+    picked = entry_field(page).value
     with st.container(key=f"lanes-{page}"):
         for lane in lanes:
             key = f"{page}/lane/{lane.name}"
             st.vega_lite_chart(
-                lane_chart(lanes, lane, turn, entry.value),
+                lane_chart(lanes, lane, turn, picked),
                 key=key,
                 width="stretch",
-                on_select=lambda key=key: take_click(page, key),
+                on_select=lambda key=key: take_click(page, key),  # type: ignore[misc]
                 alt=f"{lane.label}: the cache after every turn, and its entries after this one.",
             )
-    dialogs = lanes[0].run.dialogs
-    token = choose_entry(dialogs, int(dialogs.bounds[0, -1]), entry)
-    if token is not None:
-        _fates(lanes, turn, token)
+    if picked is not None:
+        _fates(lanes, turn, picked)
 
 
 def lane_chart(lanes: Sequence[Lane], lane: Lane, turn: int, picked: int | None) -> Spec:
@@ -101,11 +108,8 @@ def lane_chart(lanes: Sequence[Lane], lane: Lane, turn: int, picked: int | None)
         {
             "river": run.timeline["river"],
             "path": placed(run.path(picked)),
-            "cursor": cursor_data(turn),
-            "words": pd.DataFrame({"words": [_figures_now(lane, turn)]}),
-            "cells": cells_data(
-                run.entries[turn], places, (), run.dialogs.topic_names, "age", picked, theme
-            ),
+            "cursor": cursor_data(turn).assign(words=_figures_now(lane, turn)),
+            "cells": cells(run, places, picked, theme)[turn],
         },
     )
 
@@ -166,7 +170,7 @@ def show_difference(page: str, lanes: Sequence[Lane], turn: int) -> None:
         st.info("Choose two different runs.")
         return
     shared = overlap(one.run, other.run)
-    table = difference_table(one.run.every_entry, other.run.every_entry, turn)
+    table = differences(one.run, other.run).get(turn, pd.DataFrame(columns=list(DIFFERENCE)))
     st.markdown(_difference_words(one, other, turn, shared, table))
     st.vega_lite_chart(
         overlap_chart(one, other, turn),
@@ -180,7 +184,7 @@ def show_difference(page: str, lanes: Sequence[Lane], turn: int) -> None:
         key=f"{page}/difference",
         height=290,
         column_config={
-            f"score in {lane.label}": st.column_config.NumberColumn(format="%.3f")
+            f"score in {lane.number}": st.column_config.NumberColumn(format="%.3f")
             for lane in (one, other)
         },
     )
@@ -223,20 +227,20 @@ def _difference_words(
 
 
 def _shown(table: pd.DataFrame, one: Lane, other: Lane) -> pd.DataFrame:
-    """Return the difference as people read it."""
-    labels = {"one": one.label, "other": other.label}
+    """Return the difference as people read it; runs by their numbers, for want of room."""
+    lanes = {"one": one, "other": other}
     return pd.DataFrame(
         {
-            "kept by": table["keeper"].map(labels),
+            "kept by": table["keeper"].map({name: lane.label for name, lane in lanes.items()}),
             "token": table["token"],
             "topic": table["topic"],
             "from turn": table["born"],
             **{
-                f"{what} in {label}": table[f"{what}_{keeper}"]
-                for keeper, label in labels.items()
-                for what in ("score", "rank")
+                f"{what} in {lane.number}": table[f"{what}_{name}"]
+                for what in ("rank", "score")
+                for name, lane in lanes.items()
             },
-            "the other evicted it in turn": table["evicted"],
+            "evicted in turn": table["evicted"],
         }
     )
 

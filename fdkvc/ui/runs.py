@@ -103,13 +103,10 @@ class Run:
         """The highest score over the run."""
         return max(float(frame["score"].max()) for frame in self.entries) or 1.0
 
-    def cutoff(self, turn: int) -> float | None:
-        """Return the lowest unprotected score that stayed; None if the budget evicted nothing."""
-        frame = self.entries[turn]
-        if not (frame["rule"] == Rule.budget.name).any():
-            return None
-        stayed = frame[frame["status"].isin(["kept", "new"]) & ~frame["protected"].astype(bool)]
-        return float(stayed["score"].min()) if len(stayed) else None
+    @cached_property
+    def cutoffs(self) -> tuple[float | None, ...]:
+        """For each turn the lowest unprotected score that stayed, if the budget evicted any."""
+        return tuple(_cutoff(frame) for frame in self.entries)
 
     @cached_property
     def timeline(self) -> dict[str, pd.DataFrame]:
@@ -154,6 +151,13 @@ def _zoomed(name: str, series: pd.Series[float], start: float) -> Line:
     return Line(name, label, low - room, high + room, start or None)
 
 
+def _cutoff(entries: pd.DataFrame) -> float | None:
+    if not (entries["rule"] == Rule.budget.name).any():
+        return None
+    stayed = entries["status"].isin(["kept", "new"]) & ~entries["protected"].astype(bool)
+    return float(entries["score"][stayed].min()) if stayed.any() else None
+
+
 @lru_cache(maxsize=32)
 def load_dialog(choice: DialogChoice) -> DialogBatch:
     """Draw the dialog, once for all policies that run on it."""
@@ -179,7 +183,8 @@ def load_fork(trunk: Run, change: Fork) -> Run:
     """
     dialogs = trunk.dialogs
     trace = fork(trunk.trace, dialogs, change)
-    choice = replace(trunk.choice, policy=trace.policy, budget=trace.budget)
+    budget = trunk.choice.budget if change.budget is None else change.budget
+    choice = replace(trunk.choice, policy=trace.policy, budget=budget)
     entries = (*trunk.entries[: trace.first_turn], *_entries(trace, dialogs))
     past = trunk.turns[trunk.turns["turn"] < trace.first_turn]
     turns = pd.concat([past, turns_table(trace, dialogs)], ignore_index=True)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import lru_cache
+
+import pandas as pd
 import streamlit as st
 
 from fdkvc.charts import timeline
 from fdkvc.charts import turn as turn_charts
-from fdkvc.charts.theme import Spec, with_data
+from fdkvc.charts.theme import Spec, Theme, with_data
 from fdkvc.charts.timeline import Line
 from fdkvc.export import trace_files
 from fdkvc.metrics import memory
@@ -68,30 +72,45 @@ def timeline_chart(run: Run, turn: int, picked: int | None) -> Spec:
         spec,
         {
             **run.timeline,
-            "path": timeline.placed(run.path(picked)),
+            "path": _path_data(run, picked),
             "cursor": timeline.cursor_data(turn),
         },
     )
 
 
+@lru_cache(maxsize=32)
+def _path_data(run: Run, picked: int | None) -> pd.DataFrame:
+    return timeline.placed(run.path(picked))
+
+
 def turn_chart(run: Run, turn: int, order: str, picked: int | None) -> Spec:
     """Join the turn's spec with its data."""
-    topics, theme = run.dialogs.topic_names, page_theme()
+    theme = page_theme()
     spec = turn_charts.turn_spec(
         run.choice.budget, run.dialogs.turn_tokens, run.terms, run.top, run.spans, theme
     )
+    return with_data(spec, _turn_data(run, order, picked, theme)[turn])
+
+
+@lru_cache(maxsize=32)
+def _turn_data(
+    run: Run, order: str, picked: int | None, theme: Theme
+) -> tuple[Mapping[str, pd.DataFrame], ...]:
+    """Lay out the data of all turns at once: a step, back or forth, only looks it up."""
+    every, topics = pd.concat(run.entries, ignore_index=True), run.dialogs.topic_names
     cells = turn_charts.cells_data(
-        run.entries[turn], run.choice.budget, run.terms, topics, order, picked, theme
+        every, run.choice.budget, run.terms, topics, order, picked, theme
     )
-    cutoff = run.cutoff(turn)
-    return with_data(
-        spec,
+    bars = turn_charts.bars_data(cells, run.terms)
+    by_turn = [dict(iter(frame.groupby("turn"))) for frame in (cells, bars)]
+    return tuple(
         {
-            "cells": cells,
-            "bars": turn_charts.bars_data(cells, run.terms),
+            "cells": by_turn[0].get(turn, cells[:0]),
+            "bars": by_turn[1].get(turn, bars[:0]),
             "cutoff": turn_charts.cutoff_data(cutoff),
             "edge": turn_charts.edge_data(cutoff, run.spans, len(run.terms)),
-        },
+        }
+        for turn, cutoff in enumerate(run.cutoffs)
     )
 
 

@@ -24,30 +24,27 @@ def inside_turn(run: Run, turn: int) -> None:
     with side_by_side("steps"):
         for number, story in enumerate(narrate(run.trace, run.dialogs, 0, turn), 1):
             with st.container(border=True):
-                st.markdown(_step(number, story))
+                # The equation apart from what a turn changes: it is set once, not at every step.
+                st.markdown(
+                    f"**{number}. {story.name}** :gray[{story.source}]\n\n$$\n{story.equation}\n$$"
+                )
+                st.markdown(_what_happened(story))
 
 
-def _step(number: int, story: StepStory) -> str:
+def _what_happened(story: StepStory) -> str:
     numbers = [
         f"{arrow} {label}: **{text}**"
         for arrow, pairs in (("→", story.inputs), ("⇒", story.outputs))
         for label, text in pairs
     ]
-    return "\n\n".join(
-        [
-            f"**{number}. {story.name}** :gray[{story.source}]",
-            f"$$\n{story.equation}\n$$",
-            story.sentence,
-            ":small[" + "  \n".join(numbers) + "]" if numbers else "",
-        ]
-    )
+    small = ":small[" + "  \n".join(numbers) + "]" if numbers else ""
+    return f"{story.sentence}\n\n{small}"
 
 
 def why(page: str, run: Run, turn: int, entry: Field) -> None:
     """Let a person pick an entry, and explain what becomes of it."""
     st.subheader("Why this entry?", anchor=False)
-    tokens = int(run.dialogs.bounds[0, turn + 1])
-    token = choose_entry(run.dialogs, tokens, entry)
+    token = choose_entry(run.dialogs, entry)
     if token is None:
         return
     with side_by_side("why"):

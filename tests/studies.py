@@ -1,0 +1,26 @@
+"""Studies that several tests look at, each run once."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from fdkvc.benchmark import Benchmark
+from fdkvc.study import Study, run_study
+
+
+@cache
+def paper_study() -> Study:
+    """Return a study with the paper's settings and just enough dialogs for verdicts."""
+    return run_study(Benchmark(dialogs=100, seed=0))
+
+
+@cache
+def few_dialogs() -> Study:
+    """Return a study with too few dialogs for verdicts."""
+    return run_study(Benchmark(dialogs=6, seed=4))
+
+
+@cache
+def other_budget() -> Study:
+    """Return a study that is not the paper's."""
+    return run_study(Benchmark(dialogs=5, budget=40))

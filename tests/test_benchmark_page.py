@@ -1,0 +1,240 @@
+"""The benchmark, ablation and about pages, driven without a browser."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from fdkvc.paper import CLAIMS
+from fdkvc.parameters import parameters_of
+from fdkvc.policies import POLICIES
+from fdkvc.sweep import Sweep, can_be_swept
+from fdkvc.ui.about_view import LIMITATIONS, carriers, whole_carriers
+from fdkvc.ui.benchmark_settings import MOST_DIALOGS
+from fdkvc.ui.benchmark_view import SECTIONS
+from fdkvc.ui.claims_view import plain
+from fdkvc.ui.jobs import Jobs
+from fdkvc.ui.sweep_settings import command_line
+from fdkvc.ui.sweep_view import step_link
+
+ROOT = Path(__file__).parents[1]
+SECONDS = 60
+
+
+def open_page(name: str) -> AppTest:
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=SECONDS).run()
+    return app.switch_page(f"pages/{name}.py").run()
+
+
+def finish(app: AppTest) -> AppTest:
+    """Run the page again until its background run has ended."""
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        app.run()
+        if any("Shown: " in caption.value for caption in app.caption):
+            assert not app.exception
+            return app
+        time.sleep(0.2)
+    raise AssertionError("the run did not end")
+
+
+def press(app: AppTest, label: str) -> AppTest:
+    (button,) = [button for button in app.button if button.label == label]
+    return button.click().run()
+
+
+@pytest.fixture(scope="module")
+def ran() -> AppTest:
+    """Return the benchmark page after a run of few dialogs."""
+    app = open_page("benchmark")
+    app.number_input(key="benchmark/dialogs").set_value(3).run()
+    return finish(press(app, "Run"))
+
+
+def section(app: AppTest, name: str) -> AppTest:
+    app.session_state["benchmark/sections"] = name
+    app.run()
+    assert not app.exception, app.exception[0].value
+    return app
+
+
+def test_before_a_run_the_page_says_what_it_is_and_how_to_run_more() -> None:
+    app = open_page("benchmark")
+    assert app.title[0].value == "Benchmark"
+    assert not app.dataframe
+    assert f"At most {MOST_DIALOGS:,} dialogs a scenario run here" in " ".join(
+        caption.value for caption in app.caption
+    )
+    assert "python -m fdkvc study --dialogs 6000 --seed 0" in app.code[0].value
+
+
+def test_a_run_shows_the_papers_tables(ran: AppTest) -> None:
+    section(ran, "Tables")
+    titles = [heading.value for heading in ran.subheader]
+    assert [title.split(":")[0] for title in titles] == [f"Table {n}" for n in range(1, 8)]
+    frame = ran.dataframe[2].value
+    diversity = frame.astype(str).to_numpy().tolist()
+    assert diversity[0][1] == "50.0"
+    assert diversity[1][1] == "50.0%"  # three dialogs have no verdict
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_every_section_opens(ran: AppTest, name: str) -> None:
+    section(ran, name)
+    assert ran.markdown
+    assert not ran.error
+
+
+def test_all_claims_are_listed(ran: AppTest) -> None:
+    section(ran, "Claims")
+    assert len(ran.table[0].value) == len(CLAIMS)
+
+
+def test_the_figures_are_drawn(ran: AppTest) -> None:
+    section(ran, "Figures")
+    charts = ran.get("vega_lite_chart")
+    assert len(charts) == 3 + 2 + 2 + 4 + 1
+
+
+def test_files_are_offered(ran: AppTest) -> None:
+    section(ran, "Files")
+    labels = [button.proto.label for button in ran.get("download_button")]
+    for name in ("Everything as a ZIP", "run.json", "summary.csv", "claims.csv", "tables.tex"):
+        assert name in labels
+
+
+def test_the_run_is_found_again_after_another_page(ran: AppTest) -> None:
+    ran.switch_page("pages/about.py").run()
+    ran.switch_page("pages/benchmark.py").run()
+    assert any("Shown: 3 dialogs a scenario" in caption.value for caption in ran.caption)
+
+
+def test_changed_settings_are_pointed_out(ran: AppTest) -> None:
+    ran.number_input(key="benchmark/seed").set_value(5).run()
+    assert any("settings in the sidebar are not those" in info.value for info in ran.info)
+    ran.number_input(key="benchmark/seed").set_value(0).run()
+    assert not any("settings in the sidebar are not those" in info.value for info in ran.info)
+
+
+def test_nothing_chosen_gets_a_sentence_and_the_default() -> None:
+    app = open_page("benchmark")
+    app.session_state["benchmark/scenarios"] = []
+    app.run()
+    assert [error.value for error in app.error] == ["Scenarios: choose at least one."]
+    assert not app.exception
+
+
+def test_a_busy_server_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Jobs, work: Any) -> None:
+        raise ValueError("this server is busy with 6 runs")
+
+    monkeypatch.setattr(Jobs, "start", full)
+    app = press(open_page("benchmark"), "Run")
+    assert [error.value for error in app.error] == [
+        "The run was not started: this server is busy with 6 runs."
+    ]
+
+
+def test_a_failed_run_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    import fdkvc.ui.work
+
+    def fail(*_: object, **__: object) -> None:
+        raise ValueError("the noise is too loud")
+
+    monkeypatch.setattr(fdkvc.ui.work, "run_study", fail)
+    app = press(open_page("benchmark"), "Run")
+    deadline = time.monotonic() + SECONDS
+    while not app.error and time.monotonic() < deadline:
+        time.sleep(0.1)
+        app.run()
+    assert [error.value for error in app.error] == [
+        "The run was not possible: the noise is too loud."
+    ]
+
+
+# ------------------------------------------------------------------------------- ablation
+
+
+def test_a_sweep_is_drawn_with_its_trade_off() -> None:
+    app = open_page("ablation")
+    app.number_input(key="ablation/dialogs").set_value(3).run()
+    finish(press(app, "Run"))
+    assert [heading.value for heading in app.subheader] == [
+        "Each metric over the sweep",
+        "What one metric costs in another",
+    ]
+    assert len(app.get("vega_lite_chart")) == 4
+    labels = [button.proto.label for button in app.get("download_button")]
+    assert labels == ["sweep.csv", "ablation.csv"]
+
+
+def test_bad_values_get_a_sentence_and_the_last_good_ones() -> None:
+    app = open_page("ablation")
+    app.text_input(key="ablation/fd-kvc/values/gamma").set_value("0.5 2").run()
+    (error,) = app.error
+    assert error.value == (
+        "gamma is 2.0, but must be a number above 0 and below 1. "
+        "Staying at 0.7 0.75 0.8 0.85 0.88 0.92."
+    )
+
+
+def test_the_link_to_a_step_is_one_that_the_step_page_writes() -> None:
+    sweep = Sweep(axes=(("gamma", (0.8,)),), seed=3, budget=40)
+    link = step_link(sweep, sweep.variants[0])
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=SECONDS)
+    for name, value in link.items():
+        app.query_params[name] = value
+    app.run()
+    assert not app.error
+    assert not app.exception
+    assert app.number_input(key="step/seed").value == 3
+    assert app.number_input(key="step/budget").value == 40
+    assert app.number_input(key="step/fd-kvc/gamma").value == 0.8
+
+
+@pytest.mark.parametrize("key", POLICIES)
+def test_the_command_of_a_sweep_names_all_that_was_chosen(key: str) -> None:
+    for name in can_be_swept(key):
+        value = getattr(POLICIES[key](), name)
+        command = command_line(Sweep(policy=key, axes=((name, (value,)),)))
+        assert f"--policy {key} --parameter {name} --values {value:g} --scenario mixed" in command
+
+
+# ------------------------------------------------------------------------------- about
+
+
+@pytest.mark.parametrize("key", POLICIES)
+def test_every_policy_shows_its_steps_and_its_code(key: str) -> None:
+    app = open_page("about")
+    app.selectbox(key="about/policy").set_value(key).run()
+    assert not app.exception
+    policy = POLICIES[key]
+    assert [latex.value.strip("$\n") for latex in app.latex] == [
+        step.equation for step in policy.steps
+    ]
+    assert len(app.code) >= 2  # one of them is the citation
+
+
+def test_every_equation_of_the_paper_stands_beside_code() -> None:
+    policy = POLICIES["fd-kvc"]
+    for step in policy.steps:
+        found = carriers(policy, step)
+        assert found, step.name
+        assert all(carrier.code for carrier in found)
+    names = {carrier.name for carrier in whole_carriers(policy)}
+    assert names == {"FDKVC.update", "FDKVC.birth", "FDKVC.terms", "FDKVC.modulate"}
+
+
+def test_all_seven_limitations_are_there() -> None:
+    assert len(LIMITATIONS) == 7
+    app = open_page("about")
+    assert len(app.table[0].value) == 7
+
+
+def test_text_is_shown_as_it_is() -> None:
+    assert plain("w_c ~ 50% *") == r"w\_c \~ 50% \*"
+    assert set(parameters_of(POLICIES["fd-kvc"])) >= {"gamma"}

@@ -1,0 +1,194 @@
+"""Every cell of the paper's tables is there, measured beside published, judged by one rule."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+from studies import few_dialogs, other_budget, paper_study
+
+from fdkvc import paper
+from fdkvc.benchmark import Benchmark
+from fdkvc.cells import (
+    DIFFERENCE,
+    MILLISECONDS,
+    PERCENT,
+    PLAIN,
+    Cell,
+    MeasuredTable,
+    cells_table,
+    each_cell,
+    judged,
+    measured_tables,
+    t_of_difference,
+    told_from_zero,
+    verdicts_of,
+)
+from fdkvc.paper import TABLES, Published, read_printed
+from fdkvc.policies import policy_named
+from fdkvc.study import run_study
+
+
+def table(number: int) -> MeasuredTable:
+    return next(table for table in measured_tables(paper_study()) if table.number == number)
+
+
+@pytest.mark.parametrize("number", range(1, 7))
+def test_every_printed_cell_stands_beside_a_measured_one(number: int) -> None:
+    printed = TABLES[number - 1]
+    columns = {"late_retention": "composite"} if number == 4 else {}
+    for row, cells in zip(printed.rows, printed.grid, strict=True):
+        for column, figure in zip(printed.columns, cells, strict=True):
+            key = f"{float(row):g}" if number in (5, 6) else row
+            cell = table(number).cells[key, columns.get(column, column)]
+            assert cell.published == figure
+            assert math.isfinite(cell.measured)
+
+
+def test_nothing_is_published_where_the_paper_prints_nothing() -> None:
+    blank = {
+        (each.number, row, column)
+        for each, row, column, cell in each_cell(measured_tables(paper_study()))
+        if cell.published is None
+    }
+    assert (3, "fd-kvc", "gradual") in blank
+    assert (4, "fd-kvc", "mixed") in blank
+    assert (5, "0.3", "late_diversity") in blank
+    assert not any(number in (1, 2, 7) for number, _, _ in blank)
+
+
+def test_the_hyperparameters_are_the_papers() -> None:
+    cells = table(7).cells
+    assert len(cells) == 7
+    assert all(cell.verdict == "reproduced" and cell.difference == 0 for cell in cells.values())
+
+
+def test_the_exact_cells_are_reproduced() -> None:
+    diversity = table(3)
+    for policy in ("fifo", "sink", "h2o"):
+        for scenario in ("shift", "return", "mixed", "complex", "composite"):
+            assert diversity.cells[policy, scenario].verdict == "reproduced"
+    for policy in ("fifo", "sink", "h2o"):
+        assert table(4).cells[policy, "composite"].verdict == "reproduced"
+        for statistic in ("mean", "median", "p90"):
+            assert table(2).cells[policy, statistic].verdict == "reproduced"
+
+
+def test_fd_kvc_is_reproduced_within_its_sampling_error() -> None:
+    for number, column in ((2, "mean"), (3, "mixed"), (3, "complex"), (4, "composite")):
+        assert table(number).cells["fd-kvc", column].verdict == "reproduced"
+    for number in (5, 6):
+        retention = [
+            cell for (_, column), cell in table(number).cells.items() if column == "late_retention"
+        ]
+        assert len(retention) == 6
+        assert all(cell.verdict == "reproduced" for cell in retention)
+
+
+def test_no_alignment_is_reproduced() -> None:
+    verdicts = {cell.verdict for cell in table(1).cells.values()}
+    assert verdicts == {"differs", "cannot be told from zero"}
+
+
+def test_the_difference_that_the_paper_tests_cannot_be_told_from_zero() -> None:
+    cells = {column: cell for (row, column), cell in table(1).cells.items() if row == DIFFERENCE}
+    assert set(cells) == {"shift", "return", "mixed", "complex", "gradual", "composite"}
+    assert {cell.verdict for cell in cells.values()} == {"cannot be told from zero"}
+    one = paper_study().results.values("shift", "fd-kvc", "late_alignment")
+    other = paper_study().results.values("shift", "h2o", "late_alignment")
+    assert one is not None
+    assert other is not None
+    expected = stats.ttest_rel(one.astype(float), other.astype(float))
+    low, high = expected.confidence_interval()
+    assert (cells["shift"].low, cells["shift"].high) == pytest.approx((low, high), abs=1e-6)
+    assert cells["shift"].published is not None
+    assert cells["shift"].published.value == pytest.approx(0.0190 - 0.0084)
+
+
+def test_the_t_of_a_difference_is_the_printed_one_or_follows_from_the_others() -> None:
+    assert [t_of_difference(key) for key in ("shift", "mixed", "gradual")] == [1.31, 0.57, 0.87]
+    spread = np.mean([test.implied_sd for test in paper.T_TESTS])
+    expected = (0.0196 - 0.0184) / (spread / math.sqrt(600))
+    assert t_of_difference("composite") == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("printed", "dialogs", "told"),
+    [(".0200", 600, False), (".0202", 600, True), ("-.0301", 600, True), ("+0.0340", 200, False)],
+)
+def test_an_alignment_is_told_from_zero_beyond_what_unrelated_vectors_do(
+    printed: str, dialogs: int, told: bool
+) -> None:
+    figure = read_printed(printed, "Table 1", dialogs)
+    assert told_from_zero(figure) == told
+    assert abs(figure.value) == pytest.approx(1.96 * 0.25 / math.sqrt(dialogs), abs=0.011)
+
+
+def test_the_spread_of_unrelated_vectors_is_what_is_measured() -> None:
+    values = paper_study().results.values("shift", "fd-kvc", "late_alignment_key")
+    assert values is not None
+    assert values.std() == pytest.approx(0.25, abs=0.04)
+
+
+PUBLISHED = Published(0.5, 0.0005, "50.0%", "Table 9", 400)
+
+
+@pytest.mark.parametrize(
+    ("mean", "verdict"), [(0.5, "reproduced"), (0.527, "reproduced"), (0.53, "differs")]
+)
+def test_the_rule_by_hand(mean: float, verdict: str) -> None:
+    # s = 0.2, n = 400 and 400: 0.0005 + 1.96·0.2·√(1/400 + 1/400) = 0.0282
+    values = np.where(np.arange(400) % 2, mean + 0.2, mean - 0.2).astype(np.float32)
+    assert judged(PERCENT, values, PUBLISHED).verdict == verdict
+
+
+def test_fewer_than_100_dialogs_have_no_verdict_and_times_never_have() -> None:
+    cells = [
+        cell for each, _, _, cell in each_cell(measured_tables(few_dialogs())) if each.number != 7
+    ]
+    assert any(cell.published is not None for cell in cells)
+    assert {cell.verdict for cell in cells} == {None}
+    latency = [cell for _, _, _, cell in each_cell(measured_tables(paper_study()))]
+    assert {cell.verdict for cell in latency if cell.unit == MILLISECONDS} == {None}
+
+
+def test_another_budget_has_nothing_published() -> None:
+    cells = [
+        cell for each, *_, cell in each_cell(measured_tables(other_budget())) if each.number < 7
+    ]
+    assert cells
+    assert all(cell.published is None and cell.verdict is None for cell in cells)
+
+
+def test_a_variant_stands_beside_the_papers_policy_without_published_figures() -> None:
+    policies = (policy_named("fd-kvc"), policy_named("fd-kvc", gamma=0.8))
+    study = run_study(Benchmark(policies=policies, dialogs=3))
+    cells = measured_tables(study)[0].cells
+    assert cells["fd-kvc", "shift"].published is not None
+    assert cells["fd-kvc gamma=0.8", "shift"].published is None
+
+
+def test_all_cells_as_a_tidy_table() -> None:
+    tables = measured_tables(paper_study())
+    frame = cells_table(tables)
+    assert len(frame) == sum(len(each.cells) for each in tables)
+    row = frame[(frame.table == 3) & (frame.row == "fifo") & (frame.column == "mixed")].iloc[0]
+    assert row.published == 0.444
+    assert row.difference == pytest.approx(4 / 9 - 0.444, abs=1e-6)
+    counts = verdicts_of(tables)
+    assert counts == {verdict: int((frame.verdict == verdict).sum()) for verdict in counts}
+
+
+@pytest.mark.parametrize(
+    ("cell", "words"),
+    [
+        (Cell(PERCENT, 0.721, 0.713, 0.729), "72.1 ± 0.8"),
+        (Cell(PLAIN, -0.0126), "-0.0126"),
+        (Cell(PERCENT, 0.5, 0.5, 0.5), "50.0"),
+        (Cell(MILLISECONDS, 0.1234), "0.123"),
+    ],
+)
+def test_a_cell_in_words(cell: Cell, words: str) -> None:
+    assert cell.words() == words

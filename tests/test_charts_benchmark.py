@@ -1,0 +1,208 @@
+"""The charts of the benchmark and ablation pages, on their data and their specs."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fdkvc.charts.dots import dots_spec
+from fdkvc.charts.picture import picture
+from fdkvc.charts.series import series_data, series_spec, topics_data
+from fdkvc.charts.spread import FILL, bars_data, means_data, spread_range, spread_spec
+from fdkvc.charts.sweep import PICK, curve_spec, heat_spec, tradeoff_spec
+from fdkvc.charts.theme import DARK, LIGHT, Spec, Theme, standalone, with_data
+
+POLICIES = ("FIFO", "H2O", "FD-KVC")
+VALUES = {
+    "FIFO": np.full(50, 0.5, np.float32),
+    "H2O": np.linspace(0, 1, 50, dtype=np.float32),
+}
+
+DATA = {
+    "series": {
+        "series": pd.DataFrame(
+            {
+                "policy": ["FIFO", "FIFO", "H2O", "H2O"],
+                "turn": [0, 1, 0, 1],
+                "topic": ["A", "B", "A", "B"],
+                "mean": [1.0, 0.6, 1.0, 0.7],
+                "ci_low": [1.0, 0.5, 1.0, 0.6],
+                "ci_high": [1.0, 0.7, 1.0, 0.8],
+            }
+        ),
+        "topics": topics_data("AB"),
+    },
+    "spread": {"bars": bars_data(VALUES), "means": means_data(VALUES)},
+    "dots": {
+        "dots": pd.DataFrame(
+            {
+                "row": ["Shift", "Mixed"],
+                "name": ["FIFO", "FIFO"],
+                "mean": [0.1, -0.1],
+                "ci_low": [0.05, -0.2],
+                "ci_high": [0.15, 0.0],
+                "words": ["a", "b"],
+            }
+        )
+    },
+    "curve": {
+        "curve": pd.DataFrame(
+            {
+                "setting": ["a", "b"],
+                "value": [0.7, 0.9],
+                "mean": [0.5, 0.4],
+                "ci_low": [0.4, 0.3],
+                "ci_high": [0.6, 0.5],
+                "published": [0.45, np.nan],
+            }
+        )
+    },
+    "heat": {
+        "cells": pd.DataFrame(
+            {
+                "setting": ["a", "b"],
+                "x": [0.7, 0.9],
+                "y": [0.1, 0.1],
+                "mean": [0.5, 0.4],
+                "ci_low": [0.4, 0.3],
+                "ci_high": [0.6, 0.5],
+                "label": ["50", "40"],
+                "default": [True, False],
+                "dark": [False, True],
+            }
+        )
+    },
+    "tradeoff": {
+        "points": pd.DataFrame(
+            {
+                "setting": ["a", "b"],
+                "group": ["FIFO", "H2O"],
+                "x": [0.7, 0.9],
+                "x_low": [0.6, 0.8],
+                "x_high": [0.8, 1.0],
+                "y": [0.5, 0.4],
+                "y_low": [0.4, 0.3],
+                "y_high": [0.6, 0.5],
+                "front": [True, True],
+            }
+        ),
+        "front": pd.DataFrame({"x": [0.7, 0.9], "y": [0.5, 0.4], "place": [0, 1]}),
+    },
+}
+
+
+def spec_of(name: str, theme: Theme) -> Spec:
+    specs = {
+        "series": lambda: series_spec("Shift", "Alignment", 2, POLICIES, 0.0, 1.0, theme),
+        "spread": lambda: spread_spec("Shift", "", ("FIFO", "H2O"), 0.0, 1.0, theme),
+        "dots": lambda: dots_spec("t", "s", ("Shift", "Mixed"), POLICIES, -1.0, 1.0, theme),
+        "curve": lambda: curve_spec("t", "Decay", (0.7, 0.9), (0.0, 1.0), 0.88, theme),
+        "heat": lambda: heat_spec("t", ("Decay", "Weight"), (2, 1), (0.4, 0.5), theme),
+        "tradeoff": lambda: tradeoff_spec(
+            "Retention", "Diversity", (0.0, 1.0), (0.0, 1.0), POLICIES, theme
+        ),
+    }
+    return specs[name]()
+
+
+def fields_of(node: Any) -> set[str]:
+    """Return every field that a spec reads."""
+    if isinstance(node, dict):
+        own = {node["field"]} if isinstance(node.get("field"), str) else set()
+        return own.union(*(fields_of(each) for each in node.values()))
+    if isinstance(node, list):
+        return set().union(*(fields_of(each) for each in node))
+    return set()
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
+@pytest.mark.parametrize("name", DATA)
+def test_a_chart_is_drawn_from_its_data_alone(name: str, theme: Theme) -> None:
+    spec = standalone(spec_of(name, theme), DATA[name], theme, 400)
+    drawn = picture(spec, "svg").decode()
+    assert drawn.count("<path") > 3
+    assert "NaN" not in drawn
+    assert "https://" not in re.sub(r'xmlns(:\w+)?="[^"]*"', "", drawn)
+    assert picture(spec, "png").startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_a_chart_reads_only_fields_that_its_data_have(name: str) -> None:
+    known = {field for frame in DATA[name].values() for field in frame}
+    assert fields_of(spec_of(name, LIGHT)) <= known | {"zero", "default"}
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_a_spec_does_not_change_with_the_data(name: str) -> None:
+    spec = spec_of(name, LIGHT)
+    before = json.dumps(spec)
+    joined = with_data(spec, DATA[name])
+    assert json.dumps(spec) == before
+    assert set(joined["datasets"]) == set(DATA[name])
+    assert spec_of(name, LIGHT) is spec
+
+
+@pytest.mark.parametrize("name", ["curve", "heat", "tradeoff"])
+def test_a_person_can_pick_a_setting(name: str) -> None:
+    params = re.findall(r'"name": "(\w+)"', json.dumps(spec_of(name, LIGHT)["params"]))
+    assert PICK in params
+    assert "setting" in json.dumps(spec_of(name, LIGHT)["params"])
+
+
+@pytest.mark.parametrize("name", ["series", "dots", "tradeoff"])
+def test_policies_are_told_apart_by_more_than_colour(name: str) -> None:
+    text = json.dumps(spec_of(name, LIGHT))
+    assert "strokeDash" in text or '"shape"' in text
+
+
+def test_runs_of_a_topic() -> None:
+    runs = topics_data("AABBBA")
+    assert runs.topic.tolist() == ["A", "B", "A"]
+    assert runs.left.tolist() == [-0.5, 1.5, 4.5]
+    assert runs.right.tolist() == [1.5, 4.5, 5.5]
+    assert runs.middle.tolist() == [0.5, 3.0, 5.0]
+    assert runs.shaded.tolist() == [False, True, False]
+
+
+def test_one_scenario_and_quantity_of_a_series() -> None:
+    table = pd.DataFrame(
+        {
+            "scenario": ["shift", "shift", "mixed"],
+            "policy": ["fifo"] * 3,
+            "quantity": ["alignment", "retention", "alignment"],
+            "turn": [0, 0, 0],
+            "topic": ["A"] * 3,
+            "n": [9] * 3,
+            "mean": [1.0, 2.0, 3.0],
+            "ci_low": [1.0, 2.0, 3.0],
+            "ci_high": [1.0, 2.0, 3.0],
+        }
+    )
+    assert series_data(table, "shift", "retention")["mean"].tolist() == [2.0]
+
+
+def test_bars_count_every_dialog_once() -> None:
+    bars = bars_data(VALUES)
+    assert bars.groupby("policy").dialogs.sum().to_dict() == {"FIFO": 50, "H2O": 50}
+    low, high = spread_range(VALUES)
+    assert low <= bars.left.min()
+    assert bars.right.max() <= high + 1e-12
+    highest = bars.groupby("policy").apply(lambda rows: (rows.bottom - rows.top).max())
+    assert highest.tolist() == pytest.approx([FILL, FILL])
+
+
+def test_means_stand_in_their_policys_row() -> None:
+    means = means_data(VALUES)
+    assert means["mean"].tolist() == pytest.approx([0.5, 0.5])
+    assert means.bottom.tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("value", [0.0, 0.5, -3.0])
+def test_one_value_for_all_still_has_an_axis(value: float) -> None:
+    low, high = spread_range({"FIFO": np.full(3, value, np.float32)})
+    assert low < value < high

@@ -1,0 +1,141 @@
+"""A run.json is read with care, and says whether the same run gives the same numbers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from studies import few_dialogs
+
+from fdkvc.benchmark import Benchmark
+from fdkvc.dialogs import World, own_scenario
+from fdkvc.export import benchmark_files, benchmark_parameters, run_json
+from fdkvc.policies import policy_named
+from fdkvc.repeat import MOST_BYTES, compared, differing, read_run
+from fdkvc.report import study_files
+
+
+def written(benchmark: Benchmark) -> str:
+    return run_json(benchmark.seed, benchmark_parameters(benchmark, "h2o"), 1.0)
+
+
+@pytest.mark.parametrize(
+    "benchmark",
+    [
+        Benchmark(),
+        Benchmark(
+            scenarios=(own_scenario("AABBC"),),
+            policies=(policy_named("fd-kvc", gamma=0.7), policy_named("sink", sinks=2)),
+            dialogs=7,
+            seed=3,
+            budget=12,
+            world=World(noise=0.2),
+            metrics=("retention",),
+        ),
+    ],
+)
+def test_what_was_written_is_read_again(benchmark: Benchmark) -> None:
+    assert read_run(written(benchmark)).benchmark == benchmark
+    assert read_run(written(benchmark).encode()).benchmark == benchmark
+
+
+def test_the_same_numbers_do_not_differ_and_others_do() -> None:
+    study = few_dialogs()
+    files = study_files(study)
+    record = read_run(files["run.json"])
+    assert record.versions["fdkvc-lab"]
+    assert differing(record, files) == []
+    assert "summary.csv" in compared(record, files)
+    other = {**files, "paired.csv": files["paired.csv"] + "\n"}
+    assert differing(record, other) == ["paired.csv"]
+    few = benchmark_files(study.results, [])
+    assert compared(record, few) == ["summary.csv", "adaptation.csv", "paired.csv"]
+
+
+def changed(**parts: Any) -> str:
+    run = json.loads(written(Benchmark()))
+    for name, value in parts.items():
+        (run if name in run else run["parameters"])[name] = value
+    return json.dumps(run)
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("", "the file is not a run.json: it is no JSON"),
+        (b"\xff\xfe\x00", "the file is not a run.json: it is no JSON"),
+        ("[" * 100_000, "the file is not a run.json: it is no JSON"),
+        ("[]", "the file is not a run.json: it holds no object"),
+        ("{}", "'parameters' is missing or not an object"),
+        (" " * (MOST_BYTES + 1), "but a run.json has at most 1,000,000"),
+        (changed(seed="0"), "'seed' is missing or not a whole number"),
+        (changed(seed=-1), "seed is -1, but must be a whole number of at least 0"),
+        (changed(dialogs=0), "dialogs is 0"),
+        (changed(dialogs=True), "'dialogs' is missing or not a whole number"),
+        (changed(policies={}), "'policies' is missing or not a list"),
+        (changed(policies=[1]), "policy 0 is not an object"),
+        (changed(policies=[{"key": "lru"}]), "not right at policy 0: policy 'lru' is unknown"),
+        (changed(policies=[{}]), "policy 0 has the parts nothing"),
+        (changed(policies=[{"key": "fd-kvc", "gamma": "x"}]), "at policy 0: gamma is 'x'"),
+        (changed(scenarios=[{"key": "x"}]), "at scenario 0: it needs key, label and schedule"),
+        (
+            changed(scenarios=[{"key": "x", "label": "x", "schedule": "aß"}]),
+            "at scenario 0: the schedule is 'aß'",
+        ),
+        (
+            changed(scenarios=[{"key": "x", "label": "x", "schedule": "AB", "blend": 3}]),
+            "at scenario 0: its blend is not a list",
+        ),
+        (changed(world={"noise": -1}), "not right at world: noise is -1"),
+        (changed(world={"size": 1}), "world has the parts size"),
+        (changed(metrics=["beauty"]), "metric 'beauty' is unknown"),
+        (changed(metrics=[]), "it names no metrics"),
+        (changed(scenarios=[]), "needs at least one scenario"),
+    ],
+)
+def test_a_file_that_is_not_right_gets_one_sentence(content: str | bytes, sentence: str) -> None:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011, the sentence is compared below
+        read_run(content)
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["seed", "parameters", "policies", "scenarios", "world", "key", "blend"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+def read_or_refused(content: str) -> str:
+    """Read a run.json; return the sentence if it is refused."""
+    try:
+        record = read_run(content)
+    except ValueError as error:
+        return str(error)
+    assert isinstance(record.benchmark, Benchmark)
+    return "read"
+
+
+@given(JSON, st.sampled_from(["seed", "parameters", "versions", "digests"]))
+def test_any_other_content_is_refused_in_a_sentence_or_read(value: Any, name: str) -> None:
+    run = json.loads(written(Benchmark()))
+    run[name] = value
+    assert read_or_refused(json.dumps(run))
+
+
+@given(JSON, st.sampled_from(["dialogs", "budget", "metrics", "scenarios", "policies", "world"]))
+def test_any_other_parameter_is_refused_in_a_sentence_or_read(value: Any, name: str) -> None:
+    assert read_or_refused(changed(**{name: value}))

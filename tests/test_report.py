@@ -1,0 +1,121 @@
+"""A whole study as files: complete, tidy, the same again, and as text that others can read."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import zipfile
+
+import pandas as pd
+import pytest
+from studies import few_dialogs, paper_study
+
+from fdkvc.benchmark import Benchmark, run_benchmark
+from fdkvc.cells import measured_tables
+from fdkvc.export import benchmark_files, digest
+from fdkvc.paper import CLAIMS
+from fdkvc.report import TIMED, as_zip, latex, markdown, study_files, sweep_files
+from fdkvc.study import run_study
+from fdkvc.sweep import Sweep
+
+FILES = study_files(few_dialogs())
+
+
+def frame(name: str) -> pd.DataFrame:
+    return pd.read_csv(io.StringIO(FILES[name]))
+
+
+def test_the_benchmarks_files_are_among_them_byte_for_byte() -> None:
+    study = few_dialogs()
+    expected = benchmark_files(run_benchmark(study.results.benchmark), study.latencies)
+    for name in ("summary.csv", "adaptation.csv", "paired.csv", "latency.csv"):
+        assert FILES[name] == expected[name]
+
+
+def test_every_table_is_tidy() -> None:
+    for name, text in FILES.items():
+        if name.endswith(".csv"):
+            rows = list(csv.reader(io.StringIO(text)))
+            assert len({len(row) for row in rows}) == 1, name
+            assert len(set(rows[0])) == len(rows[0]), name
+            assert len(rows) > 1, name
+
+
+def test_every_number_of_every_dialog_is_there() -> None:
+    table = frame("dialogs.csv")
+    values = few_dialogs().results.values("mixed", "fd-kvc", "late_retention")
+    assert values is not None
+    rows = table[
+        (table.scenario == "mixed")
+        & (table.policy == "fd-kvc")
+        & (table.metric == "late_retention")
+    ]
+    assert rows.dialog.tolist() == list(range(6))
+    assert rows.value.astype("float32").tolist() == values.tolist()
+
+
+def test_the_claims_cells_and_comparisons_are_there() -> None:
+    assert len(frame("claims.csv")) == len(CLAIMS)
+    assert set(frame("cells.csv").table) == set(range(1, 8))
+    compared = frame("comparison.csv")
+    assert set(compared.baseline) == {"h2o"}
+    assert set(compared.policy) == {"fifo", "sink", "fd-kvc"}
+
+
+def test_run_json_has_the_digest_of_every_file_without_times() -> None:
+    digests = json.loads(FILES["run.json"])["digests"]
+    assert set(digests) == set(FILES) - {*TIMED, "run.json"}
+    assert all(digest(FILES[name]) == known for name, known in digests.items())
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_the_same_study_gives_the_same_bytes_apart_from_times(workers: int) -> None:
+    again = study_files(run_study(few_dialogs().results.benchmark, workers=workers))
+    for name in set(FILES) - {*TIMED, "run.json"}:
+        assert again[name] == FILES[name], name
+
+
+def test_an_archive_holds_the_files_and_is_the_same_each_time() -> None:
+    packed = as_zip(FILES)
+    assert packed == as_zip(FILES)
+    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+        assert archive.testzip() is None
+        assert {name: archive.read(name).decode() for name in archive.namelist()} == FILES
+
+
+def test_markdown_has_every_table_with_rows_of_equal_length() -> None:
+    text = markdown(measured_tables(paper_study()))
+    for number in range(1, 8):
+        assert f"### Table {number}: " in text
+    blocks = [block for block in text.split("\n\n") if block.startswith("| ")]
+    assert len(blocks) == 7
+    for block in blocks:
+        assert len({line.count("|") for line in block.splitlines()}) == 1
+    assert "50.0 (50.0% ✓)" in text
+
+
+def test_latex_has_every_table_and_no_sign_that_plain_latex_lacks() -> None:
+    text = latex(measured_tables(paper_study()))
+    assert text.count(r"\begin{table}") == text.count(r"\end{tabular}") == 7
+    assert text.isascii()
+    body = "\n".join(line for line in text.splitlines() if not line.startswith("%"))
+    for at, sign in enumerate(body):
+        if sign == "%":
+            assert body[at - 1] == "\\"
+    assert r"50.0 (50.0\% $\checkmark$)" in text
+    assert r"$\gamma$, recency decay rate" in text
+
+
+def test_a_sweep_of_one_has_the_ablations_file_and_a_sweep_of_two_has_not() -> None:
+    one = Sweep(axes=(("gamma", (0.8,)),), dialogs=2)
+    two = Sweep(axes=(("gamma", (0.8,)), ("w_c", (0.4,))), dialogs=2)
+    names = [list(sweep_files(sweep, run_benchmark(sweep.benchmark))) for sweep in (one, two)]
+    assert names == [["sweep.csv", "ablation.csv"], ["sweep.csv"]]
+
+
+def test_a_study_without_late_metrics_has_its_files_all_the_same() -> None:
+    scenario = Benchmark().scenarios[-1]
+    files = study_files(run_study(Benchmark(scenarios=(scenario,), dialogs=2)))
+    assert set(files) == set(FILES)
+    assert files["comparison.csv"].count("\n") == 1
