@@ -64,7 +64,8 @@ def entry_total(x: Floats) -> Floats:
     >>> entry_total(np.ones((1, 3, 2), np.float32)).tolist()
     [[3.0, 3.0]]
     """
-    return entry_sum(np.ascontiguousarray(np.moveaxis(x, 1, -1), np.float32))
+    entries_last: Floats = np.ascontiguousarray(np.moveaxis(x, 1, -1))
+    return entry_sum(entries_last)
 
 
 def softmax(logits: Floats) -> Floats:

@@ -107,8 +107,8 @@ class Measured:
     values : mapping of name to array (n,)
         ``late_…`` metrics, or for the adaptation run ``adaptation`` (turns) and ``never`` (0, 1).
     series : mapping of name to array (n, T)
-        Metrics, row states, and entries evicted by each rule (``evicted_…``) of every turn, where
-        they were asked for.
+        Metrics of `METRICS`, row states, and entries evicted by each rule (``evicted_…``) of every
+        turn, where they were asked for.
     """
 
     values: Mapping[str, Values]
@@ -243,7 +243,8 @@ def _run_scenario(
             values = {f"late_{key}": metric.late(trace, dialogs) for key, metric in metrics.items()}
         series: dict[str, Values] = {}
         if benchmark.series:
-            series = {key: metric.series(trace, dialogs) for key, metric in metrics.items()}
+            shown = [metric for key, metric in metrics.items() if key in METRICS]
+            series = {metric.key: metric.series(trace, dialogs) for metric in shown}
             series |= {**trace.state, **_evictions(trace)}
         measured[policy.name] = Measured(values, series)
     return measured
@@ -321,7 +322,8 @@ def run_benchmark(
                     del running[future]
     chunks = [finished[number] for number in sorted(finished)]
     measured = {
-        scenario.key: _join([part[scenario.key] for part in chunks])
+        # Each chunk lets go of what is joined, so that nothing is held twice for long.
+        scenario.key: _join([part.pop(scenario.key) for part in chunks])
         for scenario in benchmark.scenarios
     }
     return Results(benchmark, measured, perf_counter() - began)

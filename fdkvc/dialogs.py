@@ -386,6 +386,17 @@ class DialogBatch:
         return softmax(np.where(seen, self.logits[:, :, :-1], np.float32(-np.inf)))
 
     @cached_property
+    def full_output(self) -> Floats:
+        """Context output of each turn if nothing were ever evicted (B, T, h)."""
+        if self._lengths is None:
+            return self.full_attention @ self.values
+        output = np.zeros((self.rows, self.turns, self.values.shape[-1]), np.float32)
+        for row, (turns, tokens) in enumerate(self._lengths):
+            weights = self.full_attention[row, :turns, :tokens]
+            output[row, :turns] = weights @ self.values[row, :tokens]
+        return output
+
+    @cached_property
     def attention_to_come(self) -> Floats:
         """The full cache's attention to each token, from each turn to the end (B, T, N + 1).
 

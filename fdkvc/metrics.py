@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fdkvc.attention import Bools, Floats, cosine
+from fdkvc.bounds import least_attention_loss
 from fdkvc.dialogs import Bits, DialogBatch
 from fdkvc.trace import Trace
 
@@ -88,6 +89,61 @@ def alignment(trace: Trace, dialogs: DialogBatch, projection: str = "value") -> 
     return _own_turns(np.where(current >= 0, series, np.float32(np.nan)), trace, dialogs)
 
 
+def attention_loss(trace: Trace, dialogs: DialogBatch) -> Floats:
+    """Share of the full cache's attention that the kept entries miss (B, T), in [0, 1].
+
+    After *cold-compress* (Answer.AI 2024). The full cache has every token so far, and its
+    attention is that of the turn's mean query; NaN in turns without tokens.
+    """
+    full = dialogs.full_attention[:, trace.first_turn :]
+    held = np.take_along_axis(full, np.maximum(trace.kept, 0), axis=2)
+    missed = 1 - np.where(trace.kept >= 0, held, 0).sum(axis=2)
+    asked = (np.diff(dialogs.bounds) > 0)[:, trace.first_turn :]
+    series = np.where(asked, np.clip(missed, 0, 1), np.float32(np.nan))
+    return _own_turns(series, trace, dialogs)
+
+
+def output_error(trace: Trace, dialogs: DialogBatch) -> Floats:
+    """Distance of the context output from the full cache's, as a share of its length (B, T)."""
+    full = dialogs.full_output[:, trace.first_turn :]
+    distance = np.linalg.norm(trace.output - full, axis=-1)
+    length = np.linalg.norm(full, axis=-1)
+    share = distance / np.where(length > 0, length, np.nan)
+    return _own_turns(share.astype(np.float32), trace, dialogs)
+
+
+def return_recall(trace: Trace, dialogs: DialogBatch) -> Floats:
+    """Share of a topic's earlier tokens still cached at the first turn back (B, T), in [0, 1].
+
+    NaN in all other turns, and for a topic without earlier tokens.
+    """
+    rows = np.arange(dialogs.rows)[:, None]
+    series = np.full(trace.kept.shape[:2], np.nan, np.float32)
+    for at, turn in enumerate(range(trace.first_turn, dialogs.turns)):
+        topic = dialogs.current[:, turn]
+        back = (topic >= 0) & dialogs.in_turns[:, turn]
+        back &= (turn > 0) & (topic != dialogs.current[:, turn - 1])
+        wanted = np.uint32(1) << np.maximum(topic, 0).astype(np.uint32)
+        earlier = (dialogs.topic_bits & wanted[:, None]) != 0
+        earlier &= dialogs.born < turn
+        kept = trace.kept[:, at]
+        found = (earlier[rows, kept] & (kept >= 0)).sum(axis=1)
+        count = earlier.sum(axis=1)
+        share = found / np.maximum(count, 1)
+        series[:, at] = np.where(back & (count > 0), share, np.nan)
+    return series
+
+
+def regret(trace: Trace, dialogs: DialogBatch) -> Floats:
+    """Attention loss above that of the best schedule of the whole dialog (B, T).
+
+    Its mean over a dialog's turns is never negative for a policy that keeps to the budget; in a
+    single turn it may be. A cache without a budget is measured against all its tokens.
+    """
+    least = least_attention_loss(dialogs, trace.budget)[:, trace.first_turn :]
+    return attention_loss(trace, dialogs) - least
+
+
 @dataclass(frozen=True)
 class Metric:
     """A metric as the rest of the project knows it.
@@ -100,6 +156,8 @@ class Metric:
         The range that an axis should show.
     percent : bool
         Whether people read it as a percentage.
+    whole : bool
+        Whether the mean that stands for a dialog is over all of its turns, not the late ones.
     """
 
     key: str
@@ -108,9 +166,12 @@ class Metric:
     series: Callable[[Trace, DialogBatch], Floats]
     bounds: tuple[float, float] = (0.0, 1.0)
     percent: bool = True
+    whole: bool = False
 
     def late(self, trace: Trace, dialogs: DialogBatch) -> Floats:
-        """Return the mean over each row's last turns (B,)."""
+        """Return the mean over each row's last turns, or over all of them (B,)."""
+        if self.whole:
+            return _mean(self.series(trace, dialogs), np.True_)
         window = trace.since(first_late_turn(dialogs))
         return late(self.series(window, dialogs), dialogs)
 
@@ -159,7 +220,39 @@ def _projected(space: str) -> Metric:
 
 
 ASKED_METRICS: Mapping[str, Metric] = {
-    metric.key: metric for metric in (_projected("key"), _projected("query"))
+    metric.key: metric
+    for metric in (
+        Metric(
+            "attention_loss",
+            "Attention loss",
+            "Share of the full cache's attention that the kept entries miss.",
+            attention_loss,
+        ),
+        Metric(
+            "output_error",
+            "Output error",
+            "Distance of the context output from the full cache's, as a share of its length.",
+            output_error,
+        ),
+        Metric(
+            "return_recall",
+            "Return recall",
+            "Share of a topic's earlier tokens still cached at its first turn back, in the mean "
+            "over all returns.",
+            return_recall,
+            whole=True,
+        ),
+        Metric(
+            "regret",
+            "Regret",
+            "Attention loss above the least that any cache of this size can reach, in the mean "
+            "over all turns.",
+            regret,
+            whole=True,
+        ),
+        _projected("key"),
+        _projected("query"),
+    )
 }
 """Metrics that are measured only where they are asked for."""
 
@@ -193,7 +286,12 @@ def late(series: Floats, dialogs: DialogBatch) -> Floats:
     """
     turn = np.arange(dialogs.turns - series.shape[1], dialogs.turns)
     last = dialogs.turn_counts[:, None]
-    chosen = (turn >= last - LATE_TURNS) & (turn < last) & np.isfinite(series)
+    return _mean(series, (turn >= last - LATE_TURNS) & (turn < last))
+
+
+def _mean(series: Floats, chosen: Bools | np.bool_) -> Floats:
+    """Mean over the chosen turns of each row (B,), passing over turns without a value."""
+    chosen = chosen & np.isfinite(series)
     sums = np.where(chosen, series.astype(np.float64), 0).sum(axis=1)
     counts = chosen.sum(axis=1)
     return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan).astype(np.float32)
@@ -246,7 +344,8 @@ class Memory:
     Attributes
     ----------
     keys, values, scores : int
-        Of the budget's entries; scores are the policy's channels.
+        Of the budget's entries, or of all tokens where there is no budget; scores are the
+        policy's channels.
     full_cache : int
         Keys and values of all the dialog's tokens, if nothing were evicted.
     """
@@ -277,9 +376,10 @@ def memory(trace: Trace, dialogs: DialogBatch, turn: int | None = None) -> Memor
     tokens = int(dialogs.bounds[0, until])
     vector = dialogs.keys.shape[-1] * dialogs.keys.itemsize
     number = np.dtype(np.float32).itemsize
+    entries = trace.policy.capacity(trace.budget, tokens)
     return Memory(
-        keys=trace.budget * vector,
-        values=trace.budget * vector,
-        scores=trace.budget * len(trace.policy.channels) * number,
+        keys=entries * vector,
+        values=entries * vector,
+        scores=entries * len(trace.policy.channels) * number,
         full_cache=2 * tokens * vector,
     )

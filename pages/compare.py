@@ -3,6 +3,7 @@
 import streamlit as st
 
 from fdkvc.ui import fields, lanes_view, settings, what_if
+from fdkvc.ui.entry import rerun_if_picked
 from fdkvc.ui.frame import heading, panel, problems, side_by_side
 from fdkvc.ui.lane_figures import show_figures
 from fdkvc.ui.lanes import MOST_LANES, load_lanes
@@ -32,6 +33,7 @@ with st.container(horizontal=True):
     every = playback(PAGE, turns)
     what_if.ask(PAGE, lanes)
     lanes_view.downloads(PAGE, lanes)
+    picked = lanes_view.follow_entry(PAGE, lanes)
 lanes = what_if.with_fork(PAGE, lanes)
 
 
@@ -39,6 +41,7 @@ lanes = what_if.with_fork(PAGE, lanes)
 def stepping() -> None:
     """Everything that a step changes."""
     turn = transport(PAGE, turns, every)
+    rerun_if_picked(PAGE, picked)
     lanes_view.show_lanes(PAGE, lanes, turn)
     with side_by_side("differences"):
         with panel("lines"):

@@ -39,8 +39,11 @@ def stepping() -> None:
     turn = transport(PAGE, run.dialogs.turns, every)
     step_view.views(PAGE, run, turn)
     story.why(PAGE, run, turn, settings.entry_field(PAGE))
-    story.inside_turn(run, turn)
+    story.inside_turn(run, turn, cards)
     settings.write_link(PAGE)
 
 
-stepping()
+views = st.container()
+cards = story.step_cards(run)
+with views:
+    stepping()

@@ -301,17 +301,21 @@ def test_a_changed_decay_acts_from_the_turn_after_the_fork() -> None:
 
 @given(ragged(), any_policy, any_policy, budgets, budgets, st.data())
 def test_a_row_forks_in_a_batch_as_it_does_alone(
-    batch: DialogBatch, one: Policy, other: Policy, budget: int, later: int, data: st.DataObject
+    batch: DialogBatch, one: Policy, other: Policy, budget: int, room: int, data: st.DataObject
 ) -> None:
     turn = data.draw(st.integers(0, max(batch.turns - 2, 0)), label="turn")
-    change = Fork(turn, policy=other, budget=later)
+    change = Fork(turn, policy=other, budget=room)
     if batch.turns == 1:
         return
     together = fork(simulate(one, batch, budget), batch, change)
     for row in range(batch.rows):
         alone = batch.row(row)
         if turn < alone.turns - 1:
-            assert_same_run(fork(simulate(one, alone, budget), alone, change), together, 0, row)
+            future = fork(simulate(one, alone, budget), alone, change)
+            if one.bounded and other.bounded:
+                assert_same_run(future, together, 0, row)
+            for later in range(turn + 1, alone.turns):
+                assert kept_tokens(future, 0, later) == kept_tokens(together, row, later)
 
 
 # ------------------------------------------------------------------------------- what is refused

@@ -20,6 +20,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("policies",),
     ("trace",),
     ("simulate", "online", "fork"),
+    ("bounds",),
     ("metrics", "statistics"),
     ("words", "explain", "narrate", "counterfactual"),
     ("paper",),
@@ -46,7 +47,7 @@ SEES = {
 
 PACKAGES = {
     "numpy": {module for room in ROOMS for module in room} - {"parameters", "paper"},
-    "scipy": {"statistics"},
+    "scipy": {"bounds", "statistics"},
     "threadpoolctl": {"benchmark"},
     "pandas": {
         *("tables", "history", "sweep", "cells", "claims", "projections"),

@@ -26,8 +26,8 @@ PICK = "pick"
 """Name of the selection by which a person picks an entry."""
 
 GRID = (
-    *("token", "left", "middle", "right", "top", "centre", "bottom", "colour", "ink", "outline"),
-    *("weight", "opacity", "sign", "hover"),
+    *("mark", "token", "left", "middle", "right", "top", "centre", "bottom", "colour", "ink"),
+    *("outline", "weight", "opacity", "sign", "hover"),
 )
 """Columns of `cells_data` that the grid of cells needs; the others are for plane and bars."""
 
@@ -105,6 +105,8 @@ def _given_number(channel: str) -> Any:
     return {"field": channel, "type": "quantitative", "scale": None, "legend": None}
 
 
+_SAME_MARK = alt.Key("mark:Q")  # a step changes a mark in place, and makes none anew
+
 _HOVER: Any = {"field": "hover", "type": "nominal"}
 
 
@@ -127,12 +129,14 @@ def cells_panel(
         fillOpacity=alt.FillOpacity(**_given_number("opacity")),
         tooltip=alt.Tooltip(**_HOVER),
         description=alt.Description(**_HOVER),
+        key=_SAME_MARK,
     )
     letters = base.mark_text(fontSize=12, aria=False, tooltip=None).encode(
         x=alt.X("middle:Q"),
         y=alt.Y("centre:Q"),
         text="sign:N",
         fill=alt.Fill(**_given("ink")),
+        key=_SAME_MARK,
     )
     return alt.layer(blocks.add_params(_pick("cells")), letters).properties(
         height=int(24 * rows),
@@ -166,6 +170,7 @@ def _bars(entries: int, terms: Sequence[str], top: float, theme: Theme) -> Panel
             ),
             fillOpacity=alt.FillOpacity(**_given_number("opacity")),
             stroke=alt.Stroke(**_given("edge")),
+            key=_SAME_MARK,
             tooltip=alt.Tooltip(**_HOVER),
         )
         .add_params(_pick("bars"))
@@ -224,6 +229,7 @@ def _plane(terms: Sequence[str], spans: Sequence[tuple[float, float]], theme: Th
             ),
             size=alt.Size(**_given_number("size")),
             opacity=alt.Opacity(**_given_number("opacity")),
+            key=_SAME_MARK,
             tooltip=alt.Tooltip(**_HOVER),
         )
         .add_params(_pick("plane"))
@@ -322,6 +328,7 @@ def cells_data(
     return pd.DataFrame(
         {
             "turn": turn,
+            "mark": _places(np.ones(len(frame), np.bool_), turn),
             "token": frame["token"].to_numpy(),
             "left": left,
             "middle": left + 0.44,
@@ -352,8 +359,8 @@ def cells_data(
 def _places(among: NDArray[np.bool_], turn: NDArray[np.intp]) -> NDArray[np.intp]:
     """Count from 0 in every turn among those that are True; turns are in order."""
     running = np.cumsum(among)
-    places: NDArray[np.intp] = running - (running - among)[np.searchsorted(turn, turn)] - 1
-    return places
+    before: NDArray[np.intp] = (running - among)[np.searchsorted(turn, turn)]
+    return np.asarray(running - before - 1, np.intp)
 
 
 def bars_data(cells: pd.DataFrame, terms: Sequence[str]) -> pd.DataFrame:
@@ -372,6 +379,7 @@ def bars_data(cells: pd.DataFrame, terms: Sequence[str]) -> pd.DataFrame:
             high=high[:, number],
             left=place + 0.06,
             right=place + 0.94,
+            mark=place * len(terms) + number,
         )
         for number, term in enumerate(terms)
     ]

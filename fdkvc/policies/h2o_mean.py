@@ -81,5 +81,5 @@ class H2OMean(Policy):
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
         """Return the mean attention."""
-        mean: Floats = cache["cumulative"] / np.maximum(cache["queries"], np.float32(1))
-        return {"mean attention": mean}
+        count: Floats = np.maximum(cache["queries"], 1)
+        return {"mean attention": cache["cumulative"] / count}

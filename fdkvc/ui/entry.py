@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Literal
 
 import streamlit as st
 
@@ -22,7 +23,9 @@ def take_click(page: str, key: str) -> None:
         entry_field(page).set(int(max(changed)))
 
 
-def choose_entry(dialogs: DialogBatch, entry: Field) -> int | None:
+def choose_entry(
+    dialogs: DialogBatch, entry: Field, width: Literal["stretch"] | int = "stretch"
+) -> int | None:
     """Let a person choose one of the dialog's tokens, and return it.
 
     The choices are the same in every turn, so that a step need not send them again.
@@ -37,9 +40,16 @@ def choose_entry(dialogs: DialogBatch, entry: Field) -> int | None:
         format_func=labels.__getitem__,
         placeholder="Click an entry in a chart, or choose one here",
         label_visibility="collapsed",
+        width=width,
         persist_state="session",
     )
     return token
+
+
+def rerun_if_picked(page: str, known: int | None) -> None:
+    """Run the whole page again if its fragment has picked another entry than the page knows."""
+    if entry_field(page).value != known:
+        st.rerun()
 
 
 @lru_cache(maxsize=32)

@@ -23,6 +23,7 @@ _STYLE = """
   .figures div {line-height: 1.25;}
   .figures small {display: block; opacity: .7;}
   .figures b {font-size: 1.15rem; font-weight: 600;}
+  .numbers {font-size: .85rem; line-height: 1.5; font-variant-numeric: tabular-nums;}
   .figures i {font-style: normal; font-size: .85rem; opacity: .8; padding-left: .35rem;}
 </style>
 """

@@ -136,7 +136,7 @@ def cells(run: Run, places: int, picked: int | None, theme: Theme) -> Mapping[in
 
 
 def _by_turn(table: pd.DataFrame) -> dict[int, pd.DataFrame]:
-    return {int(turn): rows.drop(columns="turn") for turn, rows in table.groupby("turn")}
+    return {int(str(turn)): rows.drop(columns="turn") for turn, rows in table.groupby("turn")}
 
 
 def metric_lines(lanes: Sequence[Lane]) -> tuple[Line, ...]:

@@ -15,7 +15,7 @@ from fdkvc.explain import explain, sentences
 from fdkvc.export import csv_text
 from fdkvc.ui import fields, settings
 from fdkvc.ui.downloads import PICTURE_WIDTH, download_files, download_pictures
-from fdkvc.ui.entry import take_click
+from fdkvc.ui.entry import choose_entry, take_click
 from fdkvc.ui.fields import Field
 from fdkvc.ui.frame import page_theme
 from fdkvc.ui.lanes import (
@@ -84,17 +84,22 @@ def show_lanes(page: str, lanes: Sequence[Lane], turn: int) -> None:
                 lane_chart(lanes, lane, turn, picked),
                 key=key,
                 width="stretch",
-                on_select=lambda key=key: take_click(page, key),  # type: ignore[misc]
+                on_select=lambda key=key: take_click(page, key),
                 alt=f"{lane.label}: the cache after every turn, and its entries after this one.",
             )
     if picked is not None:
         _fates(lanes, turn, picked)
 
 
+def follow_entry(page: str, lanes: Sequence[Lane]) -> int | None:
+    """Let a person choose an entry to be followed through all lanes."""
+    return choose_entry(lanes[0].run.dialogs, entry_field(page), width=360)
+
+
 def lane_chart(lanes: Sequence[Lane], lane: Lane, turn: int, picked: int | None) -> Spec:
     """Join a lane's spec with its data."""
     run, theme = lane.run, page_theme()
-    places = max(each.run.choice.budget for each in lanes)
+    places = _places(lanes, lane)
     spec = lane_charts.lane_spec(
         lane.label,
         run.dialogs.turns,
@@ -112,6 +117,13 @@ def lane_chart(lanes: Sequence[Lane], lane: Lane, turn: int, picked: int | None)
             "cells": cells(run, places, picked, theme)[turn],
         },
     )
+
+
+def _places(lanes: Sequence[Lane], lane: Lane) -> int:
+    """Return the height of a lane's river: the largest budget, or all tokens without one."""
+    bounded = [each.run.trace.budget for each in lanes if each.run.trace.policy.bounded]
+    own = lane.run.trace
+    return max(bounded) if own.policy.bounded else own.budget
 
 
 def _figures_now(lane: Lane, turn: int) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from html import escape
+
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from fdkvc.charts.life import life_spec
 from fdkvc.charts.theme import with_data
@@ -17,28 +20,39 @@ from fdkvc.ui.frame import page_theme, panel, side_by_side
 from fdkvc.ui.runs import Run
 
 
-def inside_turn(run: Run, turn: int) -> None:
-    """Tell the turn step by step, each with its equation, its numbers and what happened."""
+def step_cards(run: Run) -> list[DeltaGenerator]:
+    """Show a card with its equation for each step of the policy; return the places below them.
+
+    They stand outside the fragment that steps: an equation is set once, and not at every step.
+    """
     st.subheader("Inside this turn", anchor=False)
-    st.markdown(headline(run.trace, run.dialogs, 0, turn))
+    places = [st.container()]
     with side_by_side("steps"):
-        for number, story in enumerate(narrate(run.trace, run.dialogs, 0, turn), 1):
+        for number, step in enumerate(run.trace.policy.steps, 1):
             with st.container(border=True):
-                # The equation apart from what a turn changes: it is set once, not at every step.
                 st.markdown(
-                    f"**{number}. {story.name}** :gray[{story.source}]\n\n$$\n{story.equation}\n$$"
+                    f"**{number}. {step.name}** :gray[{step.source}]\n\n$$\n{step.equation}\n$$"
                 )
-                st.markdown(_what_happened(story))
+                places.append(st.container())
+    return places
+
+
+def inside_turn(run: Run, turn: int, places: list[DeltaGenerator]) -> None:
+    """Tell the turn as a whole and step by step: what happened, and the numbers."""
+    first, *others = places
+    first.html(f"<p>{escape(headline(run.trace, run.dialogs, 0, turn))}</p>")
+    stories = narrate(run.trace, run.dialogs, 0, turn)
+    for place, story in zip(others, stories, strict=True):
+        place.html(_what_happened(story))
 
 
 def _what_happened(story: StepStory) -> str:
-    numbers = [
-        f"{arrow} {label}: **{text}**"
+    numbers = "".join(
+        f"<div>{arrow} {escape(label)}: <b>{escape(text)}</b></div>"
         for arrow, pairs in (("→", story.inputs), ("⇒", story.outputs))
         for label, text in pairs
-    ]
-    small = ":small[" + "  \n".join(numbers) + "]" if numbers else ""
-    return f"{story.sentence}\n\n{small}"
+    )
+    return f'<p>{escape(story.sentence)}</p><div class="numbers">{numbers}</div>'
 
 
 def why(page: str, run: Run, turn: int, entry: Field) -> None:
