@@ -146,6 +146,12 @@ def _add_choice(option: Callable[..., Any]) -> None:
         metavar="KEY",
         help="default: the paper's four; a variant is fd-kvc:gamma=0.8",
     )
+    option(
+        "--metrics",
+        nargs="+",
+        metavar="KEY",
+        help="default: the paper's three; others cost more, such as attention_loss or regret",
+    )
 
 
 def _add_run(option: Callable[..., Any]) -> None:
@@ -182,6 +188,8 @@ def _chosen_benchmark(settings: Any) -> Benchmark:
         chosen["scenarios"] = tuple(scenario_named(key) for key in settings.scenarios)
     if settings.policies is not None:
         chosen["policies"] = tuple(read_policy(name) for name in settings.policies)
+    if settings.metrics is not None:
+        chosen["metrics"] = tuple(dict.fromkeys(settings.metrics))
     return Benchmark(**chosen, dialogs=settings.dialogs, seed=settings.seed, budget=settings.budget)
 
 

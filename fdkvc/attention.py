@@ -133,7 +133,8 @@ def min_max(x: Floats, present: Bools | None = None) -> Floats:
     """
     if present is None:
         low, high = x.min(axis=-1, keepdims=True), x.max(axis=-1, keepdims=True)
-        return (x - low) / (high - low + np.float32(EPSILON))
+        of_all: Floats = (x - low) / (high - low + np.float32(EPSILON))
+        return of_all
     low = np.where(present, x, np.inf).min(axis=-1, keepdims=True)
     high = np.where(present, x, -np.inf).max(axis=-1, keepdims=True)
     with np.errstate(invalid="ignore"):  # inf − inf in a row without entries

@@ -158,7 +158,9 @@ class Results:
         """
         if scenario != COMPOSITE:
             measured = self.measured.get(scenario, {}).get(policy)
-            return None if measured is None else measured.values.get(metric)
+            found = None if measured is None else measured.values.get(metric)
+            # A metric may say nothing of a scenario, such as recall where no topic returns.
+            return None if found is None or np.isnan(found).any() else found
         rows = [self.values(key, policy, metric) for key in BENCHMARK_SCENARIOS]
         full = [row for row in rows if row is not None and len(row) == self.benchmark.dialogs]
         if len(full) < len(BENCHMARK_SCENARIOS):

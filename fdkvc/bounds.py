@@ -61,7 +61,7 @@ def best_schedule(worth: Floats, born: NDArray[np.intp], budget: int) -> Bools:
     variable = np.arange(last.size)
     interval = (np.arange(turns)[:, None] <= last) & (np.arange(turns)[:, None] >= born[token])
     once = coo_matrix((np.ones(last.size), (token, variable)), (tokens, last.size))
-    solved = linprog(
+    solved = linprog(  # type: ignore[call-overload]  # SciPy takes sparse matrices here
         -np.cumsum(np.where(alive, worth, 0), axis=0, dtype=np.float64)[alive],
         A_ub=vstack([coo_matrix(interval, dtype=np.float64), once]).tocsr(),
         b_ub=np.concatenate([np.full(turns, budget), np.ones(tokens)]),

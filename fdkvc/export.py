@@ -23,7 +23,7 @@ import pandas as pd
 from fdkvc import tables
 from fdkvc.benchmark import Benchmark, Latency, Results
 from fdkvc.dialogs import DialogBatch
-from fdkvc.metrics import METRICS
+from fdkvc.metrics import metric_named
 from fdkvc.statistics import AdaptationSummary, Paired
 from fdkvc.trace import Trace
 
@@ -378,24 +378,30 @@ def _metric_header(benchmark: Benchmark) -> list[str]:
 
 
 def _metric_name(key: str) -> str:
-    metric = METRICS[key]
+    metric = metric_named(key)
     return f"{metric.label.lower()}{' %' if metric.percent else ''}"
 
 
 def _measured_beside_published(
     table: pd.DataFrame, by: Sequence[str], benchmark: Benchmark
 ) -> dict[tuple[Any, ...], list[str]]:
-    """Return a measured and a published text for each metric, by the values of some columns."""
+    """Return a measured and a published text for each metric, by the values of some columns.
+
+    Both are empty for a metric that says nothing of a scenario.
+    """
+    place = {metric: 2 * at for at, metric in enumerate(tables.late_metrics(benchmark))}
     texts: dict[tuple[Any, ...], list[str]] = {}
     for row in _records(table):
-        percent = METRICS[row["metric"].removeprefix("late_")].percent
+        percent = metric_named(row["metric"].removeprefix("late_")).percent
         scale, digits, printed_digits = (100, 1, 1) if percent else (1, 3, 4)  # as it is printed
         measured = f"{scale * row['mean']:.{digits}f}"
         if not math.isnan(row["ci_high"]):
             measured += f" ± {scale * (row['ci_high'] - row['mean']):.{digits}f}"
         figure = scale * row["published"]
         printed = "" if math.isnan(figure) else f"{figure:.{printed_digits}f}"
-        texts.setdefault(tuple(row[name] for name in by), []).extend((measured, printed))
+        cells = texts.setdefault(tuple(row[name] for name in by), [""] * (2 * len(place)))
+        at = place[row["metric"]]
+        cells[at : at + 2] = measured, printed
     return texts
 
 
@@ -444,7 +450,7 @@ def _paired_text(results: Results, baseline: str) -> str:
     rows = []
     for scenario, metric, policy, comparison in tables.comparisons(results, baseline):
         key = metric.removeprefix("late_")
-        difference = _difference(comparison, METRICS[key].percent)
+        difference = _difference(comparison, metric_named(key).percent)
         rows.append([scenario, _metric_name(key), policy, *difference])
     if not rows:
         return ""

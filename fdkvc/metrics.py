@@ -250,11 +250,13 @@ ASKED_METRICS: Mapping[str, Metric] = {
             regret,
             whole=True,
         ),
-        _projected("key"),
-        _projected("query"),
+        *(_projected(space) for space in ("key", "query")),
     )
 }
-"""Metrics that are measured only where they are asked for."""
+"""Metrics that are measured only where they are asked for: they cost more, or say less."""
+
+PROJECTED_ALIGNMENTS = ("alignment_key", "alignment_query")
+"""The alignments that compare the output with what it is not: see `alignment`."""
 
 
 def metric_named(key: str) -> Metric:

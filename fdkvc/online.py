@@ -105,7 +105,10 @@ class OnlineCache:
         ids = np.concatenate([self._ids, np.arange(self.fed, self.fed + count)])
         held = {name: np.concatenate([self._held[name], new[name]]) for name in new}
         dialog = DialogBatch(
-            **{name: array[None] for name, array in held.items()},
+            embeddings=held["embeddings"][None],
+            queries=held["queries"][None],
+            keys=held["keys"][None],
+            values=held["values"][None],
             bounds=np.array([[slots, slots + count]]),
             turn_counts=np.array([1]),
             topic_bits=np.zeros((1, len(ids)), np.uint32),

@@ -19,7 +19,7 @@ from fdkvc.benchmark import (
     run_benchmark,
 )
 from fdkvc.dialogs import BENCHMARK_SCENARIOS, SCENARIOS, generate
-from fdkvc.metrics import ASKED_METRICS, Memory, memory
+from fdkvc.metrics import PROJECTED_ALIGNMENTS, Memory, memory
 from fdkvc.paper import ABLATION_DIALOGS, ABLATIONS, DIALOGS, published_sweep
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.simulate import simulate
@@ -91,7 +91,8 @@ def run_study(
         See `run_benchmark`.
     """
     cancelled = cancelled or threading.Event()
-    whole = replace(benchmark, series=True, metrics=(*benchmark.metrics, *ASKED_METRICS))
+    metrics = tuple(dict.fromkeys((*benchmark.metrics, *PROJECTED_ALIGNMENTS)))
+    whole = replace(benchmark, series=True, metrics=metrics)
     sweeps = {key: ablation(key, benchmark) for key in ABLATIONS if is_the_papers(benchmark)}
     progress = _Progress([whole, *sweeps.values()], on_progress)
 

@@ -6,7 +6,7 @@ from fdkvc.ui import fields, lanes_view, settings, what_if
 from fdkvc.ui.entry import rerun_if_picked
 from fdkvc.ui.frame import heading, panel, problems, side_by_side
 from fdkvc.ui.lane_figures import show_figures
-from fdkvc.ui.lanes import MOST_LANES, load_lanes
+from fdkvc.ui.lanes import MOST_LANES, choose_pair, load_lanes
 from fdkvc.ui.transport import playback, transport
 from fdkvc.ui.variants import choose_policies
 
@@ -36,6 +36,17 @@ with st.container(horizontal=True):
     picked = lanes_view.follow_entry(PAGE, lanes)
 lanes = what_if.with_fork(PAGE, lanes)
 
+rivers = st.container()
+with side_by_side("differences"):
+    with panel("lines"):
+        st.subheader("Metrics over the turns", anchor=False)
+        lines = st.container()
+    with panel("difference"):
+        st.subheader("Where they differ", anchor=False)
+        pair = choose_pair(PAGE, lanes)
+        difference = st.container()
+show_figures(lanes)
+
 
 @st.fragment(run_every=every)
 def stepping() -> None:
@@ -43,13 +54,12 @@ def stepping() -> None:
     turn = transport(PAGE, turns, every)
     rerun_if_picked(PAGE, picked)
     lanes_view.show_lanes(PAGE, lanes, turn)
-    with side_by_side("differences"):
-        with panel("lines"):
-            lanes_view.show_lines(PAGE, lanes, turn)
-        with panel("difference"):
-            lanes_view.show_difference(PAGE, lanes, turn)
+    with lines:
+        lanes_view.show_lines(PAGE, lanes, turn)
+    with difference:
+        lanes_view.show_difference(PAGE, *pair, turn)
     lanes_view.write_link(PAGE)
 
 
-stepping()
-show_figures(lanes)
+with rivers:
+    stepping()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from worlds import plain_dialog, random_dialog
 
-from fdkvc.dialogs import SCENARIOS, DialogBatch, World, generate, stack
+from fdkvc.dialogs import SCENARIOS, DialogBatch, World, generate, one_dialog, stack
 from fdkvc.metrics import (
     METRICS,
     Adaptation,
@@ -18,6 +18,7 @@ from fdkvc.metrics import (
     diversity,
     late,
     memory,
+    metric_named,
     retention,
 )
 from fdkvc.policies import POLICIES, policy_named
@@ -275,3 +276,55 @@ def test_scores_take_four_bytes_a_channel(key: str) -> None:
     assert result.scores == entries * 4 * len(policy.channels)
     assert result.keys == entries * 8 * 4
     assert result.full_cache == 2 * 3 * 32 * 8 * 4
+
+
+# ------------------------------------------------------------------------------- against the full
+
+
+def test_attention_loss_is_what_the_kept_entries_miss() -> None:
+    keys = np.log([1.0, 3.0, 4.0])
+    dialog = plain_dialog([[1, 1], [], [1]], keys=keys.tolist())
+    series = metric_named("attention_loss").series(
+        simulate(policy_named("fifo"), dialog, 1), dialog
+    )
+
+    np.testing.assert_allclose(series[0], [1 / 4, np.nan, 4 / 8], rtol=1e-5)
+
+
+def test_output_error_is_the_distance_from_the_full_caches_output() -> None:
+    dialog = one_dialog(
+        embeddings=[[1.0]] * 2,
+        queries=[[1.0, 0.0]] * 2,
+        keys=[[0.0, 0.0]] * 2,
+        values=[[0.0, 4.0], [6.0, 4.0]],
+        turn_lengths=[1, 1],
+    )
+    series = metric_named("output_error").series(simulate(policy_named("fifo"), dialog, 1), dialog)
+
+    np.testing.assert_allclose(series[0], [0, 3 / 5], rtol=1e-5)  # (6, 4) instead of (3, 4)
+
+
+def test_the_full_cache_loses_nothing() -> None:
+    dialogs = generate(SCENARIOS["mixed"], 2, 3)
+    trace = simulate(policy_named("full"), dialogs, 56)
+
+    np.testing.assert_allclose(metric_named("attention_loss").late(trace, dialogs), 0, atol=1e-6)
+    np.testing.assert_allclose(metric_named("output_error").late(trace, dialogs), 0, atol=1e-5)
+    np.testing.assert_array_equal(metric_named("return_recall").late(trace, dialogs), 1)
+
+
+def test_return_recall_counts_the_topics_earlier_tokens() -> None:
+    dialog = plain_dialog([[1, 1], [1], [1, 1], [1], [1]], topics=["A", "B", "A", "A", "B"])
+    trace = simulate(policy_named("sink", sinks=1), dialog, budget=4)
+    series = metric_named("return_recall").series(trace, dialog)
+
+    # Turn 2 holds tokens 0, 2, 3, 4: of A's earlier two one is left. Turn 4 holds 0, 4, 5, 6.
+    np.testing.assert_array_equal(series[0], [np.nan, np.nan, 0.5, np.nan, 0])
+    assert metric_named("return_recall").late(trace, dialog) == pytest.approx([0.25])
+
+
+def test_fifo_recalls_nothing_after_a_long_absence() -> None:
+    dialogs = generate(SCENARIOS["return"], 2, 3)
+    trace = simulate(policy_named("fifo"), dialogs, 56, entries=False)
+
+    np.testing.assert_array_equal(metric_named("return_recall").late(trace, dialogs), 0)

@@ -16,7 +16,7 @@ from fdkvc.benchmark import Benchmark, Latency, Measured, Results, run_benchmark
 from fdkvc.dialogs import SCENARIOS, DialogBatch, World, generate, one_dialog, own_scenario, stack
 from fdkvc.metrics import alignment, diversity, retention
 from fdkvc.paper import published, published_ablation, published_adaptation
-from fdkvc.policies import POLICIES, Policy, policy_named
+from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named
 from fdkvc.simulate import simulate
 from fdkvc.tables import (
     ABLATION,
@@ -71,7 +71,7 @@ def test_summary_has_a_row_for_each_scenario_policy_and_metric(results: Results)
     assert list(table[["scenario", "policy", "metric"]].itertuples(index=False, name=None)) == [
         (scenario, policy, metric)
         for scenario in (*FIVE, "composite")
-        for policy in POLICIES
+        for policy in PAPER_POLICIES
         for metric in LATE
     ]
     assert set(table.n) == {8}
@@ -168,7 +168,7 @@ def test_a_run_that_was_cancelled_shows_what_is_finished() -> None:
 def test_adaptation_table(results: Results) -> None:
     table = adaptation_table(results)
     assert tuple(table.columns) == ADAPTATIONS
-    assert table.policy.tolist() == list(POLICIES)
+    assert table.policy.tolist() == list(PAPER_POLICIES)
     for row in table.to_dict("records"):
         turns = results.values("adaptation", row["policy"], "adaptation")
         assert turns is not None
@@ -220,7 +220,7 @@ def test_paired_table_by_hand() -> None:
 @pytest.mark.parametrize("baseline", ["h2o", "fifo"])
 def test_paired_table_compares_all_with_the_baseline(results: Results, baseline: str) -> None:
     table = paired_table(results, baseline)
-    others = [key for key in POLICIES if key != baseline]
+    others = [key for key in PAPER_POLICIES if key != baseline]
     assert list(table[["scenario", "metric", "policy"]].itertuples(index=False, name=None)) == [
         (scenario, metric, policy)
         for scenario in (*FIVE, "composite")
@@ -350,7 +350,8 @@ def test_columns_of_a_trace(run: tuple[Trace, DialogBatch]) -> None:
         *(f"term_{name}" for name in entries.terms),
         *("score", "rank", "protected"),
     ]
-    assert list(turns_table(trace, dialogs)) == TURN_COLUMNS
+    states = [name for name in trace.state if name not in TURN_COLUMNS]
+    assert list(turns_table(trace, dialogs)) == [*TURN_COLUMNS[:6], *states, *TURN_COLUMNS[6:]]
 
 
 @pytest.mark.parametrize("row", [0, 1])

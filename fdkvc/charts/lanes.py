@@ -26,6 +26,7 @@ from fdkvc.charts.turn import cells_panel
 
 RIVER_HEIGHT = 150
 LINE_HEIGHT = 104
+OVERLAP_HEIGHT = 90
 IN_A_ROW = 3  # lanes of a picture
 
 
@@ -179,8 +180,8 @@ def overlap_spec(turns: int, theme: Theme) -> Spec:
     )
     parting = (
         alt.Chart(alt.NamedData("parting"))
-        .mark_text(text="▼ they part", align="left", baseline="top", dx=-5, fill=theme.ink)
-        .encode(x=alt.X("middle:Q"), y=alt.value(2))
+        .mark_text(text="▲ they part", align="left", baseline="bottom", dx=-5, fill=theme.ink)
+        .encode(x=alt.X("middle:Q"), y=alt.value(OVERLAP_HEIGHT - 2))
     )
     layers = [
         changes_panel(turns, theme, labels=True),
@@ -189,7 +190,7 @@ def overlap_spec(turns: int, theme: Theme) -> Spec:
         cursor_panel(turns, theme, labels=True),
     ]
     title = panel_title("Overlap of the two caches", "entries in both, as a share of all in either")
-    return column([alt.layer(*layers).properties(height=90, title=title)], theme)
+    return column([alt.layer(*layers).properties(height=OVERLAP_HEIGHT, title=title)], theme)
 
 
 # ------------------------------------------------------------------------------------ a picture

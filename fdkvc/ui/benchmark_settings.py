@@ -6,6 +6,7 @@ import streamlit as st
 
 from fdkvc.benchmark import Benchmark
 from fdkvc.dialogs import SCENARIOS
+from fdkvc.metrics import ASKED_METRICS, METRICS
 from fdkvc.parameters import Parameter
 from fdkvc.ui import fields
 from fdkvc.ui.fields import Field
@@ -44,9 +45,14 @@ def choose_benchmark(page: str) -> Benchmark:
         {key: scenario.label for key, scenario in SCENARIOS.items()},
     )
     policies = choose_policies(page)
+    metrics = fields.several(
+        Field(page, "metrics", tuple(METRICS), Parameter("Metrics", "Regret takes long.")),
+        {key: metric.label for key, metric in {**METRICS, **ASKED_METRICS}.items()},
+    )
     benchmark = Benchmark(
         scenarios=tuple(SCENARIOS[key] for key in scenarios),
         policies=policies,
+        metrics=tuple(metrics) or tuple(METRICS),
         dialogs=fields.number(dialogs_field(page, Benchmark.dialogs)),
         seed=fields.number(seed_field(page)),
         budget=fields.number(budget_field(page)),
@@ -63,7 +69,9 @@ def command_line(benchmark: Benchmark, dialogs: int = 6000) -> str:
     """Return the command that runs this benchmark with more dialogs."""
     scenarios = " ".join(scenario.key for scenario in benchmark.scenarios)
     policies = " ".join(policy.name.replace(" ", ":") for policy in benchmark.policies)
+    metrics = f" --metrics {' '.join(benchmark.metrics)}" * (benchmark.metrics != tuple(METRICS))
     return (
         f"python -m fdkvc study --dialogs {dialogs} --seed {benchmark.seed} "
-        f"--budget {benchmark.budget} --scenarios {scenarios} --policies {policies} --out results"
+        f"--budget {benchmark.budget} --scenarios {scenarios} --policies {policies}{metrics} "
+        "--out results"
     )

@@ -11,7 +11,7 @@ from fdkvc.charts.series import series_data, series_spec, topics_data
 from fdkvc.charts.sweep import curve_spec
 from fdkvc.charts.theme import Spec, Theme, with_data
 from fdkvc.dialogs import SCENARIOS
-from fdkvc.metrics import METRICS
+from fdkvc.metrics import METRICS, metric_named
 from fdkvc.parameters import defaults_of, parameters_of
 from fdkvc.policies import POLICIES
 from fdkvc.study import Study
@@ -146,7 +146,7 @@ def ablation_chart(table: pd.DataFrame, parameter: str, metric: str, theme: Them
     rows = table[table.metric == metric]
     low = min(0.0, float(rows.ci_low.min()), float(rows.published.min()))
     spec = curve_spec(
-        f"Late {METRICS[metric.removeprefix('late_')].label.lower()}",
+        f"Late {metric_named(metric.removeprefix('late_')).label.lower()}",
         parameters_of(POLICIES[ABLATED_POLICY])[parameter].label,
         (float(rows.value.min()), float(rows.value.max())),
         (low, max(1.0, float(rows.ci_high.max()))),

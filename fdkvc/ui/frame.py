@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from html import escape
 
 import streamlit as st
 
@@ -23,6 +24,13 @@ _STYLE = """
   .figures div {line-height: 1.25;}
   .figures small {display: block; opacity: .7;}
   .figures b {font-size: 1.15rem; font-weight: 600;}
+  .scrolls {height: 18rem; overflow: auto; font-size: .85rem; font-variant-numeric: tabular-nums;}
+  .scrolls table {border-collapse: collapse; width: 100%;}
+  .scrolls th {position: sticky; top: 0; background: var(--st-background-color, Canvas);}
+  .scrolls th, .scrolls td {padding: .1rem .4rem; text-align: right;}
+  .scrolls th {vertical-align: bottom; font-weight: 600; line-height: 1.2;}
+  .scrolls td {border-top: 1px solid color-mix(in srgb, currentColor 15%, transparent);}
+  .scrolls th:first-child, .scrolls td:first-child {text-align: left;}
   .numbers {font-size: .85rem; line-height: 1.5; font-variant-numeric: tabular-nums;}
   .figures i {font-style: normal; font-size: .85rem; opacity: .8; padding-left: .35rem;}
 </style>
@@ -33,6 +41,7 @@ PAGES = (
     ("pages/compare.py", "Compare", ":material/compare:"),
     ("pages/benchmark.py", "Benchmark", ":material/leaderboard:"),
     ("pages/ablation.py", "Ablation", ":material/tune:"),
+    ("pages/policies.py", "Policies", ":material/rule:"),
     ("pages/about.py", "About", ":material/info:"),
 )
 
@@ -69,6 +78,27 @@ def panel(name: str) -> Iterator[None]:
     """Open one panel of a row."""
     with st.container(key=f"panel-{name}"):
         yield
+
+
+def table_html(columns: Mapping[str, Sequence[str]], caption: str) -> str:
+    """Return a plain table that scrolls; it is up to date at once, as a grid of cells is not.
+
+    Parameters
+    ----------
+    columns : mapping of str to sequence of str
+        The words of each column by its name.
+    caption : str
+        For those who hear the page.
+    """
+    names = "".join(f'<th scope="col">{escape(name)}</th>' for name in columns)
+    rows = "".join(
+        f"<tr>{''.join(f'<td>{escape(word)}</td>' for word in row)}</tr>"
+        for row in zip(*columns.values(), strict=True)
+    )
+    return (
+        f'<div class="scrolls" tabindex="0" role="region" aria-label="{escape(caption)}">'
+        f"<table><thead><tr>{names}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )
 
 
 def problems(sentences: list[str]) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import pandas as pd
+import streamlit as st
 
 from fdkvc.charts.theme import Theme
 from fdkvc.charts.timeline import Line, placed
@@ -96,12 +97,11 @@ def choose_pair(page: str, lanes: Sequence[Lane]) -> tuple[Lane, Lane]:
     labels = {lane.name: lane.label for lane in lanes}
     by_name = {lane.name: lane for lane in lanes}
     names = list(labels)
-    chosen = []
-    for field, default in zip(pair_fields(page), names[-2:] * 2, strict=False):
-        if field.value not in labels:
-            field.set(default)
-        chosen.append(by_name[fields.choice(field, labels)])
-    one, other = chosen
+    with st.container(horizontal=True):
+        for field, default in zip(pair_fields(page), names[-2:] * 2, strict=False):
+            if field.value not in labels:
+                field.set(default)
+        one, other = (by_name[fields.choice(field, labels)] for field in pair_fields(page))
     return one, other
 
 

@@ -13,22 +13,23 @@ from fdkvc.charts.timeline import cursor_data, placed
 from fdkvc.compare import DIFFERENCE, all_entries, first_difference
 from fdkvc.explain import explain, sentences
 from fdkvc.export import csv_text
+from fdkvc.trace import Status
 from fdkvc.ui import fields, settings
 from fdkvc.ui.downloads import PICTURE_WIDTH, download_files, download_pictures
 from fdkvc.ui.entry import choose_entry, take_click
 from fdkvc.ui.fields import Field
-from fdkvc.ui.frame import page_theme
+from fdkvc.ui.frame import page_theme, table_html
 from fdkvc.ui.lanes import (
     FORK,
     Lane,
     cells,
-    choose_pair,
     differences,
     line_data,
     metric_lines,
     overlap,
     pair_fields,
 )
+from fdkvc.ui.runs import Run
 from fdkvc.ui.settings import entry_field
 from fdkvc.ui.transport import turn_field
 from fdkvc.ui.variants import policies_field
@@ -135,12 +136,22 @@ def _figures_now(lane: Lane, turn: int) -> str:
 
 def _fates(lanes: Sequence[Lane], turn: int, token: int) -> None:
     """Say what becomes of an entry in each run."""
-    told = []
-    for lane in lanes:
-        run = lane.run.at(turn)
-        why = explain(run.trace, run.dialogs, 0, turn, token)
-        told.append(f"- **{lane.label}:** {' '.join(sentences(why))}")
+    told = [f"- **{lane.label}:** {_fate(lane.run, turn, token)}" for lane in lanes]
     st.markdown("\n".join(told))
+
+
+def _fate(run: Run, turn: int, token: int) -> str:
+    """Say why an entry stays in a turn, or went in the turn that evicted it."""
+    own = run.at(turn)
+    why = explain(own.trace, own.dialogs, 0, turn, token)
+    if why.left is not None:
+        why = explain(own.trace, own.dialogs, 0, why.left[0], token)
+    elif own.trunk is not None and why.status == Status.empty and why.born < own.trace.first_turn:
+        fork = own.trace.first_turn - 1
+        if token in own.trunk.at(fork).trace.state_after(fork).cache.token:
+            return f"Token {token} was taken out by the fork, after turn {fork}."
+        return _fate(own.trunk, fork, token)
+    return " ".join(sentences(why))
 
 
 # ------------------------------------------------------------------------------- the lines
@@ -148,7 +159,6 @@ def _fates(lanes: Sequence[Lane], turn: int, token: int) -> None:
 
 def show_lines(page: str, lanes: tuple[Lane, ...], turn: int) -> None:
     """Show the metrics over the turns, a line for each run."""
-    st.subheader("Metrics over the turns", anchor=False)
     st.vega_lite_chart(
         lines_chart(lanes, turn),
         key=f"{page}/lines",
@@ -173,13 +183,10 @@ def lines_chart(lanes: tuple[Lane, ...], turn: int) -> Spec:
 # ------------------------------------------------------------------------------- the difference
 
 
-def show_difference(page: str, lanes: Sequence[Lane], turn: int) -> None:
-    """Let a person choose two runs, and show where they part and what only one keeps."""
-    st.subheader("Where they differ", anchor=False)
-    with st.container(horizontal=True):
-        one, other = choose_pair(page, lanes)
+def show_difference(page: str, one: Lane, other: Lane, turn: int) -> None:
+    """Show where two runs part, and what only one of them keeps."""
     if one is other:
-        st.info("Choose two different runs.")
+        st.info("Choose two different runs.", icon=":material/compare:")
         return
     shared = overlap(one.run, other.run)
     table = differences(one.run, other.run).get(turn, pd.DataFrame(columns=list(DIFFERENCE)))
@@ -190,16 +197,7 @@ def show_difference(page: str, lanes: Sequence[Lane], turn: int) -> None:
         width="stretch",
         alt="Share of entries that both caches hold, over the turns.",
     )
-    st.dataframe(
-        _shown(table, one, other),
-        hide_index=True,
-        key=f"{page}/difference",
-        height=290,
-        column_config={
-            f"score in {lane.number}": st.column_config.NumberColumn(format="%.3f")
-            for lane in (one, other)
-        },
-    )
+    st.html(table_html(_shown(table, one, other), "Entries that only one of the two keeps"))
 
 
 def overlap_chart(one: Lane, other: Lane, turn: int) -> Spec:
@@ -238,23 +236,25 @@ def _difference_words(
     return said
 
 
-def _shown(table: pd.DataFrame, one: Lane, other: Lane) -> pd.DataFrame:
+def _shown(table: pd.DataFrame, one: Lane, other: Lane) -> dict[str, list[str]]:
     """Return the difference as people read it; runs by their numbers, for want of room."""
     lanes = {"one": one, "other": other}
-    return pd.DataFrame(
-        {
-            "kept by": table["keeper"].map({name: lane.label for name, lane in lanes.items()}),
-            "token": table["token"],
-            "topic": table["topic"],
-            "from turn": table["born"],
-            **{
-                f"{what} in {lane.number}": table[f"{what}_{name}"]
-                for what in ("rank", "score")
-                for name, lane in lanes.items()
-            },
-            "evicted in turn": table["evicted"],
-        }
-    )
+    return {
+        "only in": [lanes[keeper].number for keeper in table["keeper"]],
+        "token": _words(table["token"], "d"),
+        "topic": [topic or "–" for topic in table["topic"]],
+        "from turn": _words(table["born"], "d"),
+        **{
+            f"{what} in {lane.number}": _words(table[f"{what}_{name}"], form)
+            for what, form in (("rank", ".0f"), ("score", ".3f"))
+            for name, lane in lanes.items()
+        },
+        "evicted in turn": _words(table["evicted"], ".0f"),
+    }
+
+
+def _words(column: pd.Series, form: str) -> list[str]:
+    return ["–" if value != value or value is pd.NA else f"{value:{form}}" for value in column]
 
 
 # ------------------------------------------------------------------------------- downloads

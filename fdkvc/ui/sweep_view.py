@@ -10,7 +10,7 @@ import streamlit as st
 from fdkvc.benchmark import Results
 from fdkvc.charts.sweep import PICK, curve_spec, heat_spec, tradeoff_spec
 from fdkvc.charts.theme import with_data
-from fdkvc.metrics import METRICS
+from fdkvc.metrics import metric_named
 from fdkvc.parameters import defaults_of, parameters_of
 from fdkvc.policies import POLICIES, Policy
 from fdkvc.sweep import Sweep, grid_table, sweep_table, tradeoff_table
@@ -102,7 +102,7 @@ def _heat(sweep: Sweep, table: pd.DataFrame, metric: str) -> dict[str, Any]:
     low, high = float(cells["mean"].min()), float(cells["mean"].max())
     if high - low < 0.01:
         low, high = low - 0.005, high + 0.005
-    percent = METRICS[metric.removeprefix("late_")].percent
+    percent = metric_named(metric.removeprefix("late_")).percent
     cells = cells.assign(
         label=[f"{100 * mean:.0f}" if percent else f"{mean:.2f}" for mean in cells["mean"]],
         dark=cells["mean"] < (low + high) / 2,
@@ -223,7 +223,7 @@ def _range(points: pd.DataFrame, axis: str) -> tuple[float, float]:
 
 
 def _label(metric: str) -> str:
-    return METRICS[metric.removeprefix("late_")].label
+    return metric_named(metric.removeprefix("late_")).label
 
 
 def _parameter_label(sweep: Sweep, name: str) -> str:

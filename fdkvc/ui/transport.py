@@ -87,14 +87,19 @@ def transport(page: str, turns: int, every: float | None) -> int:
                 args=(to,),
             )
         if last:
+            # The slider has a key of its own and does not move the turn while playing: a browser
+            # that lags behind would send the place where it still stands.
+            slider = f"{page}/slider"
+            st.session_state[slider] = turn.value
             st.slider(
                 "Turn",
                 0,
                 last,
-                key=turn.key,
+                key=slider,
                 label_visibility="collapsed",
                 width=320,
-                persist_state="session",
+                disabled=every is not None,
+                on_change=lambda: turn.set(st.session_state[slider]) if every is None else None,
             )
     return int(turn.value)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Any
 
 import streamlit as st
@@ -105,7 +106,9 @@ def _add_variant(page: str, chosen: Field) -> None:
     """Let a person make a variant and choose it."""
     can_vary = [key for key, policy in POLICIES.items() if parameters_of(policy)]
     with st.popover("Add a variant …", icon=":material/tune:", width="stretch"):
-        variant = edit_policy(f"{page}/variant", policy_named(can_vary[-1]), can_vary)
+        keys = [read_policy(name).key for name in reversed(chosen.value)]
+        start = next((key for key in keys if key in can_vary), can_vary[0])
+        variant = edit_policy(f"{page}/variant", policy_named(start), can_vary)
 
         def add() -> None:
             chosen.set([*chosen.value, variant.name])
@@ -136,8 +139,11 @@ def edit_policy(page: str, start: Policy, keys: Sequence[str] = tuple(POLICIES))
         Field(page, "policy", start.key, known), {key: POLICIES[key].label for key in keys}
     )
     base = start if key == start.key else policy_named(key)
-    values = {
-        name: fields.hyperparameter(Field(f"{page}/{key}", name, getattr(base, name), parameter))
-        for name, parameter in parameters_of(base).items()
-    }
+    values = {}
+    for place, (name, parameter) in zip(
+        cycle(st.columns(2)), parameters_of(base).items(), strict=False
+    ):
+        with place:
+            field = Field(f"{page}/{key}", name, getattr(base, name), parameter)
+            values[name] = fields.hyperparameter(field)
     return policy_named(key, **values)

@@ -20,7 +20,7 @@ from fdkvc.ui.transport import turn_field
 from fdkvc.ui.variants import PolicyField, edit_policy
 from fdkvc.words import listed, sentence
 
-ENTRY_CHOICES = {"leave": "Leave it", "pin": "Pin it", "drop": "Drop it"}
+ENTRY_CHOICES = ("leave", "pin", "drop")
 
 
 def fork_fields(page: str) -> tuple[Field, ...]:
@@ -38,61 +38,68 @@ def fork_fields(page: str) -> tuple[Field, ...]:
 
 def ask(page: str, lanes: Sequence[Lane]) -> None:
     """Show the button behind which a person changes a run from the current turn on."""
-    forks = f"{page}/forks"  # how many there were: a popover of another name is a closed one
-    number = st.session_state.get(forks, 0)
-    with st.popover("What if …", icon=":material/alt_route:", key=f"{page}/what-if/{number}"):
+    # A popover with another key is a closed one: each fork closes it.
+    with st.popover("What if …", icon=":material/alt_route:", key=f"{page}/what-if/{_forks(page)}"):
         st.markdown("Continue one run **after the turn that is shown**, with something changed.")
-        labels = {lane.name: lane.label for lane in lanes}
-        draft = f"{page}/draft"
-        run = Parameter("Run", "", choices=tuple(labels))
-        chosen = Field(draft, "run", lanes[-1].name, run)
-        if chosen.value not in labels:
-            chosen.set(lanes[-1].name)
-        name = fields.choice(chosen, labels)
-        origin = next(lane for lane in lanes if lane.name == name)
-        policy = edit_policy(f"{draft}/{name}", origin.run.choice.policy)
-        known = Parameter("Budget", "A smaller one evicts at once.", low=1, high=MOST_BUDGET)
-        budget = fields.number(Field(f"{draft}/{name}", "budget", origin.run.choice.budget, known))
-        entry = st.segmented_control(
-            "The entry that is picked",
-            list(ENTRY_CHOICES),
-            format_func=lambda key: ENTRY_CHOICES[key],
-            key=f"{draft}/entry",
-            default="leave",
-            required=True,
-            help="Pick one by a click in a cache, or from the list below the lanes.",
-        )
-
-        def begin() -> None:
-            picked = entry_field(page).value
-            if entry != "leave" and picked is None:
-                st.session_state[f"{page}/fork-problem"] = (
-                    "No entry is picked, so none can be pinned or dropped: click one in a cache, "
-                    "or choose one from the list below the lanes."
-                )
-                return
-            values = (
-                name,
-                turn_field(page).value,
-                policy.name,
-                budget,
-                picked if entry == "pin" else None,
-                picked if entry == "drop" else None,
+        draft, left, right = f"{page}/draft", *st.columns(2)
+        with left:
+            origin = _choose_run(draft, lanes)
+        own = f"{draft}/{origin.name}"
+        with right:
+            known = Parameter("Budget", "A smaller one evicts at once.", low=1, high=MOST_BUDGET)
+            budget = fields.number(Field(own, "budget", origin.run.choice.budget, known))
+        policy = edit_policy(own, origin.run.choice.policy)
+        left, right = st.columns(2, vertical_alignment="bottom")
+        with left:
+            entry = st.segmented_control(
+                "The picked entry",
+                ENTRY_CHOICES,
+                key=f"{draft}/entry",
+                default="leave",
+                required=True,
+                help="Pick one by a click in a cache, or from the list beside this button.",
             )
-            for field, value in zip(fork_fields(page), values, strict=True):
-                field.set(value)
-            for field, value in zip(pair_fields(page), (name, FORK), strict=True):
-                field.set(value)
-            st.session_state[forks] = number + 1
+        with right:
+            st.button(
+                "Continue from here",
+                key=f"{page}/fork-here",
+                type="primary",
+                icon=":material/alt_route:",
+                on_click=_begin,
+                args=(page, origin.name, policy.name, budget, entry),
+                width="stretch",
+            )
 
-        st.button(
-            "Continue from here",
-            key=f"{page}/fork-here",
-            type="primary",
-            icon=":material/alt_route:",
-            on_click=begin,
-            width="stretch",
+
+def _choose_run(draft: str, lanes: Sequence[Lane]) -> Lane:
+    """Let a person choose which run to continue: the last, as long as nobody has."""
+    by_name = {lane.name: lane for lane in lanes}
+    chosen = Field(draft, "run", lanes[-1].name, Parameter("Run", "", choices=tuple(by_name)))
+    if chosen.value not in by_name:
+        chosen.set(chosen.default)
+    return by_name[fields.choice(chosen, {name: lane.label for name, lane in by_name.items()})]
+
+
+def _forks(page: str) -> int:
+    """Return how many forks there were."""
+    return int(st.session_state.get(f"{page}/forks", 0))
+
+
+def _begin(page: str, name: str, policy: str, budget: int, entry: str) -> None:
+    """Fork after the current turn, and look closely at the fork and its origin."""
+    picked = entry_field(page).value
+    if entry != "leave" and picked is None:
+        st.session_state[f"{page}/fork-problem"] = (
+            f"No entry is picked to {entry}: click one in a cache, or choose one from the list."
         )
+        return
+    pinned, dropped = (picked if entry == verb else None for verb in ("pin", "drop"))
+    values = (name, turn_field(page).value, policy, budget, pinned, dropped)
+    for field, value in zip(fork_fields(page), values, strict=True):
+        field.set(value)
+    for field, value in zip(pair_fields(page), (name, FORK), strict=True):
+        field.set(value)
+    st.session_state[f"{page}/forks"] = _forks(page) + 1
 
 
 def with_fork(page: str, lanes: tuple[Lane, ...]) -> tuple[Lane, ...]:

@@ -14,12 +14,14 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from benchmarks.live_app import APP, HOST, NO_CHROMIUM, find_chromium, open_chromium, serve
 
 HERE = Path(__file__).parent
 FAILED = pytest.StashKey[bool]()
+
+expect.set_options(timeout=20_000)  # a busy machine is slow, and no less right
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,0 +1,189 @@
+"""The benchmark and ablation pages as a person meets them."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import zipfile
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from playwright.sync_api import Download, Locator, Page, expect
+
+from benchmarks.live_app import settled
+from fdkvc.benchmark import Benchmark
+from fdkvc.report import TIMED, study_files
+from fdkvc.study import run_study
+
+SECONDS = 90_000
+"""Milliseconds that a run may take on a busy machine."""
+
+
+def open_page(page: Page, name: str) -> None:
+    """Open a page from the navigation, as a person would."""
+    page.goto("/")
+    settled(page)
+    page.get_by_role("link", name=name, exact=True).click()
+    expect(page.get_by_role("heading", level=1, name=name)).to_be_visible()
+    settled(page)
+
+
+def choose_dialogs(page: Page, dialogs: int) -> None:
+    field = page.get_by_role("spinbutton", name=re.compile("Dialogs a scenario"))
+    field.fill(str(dialogs))
+    field.press("Enter")
+    settled(page)
+
+
+def run_button(page: Page) -> Locator:
+    return page.get_by_role("button", name="Run", exact=True)
+
+
+def run(page: Page, dialogs: int) -> None:
+    """Run with so many dialogs and wait for the results."""
+    choose_dialogs(page, dialogs)
+    run_button(page).click()
+    expect(page.get_by_text(re.compile(rf"Shown: .*{dialogs:,} dialogs"))).to_be_visible(
+        timeout=SECONDS
+    )
+    settled(page)
+
+
+def downloaded(page: Page, name: str, folder: Path) -> bytes:
+    with page.expect_download(timeout=SECONDS) as waiting:
+        page.get_by_role("button", name=name, exact=True).click()
+    download: Download = waiting.value
+    path = folder / download.suggested_filename
+    download.save_as(path)
+    return path.read_bytes()
+
+
+def test_a_run_gives_the_command_lines_files_in_a_zip(page: Page, tmp_path: Path) -> None:
+    open_page(page, "Benchmark")
+    run(page, 4)
+    page.get_by_role("tab", name="Files").click()
+    packed = downloaded(page, "Everything as a ZIP", tmp_path)
+    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+        assert archive.testzip() is None
+        files = {name: archive.read(name) for name in archive.namelist()}
+    figures = {name for name in files if name.startswith("figures/")}
+    assert {Path(name).suffix for name in figures} == {".svg", ".png"}
+    assert len(figures) == 2 * (3 + 2 + 2 + 4)
+    expected = study_files(run_study(Benchmark(dialogs=4)))
+    assert set(files) - figures == set(expected)
+    for name in set(expected) - {*TIMED, "run.json"}:
+        assert files[name] == expected[name].encode(), name
+    ran, again = (json.loads(each) for each in (files["run.json"], expected["run.json"]))
+    assert (ran["seed"], ran["parameters"], ran["digests"]) == (
+        *(again["seed"], again["parameters"], again["digests"]),
+    )
+    assert len(pd.read_csv(io.BytesIO(files["claims.csv"]))) > 30
+
+
+def test_every_section_shows_something_and_asks_nobody_else(page: Page) -> None:
+    open_page(page, "Benchmark")
+    run(page, 100)
+    expect(page.get_by_text(re.compile("reproduced: [1-9]"))).to_be_visible()
+    for name, shown in (
+        ("Claims", "What the paper claims"),
+        ("Alignment", "FD-KVC does not lead the composite"),
+        ("Compare two", "FD-KVC less H2O in every dialog"),
+        ("Time and memory", "Bytes of a cache of 56 entries"),
+        ("Figures", "Ablation curves (Figure 4)"),
+    ):
+        page.get_by_role("tab", name=name).click()
+        expect(page.get_by_role("tabpanel")).to_contain_text(shown)
+    drawn = page.locator("[data-testid=stVegaLiteChart] [aria-label*='policy: FD-KVC']")
+    expect(drawn.first).to_be_attached()
+    assert drawn.count() > 20
+
+
+def test_a_click_on_a_cell_shows_the_dialogs_behind_it(page: Page) -> None:
+    open_page(page, "Benchmark")
+    run(page, 100)
+    table = page.locator(".st-key-benchmark-table-3").get_by_test_id("stDataFrame")
+    table.scroll_into_view_if_needed()
+    box = table.bounding_box()
+    assert box is not None
+    rows = 9  # a heading, and two rows for each of four policies
+    page.mouse.click(box["x"] + 0.5 * box["width"], box["y"] + 7.5 / rows * box["height"])
+    behind = page.get_by_text(re.compile(r"FD-KVC, .*: measured .* over 100 dialogs; published"))
+    expect(behind).to_be_visible()
+    spread = page.locator(".st-key-benchmark-spread-3")
+    expect(spread.get_by_label(re.compile("dialogs: 100")).first).to_be_attached()
+
+
+def test_cancel_keeps_what_is_finished(page: Page) -> None:
+    open_page(page, "Benchmark")
+    choose_dialogs(page, 2000)
+    run_button(page).click()
+    expect(page.get_by_text(re.compile("Benchmark, [1-9][0-9]* of 2000 dialogs"))).to_be_visible(
+        timeout=SECONDS
+    )
+    expect(run_button(page)).to_be_disabled()
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.get_by_text(re.compile("Cancelled: .* of 12,000 dialogs"))).to_be_visible(
+        timeout=SECONDS
+    )
+    expect(page.get_by_role("tab", name="Tables")).to_be_visible()
+    expect(run_button(page)).to_be_enabled()
+
+
+def test_leaving_and_coming_back_finds_the_run_and_then_its_result(page: Page) -> None:
+    open_page(page, "Benchmark")
+    choose_dialogs(page, 400)
+    run_button(page).click()
+    expect(page.get_by_role("button", name="Cancel")).to_be_visible()
+    page.get_by_role("link", name="About", exact=True).click()
+    expect(page.get_by_role("heading", level=1, name="About")).to_be_visible()
+    page.get_by_role("link", name="Benchmark", exact=True).click()
+    expect(page.get_by_text("Shown: 400 dialogs a scenario")).to_be_visible(timeout=SECONDS)
+    field = page.get_by_role("spinbutton", name=re.compile("Dialogs a scenario"))
+    expect(field).to_have_value("400")
+
+
+def test_a_run_is_repeated_from_its_run_json(page: Page, tmp_path: Path) -> None:
+    open_page(page, "Benchmark")
+    run(page, 3)
+    page.get_by_role("tab", name="Files").click()
+    downloaded(page, "run.json", tmp_path)
+    choose_dialogs(page, 5)
+    page.get_by_text("Repeat a run from its run.json").click()
+    page.locator("input[type=file]").set_input_files(tmp_path / "run.json")
+    page.get_by_role("button", name="Repeat this run").click()
+    expect(page.get_by_text("Repeated: the numbers are the same, byte for byte")).to_be_visible(
+        timeout=SECONDS
+    )
+    (tmp_path / "broken.json").write_text('{"seed": 1}')
+    page.locator("input[type=file]").set_input_files(tmp_path / "broken.json")
+    expect(
+        page.get_by_text("This file cannot be repeated: the file is not a run.json")
+    ).to_be_visible()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_sweep_of_two_is_a_heat_map_that_leads_to_a_step(page: Page, theme: str) -> None:
+    page.emulate_media(color_scheme="light" if theme == "light" else "dark")
+    open_page(page, "Ablation")
+    page.get_by_role("combobox", name="And a second one").click()
+    page.get_by_role("option", name="Cumulative weight").click()
+    settled(page)
+    run(page, 5)
+    cell = page.locator("[aria-label*='setting: fd-kvc gamma=0.8 w_c=0.5;']").first
+    cell.click()
+    expect(page.get_by_text("FD-KVC gamma=0.8 w_c=0.5:")).to_be_visible()
+    page.get_by_role("link", name="Step through a dialog with FD-KVC gamma=0.8 w_c=0.5").click()
+    expect(page.get_by_role("heading", level=1, name="Step through")).to_be_visible()
+    expect(page).to_have_url(re.compile(r"gamma=0\.8.*w_c=0\.5"))
+    expect(page.get_by_role("spinbutton", name=re.compile("Recency decay"))).to_have_value("0.8")
+    expect(page.get_by_text("This link is not quite right")).to_have_count(0)
+
+
+def test_a_sweep_of_one_has_curves_with_the_published_points(page: Page) -> None:
+    open_page(page, "Ablation")
+    run(page, 5)
+    curve = page.locator(".st-key-ablation-sweep-late_retention")
+    expect(curve.get_by_label(re.compile("published: 0.8470")).first).to_be_attached()
+    expect(page.get_by_text(re.compile("On the front of [0-9]+ settings"))).to_be_visible()

@@ -1,0 +1,97 @@
+"""The exact bound, against exhaustive search and against every policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from worlds import policies, ragged
+
+from fdkvc.bounds import best_schedule, least_attention_loss
+from fdkvc.dialogs import SCENARIOS, DialogBatch, World, generate
+from fdkvc.metrics import attention_loss, metric_named
+from fdkvc.policies import POLICIES, Policy, policy_named
+from fdkvc.simulate import simulate
+
+SMALL = World(tokens_per_turn=8, dimension=16, head_dimension=4, topic_strength=3)
+
+
+def schedules(turns: int, born: list[int], budget: int) -> Iterator[np.ndarray]:
+    """Yield everything that a cache could hold: every token dropped after any turn or at once."""
+    for ends in product(*(range(birth, turns + 1) for birth in born)):
+        held = np.array(
+            [[birth <= turn < end for birth, end in zip(born, ends, strict=True)]
+             for turn in range(turns)]
+        )  # fmt: skip
+        if held.sum(axis=1).max() <= budget:
+            yield held
+
+
+@settings(max_examples=60)
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=5), st.integers(1, 4), st.data())
+def test_exhaustive_search_finds_nothing_better(
+    births: list[int], budget: int, data: st.DataObject
+) -> None:
+    born, turns = sorted(births), 4
+    seed = data.draw(st.integers(0, 2**16))
+    worth = np.random.default_rng(seed).integers(0, 6, (turns, len(born))).astype(np.float32)
+    worth[np.arange(turns)[:, None] < born] = 0
+
+    held = best_schedule(worth, np.array(born), budget)
+
+    assert held.sum(axis=1).max() <= budget
+    assert not held[np.arange(turns)[:, None] < born].any()
+    dropped = ~held[:-1] & (np.arange(turns - 1)[:, None] >= born)
+    assert not (dropped & held[1:]).any()  # what was dropped does not come back
+    most = max(float(worth[each].sum()) for each in schedules(turns, born, budget))
+    assert worth[held].sum() == most
+
+
+def test_greedy_is_not_optimal() -> None:
+    # Greedy keeps what is worth most in all from now on: token 0, with 3 to come. It then has no
+    # place for token 2. Better to hold token 1 first and token 2 after it.
+    worth = np.array([[1, 2, 0], [2, 0, 4]], np.float32)
+
+    held = best_schedule(worth, np.array([0, 0, 1]), budget=1)
+
+    assert held.tolist() == [[False, True, False], [False, False, True]]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_no_policy_that_keeps_to_the_budget_is_below_the_bound(scenario: str) -> None:
+    dialogs = generate(SCENARIOS[scenario], dialogs=2, seed=4, world=SMALL)
+    least = least_attention_loss(dialogs, 14).mean(axis=1, dtype=float)
+
+    losses = {
+        key: attention_loss(simulate(policy_named(key), dialogs, 14, entries=False), dialogs)
+        for key, policy in POLICIES.items()
+        if policy.bounded
+    }
+    for key, loss in losses.items():
+        assert (loss.mean(axis=1, dtype=float) >= least - 1e-6).all(), key
+    # Those that know more lose less; the greedy oracle comes close to the bound.
+    gap = losses["oracle"].mean(axis=1, dtype=float) - least
+    assert (gap < 0.5 * (losses["random"].mean(axis=1, dtype=float) - least)).all()
+
+
+@settings(max_examples=25)
+@given(policies([key for key in POLICIES if POLICIES[key].bounded]), ragged(), st.integers(1, 12))
+def test_regret_is_never_negative(policy: Policy, batch: DialogBatch, budget: int) -> None:
+    trace = simulate(policy, batch, budget, entries=False)
+
+    assert (metric_named("regret").late(trace, batch) >= -1e-5).all()
+
+
+def test_with_room_for_all_nothing_is_lost() -> None:
+    dialogs = generate(SCENARIOS["shift"], dialogs=1, world=SMALL)
+
+    np.testing.assert_allclose(least_attention_loss(dialogs, 80), 0, atol=1e-6)
+
+
+def test_a_budget_below_1_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^budget is 0, but must be a whole number of at least 1"):
+        best_schedule(np.ones((1, 1), np.float32), np.zeros(1, np.intp), 0)
