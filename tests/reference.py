@@ -370,7 +370,7 @@ def random(seen: Seen, cache: list[Entry], state: State) -> Verdict:
     entries = cache + [Entry(token) for token in seen.new]
     terms = {}
     for entry in entries:
-        drawn = int(seen.parameters["seed"])
+        drawn = int(seen.parameters["chance_seed"])
         bits = [struct.pack("<f", number) for number in seen.keys[entry.token]]
         words = [seen.new[-1] + 1, entry.token + 1]
         words += [int.from_bytes(number, "little") for number in bits]
@@ -495,7 +495,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "expected-attention": {"sinks": 4},
     "keydiff": {},
     "knorm": {},
-    "random": {"seed": 0},
+    "random": {"chance_seed": 0},
     "oracle": {},
     "fd-kvc": {
         "gamma": 0.88,

@@ -512,3 +512,10 @@ def test_a_budget_must_be_a_whole_number_of_at_least_1(budget: Any) -> None:
 
 class Policies:
     fifo: Policy = policy_named("fifo")
+
+
+def test_no_hyperparameter_is_named_like_another_part_of_a_link() -> None:
+    taken = {"scenario", "schedule", "seed", "budget", "policy", "turn", "entry", "order"}
+    taken |= set(parameters_of(World))
+    for policy in POLICIES.values():
+        assert not taken & set(parameters_of(policy)), policy.key

@@ -25,6 +25,7 @@ from fdkvc.charts.timeline import Line, changes_panel, cursor_panel, river_panel
 from fdkvc.charts.turn import cells_panel
 
 RIVER_HEIGHT = 150
+LANE_WIDTH = 240
 LINE_HEIGHT = 104
 OVERLAP_HEIGHT = 90
 IN_A_ROW = 3  # lanes of a picture
@@ -62,7 +63,7 @@ def lane_spec(
         [
             river_panel(turns, places, topics, theme, RIVER_HEIGHT, panel_title(title)),
             words,
-            cells_panel(places, incoming, theme, panel_title("Cache now")),
+            cells_panel(places, incoming, theme, panel_title("Cache now"), LANE_WIDTH),
         ],
         theme,
         spacing=8,

@@ -171,6 +171,9 @@ def column(panels: Sequence[Panel], theme: Theme, spacing: int = 14) -> Spec:
         .configure_title(subtitleColor=theme.ink)
     )
     spec: Spec = chart.to_dict()
+    # Without these, a chart of many marks would be drawn so that no mark can be read out.
+    spec["usermeta"] = {"embedOptions": {"renderer": "svg"}}
+    spec["config"] = {**spec.get("config", {}), "aria": True}
     return spec
 
 

@@ -111,9 +111,16 @@ _HOVER: Any = {"field": "hover", "type": "nominal"}
 
 
 def cells_panel(
-    budget: int, incoming: int, theme: Theme, title: alt.TitleParams | None = None
+    budget: int,
+    incoming: int,
+    theme: Theme,
+    title: alt.TitleParams | None = None,
+    width: int = 560,
 ) -> Panel:
-    """Draw the entries of a turn as a grid of cells, from data ``cells``."""
+    """Draw the entries of a turn as a grid of cells, from data ``cells``.
+
+    Its letters fit where it is `width` pixels wide.
+    """
     columns = cell_columns(budget)
     rows = _rows(budget, columns) + GAP + _rows(incoming, columns)
     hidden = alt.Axis(labels=False, ticks=False, domain=False, grid=False, title=None)
@@ -131,7 +138,7 @@ def cells_panel(
         description=alt.Description(**_HOVER),
         key=_SAME_MARK,
     )
-    letters = base.mark_text(fontSize=12, aria=False, tooltip=None).encode(
+    letters = base.mark_text(fontSize=min(12, width // columns), aria=False, tooltip=None).encode(
         x=alt.X("middle:Q"),
         y=alt.Y("centre:Q"),
         text="sign:N",

@@ -38,14 +38,14 @@ class Random(Policy):
         EVICTION,
     )
 
-    seed: int = parameter(
-        0, "Seed", "Which numbers are drawn; another seed gives others.", low=0, high=2**31
+    chance_seed: int = parameter(
+        0, "Seed of chance", "Which numbers are drawn; another seed gives others.", low=0, high=2**31
     )
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
         """Return a number from 0 up to, not including, 1."""
         now = turn.position(turn.new).max(axis=1, initial=-1, keepdims=True) + 1
-        drawn = _mixed(np.full(cache.token.shape, self.seed, np.uint64), now)
+        drawn = _mixed(np.full(cache.token.shape, self.chance_seed, np.uint64), now)
         drawn = _mixed(drawn, turn.position(cache.token) + 1)
         for bits in np.moveaxis(turn.keys(cache.token).view(np.uint32), -1, 0):
             drawn = _mixed(drawn, bits)

@@ -24,9 +24,9 @@ _STYLE = """
   .figures div {line-height: 1.25;}
   .figures small {display: block; opacity: .7;}
   .figures b {font-size: 1.15rem; font-weight: 600;}
-  .scrolls {height: 18rem; overflow: auto; font-size: .85rem; font-variant-numeric: tabular-nums;}
+  .scrolls {max-height: 18rem; overflow: auto; font-size: .85rem; font-variant-numeric: tabular-nums;}
   .scrolls table {border-collapse: collapse; width: 100%;}
-  .scrolls th {position: sticky; top: 0; background: var(--st-background-color, Canvas);}
+  .scrolls th {position: sticky; top: 0; backdrop-filter: blur(8px);}
   .scrolls th, .scrolls td {padding: .1rem .4rem; text-align: right;}
   .scrolls th {vertical-align: bottom; font-weight: 600; line-height: 1.2;}
   .scrolls td {border-top: 1px solid color-mix(in srgb, currentColor 15%, transparent);}
@@ -81,7 +81,7 @@ def panel(name: str) -> Iterator[None]:
 
 
 def table_html(columns: Mapping[str, Sequence[str]], caption: str) -> str:
-    """Return a plain table that scrolls; it is up to date at once, as a grid of cells is not.
+    """Return a plain table that scrolls; unlike a grid, it is up to date at once.
 
     Parameters
     ----------

@@ -9,6 +9,7 @@ import streamlit as st
 
 from fdkvc.compare import figures_table
 from fdkvc.metrics import ADAPTED, LATE_TURNS, METRICS
+from fdkvc.ui.frame import table_html
 from fdkvc.ui.lanes import FORK, Lane
 
 BEST, TIED, SAME = "★", "☆", "="
@@ -30,7 +31,7 @@ def show_figures(lanes: Sequence[Lane]) -> None:
     columns["evictions ↓"] = marked(evictions, [str(n) for n in evictions], highest=False)
     latency = table["latency_ms"]
     columns["latency ↓"] = marked(latency, [f"{ms:.2f} ms" for ms in latency], highest=False)
-    st.markdown(_markdown_table(columns))
+    st.html(table_html(columns, "Figures of the whole run"))
     st.caption(
         f"↑ more is better, ↓ less is better. {BEST} best, {TIED} shares the best place, {SAME} "
         f"the same in every run. Late: mean of the last {LATE_TURNS} turns. Turns to adapt: from "
@@ -47,9 +48,9 @@ def marked(values: pd.Series[float], words: Sequence[str], highest: bool) -> lis
     Examples
     --------
     >>> marked(pd.Series([0.5, 0.9, 0.1]), ["0.5", "0.9", "0.1"], highest=True)
-    ['0.5', '**0.9** ★', '0.1']
+    ['0.5', '0.9 ★', '0.1']
     >>> marked(pd.Series([2.0, 2.0, 7.0]), ["2", "2", "> 7"], highest=False)
-    ['**2** ☆', '**2** ☆', '> 7']
+    ['2 ☆', '2 ☆', '> 7']
     >>> marked(pd.Series([8.0, 8.0]), ["8", "8"], highest=True)
     ['8 =', '8 =']
     """
@@ -59,7 +60,7 @@ def marked(values: pd.Series[float], words: Sequence[str], highest: bool) -> lis
         return [f"{word} {SAME}" for word in words]
     best = words[values.tolist().index(values.max() if highest else values.min())]
     mark = BEST if words.count(best) == 1 else TIED
-    return [f"**{word}** {mark}" if word == best else word for word in words]
+    return [f"{word} {mark}" if word == best else word for word in words]
 
 
 def _adaptation_words(table: pd.DataFrame) -> list[str]:
@@ -71,10 +72,3 @@ def _adaptation_words(table: pd.DataFrame) -> list[str]:
 
 def _percent(value: float) -> str:
     return f"{100 * value:.1f} %"
-
-
-def _markdown_table(columns: dict[str, list[str]]) -> str:
-    """Write a table in Markdown; numbers stand to the right."""
-    names = list(columns)
-    rows = [names, [":--", *["--:"] * (len(names) - 1)], *zip(*columns.values(), strict=True)]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)

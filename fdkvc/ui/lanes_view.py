@@ -102,7 +102,7 @@ def lane_chart(lanes: Sequence[Lane], lane: Lane, turn: int, picked: int | None)
     run, theme = lane.run, page_theme()
     places = _places(lanes, lane)
     spec = lane_charts.lane_spec(
-        lane.label,
+        lane.label if run.trace.policy.bounded else f"{lane.label} · a scale of its own",
         run.dialogs.turns,
         places,
         run.dialogs.turn_tokens,
@@ -254,7 +254,7 @@ def _shown(table: pd.DataFrame, one: Lane, other: Lane) -> dict[str, list[str]]:
 
 
 def _words(column: pd.Series, form: str) -> list[str]:
-    return ["–" if value != value or value is pd.NA else f"{value:{form}}" for value in column]
+    return ["–" if pd.isna(value) else f"{value:{form}}" for value in column]
 
 
 # ------------------------------------------------------------------------------- downloads

@@ -62,7 +62,7 @@ def timeline_chart(run: Run, turn: int, picked: int | None) -> Spec:
     """Join the timeline's spec with its data; only the cursor changes from turn to turn."""
     spec = timeline.timeline_spec(
         run.dialogs.turns,
-        run.choice.budget,
+        run.trace.budget,
         run.dialogs.topic_names,
         run.states,
         run.metrics,
@@ -87,7 +87,7 @@ def turn_chart(run: Run, turn: int, order: str, picked: int | None) -> Spec:
     """Join the turn's spec with its data."""
     theme = page_theme()
     spec = turn_charts.turn_spec(
-        run.choice.budget, run.dialogs.turn_tokens, run.terms, run.top, run.spans, theme
+        run.trace.budget, run.dialogs.turn_tokens, run.terms, run.top, run.spans, theme
     )
     return with_data(spec, _turn_data(run, order, picked, theme)[turn])
 
@@ -99,7 +99,7 @@ def _turn_data(
     """Lay out the data of all turns at once: a step, back or forth, only looks it up."""
     every, topics = pd.concat(run.entries, ignore_index=True), run.dialogs.topic_names
     cells = turn_charts.cells_data(
-        every, run.choice.budget, run.terms, topics, order, picked, theme
+        every, run.trace.budget, run.terms, topics, order, picked, theme
     )
     bars = turn_charts.bars_data(cells, run.terms)
     by_turn = [dict(iter(frame.groupby("turn"))) for frame in (cells, bars)]
@@ -121,7 +121,7 @@ def figures(run: Run, turn: int) -> None:
     shown = [
         ("Turn", f"{turn} of {run.dialogs.turns - 1}", ""),
         ("Topic", run.dialogs.topic_label(run.dialogs.current[0, turn]), ""),
-        ("Cached", f"{now['cached']:.0f} of {run.choice.budget}", ""),
+        ("Cached", f"{now['cached']:.0f} of {run.trace.budget}", ""),
         ("Evicted", f"{now['evicted']:.0f}", ""),
     ]
     lines = [*run.metrics, *run.states]

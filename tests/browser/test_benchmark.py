@@ -111,8 +111,8 @@ def test_a_click_on_a_cell_shows_the_dialogs_behind_it(page: Page) -> None:
     page.mouse.click(box["x"] + 0.5 * box["width"], box["y"] + 7.5 / rows * box["height"])
     behind = page.get_by_text(re.compile(r"FD-KVC, .*: measured .* over 100 dialogs; published"))
     expect(behind).to_be_visible()
-    spread = page.locator(".st-key-benchmark-spread-3")
-    expect(spread.get_by_label(re.compile("dialogs: 100")).first).to_be_attached()
+    spread = page.get_by_test_id("stVegaLiteChart")
+    expect(spread.locator("[aria-label*='dialogs: 100']").first).to_be_attached()
 
 
 def test_cancel_keeps_what_is_finished(page: Page) -> None:
