@@ -77,7 +77,9 @@ def test_random_keeps_every_entry_equally_often() -> None:
 
 def test_random_depends_on_its_seed_and_on_the_dialog() -> None:
     dialogs = generate(SCENARIOS["shift"], dialogs=2, seed=3)
-    one, other = (simulate(policy_named("random", chance_seed=seed), dialogs, 56) for seed in (0, 1))
+    one, other = (
+        simulate(policy_named("random", chance_seed=seed), dialogs, 56) for seed in (0, 1)
+    )
 
     assert (one.kept != other.kept).any()
     assert (one.kept[0] != one.kept[1]).any()

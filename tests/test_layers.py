@@ -25,7 +25,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("words", "explain", "narrate", "counterfactual"),
     ("paper",),
     ("benchmark",),
-    ("tables", "history"),
+    ("tables", "history", "compare"),
     ("study",),
     ("sweep",),
     ("cells", "claims", "projections"),
@@ -50,7 +50,7 @@ PACKAGES = {
     "scipy": {"bounds", "statistics"},
     "threadpoolctl": {"benchmark"},
     "pandas": {
-        *("tables", "history", "sweep", "cells", "claims", "projections"),
+        *("compare", "tables", "history", "sweep", "cells", "claims", "projections"),
         *("export", "report", "charts", "ui"),
     },
     "altair": {"charts", "ui"},

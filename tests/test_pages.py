@@ -17,6 +17,7 @@ every_page = pytest.mark.parametrize("path", [path for path, *_ in PAGES])
 
 def open_page(path: str) -> AppTest:
     app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=SECONDS).run()
+    app.query_params.clear()  # as a browser does when it goes to another page
     return app.switch_page(path).run()
 
 

@@ -7,11 +7,11 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
+from browser.test_step import cache, expect_turn, open_step
 from fdkvc.dialogs import generate, scenario_named
 from fdkvc.explain import explain, sentences
 from fdkvc.policies import policy_named
 from fdkvc.simulate import simulate
-from tests.browser.test_step import cache, expect_turn, open_step
 
 DIALOG = generate(scenario_named("mixed"), 1, 7)
 
