@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 
@@ -25,7 +26,6 @@ from numpy.random import SFC64, Generator
 
 from fdkvc.benchmark import Benchmark, measure_latency, run_benchmark
 from fdkvc.dialogs import BENCHMARK_SCENARIOS, SCENARIOS, generate
-from fdkvc.policies import PAPER_POLICIES, policy_named
 
 ROOT = Path(__file__).parents[1]
 SAMPLE = 2  # dialogs of each scenario that the oracle runs
@@ -89,29 +89,27 @@ def oracle(benchmark: Benchmark, dialogs: int) -> None:
 
 def growth(repetitions: int) -> None:
     """Print how the time grows with the dialogs and with the budget."""
-    for name, sizes in (("dialogs", (100, 400, 1600)), ("budget", (56, 224, 896))):
-        for key in PAPER_POLICIES:
-            mixed = replace(PAPER, scenarios=(SCENARIOS["mixed"],), policies=(policy_named(key),))
-            runs = [replace(mixed, **{"dialogs": 200, name: size}) for size in sizes]
-            seconds = [
-                statistics.median(values)
-                for values in zip(
-                    *(
-                        [timed(lambda run=run: run_benchmark(run, workers=1)) for run in runs]
-                        for _ in range(repetitions)
-                    ),
-                    strict=True,
-                )
-            ]
-            slope = math.log(seconds[-1] / seconds[0]) / math.log(sizes[-1] / sizes[0])
-            shown = "  ".join(f"{1e3 * value:7.0f} ms" for value in seconds)
-            print(f"  {name} {sizes}: {key:8s} {shown}   slope {slope:.2f}")
+    mixed = replace(PAPER, scenarios=(SCENARIOS["mixed"],), dialogs=200)
+    more_dialogs = [(size, replace(mixed, dialogs=size)) for size in (100, 400, 1600)]
+    more_budget = [(size, replace(mixed, budget=size)) for size in (56, 224, 896)]
+    for name, runs in (("dialogs", more_dialogs), ("budget", more_budget)):
+        for policy in PAPER.policies:
+            times: dict[int, list[float]] = {size: [] for size, _ in runs}
+            for _ in range(repetitions):
+                for size, run in runs:
+                    alone = replace(run, policies=(policy,))
+                    times[size].append(timed(partial(run_benchmark, alone, workers=1)))
+            medians = {size: statistics.median(seconds) for size, seconds in times.items()}
+            (small, first), *_, (large, last) = medians.items()
+            slope = math.log(last / first) / math.log(large / small)
+            shown = "  ".join(f"{size}: {1e3 * value:.0f} ms" for size, value in medians.items())
+            print(f"  {name} {policy.key:8s} {shown}   slope {slope:.2f}")
 
 
 def peak_memory(dialogs: int) -> float:
     """Return the peak memory in MB of a process that runs the benchmark with these dialogs."""
     code = (
-        "from benchmarks.speed import PAPER, replace, run_benchmark, resource;"
+        "import resource; from benchmarks.speed import PAPER, replace, run_benchmark;"
         f"run_benchmark(replace(PAPER, dialogs={dialogs}));"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     )

@@ -39,7 +39,7 @@ class Random(Policy):
     )
 
     chance_seed: int = parameter(
-        0, "Seed of chance", "Which numbers are drawn; another seed gives others.", low=0, high=2**31
+        0, "Seed of chance", "Which numbers are drawn: another gives others.", low=0, high=2**31
     )
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:

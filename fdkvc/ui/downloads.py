@@ -18,6 +18,12 @@ Kind = Literal["svg", "png"]
 KINDS: tuple[Kind, ...] = ("svg", "png")
 
 
+def shown_charts(page: str) -> dict[str, Spec]:
+    """Return where a page keeps the charts that it shows, by name; the same in every run."""
+    charts: dict[str, Spec] = st.session_state.setdefault(f"{page}/charts", {})
+    return charts
+
+
 def download_files(page: str, files: Callable[[], Mapping[str, str]], names: list[str]) -> None:
     """Offer each of these files, which are made together on the first click."""
     for name in names:
@@ -37,14 +43,19 @@ def download_files(page: str, files: Callable[[], Mapping[str, str]], names: lis
 
 
 def download_pictures(page: str, charts: Mapping[str, Callable[[], Spec]]) -> None:
-    """Offer each chart, as it stands at the click, as SVG and as PNG."""
+    """Offer each chart, as it stands at the click, as SVG and as PNG.
+
+    A file is made outside of the session's script, where nothing of the session can be asked for:
+    what a chart depends on must be at hand, as it is in `shown_charts`.
+    """
+    theme = page_theme()
     for name, chart in charts.items():
         for kind in KINDS:
 
             def content(chart: Callable[[], Spec] = chart, kind: Kind = kind) -> bytes:
                 spec = chart()
                 data: dict[str, pd.DataFrame] = spec["datasets"]
-                return picture(standalone(spec, data, page_theme(), PICTURE_WIDTH), kind)
+                return picture(standalone(spec, data, theme, PICTURE_WIDTH), kind)
 
             st.download_button(
                 f"{name}.{kind}",

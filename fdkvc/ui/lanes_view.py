@@ -262,17 +262,21 @@ def _words(column: pd.Series, form: str) -> list[str]:
 
 def downloads(page: str, lanes: tuple[Lane, ...]) -> None:
     """Offer the comparison as one table, and its charts as pictures, as they stand at the click."""
-    turn, entry = turn_field(page), entry_field(page)
+    charts = shown_charts(page)
 
     def lanes_together() -> Spec:
-        charts = [lane_chart(lanes, lane, turn.value, entry.value) for lane in lanes]
-        return lane_charts.together(charts, PICTURE_WIDTH)
+        return lane_charts.together([charts[lane.name] for lane in lanes], PICTURE_WIDTH)
 
     with st.popover("Download", icon=":material/download:"):
         st.caption("The address of this page reopens exactly this comparison.")
         download_files(page, lambda: {FILE: csv_text(comparison(lanes))}, [FILE])
         download_pictures(
-            page, {"lanes": lanes_together, "metrics": lambda: lines_chart(lanes, turn.value)}
+            page,
+            {
+                "lanes": lanes_together,
+                "metrics": lambda: charts["metrics"],
+                "overlap": lambda: charts["overlap"],
+            },
         )
 
 

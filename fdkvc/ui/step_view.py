@@ -15,13 +15,12 @@ from fdkvc.charts.timeline import Line
 from fdkvc.export import trace_files
 from fdkvc.metrics import memory
 from fdkvc.parameters import Parameter
-from fdkvc.ui.downloads import download_files, download_pictures
+from fdkvc.ui.downloads import download_files, download_pictures, shown_charts
 from fdkvc.ui.entry import take_click
 from fdkvc.ui.fields import Field
 from fdkvc.ui.frame import page_theme, panel, side_by_side
 from fdkvc.ui.runs import Run
 from fdkvc.ui.settings import entry_field
-from fdkvc.ui.transport import turn_field
 
 FILES = ["entries.csv", "turns.csv"]
 ORDERS = {"age": "by age", "score": "by score"}
@@ -38,9 +37,9 @@ def views(page: str, run: Run, turn: int) -> None:
     figures(run, turn)
     with side_by_side("views"):
         with panel("timeline"):
-            st.vega_lite_chart(
-                timeline_chart(run, turn, picked), key=f"{page}/timeline", width="stretch"
-            )
+            charts = shown_charts(page)
+            charts["timeline"] = timeline_chart(run, turn, picked)
+            st.vega_lite_chart(charts["timeline"], key=f"{page}/timeline", width="stretch")
         with panel("turn"):
             order = st.segmented_control(
                 "Cells",
@@ -52,9 +51,10 @@ def views(page: str, run: Run, turn: int) -> None:
                 label_visibility="collapsed",
                 persist_state="session",
             )
-            chart, key = turn_chart(run, turn, order or "age", picked), f"{page}/cache"
+            charts["cache"] = turn_chart(run, turn, order or "age", picked)
+            key = f"{page}/cache"
             st.vega_lite_chart(
-                chart, key=key, width="stretch", on_select=lambda: take_click(page, key)
+                charts["cache"], key=key, width="stretch", on_select=lambda: take_click(page, key)
             )
 
 
@@ -151,14 +151,10 @@ def _kib(count: int) -> str:
 
 def downloads(page: str, run: Run) -> None:
     """Offer the run as CSV and the charts as pictures, as they stand at the click."""
-    turn, entry, order = turn_field(page), entry_field(page), order_field(page)
+    charts = shown_charts(page)
     with st.popover("Download", icon=":material/download:"):
         st.caption("The address of this page reopens exactly this view.")
         download_files(page, lambda: trace_files(run.trace, run.dialogs), FILES)
         download_pictures(
-            page,
-            {
-                "timeline": lambda: timeline_chart(run, turn.value, entry.value),
-                "cache": lambda: turn_chart(run, turn.value, order.value, entry.value),
-            },
+            page, {"timeline": lambda: charts["timeline"], "cache": lambda: charts["cache"]}
         )

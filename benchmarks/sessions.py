@@ -1,0 +1,80 @@
+"""Two browser sessions run batches at once while a third steps: do all get what they want?
+
+Prints how long each batch took alone and at once, and the median time of a step before and while
+they run.
+
+    python -m benchmarks.sessions [--dialogs 2000] [--clicks 15]
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page
+
+from benchmarks.live_app import APP, open_chromium, serve, settled
+from benchmarks.step_latency import clicks, open_page
+
+MINUTES = 5 * 60_000
+
+
+def open_benchmark(browser: Browser, address: str, dialogs: int) -> Page:
+    """Open the benchmark page in a session of its own, ready to run."""
+    page = browser.new_page(viewport={"width": 1440, "height": 1000})
+    page.goto(address)
+    settled(page)
+    page.get_by_role("link", name="Benchmark", exact=True).click()
+    field = page.get_by_role("spinbutton", name=re.compile("Dialogs a scenario"))
+    field.fill(str(dialogs))
+    field.press("Enter")
+    time.sleep(1)
+    return settled(page)
+
+
+def start(page: Page) -> float:
+    """Press Run and return the time."""
+    page.get_by_role("button", name="Run", exact=True).click()
+    page.get_by_role("button", name="Cancel").wait_for(timeout=MINUTES)
+    return time.perf_counter()
+
+
+def wait(page: Page, begun: float) -> float:
+    """Wait for the results and return the seconds since the start."""
+    page.get_by_role("button", name="Cancel").wait_for(state="detached", timeout=MINUTES)
+    page.get_by_text(re.compile("Shown: ")).wait_for(timeout=MINUTES)
+    return time.perf_counter() - begun
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--dialogs", type=int, default=2000)
+    parser.add_argument("--clicks", type=int, default=15)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, open_chromium() as browser:
+        with serve(APP, Path(folder) / "app.txt") as app:
+            step = open_page(browser, f"{app}/?scenario=complex")
+            first, second = (open_benchmark(browser, app, options.dialogs) for _ in range(2))
+            clicks(step, 3)
+            quiet = clicks(step, options.clicks)
+            alone = wait(first, start(first))
+            begun = [start(page) for page in (first, second)]
+            busy = clicks(step, options.clicks)
+            together = [
+                wait(page, since) for page, since in zip((first, second), begun, strict=True)
+            ]
+    print(f"a run of {options.dialogs} dialogs a scenario alone: {alone:.1f} s")
+    print(f"two of them at once: {together[0]:.1f} s and {together[1]:.1f} s")
+    print(
+        f"a step: {statistics.median(quiet):.0f} ms alone, {statistics.median(busy):.0f} ms beside "
+        f"them (medians of {options.clicks}; slowest {max(busy):.0f} ms)"
+    )
+
+
+if __name__ == "__main__":
+    main()
