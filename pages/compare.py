@@ -26,15 +26,17 @@ with st.sidebar:
     dialog, budget = settings.choose_dialog(PAGE)
     policies = choose_policies(PAGE, most=MOST_LANES)
 
-lanes = load_lanes(dialog, policies, budget)
-turns = lanes[0].run.dialogs.turns
+runs = load_lanes(dialog, policies, budget)
+turns = runs[0].run.dialogs.turns
 
 with st.container(horizontal=True):
     every = playback(PAGE, turns)
-    what_if.ask(PAGE, lanes)
+    what_if.ask(PAGE, runs)
+    files = st.container(width="content")
+    picked = lanes_view.follow_entry(PAGE, runs)
+lanes = what_if.with_fork(PAGE, runs)
+with files:
     lanes_view.downloads(PAGE, lanes)
-    picked = lanes_view.follow_entry(PAGE, lanes)
-lanes = what_if.with_fork(PAGE, lanes)
 
 rivers = st.container()
 with side_by_side("differences"):

@@ -29,6 +29,7 @@ LANE_WIDTH = 240
 LINE_HEIGHT = 104
 OVERLAP_HEIGHT = 90
 IN_A_ROW = 3  # lanes of a picture
+PICTURE_WIDTH = 300  # of each
 
 
 @lru_cache(maxsize=64)
@@ -116,7 +117,7 @@ def _line_panel(
     legend: bool,
     theme: Theme,
 ) -> Panel:
-    def scale(channel: str) -> dict[str, Any]:
+    def scale(channel: str, legend: bool = legend) -> dict[str, Any]:
         shown = top_legend(symbolStrokeWidth=2, symbolSize=60, labelLimit=260, columns=2, offset=12)
         return {
             "field": "lane",
@@ -132,7 +133,9 @@ def _line_panel(
         axis=inside_axis(format=".0%" if line.percent else ".1f"),
     )
     base = alt.Chart(alt.NamedData("lines")).encode(x=x, y=y, color=alt.Color(**scale("color")))
-    drawn = base.mark_line(strokeWidth=2).encode(strokeDash=alt.StrokeDash(**scale("dash")))
+    drawn = base.mark_line(strokeWidth=2).encode(
+        strokeDash=alt.StrokeDash(**scale("dash", legend=False))
+    )
     points = base.mark_point(filled=True, size=36, opacity=1).encode(
         shape=alt.Shape(**scale("shape")),
         tooltip=[
@@ -197,24 +200,19 @@ def overlap_spec(turns: int, theme: Theme) -> Spec:
 # ------------------------------------------------------------------------------------ a picture
 
 
-def together(charts: Sequence[Spec], width: int) -> Spec:
+def together(charts: Sequence[Spec]) -> Spec:
     """Put lanes with their data into one spec, side by side, to be saved as a picture.
 
     Parameters
     ----------
     charts : sequence of Spec
         From `lane_spec`, joined with their data.
-    width : int
-        Of the picture, in pixels.
     """
     data: dict[str, pd.DataFrame] = {}
     lanes = []
     for number, chart in enumerate(charts):
         data |= {f"{name} {number}": frame for name, frame in chart["datasets"].items()}
-        panels = [
-            {**_renamed(panel, number), "width": width // min(len(charts), IN_A_ROW) - 20}
-            for panel in chart["vconcat"]
-        ]
+        panels = [{**_renamed(panel, number), "width": PICTURE_WIDTH} for panel in chart["vconcat"]]
         lanes.append({"vconcat": panels, "spacing": chart["spacing"], "resolve": chart["resolve"]})
     rows = [
         {"hconcat": lanes[first : first + IN_A_ROW]} for first in range(0, len(lanes), IN_A_ROW)

@@ -205,10 +205,22 @@ def standalone(spec: Spec, data: Mapping[str, pd.DataFrame], theme: Theme, width
         name: frame.astype(object).where(frame.notna(), None).to_dict(orient="records")
         for name, frame in data.items()
     }
-    whole = {**spec, "datasets": records, "background": theme.paper}
+    config = {**spec.get("config", {}), **_alone(theme)}
+    whole = {**spec, "datasets": records, "background": theme.paper, "config": config}
     if "vconcat" not in spec:
         return {**whole, "width": width}
     return {**whole, "vconcat": [_wide(panel, width) for panel in spec["vconcat"]]}
+
+
+def _alone(theme: Theme) -> Spec:
+    """Return the settings that a page would give its charts."""
+    words = {"labelColor": theme.ink, "titleColor": theme.ink}
+    return {
+        "axis": {**words, "gridColor": theme.faint, "domainColor": theme.faint},
+        "legend": words,
+        "title": {"color": theme.ink, "subtitleColor": theme.ink},
+        "view": {"stroke": None},
+    }
 
 
 def _wide(panel: Spec, width: int) -> Spec:

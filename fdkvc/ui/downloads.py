@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import pandas as pd
 import streamlit as st
@@ -22,6 +22,21 @@ def shown_charts(page: str) -> dict[str, Spec]:
     """Return where a page keeps the charts that it shows, by name; the same in every run."""
     charts: dict[str, Spec] = st.session_state.setdefault(f"{page}/charts", {})
     return charts
+
+
+def show_chart(page: str, name: str, chart: Spec, **options: Any) -> None:
+    """Show a chart of a page, and keep it at hand for whoever wants it as a picture.
+
+    Parameters
+    ----------
+    page, name : str
+    chart : Spec
+        Joined with its data.
+    **options
+        Of ``st.vega_lite_chart``.
+    """
+    shown_charts(page)[name] = chart
+    st.vega_lite_chart(chart, key=f"{page}/{name}", width="stretch", **options)
 
 
 def download_files(page: str, files: Callable[[], Mapping[str, str]], names: list[str]) -> None:

@@ -24,8 +24,8 @@ _STYLE = """
   .figures div {line-height: 1.25;}
   .figures small {display: block; opacity: .7;}
   .figures b {font-size: 1.15rem; font-weight: 600;}
-  .scrolls {max-height: 18rem; overflow: auto; font-size: .85rem; font-variant-numeric: tabular-nums;}
-  .scrolls table {border-collapse: collapse; width: 100%;}
+  .scrolls {max-height: 18rem; overflow: auto; font-size: .85rem;}
+  .scrolls table {border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums;}
   .scrolls th {position: sticky; top: 0; backdrop-filter: blur(8px);}
   .scrolls th, .scrolls td {padding: .1rem .4rem; text-align: right;}
   .scrolls th {vertical-align: bottom; font-weight: 600; line-height: 1.2;}

@@ -15,7 +15,12 @@ from fdkvc.explain import explain, sentences
 from fdkvc.export import csv_text
 from fdkvc.trace import Status
 from fdkvc.ui import fields, settings
-from fdkvc.ui.downloads import PICTURE_WIDTH, download_files, download_pictures
+from fdkvc.ui.downloads import (
+    download_files,
+    download_pictures,
+    show_chart,
+    shown_charts,
+)
 from fdkvc.ui.entry import choose_entry, take_click
 from fdkvc.ui.fields import Field
 from fdkvc.ui.frame import page_theme, table_html
@@ -31,7 +36,6 @@ from fdkvc.ui.lanes import (
 )
 from fdkvc.ui.runs import Run
 from fdkvc.ui.settings import entry_field
-from fdkvc.ui.transport import turn_field
 from fdkvc.ui.variants import policies_field
 from fdkvc.ui.what_if import fork_fields
 from fdkvc.words import count, listed
@@ -80,13 +84,13 @@ def show_lanes(page: str, lanes: Sequence[Lane], turn: int) -> None:
     picked = entry_field(page).value
     with st.container(key=f"lanes-{page}"):
         for lane in lanes:
-            key = f"{page}/lane/{lane.name}"
-            st.vega_lite_chart(
+            name = f"lane/{lane.name}"
+            show_chart(
+                page,
+                name,
                 lane_chart(lanes, lane, turn, picked),
-                key=key,
-                width="stretch",
-                on_select=lambda key=key: take_click(page, key),
-                alt=f"{lane.label}: the cache after every turn, and its entries after this one.",
+                on_select=lambda name=name: take_click(page, f"{page}/{name}"),
+                alt=f"{lane.label}: the cache after every turn, and its entries after this one",
             )
     if picked is not None:
         _fates(lanes, turn, picked)
@@ -159,12 +163,8 @@ def _fate(run: Run, turn: int, token: int) -> str:
 
 def show_lines(page: str, lanes: tuple[Lane, ...], turn: int) -> None:
     """Show the metrics over the turns, a line for each run."""
-    st.vega_lite_chart(
-        lines_chart(lanes, turn),
-        key=f"{page}/lines",
-        width="stretch",
-        alt="Metrics over the turns, a line for each run; the table below has their figures.",
-    )
+    alt = "Metrics over the turns, a line for each run; the table below has their figures"
+    show_chart(page, "metrics", lines_chart(lanes, turn), alt=alt)
 
 
 def lines_chart(lanes: tuple[Lane, ...], turn: int) -> Spec:
@@ -185,18 +185,11 @@ def lines_chart(lanes: tuple[Lane, ...], turn: int) -> Spec:
 
 def show_difference(page: str, one: Lane, other: Lane, turn: int) -> None:
     """Show where two runs part, and what only one of them keeps."""
-    if one is other:
-        st.info("Choose two different runs.", icon=":material/compare:")
-        return
     shared = overlap(one.run, other.run)
     table = differences(one.run, other.run).get(turn, pd.DataFrame(columns=list(DIFFERENCE)))
     st.markdown(_difference_words(one, other, turn, shared, table))
-    st.vega_lite_chart(
-        overlap_chart(one, other, turn),
-        key=f"{page}/overlap",
-        width="stretch",
-        alt="Share of entries that both caches hold, over the turns.",
-    )
+    alt = "Share of entries that both caches hold, over the turns"
+    show_chart(page, "overlap", overlap_chart(one, other, turn), alt=alt)
     st.html(table_html(_shown(table, one, other), "Entries that only one of the two keeps"))
 
 
@@ -220,6 +213,8 @@ def _difference_words(
     one: Lane, other: Lane, turn: int, shared: pd.DataFrame, table: pd.DataFrame
 ) -> str:
     parted = first_difference(shared)
+    if one is other:
+        return "Choose two different runs."
     if parted is None:
         return f"**{one.label}** and **{other.label}** keep the same entries in every turn."
     now = shared.iloc[turn]
@@ -265,7 +260,7 @@ def downloads(page: str, lanes: tuple[Lane, ...]) -> None:
     charts = shown_charts(page)
 
     def lanes_together() -> Spec:
-        return lane_charts.together([charts[lane.name] for lane in lanes], PICTURE_WIDTH)
+        return lane_charts.together([charts[f"lane/{lane.name}"] for lane in lanes])
 
     with st.popover("Download", icon=":material/download:"):
         st.caption("The address of this page reopens exactly this comparison.")

@@ -15,7 +15,7 @@ from fdkvc.charts.timeline import Line
 from fdkvc.export import trace_files
 from fdkvc.metrics import memory
 from fdkvc.parameters import Parameter
-from fdkvc.ui.downloads import download_files, download_pictures, shown_charts
+from fdkvc.ui.downloads import download_files, download_pictures, show_chart, shown_charts
 from fdkvc.ui.entry import take_click
 from fdkvc.ui.fields import Field
 from fdkvc.ui.frame import page_theme, panel, side_by_side
@@ -37,9 +37,7 @@ def views(page: str, run: Run, turn: int) -> None:
     figures(run, turn)
     with side_by_side("views"):
         with panel("timeline"):
-            charts = shown_charts(page)
-            charts["timeline"] = timeline_chart(run, turn, picked)
-            st.vega_lite_chart(charts["timeline"], key=f"{page}/timeline", width="stretch")
+            show_chart(page, "timeline", timeline_chart(run, turn, picked))
         with panel("turn"):
             order = st.segmented_control(
                 "Cells",
@@ -51,11 +49,8 @@ def views(page: str, run: Run, turn: int) -> None:
                 label_visibility="collapsed",
                 persist_state="session",
             )
-            charts["cache"] = turn_chart(run, turn, order or "age", picked)
-            key = f"{page}/cache"
-            st.vega_lite_chart(
-                charts["cache"], key=key, width="stretch", on_select=lambda: take_click(page, key)
-            )
+            chart = turn_chart(run, turn, order or "age", picked)
+            show_chart(page, "cache", chart, on_select=lambda: take_click(page, f"{page}/cache"))
 
 
 def timeline_chart(run: Run, turn: int, picked: int | None) -> Spec:
@@ -98,9 +93,7 @@ def _turn_data(
 ) -> tuple[Mapping[str, pd.DataFrame], ...]:
     """Lay out the data of all turns at once: a step, back or forth, only looks it up."""
     every, topics = pd.concat(run.entries, ignore_index=True), run.dialogs.topic_names
-    cells = turn_charts.cells_data(
-        every, run.trace.budget, run.terms, topics, order, picked, theme
-    )
+    cells = turn_charts.cells_data(every, run.trace.budget, run.terms, topics, order, picked, theme)
     bars = turn_charts.bars_data(cells, run.terms)
     by_turn = [dict(iter(frame.groupby("turn"))) for frame in (cells, bars)]
     return tuple(
