@@ -1,4 +1,4 @@
-"""Two browser sessions run batches at once while a third steps: do all get what they want?
+"""Two browser sessions run batches at once while a third steps: how long does each wait.
 
 Prints how long each batch took alone and at once, and the median time of a step before and while
 they run.
@@ -56,18 +56,19 @@ def main() -> None:
     parser.add_argument("--dialogs", type=int, default=2000)
     parser.add_argument("--clicks", type=int, default=15)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, open_chromium() as browser:
-        with serve(APP, Path(folder) / "app.txt") as app:
-            step = open_page(browser, f"{app}/?scenario=complex")
-            first, second = (open_benchmark(browser, app, options.dialogs) for _ in range(2))
-            clicks(step, 3)
-            quiet = clicks(step, options.clicks)
-            alone = wait(first, start(first))
-            begun = [start(page) for page in (first, second)]
-            busy = clicks(step, options.clicks)
-            together = [
-                wait(page, since) for page, since in zip((first, second), begun, strict=True)
-            ]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        open_chromium() as browser,
+        serve(APP, Path(folder) / "app.txt") as app,
+    ):
+        step = open_page(browser, f"{app}/?scenario=complex")
+        first, second = (open_benchmark(browser, app, options.dialogs) for _ in range(2))
+        clicks(step, 3)
+        quiet = clicks(step, options.clicks)
+        alone = wait(first, start(first))
+        begun = [start(page) for page in (first, second)]
+        busy = clicks(step, options.clicks)
+        together = [wait(page, since) for page, since in zip((first, second), begun, strict=True)]
     print(f"a run of {options.dialogs} dialogs a scenario alone: {alone:.1f} s")
     print(f"two of them at once: {together[0]:.1f} s and {together[1]:.1f} s")
     print(
