@@ -15,6 +15,8 @@ import streamlit as st
 
 from fdkvc.parameters import Parameter, check_parameter
 
+MOST_LINKS = 64  # addresses of its own that a page knows again
+
 
 @dataclass(frozen=True)
 class Field:
@@ -85,7 +87,8 @@ class Field:
 def arriving_link(page: str) -> Mapping[str, str]:
     """Return the parameters of a link that was just followed; nothing if this page wrote them."""
     given = st.query_params.to_dict()
-    return {} if given == st.session_state.get(f"{page}/link", {}) else given
+    # A browser that lags behind still shows an address that this page wrote some steps ago.
+    return {} if given in st.session_state.get(f"{page}/links", [{}]) else given
 
 
 def adopt(fields: Sequence[Field], link: Mapping[str, str]) -> list[str]:
@@ -126,8 +129,9 @@ def adopt_link(fields: Sequence[Field], link: Mapping[str, str]) -> list[str]:
 def write_link(page: str, fields: Sequence[Field]) -> None:
     """Put every value into the address of the page."""
     written = {field.name: field.written(field.value) for field in fields}
-    if written != st.session_state.get(f"{page}/link"):
-        st.session_state[f"{page}/link"] = written
+    links = st.session_state.setdefault(f"{page}/links", [{}])
+    if written != links[-1]:
+        st.session_state[f"{page}/links"] = [{}, *links[1:][-MOST_LINKS:], written]
         st.query_params.from_dict(written)
 
 
