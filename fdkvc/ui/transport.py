@@ -9,6 +9,8 @@ import streamlit as st
 from fdkvc.parameters import Parameter
 from fdkvc.ui.fields import Field
 
+LAG = 2.0  # seconds that a browser may lag behind what plays
+
 SPEEDS = {"1 turn a second": 1.0, "2 turns a second": 2.0, "5 turns a second": 5.0}
 
 
@@ -71,6 +73,13 @@ def transport(page: str, turns: int, every: float | None) -> int:
     def go(to: int) -> None:
         turn.set(min(max(to, 0), last))
 
+    slider = f"{page}/slider"
+
+    def scrub() -> None:
+        just_played = monotonic() - st.session_state.get(f"{page}/stepped", -LAG) < LAG
+        if every is None and not just_played:
+            turn.set(st.session_state[slider])
+
     with st.container(horizontal=True, vertical_alignment="center", key=f"{page}-transport"):
         for name, icon, shortcut, to in (
             ("First", "first_page", "Home", 0),
@@ -89,7 +98,6 @@ def transport(page: str, turns: int, every: float | None) -> int:
         if last:
             # The slider has a key of its own and does not move the turn while playing: a browser
             # that lags behind would send the place where it still stands.
-            slider = f"{page}/slider"
             st.session_state[slider] = turn.value
             st.slider(
                 "Turn",
@@ -99,7 +107,7 @@ def transport(page: str, turns: int, every: float | None) -> int:
                 label_visibility="collapsed",
                 width=320,
                 disabled=every is not None,
-                on_change=lambda: turn.set(st.session_state[slider]) if every is None else None,
+                on_change=scrub,
             )
     return int(turn.value)
 
