@@ -192,7 +192,8 @@ def tradeoff_table(table: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
     -------
     DataFrame
         Columns setting, policy, swept, x, x_low, x_high, y, y_low, y_high and front: whether no
-        setting is as good in both and better in one.
+        setting is as good in both and better in one. A policy that keeps to no budget has no part
+        in the front.
     """
     columns = {"mean": "", "ci_low": "_low", "ci_high": "_high"}
     both = [
@@ -202,7 +203,10 @@ def tradeoff_table(table: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
         for axis, metric in (("x", x), ("y", y))
     ]
     joined = pd.concat(both, axis=1).reset_index()
-    return joined.assign(front=pareto_front(joined[["x", "y"]].to_numpy()))
+    bounded = joined.policy.map(lambda key: POLICIES[key].bounded).astype(bool)
+    front = pd.Series(data=False, index=joined.index)
+    front[bounded] = pareto_front(joined.loc[bounded, ["x", "y"]].to_numpy())
+    return joined.assign(front=front)
 
 
 def grid_table(sweep: Sweep, table: pd.DataFrame, metric: str) -> pd.DataFrame:

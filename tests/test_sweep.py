@@ -86,6 +86,9 @@ def test_the_trade_off_has_all_settings_and_marks_the_front(two: tuple[Sweep, Re
     table = sweep_table(*two)
     points = tradeoff_table(table, "late_retention", "late_diversity")
     assert set(points.setting) == set(table.setting)
+    free = points.policy.map(lambda key: not POLICIES[key].bounded)
+    assert not points[free].front.any()
+    points = points[~free]
     for _, point in points[points.front].iterrows():
         better = points[(points.x >= point.x) & (points.y >= point.y)]
         assert ((better.x == point.x) & (better.y == point.y)).all()

@@ -17,6 +17,7 @@ from fdkvc.policies.base import Step
 from fdkvc.tables import ABLATED_POLICY
 from fdkvc.ui import fields
 from fdkvc.ui.fields import Field
+from fdkvc.ui.frame import side_by_side
 
 CITATION = """@misc{ganguly-fdkvc,
   author = {Ganguly, Sukanta},
@@ -126,15 +127,15 @@ def show_method(page: str) -> None:
 
 def _beside(steps: list[tuple[int, Step]], code: list[Carrier]) -> None:
     """Show equations at the left and code at the right."""
-    left, right = st.columns([4, 6], vertical_alignment="center", border=True)
-    with left:
-        for number, step in steps:
-            st.markdown(f"**{number}. {step.name}** :gray[({step.source})]")
-            st.latex(step.equation)
-    with right:
-        for carrier in code:
-            st.caption(f"`{carrier.name}`")
-            st.code(carrier.code, language="python", wrap_lines=True)
+    with side_by_side(f"step-{steps[0][0]}"):
+        with st.container(border=True):
+            for number, step in steps:
+                st.markdown(f"**{number}. {step.name}** :gray[({step.source})]")
+                st.latex(step.equation)
+        with st.container(border=True):
+            for carrier in code:
+                st.caption(f"`{carrier.name}`")
+                st.code(carrier.code, language="python", wrap_lines=True)
 
 
 def carriers(policy: type[Policy], step: Step) -> list[Carrier]:

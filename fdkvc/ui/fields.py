@@ -130,7 +130,8 @@ def write_link(page: str, fields: Sequence[Field]) -> None:
     """Put every value into the address of the page."""
     written = {field.name: field.written(field.value) for field in fields}
     links = st.session_state.setdefault(f"{page}/links", [{}])
-    if written != links[-1]:
+    # Whoever comes back from another page has an address without a view.
+    if written != links[-1] or not st.query_params.to_dict():
         st.session_state[f"{page}/links"] = [{}, *links[1:][-MOST_LINKS:], written]
         st.query_params.from_dict(written)
 

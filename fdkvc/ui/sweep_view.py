@@ -209,10 +209,12 @@ def _tradeoff(page: str, sweep: Sweep, results: Results, table: pd.DataFrame) ->
         with_data(spec, data), key=key, width="stretch", on_select=lambda: _pick(page, key)
     )
     titles = {policy.name: policy.title for policy in results.benchmark.policies}
+    free = [policy.label for policy in POLICIES.values() if not policy.bounded]
     st.caption(
         f"On the front of {len(points)} settings: "
         + ", ".join(titles[setting] for setting in front.setting)
         + "."
+        + (f" Not judged, because no budget binds it: {', '.join(free)}." if free else "")
     )
 
 

@@ -1,0 +1,206 @@
+"""The compare page as a person meets it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from benchmarks.live_app import settled
+from fdkvc.dialogs import generate, scenario_named
+from fdkvc.fork import Fork, fork
+from fdkvc.policies import PAPER_POLICIES, POLICIES, policy_named
+from fdkvc.simulate import simulate
+from fdkvc.trace import Trace
+
+MARK = re.compile(r"\btoken (\d+) · [^\n]*\n(?:kept|new)(?: · protected)?\n")
+SCENARIO = scenario_named("shift")
+DIALOG = generate(SCENARIO, 1, 7)
+LAST = len(SCENARIO.schedule) - 1
+
+
+def open_compare(page: Page, **view: object) -> None:
+    """Open the page by a link; what the link leaves out is at its default."""
+    page.goto("/")
+    settled(page)
+    page.goto("/compare?" + "&".join(f"{name}={value}" for name, value in view.items()))
+    expect(page.get_by_role("heading", level=1, name="Compare")).to_be_visible()
+    expect(lane(page, 1).locator("svg").first).to_be_visible()
+    settled(page)
+
+
+def lanes(page: Page) -> Locator:
+    return page.locator("[class*=st-key-lanes-] [data-testid=stVegaLiteChart]")
+
+
+def lane(page: Page, number: int) -> Locator:
+    return lanes(page).nth(number - 1)
+
+
+def kept(page: Page, number: int) -> set[int]:
+    """Read the cache of a lane off its marks, as a screen reader would."""
+    labels = (
+        lane(page, number)
+        .locator("[aria-label]")
+        .evaluate_all("marks => marks.map(mark => mark.getAttribute('aria-label'))")
+    )
+    return {int(token) for label in labels for token in MARK.findall(f"{label}\n")}
+
+
+def decided(trace: Trace, turn: int) -> set[int]:
+    return set(trace.kept[0, turn - trace.first_turn].tolist()) - {-1}
+
+
+def expect_turn(page: Page, turn: int) -> None:
+    """Expect that slider, link and every lane stand at this turn."""
+    expect(page.get_by_role("slider", name="Turn")).to_have_value(f"{turn}")
+    expect(page).to_have_url(re.compile(rf"[?&]turn={turn}(&|$)"))
+    for each in lanes(page).all():
+        expect(each.get_by_label(re.compile(rf"from turn {turn}\n")).first).to_be_attached()
+
+
+def test_four_policies_are_compared_in_step(page: Page) -> None:
+    traces = [simulate(policy_named(key), DIALOG, 56) for key in PAPER_POLICIES]
+    open_compare(page, scenario="shift", seed=7)
+    expect_turn(page, 0)
+
+    for key, turn in (("ArrowRight", 1), ("End", LAST), ("ArrowLeft", LAST - 1), ("Home", 0)):
+        page.keyboard.press(key)
+        expect_turn(page, turn)
+    page.get_by_role("button", name="Last").click()
+    expect_turn(page, LAST)
+
+    for number, trace in enumerate(traces, 1):
+        assert kept(page, number) == decided(trace, LAST)
+    shared = len(decided(traces[2], LAST) & decided(traces[3], LAST))
+    expect(page.get_by_text(f"After turn {LAST} they share {shared or 'no'} entr")).to_be_visible()
+
+
+def test_a_run_is_forked_and_its_future_laid_beside_it(page: Page) -> None:
+    trace = simulate(policy_named("fd-kvc"), DIALOG, 56)
+    change = Fork(4, policy=policy_named("fd-kvc", gamma=0.6), budget=56)
+    future = fork(trace, DIALOG, change)
+    open_compare(page, scenario="shift", seed=7, policies="h2o,fd-kvc", turn=4)
+
+    page.get_by_role("button", name="What if").click()
+    decay = page.get_by_role("spinbutton", name=re.compile("Recency decay"))
+    decay.fill("0.6")
+    decay.press("Enter")
+    expect(page.get_by_text("changed from 0.88")).to_be_visible()
+    page.get_by_role("button", name="Continue from here").click()
+
+    expect(page.get_by_text("continued after turn 4")).to_be_visible()
+    expect(page.get_by_text("recency decay at 0.6 instead of 0.88")).to_be_visible()
+    expect(decay).not_to_be_visible()
+    expect_turn(page, 4)
+    assert kept(page, 3) == kept(page, 2) == decided(trace, 4)
+    page.get_by_role("button", name="Next").click()
+    expect_turn(page, 5)
+    assert kept(page, 2) == decided(trace, 5)
+    assert kept(page, 3) == decided(future, 5) != decided(trace, 5)
+
+    page.get_by_role("button", name="Remove the fork").click()
+    expect(page.get_by_text("continued after turn 4")).not_to_be_visible()
+    expect(lane(page, 3)).not_to_be_attached()
+
+
+def test_an_entry_is_picked_in_one_lane_followed_in_all_and_pinned(page: Page) -> None:
+    open_compare(page, scenario="shift", seed=7, policies="fifo,h2o", turn=2)
+
+    lane(page, 1).get_by_label(re.compile(r"^token 70 · ")).first.click()
+    expect(page.get_by_text("Token 70 (topic A, from turn 2)")).to_have_count(2)
+    expect(page).to_have_url(re.compile(r"[?&]entry=70(&|$)"))
+
+    page.get_by_role("button", name="What if").click()
+    page.get_by_role("radio", name="pin").click()
+    page.get_by_role("button", name="Continue from here").click()
+    expect(page.get_by_text("token 70 pinned")).to_be_visible()
+    page.keyboard.press("End")
+    expect_turn(page, LAST)
+
+    assert 70 not in kept(page, 2)
+    assert 70 in kept(page, 3)
+
+
+def test_the_comparison_is_downloaded_as_one_tidy_table(page: Page, tmp_path: Path) -> None:
+    view = "fork=fifo&fork_turn=5&fork_budget=20"
+    open_compare(page, scenario="shift", seed=7, policies="fifo,h2o,fd-kvc:gamma=0.8&" + view)
+
+    table = pd.read_csv(downloaded(page, "comparison.csv", tmp_path))
+
+    names = ["fifo", "h2o", "fd-kvc gamma=0.8", "fifo after turn 5: budget 20 instead of 56"]
+    assert list(table)[:3] == ["policy", "turn", "token"]
+    assert table["policy"].unique().tolist() == names
+    stays = table[table["status"].isin(["kept", "new"])]
+    trace = simulate(policy_named("fd-kvc", gamma=0.8), DIALOG, 56)
+    for turn in range(LAST + 1):
+        rows = stays[(stays["policy"] == names[2]) & (stays["turn"] == turn)]
+        assert set(rows["token"]) == decided(trace, turn)
+    assert (
+        (stays[(stays["policy"] == names[3]) & (stays["turn"] > 5)])
+        .groupby("turn")
+        .size()
+        .eq(20)
+        .all()
+    )
+
+
+@pytest.mark.parametrize("kind", ["svg", "png"])
+def test_a_picture_shows_the_turn_that_the_page_shows(
+    page: Page, tmp_path: Path, kind: str
+) -> None:
+    open_compare(page, scenario="shift", seed=7, policies="fifo,h2o", turn=3)
+    page.get_by_role("button", name="Next").click()
+    expect_turn(page, 4)
+
+    drawn = downloaded(page, f"lanes.{kind}", tmp_path).read_bytes()
+
+    if kind == "svg":
+        assert b"Retention 100.0 %" in drawn
+        assert b"from turn 4" in drawn
+    else:
+        assert drawn.startswith(b"\x89PNG")
+
+
+def downloaded(page: Page, name: str, folder: Path) -> Path:
+    page.get_by_role("button", name="Download", exact=True).click()
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name=name, exact=True).click()
+    path = folder / name
+    waiting.value.save_as(path)
+    return path
+
+
+def test_the_link_of_a_comparison_opens_the_same_in_another_window(page: Page) -> None:
+    open_compare(
+        page,
+        scenario="shift",
+        seed=7,
+        policies="h2o,fd-kvc:gamma=0.8,fd-kvc",
+        turn=4,
+        fork="h2o&fork_turn=3&fork_policy=fd-kvc",
+    )
+    page.get_by_role("button", name="Next").click()
+    expect_turn(page, 5)
+    seen = [kept(page, number) for number in (1, 2, 3, 4)]
+
+    other = page.context.new_page()
+    other.goto(page.url)
+
+    expect(other.get_by_text("with FD-KVC instead of H2O")).to_be_visible()
+    expect(lanes(other)).to_have_count(4)
+    expect_turn(other, 5)
+    assert [kept(other, number) for number in (1, 2, 3, 4)] == seen
+
+
+def test_on_a_narrow_window_nothing_runs_over_the_edge(page: Page) -> None:
+    page.set_viewport_size({"width": 800, "height": 1000})
+    open_compare(page, scenario="complex", policies=",".join(list(POLICIES)[:6]))
+
+    right = page.locator("[data-testid=stVegaLiteChart], .scrolls").evaluate_all(
+        "all => Math.max(...all.map(each => each.getBoundingClientRect().right))"
+    )
+    assert right <= 800
