@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from fdkvc.benchmark import Benchmark, Progress
     from fdkvc.dialogs import Scenario
+    from fdkvc.recordings import Recording
+    from fdkvc.transcripts import Transcript
 
 MISTAKE = 2
 INTERRUPTED = 130
@@ -121,6 +123,43 @@ def _parser() -> argparse.ArgumentParser:
     option = command("repeat", _repeat, "run a run.json again and compare the numbers")
     option("file", metavar="FILE", help="a run.json")
     option("--workers", type=_number, metavar="N", help="threads; default: the machine's cores")
+
+    option = command(
+        "dialogs", _dialogs, "replay what people said, and measure what the cache still knows of it"
+    )
+    option("--dialogs", metavar="FILE", help="SGD or MultiWOZ 2.2, chat JSON or JSON Lines, text")
+    option("--trace", metavar="FILE", help="a trace file of a model, instead")
+    option(
+        "--policies",
+        nargs="+",
+        metavar="KEY",
+        help="default: the paper's four and random; a variant is fd-kvc:gamma=0.8",
+    )
+    option("--budgets", nargs="+", type=_number, metavar="N", help="default: 32 48 64 96 128")
+    option(
+        "--heads",
+        nargs="+",
+        default=["each"],
+        metavar="HOW",
+        help="each for itself, together by the mean of their scores, or both; default: each",
+    )
+    option("--baseline", metavar="KEY", help="default: h2o, or the first policy if it is not run")
+    option(
+        "--seed",
+        type=_number,
+        default=0,
+        metavar="N",
+        help="of the lexical embedding; default: %(default)s",
+    )
+    option("--out", metavar="DIR", help="write the tables as CSV, and replay.json, to this folder")
+
+    option = command("capture", _capture, "record what a model attends to while it reads dialogs")
+    option("--model", required=True, metavar="NAME", help="a folder, or a name that it is known by")
+    option("--dialogs", metavar="FILE", help="as for dialogs; default: two of the project's own")
+    option("--layer", required=True, type=_number, metavar="L", help="whose attention, from 0")
+    option("--heads", nargs="+", type=_number, metavar="N", help="default: all of the layer")
+    option("--half", action="store_true", help="write 16 bits a number: half of the size")
+    option("--out", required=True, metavar="FILE", help="the trace file to write: trace.npz")
 
     option = command("trace", _trace, "run one policy on one dialog and write all that happened")
     option("--scenario", metavar="KEY", help="default: mixed")
@@ -294,6 +333,104 @@ def _repeat(settings: Any) -> None:
         _print(f"Repeated: the numbers are not the same in {', '.join(changed)}.", None)
     else:
         _print(f"Repeated: the numbers are the same, byte for byte, in {', '.join(both)}.", None)
+
+
+def _dialogs(settings: Any) -> None:
+    from time import perf_counter
+
+    from fdkvc import export
+    from fdkvc.policies import read_policy
+    from fdkvc.replay import Replay, replay
+    from fdkvc.tables import check_baseline, default_baseline
+
+    chosen: dict[str, Any] = {"heads": tuple(settings.heads)}
+    if settings.policies is not None:
+        chosen["policies"] = tuple(read_policy(name) for name in settings.policies)
+    if settings.budgets is not None:
+        chosen["budgets"] = tuple(settings.budgets)
+    asked = Replay(**chosen)
+    baseline = settings.baseline or default_baseline(asked.policies)
+    check_baseline(baseline, asked.policies)
+    if settings.out is not None:
+        export.check_folder(settings.out)
+
+    recordings, file = _recordings(settings)
+    began = perf_counter()
+    with _progress() as on_progress:
+        replayed = replay(asked, recordings, on_progress=on_progress)
+    if settings.out is not None:
+        files = export.replay_files(
+            asked,
+            replayed,
+            baseline,
+            source=recordings[0].source,
+            file=file,
+            seed=settings.seed,
+            seconds=perf_counter() - began,
+        )
+        export.write_files(settings.out, files)
+    _print(f"{recordings[0].source}\n\n{export.replay_text(replayed)}", settings.out)
+
+
+def _capture(settings: Any) -> None:
+    from pathlib import Path
+    from time import perf_counter
+
+    from fdkvc import export
+    from fdkvc.benchmark import Progress
+    from fdkvc.capture import load_model, record
+    from fdkvc.trace_file import trace_bytes
+
+    transcripts, _ = _transcripts(settings)
+    out = Path(settings.out)
+    export.check_folder(out.parent)
+    model = load_model(settings.model, settings.layer, settings.heads)
+    began, recordings = perf_counter(), []
+    with _progress() as on_progress:
+        for transcript in transcripts:
+            recordings.append(record(model, transcript))
+            if on_progress is not None:
+                title = f"{len(recordings)} of {len(transcripts)} dialogs"
+                seconds = perf_counter() - began
+                on_progress(Progress(len(recordings), len(transcripts), title, seconds))
+    export.write_files(out.parent, {out.name: trace_bytes(recordings, settings.half)})
+    first = recordings[0]
+    tokens = sum(recording.starts[-1] for recording in recordings)
+    _print(
+        f"{first.source}: {len(recordings)} dialogs, {tokens} tokens, {len(first.heads)} heads of "
+        f"{first.keys.shape[2]} dimensions",
+        settings.out,
+    )
+
+
+def _transcripts(settings: Any) -> tuple[Sequence[Transcript], bytes]:
+    """Return the dialogs that are asked for, and the content of their file."""
+    from fdkvc.formats import EXAMPLES, MOST_BYTES, read_bytes, read_transcripts
+
+    name = EXAMPLES / "dialogues.json" if settings.dialogs is None else settings.dialogs
+    content = read_bytes(name, MOST_BYTES)
+    return read_transcripts(content, str(name)), content
+
+
+def _recordings(settings: Any) -> tuple[Sequence[Recording], str]:
+    """Return the recordings that are asked for, and a digest of their file."""
+    import hashlib
+    from io import BytesIO
+
+    from fdkvc.formats import read_bytes
+    from fdkvc.lexical import lexical_recording
+    from fdkvc.trace_file import MOST_BYTES, read_trace_file
+
+    recordings: Sequence[Recording]
+    if settings.trace is None:
+        transcripts, content = _transcripts(settings)
+        recordings = [lexical_recording(transcript, settings.seed) for transcript in transcripts]
+    elif settings.dialogs is not None:
+        raise ValueError("--dialogs and --trace exclude each other: give one of them")
+    else:
+        content = read_bytes(settings.trace, MOST_BYTES)
+        recordings = read_trace_file(BytesIO(content))
+    return recordings, hashlib.sha256(content).hexdigest()
 
 
 def _ablation(settings: Any) -> None:

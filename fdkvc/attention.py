@@ -227,6 +227,10 @@ class Tokens(Protocol):
     def positions(self) -> Ints | None:
         """Place of each token in its dialog (B, N), where that is not its index."""
 
+    @property
+    def born(self) -> Ints:
+        """The turn that brought each token (B, N)."""
+
 
 @dataclass(frozen=True, eq=False)
 class Arrivals:
@@ -300,6 +304,10 @@ class Observation:
         if positions is None:
             return token
         return np.where(token >= 0, positions.reshape(-1).take(token + self._row_start), -1)
+
+    def born(self, token: Ints) -> Ints:
+        """Turn that brought each token (B, C); −1 in empty slots."""
+        return np.where(token >= 0, self._tokens.born.reshape(-1).take(token + self._row_start), -1)
 
     def logits(self, token: Ints) -> Floats:
         """Scaled product q̄·k/√h with the turn's mean query (B, C); −inf in empty slots."""

@@ -108,6 +108,18 @@ class Cache:
             chosen.__dict__["full"] = True
         return chosen
 
+    def in_order(self, place: Ints) -> Cache:
+        """Return the entries in the order of `place` (B, C), the empty slots behind them."""
+        order = np.argsort(np.where(self.present, place, np.iinfo(np.intp).max), axis=1)
+        return Cache(
+            np.take_along_axis(self.token, order, axis=1),
+            {
+                name: np.take_along_axis(column, order, axis=1)
+                for name, column in self.channels.items()
+            },
+            self.state,
+        )
+
     def where(self, rows: Bools, other: Cache) -> Cache:
         """Take the rows that are True in `rows` (B,) from here and the rest from `other`."""
         column = rows[:, None]
@@ -127,6 +139,30 @@ def empty_cache(
         {name: np.zeros((rows, budget), np.float32) for name in channels},
         {name: np.full(rows, start, np.float32) for name, start in state.items()},
     )
+
+
+def last_in(queue: Ints, token: Ints, places: int) -> Ints:
+    """Put tokens behind those that wait, and return the last of them all (B, places).
+
+    Parameters
+    ----------
+    queue : array (B, R)
+        −1 stands for none, here and in `token`.
+    token : array (B, C)
+    places : int
+        At least 1.
+
+    Examples
+    --------
+    >>> last_in(np.array([[-1, 4, 2]]), np.array([[7, -1]]), 2).tolist()
+    [[2, 7]]
+    >>> last_in(np.array([[-1, 4, 2]]), np.array([[7, -1]]), 4).tolist()
+    [[-1, 4, 2, 7]]
+    """
+    room = np.full((len(queue), places), EMPTY, np.intp)
+    joined = np.concatenate([room, queue, token], axis=1)
+    order = np.argsort(joined != EMPTY, axis=1, kind="stable")
+    return np.take_along_axis(joined, order, axis=1)[:, -places:]
 
 
 def newest(cache: Cache, count: int | Ints) -> Bools:

@@ -395,7 +395,8 @@ def _score_bytes(wanted: Measure, study: Study) -> float | None:
 
 
 def _parameters(wanted: Measure, study: Study) -> float:
-    return len(parameters_of(POLICIES[wanted.policy]))
+    known = parameters_of(POLICIES[wanted.policy]).values()
+    return sum(each.paper is not None for each in known)
 
 
 def _threshold_evictions(wanted: Measure, study: Study) -> float | None:

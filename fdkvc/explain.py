@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from fdkvc.attention import Bools, Floats, Ints
 from fdkvc.dialogs import DialogBatch
 from fdkvc.policies.base import Policy
+from fdkvc.simulate import with_recalled
 from fdkvc.trace import Codes, Rule, Status, Trace
 from fdkvc.words import contrast, gap, listed, number, ordinal, sentence
 
@@ -78,7 +79,7 @@ class Decision:
     @cached_property
     def new(self) -> Bools:
         """Whether each entry came in this turn (n,)."""
-        return np.asarray(self.slot >= self.trace.budget)
+        return np.asarray(self.slot >= self.trace.old_slots)
 
     @cached_property
     def protected(self) -> Bools:
@@ -138,9 +139,9 @@ class Decision:
         # A run that was forked at this very turn does not say what went before it.
         if self.turn == self.trace.first_turn:
             return {}
-        before = self.trace.state_after(self.turn - 1).cache
         turn = self.dialogs.observe(self.turn)
-        return self.policy.terms(self.policy.update(before, turn).cache, turn)
+        old, _ = with_recalled(self.policy, self.trace.state_after(self.turn - 1), turn)
+        return self.policy.terms(self.policy.update(old, turn).cache, turn)
 
     def terms(self, entry: int) -> Mapping[str, float]:
         """Return the terms of one entry's score as they decided."""
@@ -193,7 +194,7 @@ class Explanation:
     rule : Rule
         What evicted it in this turn.
     left : tuple of (turn, Rule), optional
-        When and by what it was evicted, in this turn or before.
+        When and by what it was last evicted, in this turn or before; None if it came back since.
     decided : bool
         Whether the turn brought tokens; without them nothing is decided.
     protected : bool
@@ -359,11 +360,11 @@ def _check_token(dialogs: DialogBatch, row: int, token: int) -> None:
 
 
 def _eviction(trace: Trace, row: int, turn: int, token: int) -> tuple[int, Rule] | None:
-    """Return when and by what a token was evicted, up to a turn."""
+    """Return when and by what a token was evicted, up to a turn, unless it came back."""
     entries, past = trace.every_entry(), turn - trace.first_turn + 1
-    evicted = (entries.token[row, :past] == token) & (entries.rule[row, :past] != Rule.none)
-    for at, slot in np.argwhere(evicted):
-        return trace.first_turn + int(at), Rule(entries.rule[row, at, slot])
+    for at, slot in np.argwhere(entries.token[row, :past] == token)[-1:]:
+        rule = Rule(entries.rule[row, at, slot])
+        return (trace.first_turn + int(at), rule) if rule else None
     return None
 
 

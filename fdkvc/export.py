@@ -23,7 +23,9 @@ import pandas as pd
 from fdkvc import tables
 from fdkvc.benchmark import Benchmark, Latency, Results
 from fdkvc.dialogs import DialogBatch
+from fdkvc.evidence import EVIDENCE_METRICS
 from fdkvc.metrics import metric_named
+from fdkvc.replay import Replay, replay_paired, replay_summary
 from fdkvc.statistics import AdaptationSummary, Paired
 from fdkvc.trace import Trace
 
@@ -171,6 +173,52 @@ def trace_files(trace: Trace, dialogs: DialogBatch) -> dict[str, str]:
         "entries.csv": csv_text(tables.entries_table(trace, dialogs)),
         "turns.csv": csv_text(tables.turns_table(trace, dialogs)),
     }
+
+
+def replay_files(
+    settings: Replay,
+    replayed: pd.DataFrame,
+    baseline: str,
+    *,
+    source: str,
+    file: str,
+    seed: int,
+    seconds: float,
+) -> dict[str, str]:
+    """Return the files of a replay by name: its three tables and ``replay.json``.
+
+    Parameters
+    ----------
+    settings : Replay
+    replayed : DataFrame
+        As `fdkvc.replay.replay` returns it.
+    baseline : str
+        The name of a policy that ran.
+    source : str
+        What made the vectors.
+    file : str
+        A digest of the file of dialogs.
+    seed : int
+        Of the lexical embedding.
+    seconds : float
+    """
+    numbers = {
+        "replay.csv": csv_text(replayed),
+        "replay_summary.csv": csv_text(replay_summary(replayed)),
+        "replay_paired.csv": csv_text(replay_paired(replayed, baseline)),
+    }
+    parameters = {
+        "source": source,
+        "file": file,
+        "dialogs": int(replayed.dialog.nunique()),
+        "budgets": list(settings.budgets),
+        "heads": list(settings.heads),
+        "baseline": baseline,
+        "policies": [
+            {"key": policy.key, **dataclasses.asdict(policy)} for policy in settings.policies
+        ],
+    }
+    return {**numbers, "replay.json": run_json(seed, parameters, seconds, numbers)}
 
 
 # ------------------------------------------------------------------------------- writing
@@ -333,6 +381,32 @@ def ablation_text(results: Results, parameter: str) -> str:
     return (
         f"{benchmark.scenarios[0].label}: means over the last turns of {_dialogs(benchmark)}, "
         f"± half of the 95 % interval\n\n{text_table(header, rows)}"
+    )
+
+
+def replay_text(replayed: pd.DataFrame) -> str:
+    """Return the means of a replay for a terminal, a column for each budget."""
+    table = replay_summary(replayed)
+    budgets = [int(budget) for budget in table.budget.unique()]
+    cells: dict[tuple[str, str], list[str]] = {}
+    for metric in EVIDENCE_METRICS:
+        for row in _records(table[table.metric == metric]):
+            name = row["policy"] if row["heads"] == "each" else f"{row['policy']}, heads together"
+            texts = cells.setdefault((metric, name), [""] * len(budgets))
+            scale, digits = (100, 1) if EVIDENCE_METRICS[metric].percent else (1, 2)
+            text = f"{scale * row['mean']:.{digits}f}"
+            if not math.isnan(row["ci_high"]):
+                text += f" ± {scale * (row['ci_high'] - row['mean']):.{digits}f}"
+            texts[budgets.index(row["budget"])] = text
+    rows = [
+        [f"{metric}{' %' if EVIDENCE_METRICS[metric].percent else ''}", policy, *texts]
+        for (metric, policy), texts in cells.items()
+    ]
+    count = int(replayed.dialog.nunique())
+    return (
+        f"Means over {count} {'dialog' if count == 1 else 'dialogs'} by budget, ± half of the 95 % "
+        f"interval\n\n"
+        f"{text_table(['metric', 'policy', *map(str, budgets)], rows, 2, grouped=True)}"
     )
 
 

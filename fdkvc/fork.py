@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fdkvc.attention import Bools, Floats, Ints, Observation, normalize
-from fdkvc.cache import EMPTY, Cache, among, select
+from fdkvc.cache import EMPTY, Cache, among, last_in, select
 from fdkvc.dialogs import DialogBatch
 from fdkvc.parameters import check_count, parameters_of
 from fdkvc.policies.base import Policy, total
@@ -109,9 +109,10 @@ def state_at_fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> State:
     """Return what the forked run starts from: what the turn left, with the change made to it.
 
     Where the policy changes, channels and row states of the same name carry over. Other channels
-    start as they would for a new entry of this turn, other row states as in a new run. A smaller
-    budget keeps the best by the score that the policy of the fork gives them now; if that, or a
-    dropped token, takes entries away, the attention of the others is scaled up to 1.
+    start as they would for a new entry of this turn, other row states as in a new run; a second
+    tier keeps the last that went to it. A smaller budget keeps the best by the score that the
+    policy of the fork gives them now; if that, or a dropped token, takes entries away, the
+    attention of the others is scaled up to 1.
 
     Parameters and errors are those of `fork`.
     """
@@ -132,13 +133,19 @@ def state_at_fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> State:
     carried = Cache(cache.token, {**cache.channels, **weights}, cache.state)
     if change.dropped is not None:
         carried = carried.without(cache.token == change.dropped)
+    held = carried.token
     carried = _resized(carried, policy, turn, budget, pinned)
+    evicted = np.where(among(held, carried.token), EMPTY, held)
     channels = {name: carried[name] for name in cache.channels}
     cache = Cache(carried.token, channels, carried.state)
 
     lost = cache.present.sum(axis=1) < before.cache.present.sum(axis=1)
     state = known_state(
-        cache, carried["attention_before"], carried["attention_after"], before.output
+        cache,
+        carried["attention_before"],
+        carried["attention_after"],
+        before.output,
+        _tier(before.tier, evicted, policy.tier_places(budget)),
     )
     return _attended(state, lost, policy, turn)
 
@@ -193,6 +200,13 @@ def _resized(
     return cache.insert(more, {name: np.zeros(more.shape, np.float32) for name in cache.channels})
 
 
+def _tier(tier: Ints | None, evicted: Ints, places: int) -> Ints | None:
+    """Return a second tier of this size, with what the fork evicted last in it."""
+    if not places:
+        return None
+    return last_in(evicted[:, :0] if tier is None else tier, evicted, places)
+
+
 def _attended(state: State, lost: Bools, policy: Policy, turn: Observation) -> State:
     """Share the attention among what is left, in the rows that lost an entry."""
     if not lost.any():
@@ -206,4 +220,5 @@ def _attended(state: State, lost: Bools, policy: Policy, turn: Observation) -> S
         np.where(column, before, state.attention_before),
         np.where(column, after, state.attention_after),
         np.where(column, turn.context(after, cache.token), state.output),
+        state.tier,
     )

@@ -138,8 +138,11 @@ def regret(trace: Trace, dialogs: DialogBatch) -> Floats:
     """Attention loss above that of the best schedule of the whole dialog (B, T).
 
     Its mean over a dialog's turns is never negative for a policy that keeps to the budget; in a
-    single turn it may be. A cache without a budget is measured against all its tokens.
+    single turn it may be. A cache without a budget is measured against all its tokens. With a
+    second tier it is NaN: in no schedule does an entry come back, so none bounds such a cache.
     """
+    if trace.tier is not None:
+        return np.full(trace.kept.shape[:2], np.nan, np.float32)
     least = least_attention_loss(dialogs, trace.budget)[:, trace.first_turn :]
     return attention_loss(trace, dialogs) - least
 
@@ -246,7 +249,7 @@ ASKED_METRICS: Mapping[str, Metric] = {
             "regret",
             "Regret",
             "Attention loss above the least that any cache of this size can reach, in the mean "
-            "over all turns.",
+            "over all turns; blank with a second tier, since that least lets no entry come back.",
             regret,
             whole=True,
         ),
@@ -347,7 +350,7 @@ class Memory:
     ----------
     keys, values, scores : int
         Of the budget's entries, or of all tokens where there is no budget; scores are the
-        policy's channels.
+        policy's channels. Keys count those of a second tier, too.
     full_cache : int
         Keys and values of all the dialog's tokens, if nothing were evicted.
     """
@@ -380,7 +383,7 @@ def memory(trace: Trace, dialogs: DialogBatch, turn: int | None = None) -> Memor
     number = np.dtype(np.float32).itemsize
     entries = trace.policy.capacity(trace.budget, tokens)
     return Memory(
-        keys=entries * vector,
+        keys=(entries + trace.policy.tier_places(trace.budget)) * vector,
         values=entries * vector,
         scores=entries * len(trace.policy.channels) * number,
         full_cache=2 * tokens * vector,

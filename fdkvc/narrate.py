@@ -216,7 +216,7 @@ class _View:
             column = entries.channels[channel][made.row, made.at - 1]
             value = dict(zip(tokens.tolist(), column.tolist(), strict=True))
             for entry in np.flatnonzero(~made.new):
-                last[entry] = value[int(made.token[entry])]
+                last[entry] = value.get(int(made.token[entry]), np.nan)  # it may have come back
         return last
 
     def state_before(self, name: str) -> float | None:

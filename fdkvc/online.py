@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fdkvc.attention import Floats, Ints
+from fdkvc.cache import Cache
 from fdkvc.dialogs import DialogBatch, check_vectors
 from fdkvc.parameters import check_count
 from fdkvc.policies.base import Policy
@@ -37,7 +38,8 @@ class OnlineTurn:
 class OnlineCache:
     """A cache with a budget, run by a policy, for one stream of turns.
 
-    It holds the vectors of the kept tokens and no others.
+    It holds the vectors of the kept tokens and no others but those of a second tier, where the
+    policy has one.
 
     Parameters
     ----------
@@ -71,7 +73,9 @@ class OnlineCache:
         self.budget = budget
         self.fed = 0
         self._state: State | None = None
-        self._ids = np.full(budget, -1, np.intp)
+        self._ids = np.full(budget + policy.tier_places(budget), -1, np.intp)
+        self._turns = 0
+        self._born = self._ids
         self._held: dict[str, Floats] = {}
 
     def feed(
@@ -94,15 +98,16 @@ class OnlineCache:
         self._check_shapes(new)
         if self._state is None:
             self._held = {
-                name: np.zeros((self.budget, array.shape[1]), np.float32)
+                name: np.zeros((len(self._ids), array.shape[1]), np.float32)
                 for name, array in new.items()
             }
             self._state = initial_state(self.policy, 1, self.budget, new["keys"].shape[1])
 
-        # A dialog of one turn whose tokens are the cache's slots followed by the new tokens.
+        # A dialog of one turn whose tokens are the slots followed by the new tokens.
         slots, count = len(self._ids), len(new["keys"])
         capacity = self.policy.capacity(self.budget, slots + count)
         ids = np.concatenate([self._ids, np.arange(self.fed, self.fed + count)])
+        born = np.concatenate([self._born, np.full(count, self._turns)])
         held = {name: np.concatenate([self._held[name], new[name]]) for name in new}
         dialog = DialogBatch(
             embeddings=held["embeddings"][None],
@@ -116,22 +121,27 @@ class OnlineCache:
             topic_names=(),
             positions=ids[None],
         )
+        dialog.__dict__["born"] = born[None]  # it had turns before this one
         turn = dialog.observe(0)
         after = take_turn(self.policy, self._state, turn, capacity).after
 
         slot = after.cache.token[0]
-        kept = slot >= 0
-        self._ids = np.where(kept, ids[slot], -1)
+        if after.tier is not None:
+            slot = np.concatenate([slot, after.tier[0]])
+        filled = slot >= 0
+        self._ids, self._born = (np.where(filled, each[slot], -1) for each in (ids, born))
         self._held = {name: array[slot] for name, array in held.items()}
-        self.fed += count
-        renumbered = np.where(kept, np.arange(capacity), -1)[None]
+        self.fed, self._turns = self.fed + count, self._turns + 1
+        renumbered = np.where(filled, np.arange(len(slot)), -1)[None]
         self._state = known_state(
-            type(after.cache)(renumbered, after.cache.channels, after.cache.state),
+            Cache(renumbered[:, :capacity], after.cache.channels, after.cache.state),
             after.attention_before,
             after.attention_after,
             after.output,
+            None if after.tier is None else renumbered[:, capacity:],
         )
-        return OnlineTurn(after.output[0].copy(), self._ids[kept], after.attention_after[0, kept])
+        ids, kept = self._ids[:capacity], filled[:capacity]
+        return OnlineTurn(after.output[0].copy(), ids[kept], after.attention_after[0, kept])
 
     def _check_shapes(self, new: dict[str, Floats]) -> None:
         for name, array in new.items():

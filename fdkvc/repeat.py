@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from fdkvc.benchmark import Benchmark
 from fdkvc.dialogs import Scenario, World
 from fdkvc.export import digest
+from fdkvc.json_input import an_object, part
 from fdkvc.policies import policy_named
 
 MOST_BYTES = 1_000_000
 """A run.json is smaller than this by far."""
+
+_part = partial(part, place="the file is not a run.json")
 
 
 @dataclass(frozen=True)
@@ -58,11 +62,15 @@ def read_run(content: bytes | str) -> Record:
         raise ValueError("the file is not a run.json: it holds no object")
     parameters = _part(run, "parameters", dict)
     policies = [
-        _checked(policy_named, f"policy {number}", _object(policy, f"policy {number}"))
+        _checked(
+            policy_named,
+            f"policy {number}",
+            an_object(policy, f"the file is not a run.json: policy {number}"),
+        )
         for number, policy in enumerate(_part(parameters, "policies", list))
     ]
     scenarios = [
-        _scenario(_object(scenario, f"scenario {number}"), number)
+        _scenario(an_object(scenario, f"the file is not a run.json: scenario {number}"), number)
         for number, scenario in enumerate(_part(parameters, "scenarios", list))
     ]
     world = _checked(World, "world", _part(parameters, "world", dict))
@@ -98,20 +106,6 @@ def differing(record: Record, files: Mapping[str, str]) -> list[str]:
 def compared(record: Record, files: Mapping[str, str]) -> list[str]:
     """Return the names of files that a record and a run have in common."""
     return [name for name in record.digests if name in files]
-
-
-def _part(owner: Mapping[str, Any], name: str, kind: type) -> Any:
-    value = owner.get(name)
-    if not isinstance(value, kind) or isinstance(value, bool):
-        words = {dict: "an object", list: "a list", int: "a whole number"}[kind]
-        raise ValueError(f"the file is not a run.json: {name!r} is missing or not {words}")
-    return value
-
-
-def _object(value: Any, place: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ValueError(f"the file is not a run.json: {place} is not an object")
-    return value
 
 
 def _checked(make: Any, place: str, values: Mapping[str, Any]) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdkvc.attention import Bools, Floats, Ints, Observation
-from fdkvc.cache import Cache, among, empty_cache, ranking, select
+from fdkvc.cache import EMPTY, Cache, among, empty_cache, last_in, ranking, select
 from fdkvc.dialogs import DialogBatch
 from fdkvc.parameters import Parameter, check_count, check_parameter
 from fdkvc.policies.base import Policy, Update, total
@@ -23,19 +23,23 @@ class TurnResult:
 
     Attributes
     ----------
+    old : Cache
+        What was cached before the turn, and with it what came back from a second tier; (B, C)
+        slots, C the budget and the tier's places.
     update : Update
         The policy's update of the old entries.
-    stale : array (B, budget) of bool, optional
+    stale : array (B, C) of bool, optional
         Old entries that the threshold evicted, if any.
     entries : Cache
-        Old and new entries together as they stood for the decision, (B, budget + n) slots.
-    terms : mapping of name to array (B, budget + n)
-    score : array (B, budget + n)
-    protected, kept : array (B, budget + n) of bool
+        Old and new entries together as they stood for the decision, (B, C + n) slots.
+    terms : mapping of name to array (B, C + n)
+    score : array (B, C + n)
+    protected, kept : array (B, C + n) of bool
     after : State
         What the turn leaves behind.
     """
 
+    old: Cache
     update: Update
     stale: Bools | None
     entries: Cache
@@ -49,18 +53,41 @@ class TurnResult:
 def initial_state(policy: Policy, rows: int, budget: int, head_dimension: int) -> State:
     """Return what a run starts from: an empty cache."""
     nothing = np.zeros((rows, budget), np.float32)
+    places = policy.tier_places(budget)
     return known_state(
         empty_cache(rows, budget, policy.channels, policy.initial_state()),
         nothing,
         nothing,
         np.zeros((rows, head_dimension), np.float32),
+        np.full((rows, places), EMPTY, np.intp) if places else None,
     )
+
+
+def with_recalled(policy: Policy, before: State, turn: Observation) -> tuple[Cache, Ints | None]:
+    """Return the cache with what comes back from the second tier in its place, and who waits on.
+
+    Returns
+    -------
+    Cache
+        (B, budget + R) slots, older entries first; the cache itself without a second tier.
+    array (B, R), optional
+    """
+    cache, tier = before.cache, before.tier
+    if tier is None:
+        return cache, None
+    back = policy.recalls(cache, tier, turn) & turn.active[:, None]
+    token = np.where(back, tier, EMPTY)
+    joined = cache.insert(token, policy.birth(turn.with_new(token)))
+    ordered = joined.in_order(turn.position(joined.token))
+    if not turn.everyone:
+        ordered = ordered.where(turn.active, joined)
+    return ordered, np.where(back, EMPTY, tier)
 
 
 def take_turn(
     policy: Policy, before: State, turn: Observation, budget: int, pinned: Ints | None = None
 ) -> TurnResult:
-    """Run one turn: update, threshold, insertion, eviction, attention.
+    """Run one turn: recall, update, threshold, insertion, eviction, attention.
 
     A row without tokens in this turn comes out as it went in.
 
@@ -74,15 +101,15 @@ def take_turn(
     pinned : array (B, P), optional
         Tokens that stay whatever the policy says, −1 for none.
     """
-    cache = before.cache
+    old, tier = with_recalled(policy, before, turn)
     everyone = turn.everyone
 
-    update = policy.update(cache, turn)
+    update = policy.update(old, turn)
     stale = update.stale
     if stale is not None and not everyone:
         stale = stale & turn.active[:, None]
     if stale is not None and pinned is not None:
-        stale = stale & ~among(cache.token, pinned)
+        stale = stale & ~among(old.token, pinned)
     if stale is not None and not stale.any():
         stale = None
     survivors = update.cache if stale is None else update.cache.without(stale)
@@ -90,7 +117,7 @@ def take_turn(
     births = policy.birth(turn)
     entries = policy.absorb(survivors.insert(turn.new, births), turn)
     if not everyone:
-        entries = entries.where(turn.active, cache.insert(turn.new, births))
+        entries = entries.where(turn.active, old.insert(turn.new, births))
 
     terms = policy.terms(entries, turn)
     score = total(terms)
@@ -101,6 +128,13 @@ def take_turn(
         protected = protected | held
     kept = select(score, entries, protected, budget, held)
     cache = entries.keep(kept)
+    if tier is not None:
+        stood = np.concatenate([old.token, turn.new], axis=1)
+        evicted = np.where(kept & entries.present, EMPTY, stood)
+        came = old.count - before.cache.count
+        went = np.minimum((evicted != EMPTY).sum(axis=1), tier.shape[1])
+        moves = cache.state["moves"] + (came + went).astype(np.float32)
+        cache, tier = cache.with_state(moves=moves), last_in(tier, evicted, tier.shape[1])
 
     def attend() -> Attended:
         attention = turn.attention(cache.token)
@@ -113,10 +147,10 @@ def take_turn(
             output = np.where(column, output, before.output)
         return Attended(attention, modulated, output)
 
-    after = State(cache, attend)
+    after = State(cache, attend, tier)
     if not everyone:
         _ = after.attended  # now, or it would keep every state before it alive
-    return TurnResult(update, stale, entries, terms, score, protected, kept, after)
+    return TurnResult(old, update, stale, entries, terms, score, protected, kept, after)
 
 
 def simulate(
@@ -180,7 +214,7 @@ def simulate(
         if record.wants_output(number - first):
             _ = result.after.attended
         record.seconds[number - first] = perf_counter() - began
-        record.turn(number - first, state.cache.token, turn.active, result)
+        record.turn(number - first, state.cache, turn.active, result)
         state = result.after
     return record.trace(state, pinned)
 
@@ -203,7 +237,10 @@ class _Recorder:
         self.shape = (dialogs.rows, dialogs.turns - first)
         self.cached_before = cached_before
         self.came = np.diff(dialogs.bounds)[:, first:]
-        self.width = budget + dialogs.turn_tokens
+        places = policy.tier_places(budget)
+        self.old_slots = budget + places
+        self.width = self.old_slots + dialogs.turn_tokens
+        self.tier = np.empty((*self.shape, places), np.intp) if places else None
         self.seconds = np.zeros(self.shape[1])
         self.kept = np.empty((*self.shape, budget), np.intp)
         self.output = np.full((*self.shape, dialogs.keys.shape[-1]), np.nan, np.float32)
@@ -214,7 +251,10 @@ class _Recorder:
     def wants_output(self, at: int) -> bool:
         return at >= self.outputs_from
 
-    def turn(self, at: int, old: Ints, active: Bools, result: TurnResult) -> None:
+    def turn(self, at: int, cached: Cache, active: Bools, result: TurnResult) -> None:
+        if self.tier is not None and result.after.tier is not None:
+            self.tier[:, at] = result.after.tier
+            self.came[:, at] += result.old.count - cached.count
         self.kept[:, at] = result.after.cache.token
         if self.wants_output(at):
             self.output[:, at] = result.after.output
@@ -223,7 +263,7 @@ class _Recorder:
         if result.stale is not None:
             self.evicted["threshold"][:, at] = result.stale.sum(axis=1)
         if self.wanted:
-            self._entries(at, old, active, result)
+            self._entries(at, active, result)
 
     def trace(self, last: State, pinned: Ints | None) -> Trace:
         counts = np.column_stack([self.cached_before, (self.kept >= 0).sum(axis=2)])
@@ -240,23 +280,24 @@ class _Recorder:
             entries=self._entry_trace() if self.wanted else None,
             last=last,
             pinned=pinned,
+            tier=self.tier,
         )
 
-    def _entries(self, at: int, old: Ints, active: Bools, result: TurnResult) -> None:
-        entries, budget = result.entries, self.budget
+    def _entries(self, at: int, active: Bools, result: TurnResult) -> None:
+        entries, old, slots = result.entries, result.old.token, self.old_slots
         gone = entries.present & ~result.kept
         stale = np.zeros(old.shape, np.bool_) if result.stale is None else result.stale
         token = entries.token.copy()
-        token[:, :budget][stale] = old[stale]
+        token[:, :slots][stale] = old[stale]
         self._write(at, "token", token, -1)
 
         status = np.where(entries.present, Status.kept, Status.empty)
-        status[:, budget:] *= Status.new
+        status[:, slots:] *= Status.new
         status[gone] += Status.evicted - Status.kept
-        status[:, :budget][stale] = Status.evicted
+        status[:, :slots][stale] = Status.evicted
         self._write(at, "status", status.astype(np.uint8), 0)
         rule = np.where(gone, Rule.budget, Rule.none)
-        rule[:, :budget][stale] = Rule.threshold
+        rule[:, :slots][stale] = Rule.threshold
         self._write(at, "rule", rule.astype(np.uint8), 0)
         self._write(at, "protected", result.protected, False)
 
@@ -264,7 +305,7 @@ class _Recorder:
         channels = {name: column.copy() for name, column in entries.channels.items()}
         if stale.any():  # these were decided on, and removed, before the others
             for name, column in result.update.cache.channels.items():
-                channels[name][:, :budget][stale] = column[stale]
+                channels[name][:, :slots][stale] = column[stale]
         for name, column in channels.items():
             self._write(at, f"channels/{name}", np.where(token >= 0, column, np.nan))
         for name, term in terms.items():

@@ -64,10 +64,14 @@ class State:
     attend : function () to Attended
         Computes the attention over them, when it is first asked for: no decision needs it, and a
         batch reads only that of the last turns.
+    tier : array (B, R), optional
+        Tokens of the second tier, the longest there first; −1 in empty places, which come before
+        them. None for a policy that has none.
     """
 
     cache: Cache
     attend: Callable[[], Attended]
+    tier: Ints | None = None
 
     @cached_property
     def attended(self) -> Attended:
@@ -90,10 +94,12 @@ class State:
         return self.attended.output
 
 
-def known_state(cache: Cache, before: Floats, after: Floats, output: Floats) -> State:
+def known_state(
+    cache: Cache, before: Floats, after: Floats, output: Floats, tier: Ints | None = None
+) -> State:
     """Return a state whose attention is known already."""
     attended = Attended(before, after, output)
-    return State(cache, lambda: attended)
+    return State(cache, lambda: attended, tier)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,8 +107,10 @@ class EntryTrace:
     """Every entry that took part in each turn, in W = budget + tokens of the longest turn slots.
 
     The first `budget` slots hold the entries that were cached before the turn, older first; the
-    others hold the turn's own tokens. Numbers stand as they decided: channels after the turn's
-    updates, terms and score as eviction saw them. What does not apply is NaN.
+    others hold the turn's own tokens. With a second tier of R places there are R slots more before
+    the turn's own, and what came back from it stands among the cached. Numbers stand as they
+    decided: channels after the turn's updates, terms and score as eviction saw them. What does not
+    apply is NaN.
 
     Attributes
     ----------
@@ -161,6 +169,8 @@ class Trace:
         What the last turn left.
     pinned : array (B, P), optional
         Tokens that were never to be evicted, −1 for none.
+    tier : array (B, T, R), optional
+        Tokens in the second tier at the end of each turn, as in `State`.
     """
 
     policy: Policy
@@ -174,6 +184,12 @@ class Trace:
     entries: EntryTrace | None
     last: State
     pinned: Ints | None = None
+    tier: Ints | None = None
+
+    @property
+    def old_slots(self) -> int:
+        """How many slots of a turn's entries hold what is not of the turn itself."""
+        return self.budget + (0 if self.tier is None else self.tier.shape[2])
 
     @property
     def turns(self) -> int:
@@ -192,6 +208,7 @@ class Trace:
             evicted={rule: count[:, at:] for rule, count in self.evicted.items()},
             seconds=self.seconds[at:],
             entries=None,
+            tier=None if self.tier is None else self.tier[:, at:],
         )
 
     def every_entry(self) -> EntryTrace:
@@ -245,4 +262,5 @@ class Trace:
             pick(entries.attention_before, 0),
             pick(entries.attention_after, 0),
             self.output[:, at],
+            None if self.tier is None else self.tier[:, at],
         )

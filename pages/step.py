@@ -3,6 +3,7 @@
 import streamlit as st
 
 from fdkvc.ui import fields, settings, step_view, story, tour
+from fdkvc.ui.entry import rerun_if_picked
 from fdkvc.ui.frame import heading, problems
 from fdkvc.ui.runs import RunChoice, load_run
 from fdkvc.ui.transport import playback, transport
@@ -33,17 +34,21 @@ with st.container(horizontal=True):
 tour.tell_stop(PAGE, run)
 
 
+views = st.container()
+question = story.ask_why(PAGE, run, settings.entry_field(PAGE))
+algorithm = story.algorithm(run)
+
+
 @st.fragment(run_every=every)
 def stepping() -> None:
     """Everything that a step changes."""
     turn = transport(PAGE, run.dialogs.turns, every)
+    rerun_if_picked(PAGE, question.token)
     step_view.views(PAGE, run, turn)
-    story.why(PAGE, run, turn, settings.entry_field(PAGE))
-    story.inside_turn(run, turn, cards)
+    story.why(run, turn, question)
+    story.inside_turn(run, turn, algorithm)
     settings.write_link(PAGE)
 
 
-views = st.container()
-cards = story.step_cards(run)
 with views:
     stepping()

@@ -47,8 +47,8 @@ class Turn:
         Attention over the kept tokens without and with the policy's modulation, each summing to 1.
     output : list of float
         Context output, the values weighted by `after`.
-    ownership_loss, learning_rate : float or None
-        What equations 6 and 7 left; None for every policy but FD-KVC.
+    states : dict of str to float
+        What the policy remembers beside its entries, such as what equations 6 and 7 left.
     margin : float
         The smallest difference of scores that decided anything: lowest kept score that was not
         protected against highest score evicted by the budget, and each old entry against the
@@ -65,8 +65,7 @@ class Turn:
     before: dict[int, float]
     after: dict[int, float]
     output: Vector
-    ownership_loss: float | None
-    learning_rate: float | None
+    states: dict[str, float]
     margin: float
 
 
@@ -74,11 +73,13 @@ class Turn:
 class Seen:
     """What a policy may look at in a turn; `dialog` and the vectors are of the whole dialog.
 
-    `turns` are the tokens of all turns, this one's `number` among them.
+    `turns` are the tokens of all turns, this one's `number` among them; `tier` those that wait in
+    a second tier, the longest there first.
     """
 
     new: list[int]
     dialog: list[int]
+    tier: list[int]
     mean_query: Vector
     mean_embedding: Vector
     embeddings: list[Vector]
@@ -100,6 +101,7 @@ class Verdict:
     protected: set[int] = field(default_factory=set)
     below_threshold: list[int] = field(default_factory=list)
     threshold_margin: float = math.inf
+    recalled: list[int] = field(default_factory=list)
 
 
 State = dict[str, float]
@@ -400,9 +402,21 @@ def fd_kvc(seen: Seen, cache: list[Entry], state: State) -> Verdict:
     gamma, tau = seen.parameters["gamma"], seen.parameters["tau"]
     alpha_0, mu = seen.parameters["alpha_0"], seen.parameters["mu"]
     w_c = seen.parameters["w_c"]
-    old = cache
+    averaged = seen.parameters["reinforcement"] == "averaged"
+    by_attention = seen.parameters["relevance"] == "attention"
     below_threshold: list[int] = []
-    threshold_margin = math.inf
+    recalled, margin = returning(seen, cache)
+    old = sorted([*cache, *newborn(seen, recalled)], key=lambda entry: entry.token)
+    cosines = [cosine(seen.embeddings[entry.token], seen.mean_embedding) for entry in old]
+
+    # Channel weights that follow the query
+    kappa, theta = seen.parameters["kappa"], seen.parameters["theta"]
+    if kappa:
+        recent = [entry.scores["recency"] for entry in old]
+        near = dot(recent, [each - theta for each in cosines])
+        state["continuity"] = near / (math.fsum(recent) + EPSILON)
+        shifted = w_c + kappa * state["continuity"]
+        w_c = state["cumulative_weight"] = min(max(shifted, 0.0), 1.0)
 
     if old:
         # 1. Cumulative attention (equation 1)
@@ -415,11 +429,12 @@ def fd_kvc(seen: Seen, cache: list[Entry], state: State) -> Verdict:
             entry.scores["recency"] *= gamma
 
         # 3. Relevance reinforcement (equations 3 and 4), at the rate that the last turn left
-        cosines = [cosine(seen.embeddings[entry.token], seen.mean_embedding) for entry in old]
-        lowest, highest = min(cosines), max(cosines)
-        for entry, similarity in zip(old, cosines, strict=True):
-            relevance = (similarity - lowest) / (highest - lowest + EPSILON)
-            entry.scores["recency"] += state["learning_rate"] * relevance
+        alpha = 1 - gamma if averaged else state["learning_rate"]
+        raw = weights if by_attention else cosines
+        lowest, highest = min(raw), max(raw)
+        for entry, each in zip(old, raw, strict=True):
+            relevance = (each - lowest) / (highest - lowest + EPSILON)
+            entry.scores["recency"] += alpha * relevance
 
         # 4. Adaptive learning rate (equations 5, 6 and 7)
         hybrid = {token: sum(terms.values()) for token, terms in hybrid_terms(old, w_c).items()}
@@ -431,14 +446,48 @@ def fd_kvc(seen: Seen, cache: list[Entry], state: State) -> Verdict:
         # 5. Soft eviction (equation 8)
         threshold = tau * highest_hybrid
         below_threshold = [token for token, h in hybrid.items() if h < threshold]
-        threshold_margin = min(abs(h - threshold) for h in hybrid.values())
+        margin = min(margin, *(abs(h - threshold) for h in hybrid.values()))
+    if averaged:
+        state["learning_rate"] = 1 - gamma
 
     entries = [entry for entry in old if entry.token not in below_threshold]
-    for token in seen.new:
-        similarity = cosine(seen.embeddings[token], seen.mean_embedding)
-        entries.append(Entry(token, {"cumulative": 1.0, "recency": max(similarity, 0.0)}))
+    entries += newborn(seen, seen.new)
     terms = hybrid_terms(entries, w_c)
-    return Verdict(entries, terms, set(), below_threshold, threshold_margin)
+    protected = newest_tokens(entries, int(seen.budget * seen.parameters["window"]))
+    return Verdict(entries, terms, protected, below_threshold, margin, recalled)
+
+
+def newborn(seen: Seen, tokens: list[int]) -> list[Entry]:
+    """Make entries as they start: c = 1, and ρ by similarity or by attention among them."""
+    recency = [max(cosine(seen.embeddings[token], seen.mean_embedding), 0.0) for token in tokens]
+    if seen.parameters["relevance"] == "attention":
+        weights = attention(seen.mean_query, [seen.keys[token] for token in tokens])
+        recency = [share(weight, max(weights)) for weight in weights]
+    return [
+        Entry(token, {"cumulative": 1.0, "recency": start})
+        for token, start in zip(tokens, recency, strict=True)
+    ]
+
+
+def returning(seen: Seen, cache: list[Entry]) -> tuple[list[int], float]:
+    """Give the tokens of the second tier whose page the query returns to, and by what margin."""
+    pages: dict[int, list[int]] = {}
+    for token in [*seen.tier, *(entry.token for entry in cache)]:
+        page = next(number for number, tokens in enumerate(seen.turns) if token in tokens)
+        pages.setdefault(page, []).append(token)
+    if not seen.tier:
+        return [], math.inf
+    now = mean([seen.keys[token] for token in seen.new])
+    match = {
+        page: cosine(now, mean([seen.keys[token] for token in tokens]))
+        for page, tokens in pages.items()
+    }
+    limit = seen.parameters["page_match"]
+    margin = min(abs(each - limit) for each in match.values())
+    if match[max(pages)] >= limit:
+        return [], margin
+    back = [token for page in pages for token in pages[page] if match[page] >= limit]
+    return sorted(set(back) & set(seen.tier)), margin
 
 
 def hybrid_terms(entries: list[Entry], w_c: float) -> dict[int, dict[str, float]]:
@@ -504,6 +553,13 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "tau": 0.02,
         "beta": 0.25,
         "w_c": 0.45,
+        "window": 0.0,
+        "reinforcement": "added",
+        "relevance": "similarity",
+        "kappa": 0.0,
+        "theta": 0.5,
+        "recall": 0.0,
+        "page_match": 0.7,
     },
 }
 
@@ -566,9 +622,17 @@ def run(
     settings = {**DEFAULTS[policy], **parameters}
     state: State = {}
     if policy == "fd-kvc":
-        state = {"ownership_loss": 0.0, "learning_rate": settings["alpha_0"]}
+        averaged = settings["reinforcement"] == "averaged"
+        rate = 1 - settings["gamma"] if averaged else settings["alpha_0"]
+        state = {"ownership_loss": 0.0, "learning_rate": rate}
+        if settings["kappa"]:
+            state |= {"continuity": 0.0, "cumulative_weight": settings["w_c"]}
+        if settings["recall"]:
+            state["moves"] = 0.0
+    places = int(budget * settings.get("recall", 0))
 
     cache: list[Entry] = []
+    tier: list[int] = []
     record: list[Turn] = []
     for number, new in enumerate(turns):
         if not new:
@@ -578,6 +642,7 @@ def run(
         seen = Seen(
             new=new,
             dialog=tokens,
+            tier=tier,
             mean_query=mean([queries[token] for token in new]),
             mean_embedding=mean([embeddings[token] for token in new]),
             embeddings=embeddings,
@@ -596,6 +661,10 @@ def run(
         cache = [entry for entry in verdict.entries if entry.token in kept]
         evicted = dict.fromkeys(verdict.below_threshold, "threshold")
         evicted |= dict.fromkeys(over, "budget")
+        if places:
+            waiting = [token for token in tier if token not in verdict.recalled]
+            tier = (waiting + sorted(evicted))[-places:]
+            state["moves"] += len(verdict.recalled) + min(len(evicted), places)
         contested = [scores[token] for token in kept if token not in verdict.protected]
         margin = verdict.threshold_margin
         if over and contested:
@@ -625,8 +694,7 @@ def run(
                 before=dict(zip(kept, before, strict=True)),
                 after=dict(zip(kept, after, strict=True)),
                 output=output,
-                ownership_loss=state.get("ownership_loss"),
-                learning_rate=state.get("learning_rate"),
+                states=dict(state),
                 margin=margin,
             )
         )
@@ -651,8 +719,7 @@ def untouched(state: State, dimension: int) -> Turn:
         before={},
         after={},
         output=[0.0] * dimension,
-        ownership_loss=state.get("ownership_loss"),
-        learning_rate=state.get("learning_rate"),
+        states=dict(state),
         margin=math.inf,
     )
 

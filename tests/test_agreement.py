@@ -60,13 +60,18 @@ def agree(
     )
 
 
-def rounding(dialogs: DialogBatch, row: int, old: list[int], turn: int) -> float:
+def rounding(trace: Trace, dialogs: DialogBatch, row: int, old: list[int], turn: int) -> float:
     """How far single precision may move a relevance in this turn.
 
-    Eq. 4 divides by the spread of the old entries' cosines, each rounded to about 1e-7.
+    Eq. 4 divides by the spread of what relevance is scaled from: of the old entries' cosines, each
+    rounded to about 1e-7, or of their attention, each rounded to some 1e-7 of itself.
     """
     if not old:
         return 0.0
+    if getattr(trace.policy, "relevance", "similarity") == "attention":
+        weights = trace.every_entry().recorded["attention"][row, turn]
+        spread = np.nanmax(weights) - np.nanmin(weights)
+        return float(1e-6 * np.nanmax(weights) / spread) if spread > 0 else 0.0
     tokens = dialogs.embeddings[row].astype(float)
     low, high = dialogs.bounds[row, turn : turn + 2]
     mean = tokens[low:high].mean(axis=0)
@@ -89,7 +94,7 @@ def compare(trace: Trace, dialogs: DialogBatch, row: int = 0) -> Tally:
         at = f"turn {number}"
         has_tokens = dialogs.bounds[row, number + 1] > dialogs.bounds[row, number]
         if has_tokens and "recency" in entries.channels:
-            tolerance += rounding(dialogs, row, old, number)
+            tolerance += rounding(trace, dialogs, row, old, number)
         old = turn.kept
 
         # Decisions, exactly.
@@ -124,12 +129,8 @@ def compare(trace: Trace, dialogs: DialogBatch, row: int = 0) -> Tally:
         np.testing.assert_allclose(
             trace.output[row, number], turn.output, rtol=tolerance, atol=tolerance, err_msg=at
         )
-        states = {"ownership_loss": turn.ownership_loss, "learning_rate": turn.learning_rate}
-        for name, value in states.items():
-            if value is None:
-                assert name not in trace.state
-            else:
-                assert trace.state[name][row, number] == pytest.approx(value, abs=tolerance), at
+        for name, value in turn.states.items():
+            assert trace.state[name][row, number] == pytest.approx(value, abs=tolerance), at
     return tally
 
 
@@ -151,6 +152,8 @@ def random_settings(random: np.random.Generator, key: str) -> Policy:
     for name, known in parameters_of(POLICIES[key]).items():
         if name not in reference.DEFAULTS[key]:
             continue  # the oracle has the default only
+        if key == "fd-kvc" and not known.paper and random.random() < 0.5:
+            continue  # an option that stays off
         if known.choices:
             chosen[name] = str(random.choice(known.choices))
             continue

@@ -226,7 +226,8 @@ def test_every_equation_of_the_paper_stands_beside_code() -> None:
         assert found, step.name
         assert all(carrier.code for carrier in found)
     names = {carrier.name for carrier in whole_carriers(policy)}
-    assert names == {"FDKVC.update", "FDKVC.birth", "FDKVC.terms", "FDKVC.modulate"}
+    asked = ("recalls", "update", "birth", "terms", "protects", "modulate")
+    assert names == {f"FDKVC.{question}" for question in asked}
 
 
 def test_all_seven_limitations_are_there() -> None:

@@ -21,11 +21,11 @@ from fdkvc.benchmark import Benchmark, Latency, measure_latency, run_benchmark
 from fdkvc.dialogs import SCENARIOS, generate, own_scenario
 from fdkvc.export import benchmark_files, trace_files
 from fdkvc.paper import ABLATION_DIALOGS, published_sweep
-from fdkvc.parameters import parameters_of
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named
 from fdkvc.report import TIMED, study_files
 from fdkvc.simulate import simulate
 from fdkvc.study import run_study
+from fdkvc.sweep import can_be_swept
 
 ROOT = Path(__file__).parents[1]
 CAPTURED = pytest.CaptureFixture[str]
@@ -178,7 +178,7 @@ def test_ablation_sweeps_what_the_paper_sweeps(
     assert "Mixed 3-Topic" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("parameter", parameters_of(POLICIES["fd-kvc"]))
+@pytest.mark.parametrize("parameter", can_be_swept("fd-kvc"))
 def test_ablation_takes_any_hyperparameter_and_value(tmp_path: Path, parameter: str) -> None:
     options = ("--parameter", parameter, "--values", "0.5", "0.25", "--dialogs", "2")
     assert run("ablation", *options, "--budget", "30", "--seed", "1", "--out", tmp_path) == 0
@@ -287,7 +287,11 @@ def test_trace_takes_whole_numbers_for_a_hyperparameter_that_counts(tmp_path: Pa
 # ------------------------------------------------------------------------------- mistakes
 
 POSITIVE = "but must be a whole number of at least 1"
-COMMANDS = "'benchmark', 'ablation', 'study', 'sweep', 'repeat', 'trace'"
+COMMANDS = "'benchmark', 'ablation', 'study', 'sweep', 'repeat', 'dialogs', 'capture', 'trace'"
+HYPERPARAMETERS = (
+    "gamma, alpha_0, mu, tau, beta, w_c, "
+    "window, reinforcement, relevance, kappa, theta, recall, page_match"
+)
 MISTAKES = {
     "benchmark --dialogs 0": f"dialogs is 0, {POSITIVE}",
     "benchmark --dialogs -5": f"dialogs is -5, {POSITIVE}",
@@ -320,7 +324,7 @@ MISTAKES = {
     ),
     "benchmark --out {tmp}/file": "the folder '{tmp}/file' cannot be written: it is not a folder",
     "ablation --parameter delta --out {tmp}/out": (
-        "parameter 'delta' is unknown: choose from gamma, alpha_0, mu, tau, beta, w_c"
+        f"parameter 'delta' is unknown: choose from {HYPERPARAMETERS}"
     ),
     "ablation --parameter tau --out {tmp}/out": (
         "the paper does not sweep tau, so give the values to try with --values"
@@ -371,7 +375,7 @@ MISTAKES = {
     ),
     "trace --set gamma=1 --out {tmp}/out": "gamma is 1, but must be a number above 0 and below 1",
     "trace --set delta=1 --out {tmp}/out": (
-        "'delta' is not a hyperparameter of fd-kvc (it has: gamma, alpha_0, mu, tau, beta, w_c)"
+        f"'delta' is not a hyperparameter of fd-kvc (it has: {HYPERPARAMETERS})"
     ),
     "trace --policy sink --set sinks=0.5 --out {tmp}/out": (
         "sinks is 0.5, but must be a whole number from 0 to 64"

@@ -22,14 +22,25 @@ from fdkvc.attention import Observation
 from fdkvc.dialogs import SCENARIOS, DialogBatch, World, generate, one_dialog, stack
 from fdkvc.online import OnlineCache
 from fdkvc.parameters import Parameter, defaults_of, parameters_of
-from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named
+from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named, read_policy
 from fdkvc.simulate import initial_state, simulate, take_turn
 from fdkvc.trace import Rule, Status, Trace
 
 BUDGET = 20
 SMALL = World(tokens_per_turn=12, dimension=16, head_dimension=4)
 
+OPTIONS = (
+    "fd-kvc window=0.5",
+    "fd-kvc reinforcement=averaged",
+    "fd-kvc relevance=attention",
+    "fd-kvc kappa=1",
+    "fd-kvc recall=1",
+    *(f"{key} queries=each" for key in POLICIES if "queries" in parameters_of(POLICIES[key])),
+)
+"""Policies whose turn takes other steps than by default."""
+
 every_policy = pytest.mark.parametrize("key", POLICIES)
+every_turn = pytest.mark.parametrize("name", [*POLICIES, *OPTIONS])
 every_hyperparameter = pytest.mark.parametrize(
     ("key", "name"), [(key, name) for key in POLICIES for name in parameters_of(POLICIES[key])]
 )
@@ -108,9 +119,9 @@ def test_every_field_is_a_described_hyperparameter(key: str) -> None:
 # ------------------------------------------------------------------------------- its turn
 
 
-@every_policy
-def test_steps_name_quantities_that_a_trace_holds(key: str, traces: dict[str, Trace]) -> None:
-    trace = traces[key]
+@every_turn
+def test_steps_name_quantities_that_a_trace_holds(name: str, dialogs: DialogBatch) -> None:
+    trace = simulate(read_policy(name), dialogs, BUDGET)
     entries = trace.every_entry()
     held = {
         **dict.fromkeys(("score", "protected", "attention_before", "attention_after")),
@@ -120,6 +131,7 @@ def test_steps_name_quantities_that_a_trace_holds(key: str, traces: dict[str, Tr
         **trace.state,
     }
 
+    assert set(trace.state) == set(trace.policy.initial_state())
     for step in trace.policy.steps:
         assert set(step.reads) <= set(held), step.name
         assert set(step.writes) <= set(held), step.name
@@ -320,12 +332,12 @@ def test_turns_past_the_end_of_a_shorter_row_change_nothing(key: str) -> None:
 # ------------------------------------------------------------------------------- the online face
 
 
-@pytest.mark.parametrize("key", STREAMING_POLICIES)
-def test_fed_turn_by_turn_it_decides_the_same(key: str) -> None:
+@pytest.mark.parametrize("name", [*STREAMING_POLICIES, *OPTIONS])
+def test_fed_turn_by_turn_it_decides_the_same(name: str) -> None:
     lengths = [9, 0, 14, 1, 11, 20]
     vectors, _ = random_vectors(3, lengths)
-    trace = simulate(policy_named(key), with_gaps(vectors, lengths), BUDGET)
-    cache = OnlineCache(policy_named(key), BUDGET)
+    trace = simulate(read_policy(name), with_gaps(vectors, lengths), BUDGET)
+    cache = OnlineCache(read_policy(name), BUDGET)
     ends = np.cumsum(lengths)
 
     for turn, (low, high) in enumerate(zip(ends - lengths, ends, strict=True)):
@@ -361,6 +373,7 @@ class Spy(Observation):
 
 LOOKS = {
     "position": "positions",
+    "born": "positions",
     "keys": "keys",
     "values": "values",
     "queries": "queries",
@@ -371,11 +384,9 @@ LOOKS = {
 }
 
 
-@every_policy
-@pytest.mark.parametrize("queries", ["mean", "each"])
-def test_it_looks_at_what_it_declares(key: str, queries: str, dialogs: DialogBatch) -> None:
-    chosen = {"queries": queries} if "queries" in parameters_of(POLICIES[key]) else {}
-    policy = policy_named(key, **chosen)
+@every_turn
+def test_it_looks_at_what_it_declares(name: str, dialogs: DialogBatch) -> None:
+    policy = read_policy(name)
     state = initial_state(policy, 3, policy.capacity(BUDGET, 144), SMALL.head_dimension)
     Spy.asked.clear()
     for number in range(4):
@@ -383,7 +394,7 @@ def test_it_looks_at_what_it_declares(key: str, queries: str, dialogs: DialogBat
         turn = Spy(plain.turn, plain._arrivals, plain._tokens)
         budget = policy.capacity(BUDGET, 144)
         state = take_turn(policy, state, turn, budget).after
-    looked = {LOOKS[name] for name in Spy.asked if name in LOOKS}
+    looked = {LOOKS[each] for each in Spy.asked if each in LOOKS}
 
     assert policy.looks_at
     if "chance" in policy.looks_at:
@@ -391,7 +402,7 @@ def test_it_looks_at_what_it_declares(key: str, queries: str, dialogs: DialogBat
     declared = set(policy.looks_at) - {"history"}
     window = any(step.kind == "protect" for step in policy.steps)
     assert looked <= declared
-    assert declared - looked <= ({"positions"} if window or key == "fastgen" else set())
+    assert declared - looked <= ({"positions"} if window or policy.key == "fastgen" else set())
     assert ("history" in policy.looks_at) == bool(policy.channels)
 
 

@@ -32,7 +32,9 @@ def test_changes_worked_by_hand() -> None:
 
     changes = by_name(counterfactual(trace, dialogs, 0, turn=2, token=1))
 
-    assert list(changes) == ["gamma", "alpha_0", "mu", "tau", "beta", "w_c", "budget"]
+    paper = ["gamma", "alpha_0", "mu", "tau", "beta", "w_c"]
+    options = ["window", "kappa", "theta", "recall", "page_match"]
+    assert list(changes) == [*paper, *options, "budget"]
     assert (changes["gamma"].before, changes["gamma"].after) == (0.5, 0.91)
     assert changes["gamma"].share == pytest.approx(0.41)
     assert changes["gamma"].direction == 1
@@ -41,7 +43,7 @@ def test_changes_worked_by_hand() -> None:
     for name in ("alpha_0", "mu", "tau", "beta"):
         change = changes[name]
         assert (change.after, change.share, change.direction) == (None, None, 0)
-    assert nearest(list(changes.values())) == changes["w_c"]
+    assert nearest([changes[name] for name in paper]) == changes["w_c"]
     assert nearest([changes["beta"]]) is None
 
 

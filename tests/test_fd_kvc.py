@@ -6,10 +6,15 @@ import numpy as np
 import pytest
 from worlds import by_token, evictions, kept_tokens, plain_dialog
 
-from fdkvc.dialogs import SCENARIOS, generate, one_dialog
-from fdkvc.policies import policy_named
+from fdkvc.dialogs import SCENARIOS, DialogBatch, generate, one_dialog
+from fdkvc.explain import explain, life
+from fdkvc.fork import Fork, fork, state_at_fork
+from fdkvc.metrics import memory, metric_named
+from fdkvc.online import OnlineCache
+from fdkvc.policies import POLICIES, policy_named
 from fdkvc.simulate import simulate
-from fdkvc.trace import EntryTrace, Trace
+from fdkvc.tables import turns_table
+from fdkvc.trace import EntryTrace, Rule, Status, Trace
 
 
 def three_turns(tau: float) -> Trace:
@@ -112,3 +117,175 @@ def test_recency_exceeds_one_and_stays_below_its_limit() -> None:
 
     assert 1 < recency.max() < 0.3 / (1 - 0.88)
     assert policy.w_rho == pytest.approx(0.55)  # type: ignore[attr-defined]
+
+
+# ------------------------------------------------------------------------------- the options
+
+
+def pointing(turns: list[list[list[float]]]) -> DialogBatch:
+    """Make a dialog whose tokens are vectors, which are their embeddings, queries and keys."""
+    tokens = [token for turn in turns for token in turn]
+    return one_dialog(
+        embeddings=tokens,
+        queries=tokens,
+        keys=tokens,
+        values=tokens,
+        turn_lengths=[len(turn) for turn in turns],
+    )
+
+
+EAST, NORTH = [1.0, 0.0], [0.0, 1.0]
+
+
+@pytest.mark.parametrize("options", [{}, {"theta": 0.1, "page_match": 0.2}], ids=str)
+def test_options_that_are_off_leave_the_paper_as_it_is(options: dict[str, float]) -> None:
+    policy, paper = policy_named("fd-kvc", **options), POLICIES["fd-kvc"]
+    dialogs = generate(SCENARIOS["mixed"], dialogs=2, seed=1)
+    one, other = (simulate(each, dialogs, 56) for each in (policy, policy_named("fd-kvc")))
+
+    assert (policy.steps, policy.looks_at) == (paper.steps, paper.looks_at)
+    assert [step.source for step in policy.steps] == [
+        *("Eq. 1", "Eq. 2", "Eqs. 3 and 4", "Eqs. 5 to 7", "Eqs. 5 and 8", "Eq. 9")
+    ]
+    assert set(one.state) == {"learning_rate", "ownership_loss"}
+    np.testing.assert_array_equal(one.kept, other.kept)
+
+
+@pytest.mark.parametrize(
+    ("options", "step"),
+    [
+        ({"window": 0.5}, "Protection"),
+        ({"reinforcement": "averaged"}, "Learning rate of an average"),
+        ({"relevance": "attention"}, "Relevance reinforcement"),
+        ({"kappa": 1.0}, "Adaptive channel weights"),
+        ({"recall": 1.0}, "Recall"),
+    ],
+    ids=str,
+)
+def test_an_option_that_is_on_is_among_the_steps(options: dict[str, float], step: str) -> None:
+    policy, paper = policy_named("fd-kvc", **options), POLICIES["fd-kvc"]
+    own = {each.name for each in policy.steps if each not in paper.steps}
+    assert step in own
+    assert own <= {step, "Eviction and insertion"}
+    assert paper.steps == policy_named("fd-kvc").steps  # and no other instance has it
+
+
+def test_a_window_protects_the_newest() -> None:
+    # By score the older of equals would stay: with w_c = 1 all are worth the same.
+    dialog = plain_dialog([[1] * 5])
+    trace = simulate(policy_named("fd-kvc", w_c=1, window=0.5), dialog, budget=4)
+
+    assert kept_tokens(trace, 0, 0) == [0, 1, 3, 4]
+
+
+def test_an_averaged_recency_stays_on_the_scale_of_relevance() -> None:
+    dialog = pointing([[EAST], [[0.6, 0.8]], [EAST]])
+    policy = policy_named("fd-kvc", gamma=0.5, alpha_0=2, reinforcement="averaged")
+    trace = simulate(policy, dialog, budget=3)
+
+    # Turn 2: relevance 1 and 0, so ρ is 1/2 · 1/2 + 1/2 · 1 and 1/2 · 1 + 1/2 · 0.
+    assert channels(trace.every_entry(), 2)["recency"] == pytest.approx({0: 0.75, 1: 0.5, 2: 1})
+    assert trace.state["learning_rate"][0] == pytest.approx([0.5] * 3)
+    long = generate(SCENARIOS["adaptation"], dialogs=5, seed=1)
+    recency = simulate(policy, long, 56).every_entry().channels["recency"]
+    assert np.nanmax(recency) <= 1
+
+
+def test_a_fork_to_an_average_takes_its_rate_at_once() -> None:
+    dialog = generate(SCENARIOS["shift"], 1, 7)
+    trace = simulate(policy_named("fd-kvc"), dialog, 56)
+    average = policy_named("fd-kvc", reinforcement="averaged")
+
+    rate = fork(trace, dialog, Fork(5, policy=average)).every_entry().recorded
+    assert rate["learning rate before"][0, 0] == pytest.approx(0.12)
+
+
+def test_relevance_may_be_the_attention_of_the_turn() -> None:
+    # Token 1 weighs 3 and token 0 weighs 1; of the last two tokens one weighs 3.
+    dialog = one_dialog(
+        embeddings=[[1.0, 0.0], [0.6, 0.8], [2.0, 0.0], [2.0, 0.0]],
+        queries=[[1.0]] * 4,
+        keys=[[0.0], [math.log(3)], [math.log(3)], [0.0]],
+        values=[[1.0]] * 4,
+        turn_lengths=[2, 2],
+    )
+    policy = policy_named("fd-kvc", gamma=0.5, alpha_0=0.4, relevance="attention")
+    entries = simulate(policy, dialog, budget=4).every_entry()
+
+    assert channels(entries, 0)["recency"] == pytest.approx({0: 1 / 3, 1: 1})
+    # By similarity token 0 would be the relevant one.
+    relevance = by_token(entries, entries.recorded["relevance"], 0, 1)
+    assert relevance == pytest.approx({0: 0, 1: 1})
+    recency = channels(entries, 1)["recency"]
+    assert recency == pytest.approx({0: 1 / 6, 1: 0.9, 2: 1, 3: 1 / 3})
+
+
+def test_the_weights_shift_as_the_query_moves() -> None:
+    dialog = pointing([[EAST], [EAST], [NORTH]])
+    trace = simulate(policy_named("fd-kvc", kappa=0.5, theta=0.5), dialog, budget=3)
+
+    # What is recent points east: the cosine with the query is 1, then 0.
+    assert trace.state["continuity"][0] == pytest.approx([0, 1 / 2, -1 / 2])
+    assert trace.state["cumulative_weight"][0] == pytest.approx([0.45, 0.7, 0.2])
+    terms = trace.every_entry().terms
+    recency = channels(trace.every_entry(), 2)["recency"]
+    assert by_token(trace.every_entry(), terms["recency"], 0, 2) == pytest.approx(
+        {token: 0.8 * each for token, each in recency.items()}
+    )
+
+
+def three_pages(**options: float) -> tuple[Trace, DialogBatch]:
+    """Run two tokens east, two north and one east again, where recency alone decides."""
+    dialog = pointing([[EAST, EAST], [NORTH, NORTH], [EAST]])
+    policy = policy_named("fd-kvc", w_c=0, recall=1.0, **options)
+    return simulate(policy, dialog, budget=2), dialog
+
+
+def test_a_page_comes_back_when_the_query_returns_to_it() -> None:
+    trace, dialog = three_pages()
+    entries = trace.every_entry()
+
+    assert trace.tier is not None
+    assert trace.tier[0].tolist() == [[-1, -1], [0, 1], [3, 4]]
+    # They come back with ρ = 1, which decays and is reinforced: more than the new token's 1.
+    assert kept_tokens(trace, 0, 2) == [0, 1]
+    recency = {0: 1.18, 1: 1.18, 2: 0.88, 3: 0.88, 4: 1}
+    assert channels(entries, 2)["recency"] == pytest.approx(recency)
+    # Two went, two came back, and of the last three evicted the tier had room for two.
+    assert trace.state["moves"][0].tolist() == [0, 2, 6]
+    assert turns_table(trace, dialog).moves.tolist() == [0, 2, 6]
+    assert trace.evicted["budget"][0].tolist() == [0, 2, 3]
+
+    assert (explain(trace, dialog, 0, 1, token=0).left) == (1, Rule.budget)
+    back = explain(trace, dialog, 0, 2, token=0)
+    assert (back.status, back.left) == (Status.kept, None)
+    assert life(trace, dialog, 0, token=0).turn.tolist() == [0, 1, 2]
+    assert np.isnan(metric_named("regret").late(trace, dialog)).all()
+    assert memory(trace, dialog).keys == 2 * memory(trace, dialog).values
+
+
+def test_nothing_comes_back_while_the_query_stays_or_where_no_page_is_like_it() -> None:
+    dialog = pointing([[EAST, EAST], [NORTH, NORTH], [NORTH], [[-1.0, 0.0]]])
+    trace = simulate(policy_named("fd-kvc", w_c=0, recall=4.0), dialog, budget=2)
+
+    entries = trace.every_entry()
+    for turn in (2, 3):
+        assert not {0, 1} & set(entries.token[0, turn].tolist())
+
+
+def test_a_second_tier_of_a_stream_and_of_a_fork() -> None:
+    trace, dialog = three_pages()
+    cache = OnlineCache(trace.policy, budget=2)
+    for turn, (low, high) in enumerate([(0, 2), (2, 4), (4, 5)]):
+        tokens = dialog.keys[0, low:high]
+        fed = cache.feed(queries=tokens, keys=tokens, values=tokens, embeddings=tokens)
+        assert fed.kept.tolist() == kept_tokens(trace, 0, turn)
+
+    # What the fork itself evicts waits, too, as the last that came.
+    for budget, waiting in ((1, [3]), (2, [0, 1]), (3, [-1, 0, 1])):
+        tier = state_at_fork(trace, dialog, Fork(1, budget=budget)).tier
+        assert tier is not None
+        assert tier[0].tolist() == waiting
+    none = fork(trace, dialog, Fork(1, policy=policy_named("fd-kvc", w_c=0)))
+    assert none.tier is None
+    assert kept_tokens(none, 0, 2) == [2, 4]

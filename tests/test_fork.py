@@ -243,9 +243,11 @@ def test_a_larger_budget_fills_with_what_comes() -> None:
 # ------------------------------------------------------------------------------- the policy
 
 
+@pytest.mark.parametrize("further", range(4))
 @every_policy
-@pytest.mark.parametrize("to", POLICIES)
-def test_channels_of_the_same_name_carry_over_and_others_start_anew(key: str, to: str) -> None:
+def test_channels_of_the_same_name_carry_over_and_others_start_anew(key: str, further: int) -> None:
+    keys = [*POLICIES, *POLICIES]
+    to = keys[keys.index(key) + further]  # itself, and the next in the registry
     dialog = generate(SCENARIOS["mixed"], 1, 7)
     trace, policy = simulate(policy_named(key), dialog, 56), policy_named(to)
     before = trace.state_after(6)

@@ -74,6 +74,9 @@ def test_every_entry_is_kept_or_evicted_by_a_rule(
             token = entries.token[row, turn]
             status, rule = entries.status[row, turn], entries.rule[row, turn]
             new = [int(each) for each in batch.new_tokens(turn)[row] if each >= 0]
+            if trace.tier is not None and turn > 0:  # what came back counts as cached
+                waited = set(trace.tier[row, turn - 1].tolist()) - {-1}
+                cached = sorted({*cached, *(waited & set(token.tolist()))})
             gone = evictions(entries, row, turn)
             kept = kept_tokens(trace, row, turn)
 
@@ -155,11 +158,12 @@ def test_the_output_is_the_values_weighted_by_attention(
 def test_what_is_recorded_is_a_number_where_it_applies_and_nan_elsewhere(
     policy: Policy, batch: DialogBatch, budget: int
 ) -> None:
-    entries = simulate(policy, batch, budget).every_entry()
+    trace = simulate(policy, batch, budget)
+    entries = trace.every_entry()
     present = entries.status != Status.empty
     standing = present & (entries.rule != Rule.threshold)
     was_cached = present.copy()
-    was_cached[:, :, budget:] = False
+    was_cached[:, :, trace.old_slots :] = False
     was_cached &= (np.diff(batch.bounds) > 0)[:, :, None]  # no step is taken without tokens
 
     for column in (entries.score, *entries.terms.values()):

@@ -281,7 +281,8 @@ def test_the_table_of_rooms_is_the_one_that_the_imports_are_held_to() -> None:
 
 
 def test_every_package_that_the_project_imports_is_required() -> None:
-    requirements = (ROOT / "requirements.txt").read_text("utf-8")
+    files = [ROOT / "requirements.txt", ROOT / "requirements-capture.txt"]
+    requirements = "".join(file.read_text("utf-8") for file in files)
     required = set(re.findall(r"^([\w-]+)>=[\w.]+,<[\w.]+$", requirements, re.MULTILINE))
 
     assert required == {"vl-convert-python" if name == "vl_convert" else name for name in PACKAGES}

@@ -19,7 +19,7 @@ def test_fifo_keeps_the_newest() -> None:
     assert (second.kept, second.evicted, second.margin) == ([1, 2, 3], {0: "budget"}, 1.0)
     assert second.before == second.after == pytest.approx({1: 1 / 3, 2: 1 / 3, 3: 1 / 3})
     assert second.output == pytest.approx([1.0])
-    assert second.ownership_loss is None
+    assert second.states == {}
 
 
 def test_sink_keeps_the_first_tokens_of_the_dialog_and_the_newest() -> None:
@@ -74,12 +74,12 @@ def test_fd_kvc_follows_algorithm_1() -> None:
     first, second, third = fd_kvc_dialog(tau=0.5)
 
     assert first.channels == {0: {"cumulative": 1.0, "recency": pytest.approx(1.0)}}
-    assert (first.ownership_loss, first.learning_rate) == (0.0, 0.4)
+    assert first.states == {"ownership_loss": 0.0, "learning_rate": 0.4}
 
     # A single old entry is its own minimum, so it is not reinforced: rho = 1 * 0.5.
     assert second.channels[0] == pytest.approx({"cumulative": 2.0, "recency": 0.5})
     assert second.channels[1] == pytest.approx({"cumulative": 1.0, "recency": 1.0})
-    assert (second.ownership_loss, second.learning_rate) == pytest.approx((0.0, 0.4))
+    assert second.states == pytest.approx({"ownership_loss": 0.0, "learning_rate": 0.4})
 
     # Attention 3/4 and 1/4; relevance 1 and 0. Hybrid scores 33/40 and 21/44.
     assert third.channels[0] == pytest.approx({"cumulative": 2.75, "recency": 0.65})
@@ -88,8 +88,8 @@ def test_fd_kvc_follows_algorithm_1() -> None:
     assert third.terms[1] == pytest.approx({"cumulative": 5 / 22, "recency": 1 / 4})
     assert third.scores == pytest.approx({0: 33 / 40, 1: 21 / 44, 2: 15 / 22})
     loss = (70 / 121) * (51 / 121) / 2
-    assert third.ownership_loss == pytest.approx(loss)
-    assert third.learning_rate == pytest.approx(0.4 / (1 + loss))
+    rate = pytest.approx(0.4 / (1 + loss))
+    assert third.states == {"ownership_loss": pytest.approx(loss), "learning_rate": rate}
     assert (third.kept, third.evicted, third.protected) == ([0, 2], {1: "budget"}, set())
     # Nearest decision: token 1 stayed above the threshold 33/80 by less than it lost the budget.
     assert third.margin == pytest.approx(21 / 44 - 33 / 80)
@@ -115,12 +115,12 @@ def test_a_turn_without_tokens_changes_nothing(policy: str) -> None:
     without = run(policy, {}, 2, [[0, 1, 2], [3]], *[vectors] * 4)
 
     assert (with_gaps[0].kept, with_gaps[0].output) == ([], [0.0, 0.0])
-    assert with_gaps[0].learning_rate == DEFAULTS[policy].get("alpha_0")
+    assert with_gaps[0].states.get("learning_rate") == DEFAULTS[policy].get("alpha_0")
     assert [with_gaps[1], with_gaps[3]] == without
     assert with_gaps[2].kept == with_gaps[1].kept
     assert with_gaps[2].after == with_gaps[1].after
     assert with_gaps[2].output == with_gaps[1].output
-    assert with_gaps[2].learning_rate == with_gaps[1].learning_rate
+    assert with_gaps[2].states == with_gaps[1].states
     assert (with_gaps[2].evicted, with_gaps[2].margin) == ({}, math.inf)
 
 

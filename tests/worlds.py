@@ -126,13 +126,13 @@ def values_of(known: Parameter, kind: type) -> st.SearchStrategy[Any]:
 
 @st.composite
 def policies(draw: st.DrawFn, keys: Sequence[str] = tuple(POLICIES)) -> Policy:
-    """Draw a registered policy and any valid hyperparameters."""
+    """Draw a registered policy; each hyperparameter stays at its default or is any valid one."""
     key = draw(st.sampled_from(keys))
     defaults = defaults_of(POLICIES[key])
     return policy_named(
         key,
         **{
-            name: draw(values_of(known, type(defaults[name])))
+            name: draw(st.just(defaults[name]) | values_of(known, type(defaults[name])))
             for name, known in parameters_of(POLICIES[key]).items()
         },
     )

@@ -39,6 +39,8 @@ class Line:
         A level to mark, with its label.
     percent : bool
         Whether people read it as a percentage.
+    digits : int
+        How many they read behind the point.
     """
 
     field: str
@@ -47,10 +49,11 @@ class Line:
     high: float
     start: float | None = None
     percent: bool = False
+    digits: int = 3
 
     def words(self, value: float) -> str:
         """Write a value as people read it."""
-        return f"{100 * value:.1f} %" if self.percent else f"{value:.3f}"
+        return f"{100 * value:.1f} %" if self.percent else f"{value:.{self.digits}f}"
 
 
 @lru_cache(maxsize=64)
@@ -231,7 +234,7 @@ def _metrics(turns: int, lines: Sequence[Line], theme: Theme) -> Panel:
     colours = [colour_of(position + 3) for position in range(len(lines))]
     dashes = [list(dash) for dash in DASHES[: len(lines)]]
     low, high = min(line.low for line in lines), max(line.high for line in lines)
-    legend = alt.Legend(orient="top", title=None, symbolStrokeWidth=2, offset=0, padding=0)
+    legend = alt.Legend(orient="top", title=None, symbolStrokeWidth=2, offset=6, padding=0)
     drawn = (
         alt.Chart(alt.NamedData("metrics"))
         .mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=22))
@@ -266,6 +269,7 @@ def placed(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(left=start, middle=start + 0.5, right=start + 1)
 
 
+@lru_cache(maxsize=256)
 def cursor_data(turn: int) -> pd.DataFrame:
     """Return the frame around a turn."""
     return pd.DataFrame({"left": [turn + 0.0], "middle": [turn + 0.5], "right": [turn + 1.0]})

@@ -61,8 +61,8 @@ def policy_named(key: str, **hyperparameters: float | int | str) -> Policy:
 
     Examples
     --------
-    >>> policy_named("fd-kvc", gamma=0.8)
-    FDKVC(gamma=0.8, alpha_0=0.3, mu=0.4, tau=0.02, beta=0.25, w_c=0.45)
+    >>> policy_named("h2o-decay", forgetting=0.9)
+    H2ODecay(window=0.5, queries='mean', forgetting=0.9)
     """
     if key not in POLICIES:
         raise ValueError(f"policy {key!r} is unknown: choose from {', '.join(POLICIES)}")

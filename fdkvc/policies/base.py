@@ -2,12 +2,13 @@
 
 A turn asks a policy, in this order:
 
-1. `update`: what does this turn change in the entries that were already here?
-2. `birth`: what does a new entry start with?
-3. `absorb`: what changes once old and new stand together?
-4. `terms`: what is each entry worth? The sum of these named terms is its score.
-5. `protects`: which entries must stay whatever their score?
-6. `modulate`: how does it bend the attention weights of what was kept?
+1. `recalls`: what comes back from the second tier, where it has one?
+2. `update`: what does this turn change in the entries that were already here?
+3. `birth`: what does a new entry start with?
+4. `absorb`: what changes once old and new stand together?
+5. `terms`: what is each entry worth? The sum of these named terms is its score.
+6. `protects`: which entries must stay whatever their score?
+7. `modulate`: how does it bend the attention weights of what was kept?
 
 Only `terms` has no default. Removal below a threshold, insertion and eviction are the engine's.
 """
@@ -92,6 +93,15 @@ EVICTION = Step(
 )
 """The last step of a policy that leaves eviction to the budget alone."""
 
+RECENT_WINDOW = Step(
+    "Protection",
+    r"i \text{ among the newest } \lfloor r B \rfloor \;\Rightarrow\; \text{keep}",
+    "recent window",
+    writes=("protected",),
+    kind="protect",
+)
+"""The step of a policy that protects a share of the budget for the newest entries."""
+
 
 @dataclass(frozen=True, eq=False)
 class Update:
@@ -154,6 +164,21 @@ class Policy(Checked, ABC):
         """Return how many entries the cache may hold: the budget, or all tokens if unbounded."""
         return budget if self.bounded else tokens
 
+    def tier_places(self, budget: int) -> int:
+        """Return how many evicted tokens wait in a second tier, from which they may come back.
+
+        A policy with one has the row state ``moves``, which counts entries that moved from the
+        cache to the tier or back, from the dialog's beginning.
+        """
+        return 0
+
+    def recalls(self, cache: Cache, tier: Ints, turn: Observation) -> Bools:
+        """Mark the tokens of the second tier (B, R) that come back to the cache.
+
+        They start as new entries do, and then take part in the turn as those that were cached.
+        """
+        return np.zeros(tier.shape, np.bool_)
+
     def update(self, cache: Cache, turn: Observation) -> Update:
         """Bring the entries that were already cached up to this turn."""
         return Update(cache)
@@ -212,6 +237,18 @@ class Policy(Checked, ABC):
     def variant(self, **changes: float | int | str) -> Policy:
         """Return this policy with other hyperparameters."""
         return dataclasses.replace(self, **changes)
+
+
+def window_parameter(default: float) -> Any:
+    """Declare the share of the budget that is protected for the newest entries."""
+    return parameter(
+        default,
+        "Window",
+        "Share of the budget that is kept for the newest entries.",
+        symbol="r",
+        low=0,
+        high=1,
+    )
 
 
 def queries_parameter() -> Any:

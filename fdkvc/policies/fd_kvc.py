@@ -2,16 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
 
-from fdkvc.attention import Floats, Observation, divide_by_max, entry_sum, min_max, normalize
-from fdkvc.cache import Cache
+from fdkvc.attention import (
+    EPSILON,
+    Bools,
+    Floats,
+    Ints,
+    Observation,
+    cosine,
+    divide_by_max,
+    entry_sum,
+    entry_total,
+    min_max,
+    normalize,
+)
+from fdkvc.cache import Cache, newest
 from fdkvc.parameters import parameter
-from fdkvc.policies.base import Policy, Step, Update, below_threshold, share_of_best, total
+from fdkvc.policies.base import (
+    RECENT_WINDOW,
+    Look,
+    Policy,
+    Step,
+    Update,
+    below_threshold,
+    share_of_best,
+    total,
+    window_parameter,
+)
+from fdkvc.policies.fd_kvc_steps import (
+    ADAPTIVE_RATE,
+    AVERAGING_RATE,
+    BY_ATTENTION,
+    BY_SIMILARITY,
+    CUMULATIVE,
+    DECAY,
+    FIXED_EVICTION,
+    MODULATION,
+    PAPER_STEPS,
+    RECALL,
+    SHIFTED_EVICTION,
+    SHIFTED_WEIGHTS,
+)
 
 
 @dataclass(frozen=True)
@@ -22,6 +58,13 @@ class FDKVC(Policy):
     results match the paper's tables is taken: steps 1 to 4 act on the entries that were cached
     before the turn; step 3 uses the learning rate that the previous turn left; a new entry starts
     with c = 1 and ρ = max(cos(e, ē), 0); ρ enters the score unnormalised.
+
+    Options that are not the paper's are off by default: a protected recent window; recency as an
+    average, so that new and old entries stand on one scale; relevance by attention; channel
+    weights that shift as the query moves; and a second tier, from which evicted entries are
+    recalled by page, after Tang et al. 2024, *Quest: Query-Aware Sparsity for Efficient
+    Long-Context LLM Inference*, whose pages have fixed sizes and other summaries. An instance's
+    `steps` are those that its options take.
     """
 
     key = "fd-kvc"
@@ -33,63 +76,15 @@ class FDKVC(Policy):
     source = "Ganguly, Fractional Decay KV-Cache, Algorithm 1"
     looks_at = ("attention", "similarity", "history")
     channels = ("cumulative", "recency")
-    steps = (
-        Step(
-            "Cumulative attention",
-            r"c_i \leftarrow c_i + a_i,\quad a_i = \operatorname{softmax}"
-            r"\!\left(\bar q_t^\top k_i / \sqrt d\right)",
-            "Eq. 1",
-            reads=("cumulative", "attention"),
-            writes=("cumulative",),
-            kind="change",
-        ),
-        Step(
-            "Recency decay",
-            r"\rho_i \leftarrow \gamma\,\rho_i",
-            "Eq. 2",
-            reads=("recency before",),
-            writes=("recency decayed",),
-            kind="change",
-        ),
-        Step(
-            "Relevance reinforcement",
-            r"\begin{gathered} \rho_i \leftarrow \rho_i + \alpha_t\, r_i,\quad s_i = \cos(e_i, "
-            r"\bar e_q) \\ r_i = \frac{s_i - \min_j s_j}{\max_j s_j - \min_j s_j + \epsilon} "
-            r"\end{gathered}",
-            "Eqs. 3 and 4",
-            reads=("recency decayed", "relevance", "learning rate before"),
-            writes=("recency",),
-            kind="change",
-        ),
-        Step(
-            "Adaptive learning rate",
-            r"\mathcal L_t = \tfrac{1}{|\mathcal C|}\sum_i \hat h_i (1 - \hat h_i),\quad "
-            r"\alpha_t = \frac{\alpha_0}{1 + \mu \mathcal L_t}",
-            "Eqs. 5 to 7",
-            reads=("hybrid score",),
-            writes=("ownership_loss", "learning_rate"),
-            kind="rate",
-        ),
-        Step(
-            "Eviction and insertion",
-            r"\begin{gathered} h_i = w_c\,\hat c_i + w_\rho\,\rho_i \\ "
-            r"\text{evict } h_i < \tau \max_j h_j,\quad \text{keep the top } B \end{gathered}",
-            "Eqs. 5 and 8",
-            reads=("hybrid score", "threshold"),
-            writes=("score",),
-            kind="evict",
-        ),
-        Step(
-            "Modulated attention",
-            r"\hat w_i = \frac{w_i\,(0.5 + 0.5\,\hat\rho_i)^\beta}"
-            r"{\sum_j w_j\,(0.5 + 0.5\,\hat\rho_j)^\beta}",
-            "Eq. 9",
-            reads=("attention_before",),
-            writes=("attention_after",),
-            kind="attention",
-        ),
+    steps = PAPER_STEPS
+    quantity_names = MappingProxyType(
+        {
+            "cumulative": "cumulative attention",
+            "continuity": "continuity of the query",
+            "cumulative_weight": "weight of cumulative attention",
+            "moves": "number of moves between cache and second tier",
+        }
     )
-    quantity_names = MappingProxyType({"cumulative": "cumulative attention"})
 
     gamma: float = parameter(
         0.88,
@@ -148,6 +143,84 @@ class FDKVC(Policy):
         high=1,
         paper=(0.10, 0.90),
     )
+    window: float = window_parameter(0.0)
+    reinforcement: str = parameter(
+        "added",
+        "Reinforcement",
+        "How relevance enters recency: added at the learning rate (Eq. 3), or averaged at the rate "
+        "1 − γ, which keeps recency from 0 to 1; α₀ and μ then do nothing.",
+        choices=("added", "averaged"),
+    )
+    relevance: str = parameter(
+        "similarity",
+        "Relevance",
+        "What relevance is scaled from: cosine similarity to the query (Eq. 4), or attention.",
+        choices=("similarity", "attention"),
+    )
+    kappa: float = parameter(
+        0.0,
+        "Weight shift",
+        "How far the cumulative weight rises while the query stays with what is recent, and falls "
+        "while it moves away; 0 leaves it fixed.",
+        symbol=r"\kappa",
+        low=0,
+        high=10,
+    )
+    theta: float = parameter(
+        0.5,
+        "Neutral continuity",
+        "Similarity of the query to what is recent at which the weights stand unshifted.",
+        symbol=r"\theta",
+        low=-1,
+        high=1,
+    )
+    recall: float = parameter(
+        0.0,
+        "Second tier",
+        "Places of a second tier, as a share of the budget: evicted entries wait there, and come "
+        "back when the query returns to their page; 0 has none.",
+        low=0,
+        high=4,
+    )
+    page_match: float = parameter(
+        0.7,
+        "Page match",
+        "Cosine of a page's mean key with the turn's from which the query is on that page.",
+        symbol=r"\vartheta",
+        low=0,
+        high=1,
+    )
+
+    def __post_init__(self) -> None:
+        """Check the hyperparameters, and declare what the options that are on do and look at."""
+        super().__post_init__()
+        steps, looks_at = tuple(self._own_steps()), tuple(self._own_looks())
+        if steps != PAPER_STEPS:
+            object.__setattr__(self, "steps", steps)
+            object.__setattr__(self, "looks_at", looks_at)
+
+    def _own_steps(self) -> Iterator[Step]:
+        if self.recall:
+            yield RECALL
+        yield from (CUMULATIVE, DECAY)
+        yield BY_SIMILARITY if self.relevance == "similarity" else BY_ATTENTION
+        if self.kappa:
+            yield SHIFTED_WEIGHTS
+        yield ADAPTIVE_RATE if self.reinforcement == "added" else AVERAGING_RATE
+        if self.window:
+            yield RECENT_WINDOW
+        yield SHIFTED_EVICTION if self.kappa else FIXED_EVICTION
+        yield MODULATION
+
+    def _own_looks(self) -> Iterator[Look]:
+        yield "attention"
+        if self.relevance == "similarity" or self.kappa:
+            yield "similarity"
+        yield "history"
+        if self.window or self.recall:
+            yield "positions"
+        if self.recall:
+            yield "keys"
 
     @property
     def w_rho(self) -> float:
@@ -155,29 +228,64 @@ class FDKVC(Policy):
         return 1 - self.w_c
 
     def initial_state(self) -> Mapping[str, float]:
-        """Start the learning rate at α₀."""
-        return {"learning_rate": self.alpha_0, "ownership_loss": 0.0}
+        """Start the learning rate at α₀, and shifted weights where they are neutral."""
+        rate = self.alpha_0 if self.reinforcement == "added" else 1 - self.gamma
+        state = {"learning_rate": rate, "ownership_loss": 0.0}
+        if self.kappa:
+            state |= {"continuity": 0.0, "cumulative_weight": self.w_c}
+        if self.recall:
+            state |= {"moves": 0.0}
+        return state
+
+    def tier_places(self, budget: int) -> int:
+        """Return the places of the second tier."""
+        return int(budget * self.recall)
+
+    def recalls(self, cache: Cache, tier: Ints, turn: Observation) -> Bools:
+        """Bring back the pages that the query returns to.
+
+        A page is what one turn brought, its summary the mean key of those still held in the cache
+        or the tier; the query stands for itself by the mean key of the turn's own tokens. It
+        returns if the newest page held does not match it, and a page of the tier does.
+        """
+        held = np.concatenate([cache.token, tier], axis=1)
+        page = turn.born(held)
+        together = (page[:, :, None] == page[:, None, :]) & (held >= 0)[:, None, :]
+        summary = together.astype(np.float32) @ turn.keys(held)  # a cosine asks no length
+        now = entry_total(turn.keys(turn.new))[:, None]
+        matches = cosine(summary, now) >= self.page_match
+        stays = (matches & (page == page.max(axis=1, keepdims=True))).any(axis=1)
+        back: Bools = matches[:, -tier.shape[1] :] & (tier >= 0) & ~stays[:, None]
+        return back
 
     def update(self, cache: Cache, turn: Observation) -> Update:
         """Take steps 1 to 4 of Algorithm 1, and the threshold of step 5, on the old entries."""
         alpha = cache.state["learning_rate"]
+        if self.reinforcement == "averaged":
+            alpha = np.full_like(alpha, 1 - self.gamma)
 
         a = turn.attention(cache.token)
         c = cache["cumulative"] + a  # Eq. 1
         decayed = self.gamma * cache["recency"]  # Eq. 2
-        r = min_max(turn.similarity(cache.token), None if cache.full else cache.present)  # Eq. 4
+        s = turn.similarity(cache.token) if self.relevance == "similarity" else a
+        r = min_max(s, None if cache.full else cache.present)  # Eq. 4
         rho = decayed + alpha[:, None] * r  # Eq. 3
         updated = cache.with_channels(cumulative=c, recency=rho)
+        if self.kappa:
+            updated = updated.with_state(**self._shifted_weights(cache, turn))
 
         h = total(self.terms(updated, turn))  # Eq. 5
         h_hat = divide_by_max(h)
         count = np.maximum(cache.count, 1).astype(np.float32)
         loss = entry_sum(h_hat * (1 - h_hat)) / count  # Eq. 6
-        next_alpha = self.alpha_0 / (1 + self.mu * loss)  # Eq. 7
+        adapted = self.alpha_0 / (1 + self.mu * loss)  # Eq. 7
         threshold = share_of_best(h, cache, self.tau)
 
         return Update(
-            updated.with_state(learning_rate=next_alpha, ownership_loss=loss),
+            updated.with_state(
+                learning_rate=adapted if self.reinforcement == "added" else alpha,
+                ownership_loss=loss,
+            ),
             stale=below_threshold(h, cache, threshold),  # Eq. 8
             recorded={
                 "attention": a,
@@ -190,19 +298,44 @@ class FDKVC(Policy):
             },
         )
 
+    def _shifted_weights(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+        """Return how near the query is to what is recent, and the cumulative weight that follows.
+
+        An entry is recent by the ρ that the turns before have left it, so the mean is over what
+        recent queries were about; less θ, it is positive while the query stays.
+        """
+        recent = cache["recency"]
+        near = entry_sum(recent * (turn.similarity(cache.token) - self.theta))
+        u = near / (entry_sum(recent) + EPSILON)
+        return {"continuity": u, "cumulative_weight": np.clip(self.w_c + self.kappa * u, 0, 1)}
+
     def birth(self, turn: Observation) -> Mapping[str, Floats]:
-        """Start a new entry with c = 1 and ρ = max(cos(e, ē), 0) (Algorithm 1, step 5)."""
-        return {
-            "cumulative": np.ones(turn.new.shape, np.float32),
-            "recency": np.maximum(turn.similarity(turn.new), 0),
-        }
+        """Start a new entry with c = 1 and ρ = max(cos(e, ē), 0) (Algorithm 1, step 5).
+
+        Where relevance is by attention, ρ is its share of the most attended of the new.
+        """
+        c = np.ones(turn.new.shape, np.float32)
+        if self.relevance == "similarity" or not c.size:
+            rho = np.maximum(turn.similarity(turn.new), 0)
+        else:
+            rho = divide_by_max(turn.attention(turn.new))
+        return {"cumulative": c, "recency": rho}
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
         """Return the two parts of the hybrid score h = w_c·ĉ + w_ρ·ρ (Eq. 5)."""
+        w_c: float | Floats = self.w_c
+        if self.kappa:
+            w_c = cache.state["cumulative_weight"][:, None]
         return {
-            "cumulative": self.w_c * divide_by_max(cache["cumulative"]),
-            "recency": self.w_rho * cache["recency"],
+            "cumulative": w_c * divide_by_max(cache["cumulative"]),
+            "recency": (1 - w_c) * cache["recency"],
         }
+
+    def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
+        """Protect the newest entries, where a window is asked for."""
+        if not self.window:
+            return super().protects(cache, turn, budget)
+        return newest(cache, int(budget * self.window))
 
     def modulate(self, weights: Floats, cache: Cache) -> Floats:
         """Bend attention towards recent relevance (Eq. 9)."""

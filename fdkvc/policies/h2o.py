@@ -8,8 +8,15 @@ from types import MappingProxyType
 
 from fdkvc.attention import Bools, Floats, Observation
 from fdkvc.cache import Cache, newest
-from fdkvc.parameters import parameter
-from fdkvc.policies.base import EVICTION, Policy, Step, observed_attention, queries_parameter
+from fdkvc.policies.base import (
+    EVICTION,
+    RECENT_WINDOW,
+    Policy,
+    Step,
+    observed_attention,
+    queries_parameter,
+    window_parameter,
+)
 
 
 @dataclass(frozen=True)
@@ -41,20 +48,12 @@ class H2O(Policy):
             kind="change",
             includes_new=True,
         ),
-        Step(
-            "Protection",
-            r"i \text{ among the newest } \lfloor B / 2 \rfloor \;\Rightarrow\; \text{keep}",
-            "recent window",
-            writes=("protected",),
-            kind="protect",
-        ),
+        RECENT_WINDOW,
         EVICTION,
     )
     quantity_names = MappingProxyType({"cumulative": "cumulative attention"})
 
-    window: float = parameter(
-        0.5, "Window", "Share of the budget that is kept for the newest entries.", low=0, high=1
-    )
+    window: float = window_parameter(0.5)
     queries: str = queries_parameter()
 
     def absorb(self, cache: Cache, turn: Observation) -> Cache:

@@ -19,8 +19,9 @@ class H2ODecay(H2O):
 
     Jo and Shin 2024, *A2SF: Accumulative Attention Scoring with Forgetting Factor for Token
     Pruning in Transformer Decoder*: before a query's attention is added, the sum so far is
-    multiplied by a forgetting factor. 1 is H2O. The default is the decay of FD-KVC, so that the
-    two differ in what they decay and not in how fast.
+    multiplied by a forgetting factor. 1 is H2O. The original searches the factor for each model;
+    the default here is the decay of FD-KVC, so that the two differ in what they decay and not in
+    how fast.
     """
 
     key = "h2o-decay"

@@ -13,11 +13,13 @@ from fdkvc.cache import Cache, newest
 from fdkvc.parameters import parameter
 from fdkvc.policies.base import (
     EVICTION,
+    RECENT_WINDOW,
     Policy,
     Step,
     observed_attention,
     queries_parameter,
     seen_by,
+    window_parameter,
 )
 
 ROUNDING = 1e-5
@@ -53,13 +55,7 @@ class Scissorhands(Policy):
             "Algorithm 2; t is the number of entries that the query sees",
             writes=("negative low count",),
         ),
-        Step(
-            "Protection",
-            r"i \text{ among the newest } \lfloor r B \rfloor \;\Rightarrow\; \text{keep}",
-            "recent window",
-            writes=("protected",),
-            kind="protect",
-        ),
+        RECENT_WINDOW,
         EVICTION,
     )
     quantity_names = MappingProxyType({"low": "low attention, one bit a query"})
@@ -80,14 +76,7 @@ class Scissorhands(Policy):
         low=0,
         high=10,
     )
-    window: float = parameter(
-        0.1,
-        "Window",
-        "Share of the budget that is kept for the newest entries.",
-        symbol="r",
-        low=0,
-        high=1,
-    )
+    window: float = window_parameter(0.1)
     queries: str = queries_parameter()
 
     def absorb(self, cache: Cache, turn: Observation) -> Cache:

@@ -70,13 +70,13 @@ LIMITATIONS = (
     (
         "Static channel weights",
         "w_c and w_ρ are fixed during a dialog.",
-        "The same. What a change would do can be guessed from the sweep of w_c on the Ablation "
-        "page.",
+        "Fixed by default, too. Weight shift κ, an option of FD-KVC, lets them follow the query: "
+        "w_c rises while it stays with what is recent, w_ρ while it moves away.",
     ),
 )
 """The paper's Section 9 one by one: its title, what it says, what is shown here."""
 
-QUESTIONS = ("update", "birth", "absorb", "terms", "protects", "modulate")
+QUESTIONS = ("recalls", "update", "birth", "absorb", "terms", "protects", "modulate")
 """What a turn asks a policy, in this order."""
 
 NOT_SHOWN = (

@@ -10,6 +10,7 @@ import streamlit as st
 
 from fdkvc.charts.picture import picture
 from fdkvc.charts.theme import Spec, standalone
+from fdkvc.ui.arrow import arrow_table
 from fdkvc.ui.frame import page_theme
 
 PICTURE_WIDTH = 720
@@ -36,7 +37,10 @@ def show_chart(page: str, name: str, chart: Spec, **options: Any) -> None:
         Of ``st.vega_lite_chart``.
     """
     shown_charts(page)[name] = chart
-    st.vega_lite_chart(chart, key=f"{page}/{name}", width="stretch", **options)
+    tables = {table: arrow_table(frame) for table, frame in chart["datasets"].items()}
+    st.vega_lite_chart(
+        {**chart, "datasets": tables}, key=f"{page}/{name}", width="stretch", **options
+    )
 
 
 def download_files(page: str, files: Callable[[], Mapping[str, str]], names: list[str]) -> None:

@@ -9,32 +9,7 @@ from html import escape
 import streamlit as st
 
 from fdkvc.charts.theme import DARK, LIGHT, Theme
-
-# Panels stand side by side where there is room and below each other where there is not.
-_STYLE = """
-<style>
-  .stMainBlockContainer {padding-top: 3.2rem; padding-bottom: 3rem; max-width: 1700px;}
-  [class*="st-key-panels-"] {flex-wrap: wrap; align-items: flex-start;}
-  [class*="st-key-panels-"] > div {flex: 1 1 440px; min-width: min(440px, 100%);}
-  [class*="st-key-lanes-"] {
-    display: grid; grid-template-columns: repeat(auto-fit, minmax(220px, 1fr)); gap: .5rem 1rem;
-  }
-  #vg-tooltip-element {white-space: pre-line;}
-  .figures {display: flex; flex-wrap: wrap; gap: .3rem 1.6rem; font-variant-numeric: tabular-nums;}
-  .figures div {line-height: 1.25;}
-  .figures small {display: block; opacity: .7;}
-  .figures b {font-size: 1.15rem; font-weight: 600;}
-  .scrolls {max-height: 18rem; overflow: auto; font-size: .85rem;}
-  .scrolls table {border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums;}
-  .scrolls th {position: sticky; top: 0; backdrop-filter: blur(8px);}
-  .scrolls th, .scrolls td {padding: .1rem .4rem; text-align: right;}
-  .scrolls th {vertical-align: bottom; font-weight: 600; line-height: 1.2;}
-  .scrolls td {border-top: 1px solid color-mix(in srgb, currentColor 15%, transparent);}
-  .scrolls th:first-child, .scrolls td:first-child {text-align: left;}
-  .numbers {font-size: .85rem; line-height: 1.5; font-variant-numeric: tabular-nums;}
-  .figures i {font-style: normal; font-size: .85rem; opacity: .8; padding-left: .35rem;}
-</style>
-"""
+from fdkvc.ui.style import STYLE
 
 PAGES = (
     ("pages/step.py", "Step through", ":material/step_over:"),
@@ -51,7 +26,7 @@ def run_app() -> None:
     st.set_page_config(page_title="FD-KVC Lab", page_icon="🧊", layout="wide")
     pages = [st.Page(path, title=title, icon=icon) for path, title, icon in PAGES]
     page = st.navigation(pages)
-    st.html(_STYLE)
+    st.html(STYLE)
     page.run()
 
 

@@ -148,7 +148,8 @@ def _zoomed(name: str, series: pd.Series[float], start: float) -> Line:
     low, high = min(levels), max(levels)
     room = 0.15 * (high - low) or 0.05
     label = name.replace("_", " ").capitalize()
-    return Line(name, label, low - room, high + room, start or None)
+    counts = bool((series % 1 == 0).all())
+    return Line(name, label, low - room, high + room, start or None, digits=0 if counts else 3)
 
 
 def _cutoff(entries: pd.DataFrame) -> float | None:

@@ -136,11 +136,16 @@ def choose_policy(page: str) -> tuple[Policy, Mapping[str, DeltaGenerator]]:
         for field in hyperparameters:
             field.set(field.default)
 
+    papers = [field for field in hyperparameters if field.parameter.paper]
+    others = [field for field in hyperparameters if not field.parameter.paper]
     values, beside = {}, {}
-    for field in hyperparameters:
+    for field in papers:
         values[field.name] = fields.hyperparameter(field)
         if field.parameter.rule:
             beside[field.parameter.rule] = st.empty()
+    changed = any(field.value != field.default for field in others)
+    with st.expander("Beyond the paper", expanded=changed) if papers else st.container():
+        values |= {field.name: fields.hyperparameter(field) for field in others}
     if hyperparameters:
         st.button(
             "Restore the paper's",

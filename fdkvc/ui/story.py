@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import lru_cache
 from html import escape
 
 import streamlit as st
@@ -14,36 +16,48 @@ from fdkvc.counterfactual import Change, counterfactual, nearest
 from fdkvc.explain import explain, life, sentences
 from fdkvc.history import life_tables
 from fdkvc.narrate import StepStory, headline, narrate
+from fdkvc.policies.base import Step
 from fdkvc.ui.entry import choose_entry
 from fdkvc.ui.fields import Field
 from fdkvc.ui.frame import page_theme, panel, side_by_side
 from fdkvc.ui.runs import Run
 
 
-def step_cards(run: Run) -> list[DeltaGenerator]:
-    """Show a card with its equation for each step of the policy; return the places below them.
+def algorithm(run: Run) -> DeltaGenerator:
+    """Set out the policy's steps with their equations; return the place of what happened in each.
 
-    They stand outside the fragment that steps: an equation is set once, and not at every step.
+    Like all that a step leaves as it is, they stand outside the fragment that steps. All steps are
+    one element, and all that happened is another, because every element costs time at every step;
+    the page's style puts the items of the two lists side by side.
     """
     st.subheader("Inside this turn", anchor=False)
-    places = [st.container()]
-    with side_by_side("steps"):
-        for number, step in enumerate(run.trace.policy.steps, 1):
-            with st.container(border=True):
-                st.markdown(
-                    f"**{number}. {step.name}** :gray[{step.source}]\n\n$$\n{step.equation}\n$$"
-                )
-                places.append(st.container())
-    return places
+    with st.container(key="algorithm"):
+        st.markdown("\n".join(_equation(*item) for item in enumerate(run.trace.policy.steps, 1)))
+        return st.container()
 
 
-def inside_turn(run: Run, turn: int, places: list[DeltaGenerator]) -> None:
+def _equation(number: int, step: Step) -> str:
+    equation = step.equation.replace("\n", "\n  ")
+    return f"- **{number}. {step.name}** :gray[{step.source}]\n\n  $$\n  {equation}\n  $$\n"
+
+
+def inside_turn(run: Run, turn: int, place: DeltaGenerator) -> None:
     """Tell the turn as a whole and step by step: what happened, and the numbers."""
-    first, *others = places
-    first.html(f"<p>{escape(headline(run.trace, run.dialogs, 0, turn))}</p>")
-    stories = narrate(run.trace, run.dialogs, 0, turn)
-    for place, story in zip(others, stories, strict=True):
-        place.html(_what_happened(story))
+    place.html(_told(run)[turn])
+
+
+@lru_cache(maxsize=32)
+def _told(run: Run) -> tuple[str, ...]:
+    """Tell all turns at once: a step, back or forth, only looks its turn up."""
+    return tuple(
+        f"<p>{escape(headline(run.trace, run.dialogs, 0, turn))}</p><ol>"
+        + "".join(
+            f"<li>{_what_happened(story)}</li>"
+            for story in narrate(run.trace, run.dialogs, 0, turn)
+        )
+        + "</ol>"
+        for turn in range(run.dialogs.turns)
+    )
 
 
 def _what_happened(story: StepStory) -> str:
@@ -55,37 +69,63 @@ def _what_happened(story: StepStory) -> str:
     return f'<p>{escape(story.sentence)}</p><div class="numbers">{numbers}</div>'
 
 
-def why(page: str, run: Run, turn: int, entry: Field) -> None:
-    """Let a person pick an entry, and explain what becomes of it."""
+@dataclass(frozen=True)
+class Question:
+    """What a person asks of one entry, and where the answer stands.
+
+    Attributes
+    ----------
+    token : int, optional
+        The entry, if one is picked.
+    counterfactual : bool
+        Whether to search for what would have kept it.
+    place : DeltaGenerator
+    """
+
+    token: int | None
+    counterfactual: bool
+    place: DeltaGenerator
+
+
+def ask_why(page: str, run: Run, entry: Field) -> Question:
+    """Let a person pick an entry, and ask what would have kept it."""
     st.subheader("Why this entry?", anchor=False)
-    token = choose_entry(run.dialogs, entry)
+    with st.container(horizontal=True, vertical_alignment="center", key="ask-why"):
+        token = choose_entry(run.dialogs, entry, width=360)
+        asked = token is not None and st.toggle(
+            "What would have kept it?",
+            key=f"{page}/counterfactual",
+            help="Runs this dialog again with one setting changed at a time.",
+        )
+    return Question(token, asked, st.container())
+
+
+def why(run: Run, turn: int, question: Question) -> None:
+    """Explain what became of the entry that was asked for."""
+    token = question.token
     if token is None:
         return
-    with side_by_side("why"):
+    with question.place, side_by_side("why"):
+        explanation = explain(run.trace, run.dialogs, 0, turn, token)
         with panel("reason"):
-            explanation = explain(run.trace, run.dialogs, 0, turn, token)
-            for sentence in sentences(explanation):
-                st.markdown(sentence)
+            told = list(sentences(explanation))
             if explanation.left is not None and explanation.left[0] < turn:
                 then = explain(run.trace, run.dialogs, 0, explanation.left[0], token)
-                st.markdown(" ".join(sentences(then)))
-            if explanation.left is not None:
-                _what_would_have_kept_it(page, run, turn, token)
+                told.append(" ".join(sentences(then)))
+            if question.counterfactual and explanation.left is None:
+                told.append("It is not evicted up to this turn, so nothing need have kept it.")
+            st.markdown("\n\n".join(told))
+            if question.counterfactual and explanation.left is not None:
+                _what_would_have_kept_it(run, turn, token)
         with panel("life"):
             course = life(run.trace, run.dialogs, 0, token)
             spec = life_spec(run.dialogs.turns, tuple(course.channels), page_theme())
             data = {**life_tables(course), "cursor": cursor_data(turn)}
-            st.vega_lite_chart(with_data(spec, data), key=f"{page}/life", width="stretch")
+            st.vega_lite_chart(with_data(spec, data), width="stretch")
 
 
-def _what_would_have_kept_it(page: str, run: Run, turn: int, token: int) -> None:
-    """On demand, search each setting for the smallest change that would have kept the entry."""
-    if not st.toggle(
-        "What would have kept it?",
-        key=f"{page}/counterfactual",
-        help="Runs this dialog again with one setting changed at a time.",
-    ):
-        return
+def _what_would_have_kept_it(run: Run, turn: int, token: int) -> None:
+    """Show for each setting the smallest change that would have kept the entry."""
     changes = counterfactual(run.trace, run.dialogs, 0, turn, token)
     best = nearest(changes)
     if best is None:

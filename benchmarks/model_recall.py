@@ -1,0 +1,45 @@
+"""Call-argument recall of a real model's attention, by policy and budget.
+
+Prints the table of ``python -m fdkvc dialogs`` for a model in a folder, such as one of the MiniLM
+family, and a file of dialogs. Needs the packages of requirements-capture.txt.
+
+    python -m benchmarks.model_recall FOLDER FILE [--layer 3] [--policies ...] [--budgets ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+from time import perf_counter
+
+from fdkvc.capture import load_model, record
+from fdkvc.export import replay_text
+from fdkvc.formats import read_file
+from fdkvc.policies import read_policy
+from fdkvc.replay import BUDGETS, Replay, replay
+
+
+def main() -> None:
+    """Capture, replay, print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder")
+    parser.add_argument("file")
+    parser.add_argument("--layer", type=int, default=3)
+    parser.add_argument("--heads", type=int, nargs="+")
+    parser.add_argument(
+        "--policies", nargs="+", default=["fifo", "sink", "h2o", "random", "fd-kvc"]
+    )
+    parser.add_argument("--budgets", type=int, nargs="+", default=list(BUDGETS))
+    parser.add_argument("--decide", nargs="+", default=["each"], help="each, together, or both")
+    settings = parser.parse_args()
+
+    began = perf_counter()
+    model = load_model(settings.folder, settings.layer, settings.heads)
+    recordings = [record(model, transcript) for transcript in read_file(settings.file)]
+    print(f"{recordings[0].source}: captured in {perf_counter() - began:.0f} s\n")
+    policies = tuple(read_policy(name) for name in settings.policies)
+    chosen = Replay(policies, tuple(settings.budgets), tuple(settings.decide))
+    print(replay_text(replay(chosen, recordings)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""JSON from elsewhere: bounded before it is parsed, and read field by field."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import numpy as np
+
+MOST_DEPTH = 32
+"""Lists and objects within each other; the formats that are read here need 9."""
+
+MOST_VALUES = 3_000_000
+"""Values in a file: a parsed one takes about a hundred bytes, however few it has in the file."""
+
+WORDS: Mapping[type, str] = {
+    dict: "an object",
+    list: "a list",
+    str: "a text",
+    int: "a whole number",
+}
+
+_ESCAPED = re.compile(rb"\\.", re.DOTALL)
+
+
+def parse_json(text: str, first_line: int = 1) -> Any:
+    """Parse JSON, strictly: no NaN and no infinity.
+
+    Parameters
+    ----------
+    text : str
+        Of a content that `check_structure` has seen.
+    first_line : int
+        The line of the file that the text begins with.
+
+    Raises
+    ------
+    ValueError
+        In a sentence that names the line.
+
+    Examples
+    --------
+    >>> parse_json('{"role": user}')
+    Traceback (most recent call last):
+    ValueError: line 1 is not JSON at column 10: expecting value
+    """
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as error:
+        line, reason = first_line + error.lineno - 1, error.msg[:1].lower() + error.msg[1:]
+        message = f"line {line} is not JSON at column {error.colno}: {reason}"
+    except RecursionError:
+        message = f"the file is nested too deeply: at most {MOST_DEPTH} levels are allowed"
+    except ValueError as error:  # a constant, or more digits than Python reads
+        message = f"the file holds a number that cannot be read: {str(error).partition(';')[0]}"
+    raise ValueError(message)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def check_structure(content: bytes) -> None:
+    r"""Bound the depth and the number of values of JSON before anything is parsed.
+
+    Raises
+    ------
+    ValueError
+        If there is more than `MOST_DEPTH` or `MOST_VALUES`.
+
+    Examples
+    --------
+    >>> check_structure(b'["[[[[", "\"[["]')
+    >>> check_structure(b"{}" + b"[" * 40)
+    Traceback (most recent call last):
+    ValueError: line 1 is nested too deeply: at most 32 levels are allowed
+    """
+    plain = np.frombuffer(_ESCAPED.sub(b"  ", content), np.uint8)
+    quotes = np.cumsum(plain == ord('"'), dtype=np.uint8)  # it wraps around, and stays odd or even
+    outside = quotes % 2 == 0
+    opening = outside & ((plain == ord("[")) | (plain == ord("{")))
+    closing = outside & ((plain == ord("]")) | (plain == ord("}")))
+    values = int((outside & (plain == ord(","))).sum()) + int(opening.sum())
+    if values > MOST_VALUES:
+        raise ValueError(
+            f"the file holds {values:,} values, but at most {MOST_VALUES:,} are allowed"
+        )
+    places = np.flatnonzero(opening | closing)
+    depth = np.cumsum(np.where(opening[places], 1, -1))
+    if depth.max(initial=0) > MOST_DEPTH:
+        place = int(places[np.argmax(depth > MOST_DEPTH)])
+        line = content.count(b"\n", 0, place) + 1
+        raise ValueError(
+            f"line {line} is nested too deeply: at most {MOST_DEPTH} levels are allowed"
+        )
+
+
+def part(owner: Mapping[str, Any], name: str, kind: type, place: str) -> Any:
+    """Return a field of an object that must be there, and of a kind.
+
+    Raises
+    ------
+    ValueError
+        In a sentence that begins with the place and names the field.
+
+    Examples
+    --------
+    >>> part({"turns": 3}, "turns", list, "dialogue 0")
+    Traceback (most recent call last):
+    ValueError: dialogue 0: 'turns' is missing or not a list
+    """
+    value = owner.get(name)
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise ValueError(f"{place}: {name!r} is missing or not {WORDS[kind]}")
+    return value
+
+
+def optional_part(owner: Mapping[str, Any], name: str, kind: type, place: str) -> Any:
+    """Return a field as `part` does, or an empty one of its kind where it is missing or null."""
+    return kind() if owner.get(name) is None else part(owner, name, kind, place)
+
+
+def an_object(value: Any, place: str) -> dict[str, Any]:
+    """Return a value that must be an object."""
+    if not isinstance(value, dict):
+        raise ValueError(f"{place} is not an object")
+    return value

@@ -1,0 +1,111 @@
+"""The steps of FD-KVC's turn: the paper's, and those of its options."""
+
+from __future__ import annotations
+
+from fdkvc.policies.base import Step
+
+BEYOND = "beyond the paper"
+
+RECALL = Step(
+    "Recall",
+    r"\begin{gathered} \bar k_p = \operatorname{mean}_{i \in p} k_i,\quad "
+    r"m_p = \cos(\bar k_t, \bar k_p) \\ m_{\text{last page}} < \vartheta \le m_p "
+    r"\;\Rightarrow\; \text{page } p \text{ comes back} \end{gathered}",
+    f"a second tier, {BEYOND}; a page is the entries that one turn brought",
+    writes=("moves",),
+    kind="rate",
+)
+
+CUMULATIVE = Step(
+    "Cumulative attention",
+    r"c_i \leftarrow c_i + a_i,\quad a_i = \operatorname{softmax}"
+    r"\!\left(\bar q_t^\top k_i / \sqrt d\right)",
+    "Eq. 1",
+    reads=("cumulative", "attention"),
+    writes=("cumulative",),
+    kind="change",
+)
+
+DECAY = Step(
+    "Recency decay",
+    r"\rho_i \leftarrow \gamma\,\rho_i",
+    "Eq. 2",
+    reads=("recency before",),
+    writes=("recency decayed",),
+    kind="change",
+)
+
+
+def _reinforcement(relevance: str, source: str) -> Step:
+    return Step(
+        "Relevance reinforcement",
+        rf"\begin{{gathered}} \rho_i \leftarrow \rho_i + \alpha_t\, r_i,\quad s_i = {relevance} \\ "
+        r"r_i = \frac{s_i - \min_j s_j}{\max_j s_j - \min_j s_j + \epsilon} \end{gathered}",
+        source,
+        reads=("recency decayed", "relevance", "learning rate before"),
+        writes=("recency",),
+        kind="change",
+    )
+
+
+BY_SIMILARITY = _reinforcement(r"\cos(e_i, \bar e_q)", "Eqs. 3 and 4")
+BY_ATTENTION = _reinforcement("a_i", f"Eqs. 3 and 4 with attention, {BEYOND}")
+
+ADAPTIVE_RATE = Step(
+    "Adaptive learning rate",
+    r"\mathcal L_t = \tfrac{1}{|\mathcal C|}\sum_i \hat h_i (1 - \hat h_i),\quad "
+    r"\alpha_t = \frac{\alpha_0}{1 + \mu \mathcal L_t}",
+    "Eqs. 5 to 7",
+    reads=("hybrid score",),
+    writes=("ownership_loss", "learning_rate"),
+    kind="rate",
+)
+
+AVERAGING_RATE = Step(
+    "Learning rate of an average",
+    r"\alpha_t = 1 - \gamma \;\Rightarrow\; \rho_i \leftarrow \gamma\,\rho_i + (1 - \gamma)\,r_i",
+    f"in place of Eq. 7, {BEYOND}",
+    writes=("learning_rate",),
+    kind="rate",
+)
+
+SHIFTED_WEIGHTS = Step(
+    "Adaptive channel weights",
+    r"\begin{gathered} u_t = \frac{\sum_i \rho_i \left(\cos(e_i, \bar e_q) - \theta\right)}"
+    r"{\sum_i \rho_i + \epsilon} \\ w_{c,t} = \min(\max(w_c + \kappa\,u_t,\, 0),\, 1),\quad "
+    r"w_{\rho,t} = 1 - w_{c,t} \end{gathered}",
+    f"in place of fixed weights, {BEYOND}; ρ before this turn",
+    reads=("recency before",),
+    writes=("continuity", "cumulative_weight"),
+    kind="rate",
+)
+
+
+def _eviction(weights: str) -> Step:
+    return Step(
+        "Eviction and insertion",
+        rf"\begin{{gathered}} h_i = {weights.format('c')}\,\hat c_i + "
+        rf"{weights.format(chr(92) + 'rho')}\,\rho_i \\ "
+        r"\text{evict } h_i < \tau \max_j h_j,\quad \text{keep the top } B \end{gathered}",
+        "Eqs. 5 and 8",
+        reads=("hybrid score", "threshold"),
+        writes=("score",),
+        kind="evict",
+    )
+
+
+FIXED_EVICTION = _eviction("w_{}")
+SHIFTED_EVICTION = _eviction("w_{{{},t}}")
+
+MODULATION = Step(
+    "Modulated attention",
+    r"\hat w_i = \frac{w_i\,(0.5 + 0.5\,\hat\rho_i)^\beta}"
+    r"{\sum_j w_j\,(0.5 + 0.5\,\hat\rho_j)^\beta}",
+    "Eq. 9",
+    reads=("attention_before",),
+    writes=("attention_after",),
+    kind="attention",
+)
+
+PAPER_STEPS = (CUMULATIVE, DECAY, BY_SIMILARITY, ADAPTIVE_RATE, FIXED_EVICTION, MODULATION)
+"""Algorithm 1."""

@@ -1,0 +1,68 @@
+"""What the pages look like, beyond what Streamlit gives them."""
+
+MOST_STEPS = 12  # of a policy's turn
+
+_PAGE = """
+.stMainBlockContainer {padding-top: 3.2rem; padding-bottom: 3rem; max-width: 1700px;}
+/* A step is shorter than the fading of what it replaces. */
+.stElementContainer {transition: none !important; opacity: 1 !important;}
+#vg-tooltip-element {white-space: pre-line;}
+"""
+
+# Panels stand side by side where there is room and below each other where there is not.
+_PANELS = """
+[class*="st-key-panels-"] {flex-wrap: wrap; align-items: flex-start;}
+[class*="st-key-panels-"] > div {flex: 1 1 440px; min-width: min(440px, 100%);}
+[class*="st-key-lanes-"] {
+  display: grid; grid-template-columns: repeat(auto-fit, minmax(220px, 1fr)); gap: .5rem 1rem;
+}
+"""
+
+_NUMBERS = """
+.figures {display: flex; flex-wrap: wrap; gap: .3rem 1.6rem; font-variant-numeric: tabular-nums;}
+.figures div {line-height: 1.25;}
+.figures small {display: block; opacity: .7;}
+.figures b {font-size: 1.15rem; font-weight: 600;}
+.figures i {font-style: normal; font-size: .85rem; opacity: .8; padding-left: .35rem;}
+.scrolls {max-height: 18rem; overflow: auto; font-size: .85rem;}
+.scrolls table {border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums;}
+.scrolls th {position: sticky; top: 0; backdrop-filter: blur(8px);}
+.scrolls th, .scrolls td {padding: .1rem .4rem; text-align: right;}
+.scrolls th {vertical-align: bottom; font-weight: 600; line-height: 1.2;}
+.scrolls td {border-top: 1px solid color-mix(in srgb, currentColor 15%, transparent);}
+.scrolls th:first-child, .scrolls td:first-child {text-align: left;}
+.numbers {columns: 17rem; column-gap: 1.5rem;}
+.numbers {font-size: .85rem; line-height: 1.5; font-variant-numeric: tabular-nums;}
+"""
+
+# Two lists share the grid of their container: their n-th items stand side by side where there is
+# room, and below each other where there is not.
+_ALGORITHM = """
+.st-key-algorithm {
+  display: grid; grid-template-columns: minmax(0, 2fr) minmax(0, 3fr); gap: 0 2rem;
+}
+.st-key-algorithm :has(li) {display: contents;}
+.st-key-algorithm p:has(+ ol) {grid-area: 1 / 1 / 2 / -1;}
+.st-key-algorithm li {list-style: none; margin: 0; padding: .4rem 0;}
+.st-key-algorithm ul li {grid-column: 1;}
+.st-key-algorithm ol li {grid-column: 2;}
+.st-key-algorithm ol li p {margin-bottom: .3rem;}
+""" + "".join(
+    f".st-key-algorithm li:nth-child({step}) {{grid-row: {step + 1};}}\n"
+    for step in range(1, MOST_STEPS + 1)
+)
+
+_ALGORITHM_NARROW = """
+.st-key-algorithm {grid-template-columns: minmax(0, 1fr);}
+.st-key-algorithm ol li {grid-column: 1;}
+""" + "".join(
+    f".st-key-algorithm ul li:nth-child({step}) {{grid-row: {2 * step};}}\n"
+    f".st-key-algorithm ol li:nth-child({step}) {{grid-row: {2 * step + 1};}}\n"
+    for step in range(1, MOST_STEPS + 1)
+)
+
+STYLE = (
+    f"<style>{_PAGE}{_PANELS}{_NUMBERS}{_ALGORITHM}"
+    f"@media (max-width: 1000px) {{{_ALGORITHM_NARROW}}}</style>"
+)
+"""Style sheet of every page."""

@@ -1,0 +1,189 @@
+"""A real model's attention is recorded as the model itself computes it."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fdkvc.capture import load_model, record
+from fdkvc.formats import read_transcripts
+from fdkvc.recordings import Recording
+from fdkvc.transcripts import Transcript, Turn
+
+if os.environ.get("FDKVC_REQUIRE_CAPTURE") == "1":
+    import torch
+    import transformers
+else:
+    torch = pytest.importorskip("torch", reason="requirements-capture.txt is not installed")
+    transformers = pytest.importorskip("transformers")
+
+(DIALOG,) = read_transcripts(
+    b"User: a table for two in rome\nSystem: at six?\nUser: at six, in rome\nSystem:\nUser: a rome"
+)
+WORDS = [
+    *("<s>", "a", "table", "for", "two", "in", "rome"),
+    *("at", "six", "?", "at", "six", ",", "in", "rome", "a", "rome"),
+]
+SHAPE = {
+    "hidden_size": 24,
+    "intermediate_size": 16,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+}
+
+
+def tokenizer(frame: tuple[str, str]) -> Any:
+    """Make a tokenizer of whole words that puts a token before and after a text, where named."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+    vocabulary = {word: at for at, word in enumerate(dict.fromkeys(["<unk>", "</s>", *WORDS]))}
+    made = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    named = [(token, vocabulary[token]) for token in frame if token]
+    made.post_processor = processors.TemplateProcessing(
+        single=f"{frame[0]} $A {frame[1]}".strip(), special_tokens=named
+    )
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=made, unk_token="<unk>")
+
+
+def saved(folder: Path, config: Any, frame: tuple[str, str] = ("", "")) -> str:
+    """Make a model of random weights with its tokenizer, in a folder."""
+    torch.manual_seed(0)
+    config.initializer_range = 0.5  # weights large enough that attention is far from even
+    transformers.AutoModel.from_config(config).save_pretrained(folder)
+    tokenizer(frame).save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def causal(tmp_path_factory: pytest.TempPathFactory) -> str:
+    config = transformers.LlamaConfig(
+        **SHAPE, vocab_size=16, num_key_value_heads=2, max_position_embeddings=40
+    )
+    return saved(tmp_path_factory.mktemp("causal"), config, ("<s>", ""))
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    config = transformers.BertConfig(**SHAPE, vocab_size=16, max_position_embeddings=9)
+    return saved(tmp_path_factory.mktemp("encoder"), config, ("<s>", "</s>"))
+
+
+def weights(recording: Recording, visible: Any = True) -> Any:
+    """Return softmax(q·k/√h) of every head (H, n, n), over what each token sees."""
+    h = recording.keys.shape[-1]
+    logits = recording.queries @ recording.keys.swapaxes(1, 2) / math.sqrt(h)
+    powers = np.where(visible, np.exp(logits), 0)
+    return powers / powers.sum(axis=-1, keepdims=True)
+
+
+def read_at_once(name: str, ids: list[int], layer: int) -> tuple[Any, Any]:
+    """Return a model's own attention weights (H, n, n) and the layer's input (n, d)."""
+    model = transformers.AutoModel.from_pretrained(name, attn_implementation="eager").eval()
+    with torch.inference_mode():
+        output = model(
+            input_ids=torch.tensor([ids]), output_attentions=True, output_hidden_states=True
+        )
+    return output.attentions[layer][0].numpy(), output.hidden_states[layer][0].numpy()
+
+
+@pytest.mark.parametrize("layer", [0, 2])
+def test_a_causal_models_attention_is_what_its_own_weights_say(causal: str, layer: int) -> None:
+    recording = record(load_model(causal, layer), DIALOG)
+
+    texts = [token.text for turn in recording.tokens for token in turn]
+    assert texts == WORDS
+    assert [len(turn) for turn in recording.tokens] == [7, 3, 5, 0, 2]
+    ids = tokenizer(("", "")).convert_tokens_to_ids(texts)
+    attention, hidden = read_at_once(causal, ids, layer)
+    seen = np.tri(len(ids), dtype=bool)
+    np.testing.assert_allclose(weights(recording, seen), attention, atol=2e-5)
+    np.testing.assert_allclose(recording.embeddings, hidden, rtol=1e-4, atol=1e-4)
+    assert np.abs(attention - attention.mean(axis=-1, keepdims=True)).max() > 0.3
+
+
+def test_grouped_heads_have_the_keys_of_their_group(causal: str) -> None:
+    recording = record(load_model(causal, 1), DIALOG)
+    one = record(load_model(causal, 1, heads=[3]), DIALOG)
+
+    assert (recording.heads, one.heads) == ((0, 1, 2, 3), (3,))
+    np.testing.assert_array_equal(recording.keys[0], recording.keys[1])
+    np.testing.assert_array_equal(recording.values[2], recording.values[3])
+    assert not np.array_equal(recording.keys[1], recording.keys[2])
+    assert not np.array_equal(recording.queries[0], recording.queries[1])
+    np.testing.assert_array_equal(one.queries[0], recording.queries[3])
+    np.testing.assert_array_equal(one.keys[0], recording.keys[3])
+
+
+def test_an_encoder_reads_what_it_can_hold_of_the_dialog_so_far(encoder: str) -> None:
+    model = load_model(encoder, 1)
+    recording = record(model, DIALOG)
+
+    texts = [token.text for turn in recording.tokens for token in turn]
+    assert texts == WORDS[1:]
+    numbers = model.tokenizer.convert_tokens_to_ids
+    ids = numbers(["<s>", *texts[:6], "</s>"])
+    attention, hidden = read_at_once(encoder, ids, 1)
+    first_turn = Recording(
+        Transcript("first", DIALOG.turns[:1]),
+        recording.tokens[:1],
+        recording.embeddings[:6],
+        recording.queries[:, :6],
+        recording.keys[:, :6],
+        recording.values[:, :6],
+        recording.heads,
+        recording.source,
+    )
+    own = attention[:, 1:-1, 1:-1]  # of the frame, nothing is recorded
+    np.testing.assert_allclose(
+        weights(first_turn), own / own.sum(axis=-1, keepdims=True), atol=2e-5
+    )
+    np.testing.assert_allclose(recording.embeddings[:6], hidden[1:-1], rtol=1e-4, atol=1e-4)
+    later = numbers(["<s>", *texts[7:14], "</s>"])  # the window at the end of turn 2
+    _, hidden = read_at_once(encoder, later, 1)
+    np.testing.assert_allclose(recording.embeddings[9:14], hidden[3:-1], rtol=1e-4, atol=1e-4)
+
+
+def test_tokens_say_where_they_stand(causal: str) -> None:
+    recording = record(load_model(causal, 0), DIALOG)
+
+    for turn, tokens in zip(DIALOG.turns, recording.tokens, strict=True):
+        said = [turn.text[token.start : token.end] for token in tokens]
+        assert said == [token.text if token.text != "<s>" else "" for token in tokens]
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"layer": 3}, "layer is 3, but must be a whole number from 0 to 2"),
+        ({"layer": 0, "heads": [4]}, "head is 4, but must be a whole number from 0 to 3"),
+        ({"layer": 0, "heads": [1, 1]}, "head 1 is given twice"),
+        ({"layer": 0, "heads": []}, "give at least one head"),
+    ],
+)
+def test_a_layer_or_head_that_there_is_not_is_named(
+    causal: str, settings: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        load_model(causal, **settings)
+
+
+def test_what_is_no_model_gets_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ValueError, match="cannot be loaded") as caught:
+        load_model(str(tmp_path), 0)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_dialog_longer_than_the_model_holds_is_named(causal: str, encoder: str) -> None:
+    long = Transcript("long", (Turn("User", "rome " * 41),))
+    with pytest.raises(ValueError, match="long: 42 tokens, but the model holds at most 40"):
+        record(load_model(causal, 0), long)
+    with pytest.raises(ValueError, match="long, turn 0: 41 tokens, but the model holds 7"):
+        record(load_model(encoder, 0), long)

@@ -1,0 +1,110 @@
+"""The commands that replay and capture what people said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fdkvc.__main__ import main
+from fdkvc.formats import EXAMPLES, read_file
+from fdkvc.lexical import lexical_recording
+from fdkvc.policies import PAPER_POLICIES
+from fdkvc.trace_file import trace_bytes
+
+CAPTURED = pytest.CaptureFixture[str]
+
+
+def run(*arguments: str | int | Path) -> int:
+    return main([str(argument) for argument in arguments])
+
+
+def test_dialogs_replays_the_projects_own_by_default(tmp_path: Path, capsys: CAPTURED) -> None:
+    assert run("dialogs", "--budgets", "32", "64", "--out", tmp_path / "out") == 0
+
+    said = capsys.readouterr().out
+    assert said.startswith("lexical embedding, seed 0\n\nMeans over 2 dialogs by budget")
+    assert said.endswith(f"Written to {tmp_path / 'out'}\n")
+    summary = pd.read_csv(tmp_path / "out" / "replay_summary.csv")
+    assert summary.policy.unique().tolist() == [*PAPER_POLICIES, "random"]
+    assert summary.budget.unique().tolist() == [32, 64]
+    assert set(pd.read_csv(tmp_path / "out" / "replay_paired.csv").baseline) == {"h2o"}
+    about = json.loads((tmp_path / "out" / "replay.json").read_text())
+    assert about["parameters"]["dialogs"] == 2
+
+
+def test_a_trace_file_gives_the_numbers_of_its_recordings(tmp_path: Path) -> None:
+    chat = EXAMPLES / "chat.json"
+    (tmp_path / "trace.npz").write_bytes(
+        trace_bytes([lexical_recording(dialog, 5) for dialog in read_file(chat)])
+    )
+    few = ("--policies", "fifo", "fd-kvc:gamma=0.8", "--budgets", "40")
+
+    assert run("dialogs", "--dialogs", chat, "--seed", 5, *few, "--out", tmp_path / "one") == 0
+    assert run("dialogs", "--trace", tmp_path / "trace.npz", *few, "--out", tmp_path / "other") == 0
+
+    tables = [pd.read_csv(tmp_path / out / "replay.csv") for out in ("one", "other")]
+    pd.testing.assert_frame_equal(tables[0], tables[1])
+    assert tables[0].policy.unique().tolist() == ["fifo", "fd-kvc gamma=0.8"]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--dialogs", "no.json"], "the file 'no.json' cannot be read: No such file or directory"),
+        (["--trace", "no.npz"], "the file 'no.npz' cannot be read: No such file or directory"),
+        (["--trace", "broken"], "the file is not an .npz archive: File is not a zip file"),
+        (["--dialogs", "broken"], "line 1 names no speaker: begin it with a name and a colon"),
+        (["--dialogs", "a", "--trace", "b"], "--dialogs and --trace exclude each other"),
+        (["--budgets", "0"], "budget is 0, but must be a whole number of at least 1"),
+        (["--budgets", "x"], "budget is 'x', but must be a whole number of at least 1"),
+        (["--policies", "lru"], "policy 'lru' is unknown: choose from fifo"),
+        (["--baseline", "tova"], "baseline 'tova' is not among the policies"),
+        (["--seed", "-1"], "seed is -1, but must be a whole number of at least 0"),
+    ],
+)
+def test_a_mistake_is_one_sentence(
+    options: list[str],
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: CAPTURED,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("broken").write_text("nothing")
+    assert run("dialogs", *options) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(f"fdkvc: {sentence}")
+    assert said.err.count("\n") == 1
+
+
+def test_capture_writes_a_trace_that_replays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
+) -> None:
+    import fdkvc.capture
+
+    monkeypatch.setattr(fdkvc.capture, "load_model", lambda *chosen: chosen)
+    monkeypatch.setattr(fdkvc.capture, "record", lambda _, dialog: lexical_recording(dialog))
+    out = tmp_path / "trace.npz"
+    assert run("capture", "--model", "m", "--layer", "3", "--heads", "0", "--out", out) == 0
+    assert "2 dialogs, 657 tokens, 1 heads of 16 dimensions" in capsys.readouterr().out
+    assert [path.name for path in tmp_path.iterdir()] == ["trace.npz"]
+    with np.load(out) as loaded:
+        assert loaded["dialog_names"].tolist() == [
+            dialog.name for dialog in read_file(EXAMPLES / "dialogues.json")
+        ]
+    assert run("dialogs", "--trace", out, "--budgets", "48", "--policies", "h2o") == 0
+
+
+def test_capture_says_what_it_needs(tmp_path: Path, capsys: CAPTURED) -> None:
+    nowhere = tmp_path / "no" / "folder" / "trace.npz"
+    assert run("capture", "--model", "m", "--layer", "0", "--out", nowhere) == 2
+    assert "cannot be made" in capsys.readouterr().err
+    assert run("capture", "--model", tmp_path, "--layer", "0", "--out", tmp_path / "x.npz") == 2
+    said = capsys.readouterr().err
+    assert "requirements-capture.txt" in said or "cannot be loaded" in said
+    assert said.count("\n") == 1

@@ -1,0 +1,448 @@
+"""Files of dialogs are read in every format, and refused in one sentence that names the place."""
+
+from __future__ import annotations
+
+import copy
+import json
+import time
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from refusals import assert_one_sentence, assert_read_or_refused
+
+from fdkvc import formats, json_input
+from fdkvc.formats import EXAMPLES, MOST_BYTES, MOST_DIALOGS, read_file, read_transcripts
+from fdkvc.json_input import MOST_DEPTH
+from fdkvc.transcripts import (
+    MOST_TOKENS,
+    MOST_TOPICS,
+    MOST_TURN_TOKENS,
+    MOST_TURNS,
+    Demand,
+    Mention,
+)
+
+
+def frame(service: str, **parts: Any) -> dict[str, Any]:
+    return {"service": service, "slots": [], "actions": [], **parts}
+
+
+def state(intent: str, **values: list[str]) -> dict[str, Any]:
+    return {"active_intent": intent, "requested_slots": [], "slot_values": values}
+
+
+def said(speaker: str, utterance: str, *frames: dict[str, Any]) -> dict[str, Any]:
+    return {"speaker": speaker, "utterance": utterance, "frames": list(frames)}
+
+
+def span(slot: str, start: int, end: int) -> dict[str, Any]:
+    return {"slot": slot, "start": start, "exclusive_end": end}
+
+
+def intent(name: str) -> dict[str, Any]:
+    return {
+        "act": "INFORM_INTENT",
+        "slot": "intent",
+        "values": [name],
+        "canonical_values": [name],
+    }
+
+
+FLIGHT = {
+    "dialogue_id": "7_00001",
+    "services": ["Weather", "Flights"],
+    "turns": [
+        said(
+            "USER",
+            "Weather in london, england?",
+            frame("Weather", slots=[span("city", 11, 26)], state=state("Ask", city=["london"])),
+        ),
+        said("SYSTEM", "Rain. 2 degrees at 2:30.", frame("Weather")),
+        said(
+            "USER",
+            "Thanks, then a flight there for 2 people",
+            frame("Weather", state=state("NONE", city=["london"])),
+            frame(
+                "Flights",
+                actions=[intent("Fly")],
+                state=state("Fly", to=["london, england"], seats=["2"]),
+            ),
+        ),
+        said("SYSTEM", "From where?", frame("Flights")),
+        said("USER", "Oslo", frame("Flights", slots=[span("from", 0, 4)])),
+        said(
+            "SYSTEM",
+            "Done",
+            frame(
+                "Flights",
+                service_call={
+                    "method": "Search",
+                    "parameters": {"to": "London", "from": "Oslo", "seats": "2", "class": "First"},
+                },
+            ),
+        ),
+    ],
+}
+
+CHAT = {
+    "id": "repair",
+    "messages": [
+        {"role": "user", "content": "Code E4 at 12 Harrow Close", "topic": "boiler"},
+        {"role": "assistant", "content": [{"type": "text", "text": "I see"}, {"type": "image"}]},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {
+                    "function": {
+                        "name": "book",
+                        "arguments": '{"place": {"street": "harrow close"}, "code": ["E4"], '
+                        '"number": 12, "day": "Monday", "urgent": true}',
+                    }
+                }
+            ],
+        },
+    ],
+}
+
+
+def encoded(value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+# ------------------------------------------------------------------------------- annotated
+
+
+def test_an_annotated_dialogue_has_topics_and_demands() -> None:
+    (dialog,) = read_transcripts(encoded([FLIGHT]))
+
+    assert dialog.name == "7_00001"
+    assert [turn.speaker for turn in dialog.turns] == ["USER", "SYSTEM"] * 3
+    # The third turn names an intent of Flights; Weather's frame only repeats its state.
+    assert [turn.topic for turn in dialog.turns] == ["Weather"] * 2 + ["Flights"] * 4
+    assert dialog.topics == ("Weather", "Flights")
+    calls = [demand for demand in dialog.demands if demand.kind == "call"]
+    # The words of the state stand for the canonical London, and contain it.
+    assert calls == [
+        Demand("call", 5, "Search", "to", "London", (Mention(0, 11, 17), Mention(0, 11, 26))),
+        Demand("call", 5, "Search", "from", "Oslo", (Mention(4, 0, 4),)),
+        Demand("call", 5, "Search", "seats", "2", (Mention(1, 6, 7), Mention(2, 32, 33))),
+    ]
+    assert [demand.age for demand in calls] == [5, 1, 3]
+    assert dialog.missing == 1  # nobody said First
+    states = [(demand.turn, demand.slot) for demand in dialog.demands if demand.kind == "state"]
+    assert states == [(1, "city"), (3, "to"), (3, "seats")]  # the inactive service demands nothing
+
+
+def test_multiwoz_has_no_calls_and_copies_slots() -> None:
+    dialogue = {
+        "dialogue_id": "PMUL1.json",
+        "turns": [
+            {
+                "turn_id": "0",
+                "speaker": "USER",
+                "utterance": "a cheap hotel",
+                "frames": [
+                    {
+                        "service": "hotel",
+                        "slots": [{"slot": "hotel-area", "copy_from": "x", "value": ["north"]}],
+                        "state": state("find_hotel", **{"hotel-pricerange": ["cheap"]}),
+                    },
+                    {"service": "taxi", "slots": [], "state": state("NONE")},
+                ],
+            },
+            {"turn_id": "1", "speaker": "SYSTEM", "utterance": "Which area?", "frames": []},
+        ],
+    }
+    (dialog,) = read_transcripts(encoded(dialogue), "dialogues_001.json")
+
+    assert [turn.topic for turn in dialog.turns] == ["hotel", "hotel"]
+    assert dialog.demands == (
+        Demand("state", 1, "hotel", "hotel-pricerange", "cheap", (Mention(0, 2, 7),)),
+    )
+
+
+# ------------------------------------------------------------------------------- chat and text
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        (encoded(CHAT), "chat.json"),
+        (encoded([CHAT]), ""),
+        (encoded({"conversations": [CHAT]}), ""),
+        (b"\xef\xbb\xbf" + encoded(CHAT) + b"\n\n", "chat.jsonl"),
+    ],
+)
+def test_chat_is_read_in_every_arrangement(content: bytes, name: str) -> None:
+    (dialog,) = read_transcripts(content, name)
+
+    assert dialog.name == "repair"
+    assert [turn.text for turn in dialog.turns] == ["Code E4 at 12 Harrow Close", "I see", ""]
+    assert [turn.topic for turn in dialog.turns] == ["boiler", None, None]
+    found = {demand.slot: demand.mentions for demand in dialog.demands}
+    assert found == {
+        "place.street": (Mention(0, 14, 26),),
+        "code.0": (Mention(0, 5, 7),),
+        "number": (Mention(0, 11, 13),),
+    }
+    assert dialog.missing == 1  # Monday; truth is not looked for
+
+
+def test_messages_alone_are_one_conversation_and_lists_are_several() -> None:
+    messages = [{"role": "user", "content": "hello"}, {"role": "bot", "content": "hi"}]
+    lines = "\n".join(json.dumps(message) for message in messages).encode()
+
+    (one,) = read_transcripts(encoded(messages))
+    (by_line,) = read_transcripts(lines)
+    several = read_transcripts(encoded([messages, messages]))
+    conversations = read_transcripts(b"\n".join([encoded({"messages": messages})] * 3))
+
+    assert one == by_line
+    assert [turn.speaker for turn in one.turns] == ["user", "bot"]
+    assert [dialog.name for dialog in several] == ["dialog 0", "dialog 1"]
+    assert len(conversations) == 3
+
+
+def test_plain_text_may_begin_with_a_bracket_where_its_name_says_so() -> None:
+    text = "\n\nAda Müller: [laughs] at 5: yes\nand more\n\nBot: ok\n=====\nAda: again\n".encode()
+    first, second = read_transcripts(text)
+
+    assert [turn.speaker for turn in first.turns] == ["Ada Müller", "Bot"]
+    assert [turn.text for turn in first.turns] == ["[laughs] at 5: yes\nand more", "ok"]
+    assert [turn.text for turn in second.turns] == ["again"]
+    with pytest.raises(ValueError, match="line 1 names no speaker"):
+        read_transcripts(b"[10:03] hello", "log.txt")
+
+
+def test_the_projects_own_dialogs_have_topics_that_return_and_old_evidence() -> None:
+    found = [dialog for path in sorted(EXAMPLES.iterdir()) for dialog in read_file(path)]
+
+    assert len(found) == 3
+    for dialog in found:
+        assert len(dialog.topics) >= 2
+        changes = [one.topic != other.topic for one, other in pairwise(dialog.turns)]
+        assert sum(changes) >= len(dialog.topics)
+        assert any(demand.kind == "call" and demand.age > 6 for demand in dialog.demands)
+        assert not dialog.missing
+
+
+def test_what_is_no_text_or_turns_text_around_is_replaced() -> None:
+    content = encoded([{"role": "us\u202eer", "content": "a\u0000b \ud800 \u2067c"}])
+    (dialog,) = read_transcripts(content)
+
+    assert dialog.turns[0].text == "a b \ufffd \ufffdc"
+    assert dialog.turns[0].speaker == "us\ufffder"
+
+
+# ------------------------------------------------------------------------------- broken and hostile
+
+
+def changed(path: str, value: Any) -> bytes:
+    """Return the annotated dialogue with one value replaced, or dropped where it is `...`."""
+    dialogue = copy.deepcopy(FLIGHT)
+    at: Any = dialogue
+    *names, last = (int(name) if name.isdigit() else name for name in path.split("."))
+    for name in names:
+        at = at[name]
+    if value is ...:
+        del at[last]
+    else:
+        at[last] = value
+    return encoded([dialogue])
+
+
+def chatted(**message: Any) -> bytes:
+    return encoded([{"role": "user", "content": "hello"}, {"role": "user", **message}])
+
+
+HERE = r"dialogue 0 \(7_00001\)"
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"", "the file holds no dialogs"),
+        (b"[]", "the file holds no dialogs"),
+        (b"{}", "dialog 0: it has neither 'messages' nor 'turns'"),
+        (b"[3]", "dialog 0 is not an object"),
+        (b"[null]", "dialog 0 is not an object"),
+        (b'{"conversations": 3}', "'conversations' is not a list"),
+        (b"just words\n", "line 1 names no speaker: begin it with a name and a colon"),
+        (b"User: hi\n\xff\xfe", "line 2 of the file is not UTF-8 text"),
+        (b"\x00\x01\x02", "line 1 names no speaker"),
+        (b"User:\nSystem:\n", "dialog 0: nothing is said in it"),
+        (b"a: b\n---\n" * (MOST_DIALOGS + 1), "begins another dialog, but at most 2000 may be"),
+        (b'[{"role": "user",\n "content": hello}]', "line 2 is not JSON at column 13: expecting"),
+        (b'{"messages": []}\n{"messages": [}', "line 2 is not JSON at column 15"),
+        (b'[{"role": "user", "content": "a', "line 1 is not JSON at column 30: unterminated"),
+        (b'[{"role": NaN}]', "the file holds a number that cannot be read: NaN is not JSON"),
+        (b'[{"role": ' + b"9" * 5000 + b"}]", "the file holds a number that cannot be read"),
+        (b"\n[" * 100_000, "line 34 is nested too deeply: at most 32 levels are allowed"),
+        (b'{"a":' * 100_000, "line 1 is nested too deeply"),
+        (b'["\\"",' + b"[" * 40, "line 1 is nested too deeply"),
+        (b'\\"' + b"[" * 40, "line 1 names no speaker"),
+        (b"[" + b"{}," * 1000 + b"{}]", "dialog 0: it has neither"),
+        (encoded([[]] * (MOST_DIALOGS + 1)), "the file holds 2,001 dialogs, but at most 2,000"),
+        (encoded([FLIGHT, FLIGHT]), "dialog 1: the name '7_00001' is given twice"),
+        (encoded([[{"role": "a", "content": "b"}] * (MOST_TURNS + 1)]), "it has 513 turns"),
+        (b"A: " + b"a " * (MOST_TURN_TOKENS + 1), "dialog 0, turn 0: it has 1025 tokens"),
+        (b"A: " + b"\nA: ".join([b"a " * 1024] * 9), f"dialog 0: it has {9 * 1024} tokens"),
+        (
+            encoded([{"role": "a", "content": "b", "topic": str(at)} for at in range(40)]),
+            f"dialog 0: it has 40 topics, but at most {MOST_TOPICS} may be",
+        ),
+        (changed("dialogue_id", 3), "dialogue 0: 'dialogue_id' is missing or not a text"),
+        (changed("turns", {}), f"{HERE}: 'turns' is missing or not a list"),
+        (changed("turns", []), "7_00001: nothing is said in it"),
+        (changed("turns.1", "hi"), f"{HERE}, turn 1 is not an object"),
+        (changed("turns.1.utterance", ...), f"{HERE}, turn 1: 'utterance' is missing"),
+        (changed("turns.1.speaker", 4), f"{HERE}, turn 1: 'speaker' is missing or not a text"),
+        (changed("turns.1.frames", "x"), f"{HERE}, turn 1: 'frames' is missing or not a list"),
+        (changed("turns.2.frames.1", 5), f"{HERE}, turn 2, frame 1 is not an object"),
+        (changed("turns.2.frames.1.service", ...), "turn 2, frame 1: 'service' is missing"),
+        (changed("turns.2.frames.1.state", []), "turn 2, frame 1: 'state' is missing or not an"),
+        (
+            changed("turns.2.frames.1.state.slot_values", ["a"]),
+            "turn 2, frame 1: 'slot_values' is missing or not an object",
+        ),
+        (
+            changed("turns.2.frames.1.state.slot_values.to", [{}]),
+            "turn 2, frame 1, slot_values 'to' holds something else than texts",
+        ),
+        (
+            changed("turns.0.frames.0.slots.0.exclusive_end", 99),
+            "turn 0, frame 0, slot 0: 'start' 11 and 'exclusive_end' 99 are no part of the",
+        ),
+        (
+            changed("turns.0.frames.0.slots.0.start", -1),
+            "turn 0, frame 0, slot 0: 'start' -1 and",
+        ),
+        (
+            changed("turns.0.frames.0.slots.0.start", True),
+            "turn 0, frame 0, slot 0: 'start' is missing or not a whole number",
+        ),
+        (
+            changed("turns.2.frames.1.actions.0.canonical_values", [None]),
+            "turn 2, frame 1, action 0, canonical_values holds something else",
+        ),
+        (
+            changed("turns.5.frames.0.service_call.method", ...),
+            "turn 5, frame 0, service_call: 'method' is missing or not a text",
+        ),
+        (
+            changed("turns.5.frames.0.service_call.parameters.to", ["London"]),
+            "turn 5, frame 0, service_call, parameters 'to' holds something else",
+        ),
+        (chatted(content=3), "dialog 0, turn 1: 'content' is missing or not a text"),
+        (chatted(content=["a"]), "dialog 0, turn 1: a part of 'content' is not an object"),
+        (chatted(content="a", topic=4), "dialog 0, turn 1: 'topic' is missing or not a text"),
+        (chatted(content="a", tool_calls=4), "dialog 0, turn 1: 'tool_calls' is missing or not"),
+        (
+            chatted(content="a", tool_calls=[{"function": {"name": "f", "arguments": "{"}}]),
+            "dialog 0, turn 1: 'arguments' of f: line 1 is not JSON",
+        ),
+        (
+            chatted(content="a", tool_calls=[{"function": {"name": "f", "arguments": "[" * 99}}]),
+            "is nested too deeply",
+        ),
+        (
+            chatted(content="a", tool_calls=[{"function": {"name": "f", "arguments": "[]"}}]),
+            "dialog 0, turn 1: 'arguments' of f are missing or not an object",
+        ),
+    ],
+)
+def test_a_file_that_is_not_right_gets_one_sentence(content: bytes, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence) as caught:
+        read_transcripts(content)
+    assert_one_sentence(caught.value)
+
+
+def test_a_file_is_not_parsed_beyond_its_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: Any, **__: Any) -> None:
+        raise AssertionError("it was parsed")
+
+    monkeypatch.setattr(json_input, "MOST_VALUES", 1000)
+    monkeypatch.setattr(formats, "parse_json", never)
+    for content, sentence in (
+        (b"[" * (MOST_DEPTH + 1), "nested too deeply"),
+        (b"[" + b"0," * 1001 + b"0]", "the file holds 1,002 values, but at most 1,000"),
+        (b"[" + b" " * MOST_BYTES, "20,000,001 bytes, but at most 20,000,000"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            read_transcripts(content)
+
+
+def test_looking_for_evidence_takes_a_while_at_most() -> None:
+    """Many demands of wordings that stand nearly everywhere do not hang."""
+    arguments = {f"s{at}": "a " * 30 + str(at) for at in range(1000)} | {"found": "a"}
+    calls = [{"function": {"name": "f", "arguments": arguments}}]
+    messages = [{"role": "user", "content": "a " * 1000} for _ in range(8)]
+    began = time.perf_counter()
+
+    (dialog,) = read_transcripts(
+        encoded([*messages, {"role": "user", "content": "", "tool_calls": calls}])
+    )
+
+    assert (len(dialog.demands), dialog.missing) == (1, 1000)
+    assert time.perf_counter() - began < 5
+    assert sum(len(text.split()) for text in dialog.texts) <= MOST_TOKENS
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    *("turns", "speaker", "utterance", "frames", "service", "slots", "state"),
+                    *("slot_values", "messages", "role", "content", "tool_calls", "function"),
+                    *("name", "arguments", "service_call", "parameters", "method", "topic"),
+                ]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(JSON, st.sampled_from(["", "a.jsonl", "a.txt"]))
+def test_any_json_is_read_or_refused_in_a_sentence(value: Any, name: str) -> None:
+    assert_read_or_refused(lambda: read_transcripts(json.dumps(value).encode(), name))
+
+
+@given(st.binary(max_size=200) | st.text(max_size=200).map(lambda text: text.encode("utf-8")))
+def test_any_bytes_are_read_or_refused_in_a_sentence(content: bytes) -> None:
+    assert_read_or_refused(lambda: read_transcripts(content))
+
+
+PATHS = st.sampled_from(
+    [
+        *("turns.0", "turns.0.frames", "turns.0.frames.0", "turns.0.frames.0.slots"),
+        *("turns.0.frames.0.slots.0", "turns.0.frames.0.slots.0.start", "turns.0.utterance"),
+        *("turns.2.frames.1.state", "turns.2.frames.1.state.slot_values.to", "dialogue_id"),
+        *("turns.2.frames.1.actions", "turns.2.frames.1.actions.0.values", "turns.2.frames.1"),
+        *("turns.5.frames.0.service_call", "turns.5.frames.0.service_call.parameters"),
+    ]
+)
+
+
+@given(PATHS, JSON)
+def test_a_dialogue_with_anything_in_a_place_is_read_or_refused(path: str, value: Any) -> None:
+    assert_read_or_refused(lambda: read_transcripts(changed(path, value)))
+
+
+@given(st.data())
+def test_a_file_cut_or_overwritten_anywhere_is_read_or_refused(data: st.DataObject) -> None:
+    content = encoded([FLIGHT, CHAT])
+    start = data.draw(st.integers(0, len(content)))
+    end = data.draw(st.integers(start, min(start + 20, len(content))))
+    assert_read_or_refused(
+        lambda: read_transcripts(content[:start] + data.draw(st.binary(max_size=6)) + content[end:])
+    )

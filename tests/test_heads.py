@@ -1,0 +1,93 @@
+"""Heads together keep the same tokens, by the mean of what each would score."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fdkvc.cache import Cache
+from fdkvc.dialogs import stack
+from fdkvc.formats import EXAMPLES, read_file
+from fdkvc.heads import together
+from fdkvc.lexical import lexical_recording
+from fdkvc.policies import POLICIES, policy_named
+from fdkvc.policies.base import total
+from fdkvc.recordings import Recording
+from fdkvc.replay import Replay, replay
+from fdkvc.simulate import simulate
+
+HEADS = 3
+
+
+def recordings() -> list[Recording]:
+    """Record two dialogs with three heads whose queries, keys and values are their own."""
+    found = []
+    for dialog in read_file(EXAMPLES / "dialogues.json"):
+        alone = [lexical_recording(dialog, seed) for seed in range(HEADS)]
+        vectors: dict[str, Any] = {
+            name: np.concatenate([getattr(one, name) for one in alone])
+            for name in ("queries", "keys", "values")
+        }
+        found.append(dataclasses.replace(alone[0], heads=tuple(range(HEADS)), **vectors))
+    return found
+
+
+RECORDINGS = recordings()
+
+
+@pytest.mark.parametrize("key", POLICIES)
+def test_heads_together_keep_the_same_tokens(key: str) -> None:
+    dialogs = RECORDINGS[0].dialogs
+    trace = simulate(together(policy_named(key), HEADS), dialogs, 32, entries=False)
+
+    assert (trace.kept == trace.kept[:1]).all()
+    assert (trace.kept >= 0).any()
+
+
+@pytest.mark.parametrize("key", POLICIES)
+def test_one_head_together_is_the_policy_itself(key: str) -> None:
+    dialogs = RECORDINGS[1].dialogs
+    alone = simulate(policy_named(key), dialogs, 40, entries=False)
+    one = simulate(together(policy_named(key), 1), dialogs, 40, entries=False)
+
+    np.testing.assert_array_equal(alone.kept, one.kept)
+    np.testing.assert_array_equal(alone.output, one.output)
+
+
+@pytest.mark.parametrize("key", ["h2o", "fd-kvc"])
+def test_heads_that_agree_decide_as_each_would(key: str) -> None:
+    dialogs = stack([RECORDINGS[0].dialogs.row(0)] * HEADS)
+    each = simulate(policy_named(key), dialogs, 32, entries=False)
+    joined = simulate(together(policy_named(key), HEADS), dialogs, 32, entries=False)
+
+    np.testing.assert_array_equal(each.kept, joined.kept)
+
+
+def test_the_score_is_the_mean_of_the_heads_scores() -> None:
+    dialogs, policy = RECORDINGS[0].dialogs, policy_named("knorm")
+    joined = simulate(together(policy, HEADS), dialogs, 32).every_entry()
+    cached = Cache(joined.token[:, 1])
+    scores = total(policy.terms(cached, dialogs.observe(1)))
+
+    present = cached.present[0]
+    assert present.any()
+    np.testing.assert_allclose(joined.score[0, 1, present], scores.mean(axis=0)[present], rtol=1e-6)
+    assert scores.std(axis=0)[present].max() > 0.1
+
+
+def test_a_replay_shows_the_difference() -> None:
+    found = replay(Replay((policy_named("tova"),), (48,), ("each", "together")), RECORDINGS)
+    recall = found[found.metric == "call_recall"].groupby("heads", sort=False).value.mean()
+
+    assert list(recall.index) == ["each", "together"]
+    assert recall["each"] != recall["together"]
+
+
+def test_heads_are_counted() -> None:
+    with pytest.raises(ValueError, match="heads is 0, but must be a whole number of at least 1"):
+        together(policy_named("fifo"), 0)
+    with pytest.raises(ValueError, match="heads is 'some', but must be one of each, together"):
+        Replay(heads=("some",))

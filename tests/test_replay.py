@@ -1,0 +1,137 @@
+"""Replays: every dialog under every policy and budget, and what the tables say of it."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fdkvc import replay as replay_module
+from fdkvc.benchmark import Progress
+from fdkvc.evidence import EVIDENCE_METRICS, measure
+from fdkvc.export import replay_files, replay_text
+from fdkvc.formats import EXAMPLES, read_file
+from fdkvc.lexical import lexical_recording
+from fdkvc.policies import policy_named, read_policy
+from fdkvc.replay import BUDGETS, REPLAYED, Replay, replay, replay_paired, replay_summary
+from fdkvc.simulate import simulate
+from fdkvc.statistics import paired, summarize
+from fdkvc.transcripts import Transcript, Turn
+
+SMALL = Replay((policy_named("h2o"), read_policy("fd-kvc:gamma=0.8")), (24, 64))
+RECORDINGS = [
+    lexical_recording(dialog) for path in sorted(EXAMPLES.iterdir()) for dialog in read_file(path)
+]
+REPLAYED_ONCE = replay(SMALL, RECORDINGS)
+
+
+def values(policy: str, budget: int, metric: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    table = REPLAYED_ONCE
+    of = (table.policy == policy) & (table.budget == budget) & (table.metric == metric)
+    return np.asarray(table[of].value, np.float64)
+
+
+def test_every_number_is_that_of_the_dialog_alone() -> None:
+    assert tuple(REPLAYED_ONCE) == REPLAYED
+    assert len(REPLAYED_ONCE) == 3 * 2 * 2 * len(EVIDENCE_METRICS)
+    for row, recording in enumerate(RECORDINGS):
+        trace = simulate(SMALL.policies[1], recording.dialogs, 24)
+        for metric, number in measure(trace, recording).items():
+            assert values("fd-kvc gamma=0.8", 24, metric)[row] == pytest.approx(number, nan_ok=True)
+
+
+def test_chunks_do_not_change_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay_module, "CHUNK_NUMBERS", 1)
+    seen: list[Progress] = []
+    by_one = replay(SMALL, RECORDINGS, on_progress=seen.append)
+
+    assert [progress.done for progress in seen] == [1, 2, 3]
+    assert {progress.total for progress in seen} == {3}
+    by = ["dialog", "policy", "budget", "metric"]
+    pd.testing.assert_frame_equal(
+        by_one.sort_values(by, ignore_index=True), REPLAYED_ONCE.sort_values(by, ignore_index=True)
+    )
+
+
+def test_a_cancelled_replay_returns_what_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay_module, "CHUNK_NUMBERS", 1)
+    stop = threading.Event()
+    found = replay(SMALL, RECORDINGS, on_progress=lambda _: stop.set(), cancelled=stop)
+
+    assert found.dialog.unique().tolist() == [RECORDINGS[0].transcript.name]
+
+
+def test_the_summary_is_over_dialogs_that_a_metric_speaks_of() -> None:
+    table = replay_summary(REPLAYED_ONCE).set_index(["policy", "heads", "budget", "metric"])
+
+    known = values("h2o", 64, "state_recall")
+    assert np.isnan(known).sum() == 1  # the chat has no states
+    expected = summarize(known[~np.isnan(known)])
+    row: Any = table.xs(("h2o", "each", 64, "state_recall"))
+    assert (row.n, row["mean"], row.ci_low, row.ci_high) == (
+        *(2, expected.mean, expected.low, expected.high),
+    )
+
+
+def test_differences_are_paired_over_the_same_dialogs() -> None:
+    table = replay_paired(REPLAYED_ONCE, "h2o").set_index(["budget", "metric"])
+
+    assert set(table.policy) == {"fd-kvc gamma=0.8"}
+    expected = paired(
+        values("fd-kvc gamma=0.8", 24, "call_recall"), values("h2o", 24, "call_recall")
+    )
+    row: Any = table.loc[24, "call_recall"]
+    assert (row.mean_diff, row.ci_high, row.p) == (expected.mean, expected.high, expected.p)
+
+
+def test_files_and_text_hold_every_table() -> None:
+    about: dict[str, Any] = {"source": "x", "file": "0", "seed": 3}
+    one = replay_files(SMALL, REPLAYED_ONCE, "h2o", seconds=1.0, **about)
+    other = replay_files(SMALL, replay(SMALL, RECORDINGS), "h2o", seconds=2.0, **about)
+
+    assert set(one) == {"replay.csv", "replay_summary.csv", "replay_paired.csv", "replay.json"}
+    assert one["replay.json"] != other.pop("replay.json")
+    assert all(one[name] == text for name, text in other.items())
+    text = replay_text(REPLAYED_ONCE)
+    mean = 100 * values("h2o", 64, "call_recall").mean()
+    assert f"{mean:.1f} ±" in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_a_dialog_without_evidence_has_only_an_age() -> None:
+    turns = (Turn("User", "nothing to remember"), Turn("Bot", "good"))
+    found = replay_summary(replay(SMALL, [lexical_recording(Transcript("chat", turns))]))
+
+    assert set(found.metric) == {"token_age"}
+    assert found["mean"].tolist() == [1 * 3 / 7] * 4  # three tokens of a turn ago among seven
+
+
+def test_what_cannot_be_run_is_named() -> None:
+    fifo = policy_named("fifo")
+    for policies, budgets, sentence in (
+        ((), (32,), "a replay needs at least one policy and one budget"),
+        ((fifo,), (), "a replay needs at least one policy and one budget"),
+        ((fifo,), (0,), "budget is 0, but must be a whole number of at least 1"),
+        ((fifo,), (32, 32), "budget '32' is given twice"),
+        ((fifo, fifo), (32,), "policy 'fifo' is given twice"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            Replay(policies, budgets)
+
+
+SGD = Path(__file__).parents[2] / "shared" / "data" / "sgd" / "dialogues_dev.json"
+
+
+@pytest.mark.skipif(not SGD.is_file(), reason="the SGD dialogues are not at hand")
+def test_on_sgd_the_papers_policy_forgets_what_calls_need() -> None:
+    recordings = [lexical_recording(dialog) for dialog in read_file(SGD)]
+    found = replay_summary(replay(Replay(budgets=BUDGETS[1:2]), recordings))
+    recall = found[found.metric == "call_recall"].set_index("policy")["mean"]
+
+    assert recall["fifo"] == pytest.approx(0.82, abs=0.01)
+    assert recall["random"] == pytest.approx(0.57, abs=0.03)
+    assert recall["fd-kvc"] < recall["random"] < recall["h2o"] < recall["fifo"]
