@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
+
+from hypothesis import strategies as st
 
 
 def assert_read_or_refused(read: Callable[[], Sequence[object]]) -> None:
@@ -22,3 +25,14 @@ def assert_one_sentence(error: Exception) -> None:
     assert sentence
     assert "\n" not in sentence
     assert len(sentence) < 400
+
+
+def any_json(*names: str) -> st.SearchStrategy[Any]:
+    """Return JSON values whose objects have some of these names."""
+    return st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(names), inner, max_size=4)
+        ),
+        max_leaves=12,
+    )

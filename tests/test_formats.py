@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from refusals import assert_one_sentence, assert_read_or_refused
+from refusals import any_json, assert_one_sentence, assert_read_or_refused
 
 from fdkvc import formats, json_input
 from fdkvc.formats import EXAMPLES, MOST_BYTES, MOST_DIALOGS, read_file, read_transcripts
@@ -392,23 +392,10 @@ def test_looking_for_evidence_takes_a_while_at_most() -> None:
     assert sum(len(text.split()) for text in dialog.texts) <= MOST_TOKENS
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(
-                [
-                    *("turns", "speaker", "utterance", "frames", "service", "slots", "state"),
-                    *("slot_values", "messages", "role", "content", "tool_calls", "function"),
-                    *("name", "arguments", "service_call", "parameters", "method", "topic"),
-                ]
-            ),
-            inner,
-            max_size=4,
-        )
-    ),
-    max_leaves=12,
+JSON = any_json(
+    *("turns", "speaker", "utterance", "frames", "service", "slots", "state", "slot_values"),
+    *("messages", "role", "content", "tool_calls", "function", "name", "arguments", "topic"),
+    *("service_call", "parameters", "method"),
 )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import any_json
 from studies import few_dialogs
 
 from fdkvc.benchmark import Benchmark
@@ -103,20 +104,7 @@ def test_a_file_that_is_not_right_gets_one_sentence(content: str | bytes, senten
     assert "\n" not in str(caught.value)
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(
-                ["seed", "parameters", "policies", "scenarios", "world", "key", "blend"]
-            ),
-            inner,
-            max_size=4,
-        )
-    ),
-    max_leaves=12,
-)
+JSON = any_json("seed", "parameters", "policies", "scenarios", "world", "key", "blend")
 
 
 def read_or_refused(content: str) -> str:

@@ -29,10 +29,13 @@ def test_playing_shows_every_turn(page: Page) -> None:
             {subtree: true, childList: true, characterData: true});
         }"""
     )
+    page.get_by_role("combobox", name="Speed").click()
+    page.get_by_role("option", name="5 turns a second").click()
     page.get_by_role("button", name="Play").click()
 
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
     expect(page.get_by_role("button", name="Play")).to_be_visible(timeout=60_000)
+    expect_turn(page, 19, 19)
     shown = page.evaluate("() => [...window.shownTurns]")
     assert {f"{turn} of 19" for turn in range(1, 20)} <= set(shown)
 
