@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -141,8 +141,9 @@ class Recording:
     def evidence(self) -> tuple[tuple[Demand, tuple[tuple[int, ...], ...]], ...]:
         """Each demand with the tokens of each of its mentions; those that have any."""
         found = []
+        tokens_of = cache(self.tokens_of)  # demands repeat each other's mentions
         for demand in self.transcript.demands:
-            mentions = tuple(filter(None, map(self.tokens_of, demand.mentions)))
+            mentions = tuple(filter(None, map(tokens_of, demand.mentions)))
             if mentions:
                 found.append((demand, mentions))
         return tuple(found)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from fdkvc.dialogs import own_scenario
 
@@ -29,7 +29,11 @@ MOST_DEMANDS = 4096
 MOST_NAME = 128
 """Characters of a name: of a dialog, a speaker, a topic or a slot."""
 
-_MOST_MENTIONS = 256  # of one wording in a dialog; more of them only cost time
+MOST_CHARACTERS = 100_000
+"""Characters of a dialog."""
+
+MOST_MENTIONS = 32
+"""Mentions of a wording that a demand knows, the newest."""
 
 DemandKind = Literal["call", "state"]
 
@@ -39,8 +43,7 @@ _UNSAFE = re.compile("[\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 _WITHIN_NUMBER = frozenset(".,:/-")
 
 
-@dataclass(frozen=True, order=True)
-class Mention:
+class Mention(NamedTuple):
     """Where something stands in the text of a turn.
 
     Attributes
@@ -126,8 +129,14 @@ class Transcript:
     missing: int = 0
 
     def __post_init__(self) -> None:
-        counts = [len(words(turn.text)) for turn in self.turns]
-        check_size(self.name, counts)
+        check_turns(self.name, len(self.turns))
+        characters = sum(len(turn.text) for turn in self.turns)
+        if characters > MOST_CHARACTERS:
+            raise ValueError(
+                f"{self.name}: it has {characters:,} characters, but at most {MOST_CHARACTERS:,} "
+                "may be"
+            )
+        check_size(self.name, [len(words(turn.text)) for turn in self.turns])
         for what, count, most in (
             ("topics", len(self.topics), MOST_TOPICS),
             ("demands", len(self.demands), MOST_DEMANDS),
@@ -175,10 +184,15 @@ class Transcript:
         return self.with_topics(list(letters))
 
 
+def check_turns(name: str, turns: int) -> None:
+    """Raise a ValueError unless a dialog with so many turns is within the bounds."""
+    if turns > MOST_TURNS:
+        raise ValueError(f"{name}: it has {turns:,} turns, but at most {MOST_TURNS} may be")
+
+
 def check_size(name: str, tokens: Sequence[int]) -> None:
     """Raise a ValueError unless a dialog with so many tokens a turn is within the bounds."""
-    if len(tokens) > MOST_TURNS:
-        raise ValueError(f"{name}: it has {len(tokens)} turns, but at most {MOST_TURNS} may be")
+    check_turns(name, len(tokens))
     for turn, count in enumerate(tokens):
         if count > MOST_TURN_TOKENS:
             raise ValueError(
@@ -226,6 +240,8 @@ class MentionFinder:
     ----------
     texts : sequence of str
         The text of each turn.
+    name : str
+        What the dialog is called where it asks for too much.
 
     Examples
     --------
@@ -236,38 +252,48 @@ class MentionFinder:
     (Mention(turn=1, start=21, end=22),)
     """
 
-    def __init__(self, texts: Sequence[str]) -> None:
+    def __init__(self, texts: Sequence[str], name: str = "dialog") -> None:
+        self._name, self._asked = name, 0
         lowered = [_lower(text) for text in texts]
         self._text = "\n".join(lowered)
         self._starts = [0]
         for text in lowered[:-1]:
             self._starts.append(self._starts[-1] + len(text) + 1)
-        self._known: dict[str, tuple[Mention, ...]] = {}
+        self._known: dict[str, list[Mention]] = {}
 
     def mentions(self, wordings: Iterable[str], before: int) -> tuple[Mention, ...]:
-        """Return where any of the wordings stands in turns before one, the oldest first."""
-        found = {
-            mention
-            for wording in wordings
-            for mention in self._mentions(" ".join(_lower(wording).split()))
-            if mention.turn < before
-        }
+        """Return where the wordings stand in turns before one, the oldest first.
+
+        Of each wording, the newest `MOST_MENTIONS`.
+
+        Raises
+        ------
+        ValueError
+            If the dialog has asked more than `MOST_DEMANDS` times.
+        """
+        self._asked += 1
+        if self._asked > MOST_DEMANDS:
+            raise ValueError(f"{self._name}: it demands more than {MOST_DEMANDS:,} values")
+        found: set[Mention] = set()
+        for wording in wordings:
+            mentions = self._mentions(" ".join(_lower(wording).split()))
+            end = bisect_left(mentions, Mention(before, 0, 0))
+            found.update(mentions[max(end - MOST_MENTIONS, 0) : end])
         return tuple(sorted(found))
 
-    def _mentions(self, wording: str) -> tuple[Mention, ...]:
+    def _mentions(self, wording: str) -> list[Mention]:
         if wording not in self._known:
-            self._known[wording] = tuple(self._search(wording)) if wording else ()
+            self._known[wording] = list(self._search(wording)) if wording else []
         return self._known[wording]
 
     def _search(self, wording: str) -> Iterable[Mention]:
         text, size = self._text, len(wording)
-        at, found = text.find(wording), 0
-        while at >= 0 and found < _MOST_MENTIONS:
+        at = text.find(wording)
+        while at >= 0:
             end = at + size
             if not (_joined(text, at, -1) or _joined(text, end - 1, 1)):
                 turn = bisect_right(self._starts, at) - 1
                 yield Mention(turn, at - self._starts[turn], end - self._starts[turn])
-            found += 1
             at = text.find(wording, end)
 
 

@@ -31,6 +31,7 @@ with st.container(horizontal=True):
     every = playback(PAGE, run.dialogs.turns)
     step_view.downloads(PAGE, run)
     tour.guided_walk(PAGE)
+    order = step_view.choose_order(PAGE)
 tour.tell_stop(PAGE, run)
 
 
@@ -44,7 +45,7 @@ def stepping() -> None:
     """Everything that a step changes."""
     turn = transport(PAGE, run.dialogs.turns, every)
     rerun_if_picked(PAGE, question.token)
-    step_view.views(PAGE, run, turn)
+    step_view.views(PAGE, run, turn, order)
     story.why(run, turn, question)
     story.inside_turn(run, turn, algorithm)
     settings.write_link(PAGE)

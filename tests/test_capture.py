@@ -107,6 +107,27 @@ def test_a_causal_models_attention_is_what_its_own_weights_say(causal: str, laye
     assert np.abs(attention - attention.mean(axis=-1, keepdims=True)).max() > 0.3
 
 
+def test_a_models_own_scale_is_in_its_queries(tmp_path: Path) -> None:
+    sizes = {"num_key_value_heads": 1, "head_dim": 8, "vocab_size": 16}
+    config = transformers.Gemma3TextConfig(**SHAPE, **sizes, query_pre_attn_scalar=64)
+    name = saved(tmp_path, config)
+    recording = record(load_model(name, 1), DIALOG)
+
+    ids = tokenizer(("", "")).convert_tokens_to_ids(WORDS[1:])
+    attention, _ = read_at_once(name, ids, 1)
+    seen = np.tri(len(ids), dtype=bool)
+    np.testing.assert_allclose(weights(recording, seen), attention, atol=2e-5)
+
+
+def test_attention_that_is_not_plain_is_refused(tmp_path: Path) -> None:
+    config = transformers.Gemma2Config(
+        **SHAPE, num_key_value_heads=2, head_dim=8, vocab_size=16, attn_logit_softcapping=5.0
+    )
+    model = load_model(saved(tmp_path, config), 0)
+    with pytest.raises(ValueError, match="has a softcap, which is not recorded"):
+        record(model, DIALOG)
+
+
 def test_grouped_heads_have_the_keys_of_their_group(causal: str) -> None:
     recording = record(load_model(causal, 1), DIALOG)
     one = record(load_model(causal, 1, heads=[3]), DIALOG)

@@ -15,7 +15,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fdkvc.json_input import an_object, optional_part, part
-from fdkvc.transcripts import Demand, Mention, MentionFinder, Transcript, Turn, clean, clean_name
+from fdkvc.transcripts import (
+    MOST_MENTIONS,
+    Demand,
+    Mention,
+    MentionFinder,
+    Transcript,
+    Turn,
+    check_turns,
+    clean,
+    clean_name,
+)
 
 MOST_WORDINGS = 8
 """Wordings of a value that are looked for; the rest of a longer list is left out."""
@@ -33,7 +43,7 @@ class Frame:
     Attributes
     ----------
     service : str
-    spans : mapping of slot to (start, end) pairs
+    spans : tuple of (slot, start, end)
         Characters of the utterance.
     values : mapping of slot to wordings
         The dialogue state after the turn; empty where the service has none or is not active.
@@ -47,7 +57,7 @@ class Frame:
     """
 
     service: str
-    spans: Mapping[str, tuple[tuple[int, int], ...]]
+    spans: tuple[tuple[str, int, int], ...]
     values: Wordings
     canonical: Mapping[tuple[str, str], tuple[str, ...]]
     call: tuple[str, Mapping[str, str]] | None
@@ -74,7 +84,9 @@ def read_dialogue(value: Mapping[str, Any], number: int) -> Transcript:
     place = f"dialogue {number} ({name})" if name else f"dialogue {number}"
     turns: list[Turn] = []
     framed: list[list[Frame]] = []
-    for at, found in enumerate(part(value, "turns", list, place)):
+    said = part(value, "turns", list, place)
+    check_turns(place, len(said))
+    for at, found in enumerate(said):
         where = f"{place}, turn {at}"
         turn = an_object(found, where)
         text = part(turn, "utterance", str, where)
@@ -85,7 +97,7 @@ def read_dialogue(value: Mapping[str, Any], number: int) -> Transcript:
         topic = _topic(frames, turns[-1].topic if turns else None)
         turns.append(Turn(clean_name(part(turn, "speaker", str, where)), clean(text), topic))
         framed.append(frames)
-    demands = _Demands(MentionFinder([turn.text for turn in turns]))
+    demands = _Demands(MentionFinder([turn.text for turn in turns], place))
     for at, frames in enumerate(framed):
         for frame in frames:
             demands.take(at, frame, turns[at].text)
@@ -114,15 +126,15 @@ class _Demands:
     missing: int = 0
     state: dict[str, Wordings] = field(default_factory=dict)
     canonical: dict[tuple[str, str, str], tuple[str, ...]] = field(default_factory=dict)
-    spans: dict[tuple[str, str], list[tuple[Mention, str]]] = field(default_factory=dict)
+    spans: dict[tuple[str, str, str], list[Mention]] = field(default_factory=dict)
 
     def take(self, at: int, frame: Frame, text: str) -> None:
         """Add a frame of a turn."""
         if frame.call is not None:
             self._call(at, frame)
-        for slot, spans in frame.spans.items():
-            annotated = self.spans.setdefault((frame.service, slot), [])
-            annotated += [(Mention(at, *span), text[slice(*span)].lower()) for span in spans]
+        for slot, start, end in frame.spans:
+            said = text[start:end].lower()
+            self.spans.setdefault((frame.service, slot, said), []).append(Mention(at, start, end))
         for (slot, value), wordings in frame.canonical.items():
             self.canonical[frame.service, slot, value] = wordings
         if frame.values:
@@ -145,9 +157,9 @@ class _Demands:
     ) -> bool:
         """Add a demand, if there is evidence of it."""
         mentions = {*self.finder.mentions(wordings, before=turn)}
-        lowered = {wording.lower() for wording in wordings}
-        annotated = self.spans.get((service, slot), ())
-        mentions |= {mention for mention, text in annotated if text in lowered}
+        for wording in wordings:
+            annotated = self.spans.get((service, slot, wording.lower()), [])
+            mentions.update(annotated[-MOST_MENTIONS:])
         if mentions:
             value = clean_name(wordings[0])
             self.found.append(Demand(kind, turn, source, slot, value, tuple(sorted(mentions))))
@@ -159,11 +171,9 @@ class _Demands:
 
 def _frame(value: Mapping[str, Any], place: str, text: str) -> Frame:
     service = clean_name(part(value, "service", str, place))
-    spans: dict[str, tuple[tuple[int, int], ...]] = {}
-    for index, found in enumerate(optional_part(value, "slots", list, place)):
-        slot, *span = _span(found, f"{place}, slot {index}", text)
-        if span:
-            spans[slot] = (*spans.get(slot, ()), (span[0], span[1]))
+    slots = enumerate(optional_part(value, "slots", list, place))
+    found = (_span(slot, f"{place}, slot {index}", text) for index, slot in slots)
+    spans = tuple(span for span in found if span is not None)
     actions = [
         an_object(action, f"{place}, action {index}")
         for index, action in enumerate(optional_part(value, "actions", list, place))
@@ -182,16 +192,16 @@ def _frame(value: Mapping[str, Any], place: str, text: str) -> Frame:
         dict(_canonical(actions, place)),
         _service_call(value, place),
         names_intent=any(action.get("act") == "INFORM_INTENT" for action in actions),
-        weight=sum(map(len, spans.values())) + len(actions) + active,
+        weight=len(spans) + len(actions) + active,
     )
 
 
-def _span(value: Any, place: str, text: str) -> tuple[str] | tuple[str, int, int]:
-    """Return a slot and its characters, if it says which."""
+def _span(value: Any, place: str, text: str) -> tuple[str, int, int] | None:
+    """Return a slot and its characters, or None where it is copied from elsewhere."""
     found = an_object(value, place)
     slot = clean_name(part(found, "slot", str, place))
-    if "start" not in found and "exclusive_end" not in found:  # copied from elsewhere
-        return (slot,)
+    if "start" not in found and "exclusive_end" not in found:
+        return None
     start = part(found, "start", int, place)
     end = part(found, "exclusive_end", int, place)
     if not 0 <= start < end <= len(text):

@@ -10,7 +10,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fdkvc.json_input import an_object, check_structure, optional_part, parse_json, part
-from fdkvc.transcripts import Demand, MentionFinder, Transcript, Turn, clean, clean_name
+from fdkvc.transcripts import (
+    Demand,
+    MentionFinder,
+    Transcript,
+    Turn,
+    check_turns,
+    clean,
+    clean_name,
+)
 
 
 def read_conversation(value: Mapping[str, Any], number: int) -> Transcript:
@@ -35,7 +43,9 @@ def read_conversation(value: Mapping[str, Any], number: int) -> Transcript:
     name = clean_name(named) if isinstance(named, str) else ""
     turns: list[Turn] = []
     calls: list[tuple[int, str, dict[str, str]]] = []
-    for at, found in enumerate(part(value, "messages", list, place)):
+    messages = part(value, "messages", list, place)
+    check_turns(place, len(messages))
+    for at, found in enumerate(messages):
         where = f"{place}, turn {at}"
         message = an_object(found, where)
         topic = clean_name(optional_part(message, "topic", str, where))
@@ -43,7 +53,7 @@ def read_conversation(value: Mapping[str, Any], number: int) -> Transcript:
         turns.append(Turn(role, clean(_content(message, where)), topic or None))
         calls += [(at, *call) for call in _calls(message, where)]
 
-    finder = MentionFinder([turn.text for turn in turns])
+    finder = MentionFinder([turn.text for turn in turns], place)
     demands, missing = [], 0
     for at, method, arguments in calls:
         for slot, wording in arguments.items():

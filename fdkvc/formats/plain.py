@@ -9,7 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from fdkvc.transcripts import Transcript, Turn, clean, clean_name
+from fdkvc.transcripts import Transcript, Turn, check_turns, clean, clean_name
+
+MOST_LINES = 1_000_000
+"""Lines of a file."""
 
 _SPEAKER = re.compile(r"\s{0,8}([^\W\d_][\w .'-]{0,31}):(?:\s+|$)")
 _END = re.compile(r"\s*(-{3,}|={3,})\s*")
@@ -24,6 +27,9 @@ def read_plain_text(text: str, most_dialogs: int) -> Iterator[Transcript]:
     >>> [turn.text for turn in one.turns], [turn.text for turn in other.turns]
     (['hi\nyou', 'yes'], ['again'])
     """
+    lines = text.count("\n") + 1
+    if lines > MOST_LINES:
+        raise ValueError(f"the file has {lines:,} lines, but at most {MOST_LINES:,} are allowed")
     turns: list[tuple[str, list[str]]] = []
     number = 0
 
@@ -42,6 +48,7 @@ def read_plain_text(text: str, most_dialogs: int) -> Iterator[Transcript]:
             raise ValueError(f"line {at} begins another dialog, but at most {most_dialogs} may be")
         if speaker:
             turns.append((clean_name(speaker[1]), [line[speaker.end() :]]))
+            check_turns(f"dialog {number}", len(turns))
         elif turns:
             turns[-1][1].append(line)
         elif line.strip():

@@ -23,7 +23,7 @@ from fdkvc.ui.runs import Run
 from fdkvc.ui.settings import entry_field
 
 FILES = ["entries.csv", "turns.csv"]
-ORDERS = {"age": "by age", "score": "by score"}
+ORDERS = {"age": "cells by age", "score": "by score"}
 
 
 def order_field(page: str) -> Field:
@@ -31,7 +31,22 @@ def order_field(page: str) -> Field:
     return Field(page, "order", "age", Parameter("Order", "", choices=tuple(ORDERS)))
 
 
-def views(page: str, run: Run, turn: int) -> None:
+def choose_order(page: str) -> str:
+    """Let a person choose the order of the cache's cells, outside of what a step draws again."""
+    order: str = st.segmented_control(
+        "Cells",
+        list(ORDERS),
+        format_func=lambda key: ORDERS[key],
+        key=order_field(page).key,
+        default="age",
+        required=True,
+        label_visibility="collapsed",
+        persist_state="session",
+    )
+    return order
+
+
+def views(page: str, run: Run, turn: int, order: str) -> None:
     """Show the timeline and the turn's cache, side by side where there is room."""
     picked = entry_field(page).value
     figures(run, turn)
@@ -39,17 +54,7 @@ def views(page: str, run: Run, turn: int) -> None:
         with panel("timeline"):
             show_chart(page, "timeline", timeline_chart(run, turn, picked))
         with panel("turn"):
-            order = st.segmented_control(
-                "Cells",
-                list(ORDERS),
-                format_func=lambda key: ORDERS[key],
-                key=order_field(page).key,
-                default="age",
-                required=True,
-                label_visibility="collapsed",
-                persist_state="session",
-            )
-            chart = turn_chart(run, turn, order or "age", picked)
+            chart = turn_chart(run, turn, order, picked)
             show_chart(page, "cache", chart, on_select=lambda: take_click(page, f"{page}/cache"))
 
 

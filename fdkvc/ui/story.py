@@ -61,11 +61,13 @@ def _told(run: Run) -> tuple[str, ...]:
 
 
 def _what_happened(story: StepStory) -> str:
-    numbers = "".join(
-        f"<div>{arrow} {escape(label)}: <b>{escape(text)}</b></div>"
+    """Write the sentence and the numbers as plain text: every element costs time at a step."""
+    lines = [
+        f"{arrow} {label}: {text}"
         for arrow, pairs in (("→", story.inputs), ("⇒", story.outputs))
         for label, text in pairs
-    )
+    ]
+    numbers = escape("\n".join(lines))
     return f'<p>{escape(story.sentence)}</p><div class="numbers">{numbers}</div>'
 
 

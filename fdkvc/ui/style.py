@@ -31,7 +31,7 @@ _NUMBERS = """
 .scrolls th {vertical-align: bottom; font-weight: 600; line-height: 1.2;}
 .scrolls td {border-top: 1px solid color-mix(in srgb, currentColor 15%, transparent);}
 .scrolls th:first-child, .scrolls td:first-child {text-align: left;}
-.numbers {columns: 17rem; column-gap: 1.5rem;}
+.numbers {white-space: pre-line; columns: 17rem; column-gap: 1.5rem;}
 .numbers {font-size: .85rem; line-height: 1.5; font-variant-numeric: tabular-nums;}
 """
 
