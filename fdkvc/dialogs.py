@@ -35,6 +35,8 @@ TOPIC_THRESHOLD = 0.3
 
 MOST_TOPICS = len(string.ascii_uppercase)
 
+_BLOCK = 8  # dialogs whose embeddings stay in a core's cache together
+
 Bits = NDArray[np.uint32]
 
 
@@ -617,12 +619,13 @@ def build(scenario: Scenario, draws: Draws, world: World, room: Room | None = No
     embeddings = room.array("embeddings", (rows, tokens, d))
     keys = room.array("keys", (rows, tokens, h))
     values = room.array("values", (rows, tokens, h))
-    for row in range(rows):  # one dialog at a time stays in the processor's cache
-        own = embeddings[row]
-        noise = draws.noise[row, :tokens].reshape(turns, n, d)
-        np.add(noise, signal[row, :, None], out=own.reshape(turns, n, d))
-        np.matmul(own, projections[1, row], out=keys[row])
-        np.matmul(own, projections[2, row], out=values[row])
+    for first in range(0, rows, _BLOCK):
+        some = slice(first, first + _BLOCK)
+        own = embeddings[some]
+        noise = draws.noise[some, :tokens].reshape(-1, turns, n, d)
+        np.add(noise, signal[some, :, None], out=own.reshape(-1, turns, n, d))
+        np.matmul(own, projections[1, some], out=keys[some])
+        np.matmul(own, projections[2, some], out=values[some])
 
     return DialogBatch(
         embeddings=embeddings,
