@@ -122,7 +122,7 @@ def _parser() -> argparse.ArgumentParser:
 
     option = command("repeat", _repeat, "run a run.json again and compare the numbers")
     option("file", metavar="FILE", help="a run.json")
-    option("--workers", type=_number, metavar="N", help="threads; default: the machine's cores")
+    _add_place(option)
 
     option = command(
         "dialogs", _dialogs, "replay what people said, and measure what the cache still knows of it"
@@ -173,8 +173,13 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_dialogs(option: Callable[..., Any], dialogs: int) -> None:
     option("--dialogs", type=_number, default=dialogs, metavar="N", help="default: %(default)s")
-    option("--workers", type=_number, metavar="N", help="threads; default: the machine's cores")
+    _add_place(option)
     _add_run(option)
+
+
+def _add_place(option: Callable[..., Any]) -> None:
+    option("--workers", type=_number, metavar="N", help="threads; default: the machine's cores")
+    option("--dask", metavar="ADDRESS", help="of a Dask scheduler; its cluster runs the dialogs")
 
 
 def _add_choice(option: Callable[..., Any]) -> None:
@@ -232,6 +237,20 @@ def _chosen_benchmark(settings: Any) -> Benchmark:
     return Benchmark(**chosen, dialogs=settings.dialogs, seed=settings.seed, budget=settings.budget)
 
 
+@contextmanager
+def _place(settings: Any) -> Iterator[dict[str, Any]]:
+    """Give what tells a run where its dialogs run."""
+    if settings.dask is None:
+        yield {"workers": settings.workers}
+    elif settings.workers is not None:
+        raise ValueError("--dask and --workers exclude each other: give one of them")
+    else:
+        from fdkvc.cluster import dask_cluster
+
+        with dask_cluster(settings.dask) as (executor, workers):
+            yield {"executor": executor, "workers": workers}
+
+
 def _benchmark(settings: Any) -> None:
     from fdkvc import export
     from fdkvc.benchmark import measure_latency, run_benchmark
@@ -244,8 +263,8 @@ def _benchmark(settings: Any) -> None:
     if settings.out is not None:
         export.check_folder(settings.out)
 
-    with _progress() as on_progress:
-        results = run_benchmark(benchmark, workers=settings.workers, on_progress=on_progress)
+    with _place(settings) as place, _progress() as on_progress:
+        results = run_benchmark(benchmark, **place, on_progress=on_progress)
     latencies = measure_latency(timed_policies(benchmark), benchmark.budget, benchmark.seed)
 
     if settings.out is not None:
@@ -261,8 +280,8 @@ def _study(settings: Any) -> None:
     benchmark = _chosen_benchmark(settings)
     export.check_folder(settings.out)
 
-    with _progress() as on_progress:
-        study = run_study(benchmark, workers=settings.workers, on_progress=on_progress)
+    with _place(settings) as place, _progress() as on_progress:
+        study = run_study(benchmark, **place, on_progress=on_progress)
     export.write_files(settings.out, report.study_files(study))
     tables = measured_tables(study)
     counts = ", ".join(f"{verdict}: {count}" for verdict, count in verdicts_of(tables).items())
@@ -297,8 +316,8 @@ def _sweep(settings: Any) -> None:
     )
     export.check_folder(settings.out)
 
-    with _progress() as on_progress:
-        results = run_benchmark(sweep.benchmark, workers=settings.workers, on_progress=on_progress)
+    with _place(settings) as place, _progress() as on_progress:
+        results = run_benchmark(sweep.benchmark, **place, on_progress=on_progress)
     export.write_files(settings.out, report.sweep_files(sweep, results))
     table = sweep_table(sweep, results)
     rows = [
@@ -323,8 +342,8 @@ def _repeat(settings: Any) -> None:
             record = read_run(file.read(MOST_BYTES + 1))
     except OSError as error:
         raise ValueError(f"the file {settings.file!r} cannot be read: {error.strerror}") from None
-    with _progress() as on_progress:
-        study = run_study(record.benchmark, workers=settings.workers, on_progress=on_progress)
+    with _place(settings) as place, _progress() as on_progress:
+        study = run_study(record.benchmark, **place, on_progress=on_progress)
     files = study_files(study)
     both, changed = compared(record, files), differing(record, files)
     if not both:
@@ -459,8 +478,8 @@ def _ablation(settings: Any) -> None:
     )
     export.check_folder(settings.out)
 
-    with _progress() as on_progress:
-        results = run_benchmark(benchmark, workers=settings.workers, on_progress=on_progress)
+    with _place(settings) as place, _progress() as on_progress:
+        results = run_benchmark(benchmark, **place, on_progress=on_progress)
     export.write_files(settings.out, export.ablation_files(results, parameter))
     _print(export.ablation_text(results, parameter), settings.out)
 

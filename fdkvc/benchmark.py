@@ -5,7 +5,14 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    CancelledError,
+    Executor,
+    Future,
+    ThreadPoolExecutor,
+    wait,
+)
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -27,7 +34,13 @@ from fdkvc.dialogs import (
     draw,
     generate,
 )
-from fdkvc.metrics import METRICS, adaptation, first_late_turn, metric_named
+from fdkvc.metrics import (
+    METRICS,
+    PROJECTED_ALIGNMENTS,
+    adaptation,
+    first_late_turn,
+    metric_named,
+)
 from fdkvc.parameters import check_count
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.simulate import simulate
@@ -107,7 +120,7 @@ class Measured:
     values : mapping of name to array (n,)
         ``late_…`` metrics, or for the adaptation run ``adaptation`` (turns) and ``never`` (0, 1).
     series : mapping of name to array (n, T)
-        Metrics of `METRICS`, row states, and entries evicted by each rule (``evicted_…``) of every
+        Metrics but those of `PROJECTED_ALIGNMENTS`, row states, and entries evicted by each rule (``evicted_…``) of every
         turn, where they were asked for.
     """
 
@@ -172,8 +185,8 @@ class Results:
         """Keys of the scenarios with late metrics, and ``composite`` where it can be had."""
         yield from (key for key in self.measured if key != ADAPTATION)
         first = self.benchmark.policies[0].name
-        metric = f"late_{self.benchmark.metrics[0]}"
-        if self.values(COMPOSITE, first, metric) is not None:
+        late = (f"late_{key}" for key in self.benchmark.metrics)
+        if any(self.values(COMPOSITE, first, name) is not None for name in late):
             yield COMPOSITE
 
 
@@ -210,8 +223,9 @@ def run_chunk(benchmark: Benchmark, chunk: range) -> Chunk:
     """Run every policy on some dialogs of every scenario.
 
     A dialog draws the same numbers in every scenario, so they are drawn once for all of them. Its
-    results do not depend on which others are in its chunk.
+    results do not depend on which others are in its chunk, nor on the machine's cores.
     """
+    _one_blas_thread()  # here too, because this may be the worker of another process
     world, room = benchmark.world, _own_room()
     draws = draw(benchmark.scenarios, chunk, benchmark.seed, world, room)
     return {
@@ -245,8 +259,8 @@ def _run_scenario(
             values = {f"late_{key}": metric.late(trace, dialogs) for key, metric in metrics.items()}
         series: dict[str, Values] = {}
         if benchmark.series:
-            shown = [metric for key, metric in metrics.items() if key in METRICS]
-            series = {metric.key: metric.series(trace, dialogs) for metric in shown}
+            shown = [key for key in metrics if key not in PROJECTED_ALIGNMENTS]
+            series = {key: metrics[key].series(trace, dialogs) for key in shown}
             series |= {**trace.state, **_evictions(trace)}
         measured[policy.name] = Measured(values, series)
     return measured
@@ -274,7 +288,8 @@ def run_benchmark(
         Where the chunks run; a pool of `workers` threads by default. NumPy draws and computes
         without Python's lock, so threads pay.
     workers : int, optional
-        Threads of the default pool; the machine's cores by default.
+        Threads of the default pool, or chunks that `executor` runs at once; the machine's cores
+        by default.
     chunk : int, optional
         Dialogs in a chunk.
     on_progress : function, optional
@@ -312,7 +327,14 @@ def run_benchmark(
                 break
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 number = running.pop(future)
-                finished[number] = future.result()
+                try:
+                    finished[number] = future.result()
+                except Exception as error:
+                    if executor is None or isinstance(error, CancelledError):
+                        raise
+                    # Lost with its workers, perhaps. A chunk gives the same numbers anywhere, and
+                    # a mistake in it comes again.
+                    finished[number] = run_chunk(benchmark, jobs[number])
                 done += len(jobs[number])
                 if on_progress is not None:
                     title = f"{done} of {benchmark.dialogs} dialogs"

@@ -138,8 +138,8 @@ class MeasuredTable:
 
     Attributes
     ----------
-    number : int
-        Its number in the paper.
+    number : int or str
+        Its number in the paper, or the key of a metric that the paper does not have.
     title : str
     corner : str
         What its rows are.
@@ -148,16 +148,24 @@ class MeasuredTable:
         Of the cells that we have.
     """
 
-    number: int
+    number: int | str
     title: str
     corner: str
     rows: Mapping[str, str]
     columns: Mapping[str, str]
     cells: Mapping[tuple[str, str], Cell] = field(default_factory=dict)
 
+    @property
+    def heading(self) -> str:
+        """Its title, after its number in the paper."""
+        return f"Table {self.number}: {self.title}" if isinstance(self.number, int) else self.title
+
 
 def measured_tables(study: Study) -> list[MeasuredTable]:
-    """Return Tables 1 to 7, measured; those of which nothing was measured are left out."""
+    """Return Tables 1 to 7, measured, then one for each metric that the paper does not have.
+
+    Those of which nothing was measured are left out.
+    """
     results = study.results
     tables = [
         _late_table(1, "Late-turn alignment", "late_alignment", results),
@@ -170,6 +178,11 @@ def measured_tables(study: Study) -> list[MeasuredTable]:
             if parameter in study.sweeps
         ),
         _hyperparameter_table(),
+        *(
+            _late_table(key, metric_named(key).title, f"late_{key}", results)
+            for key in results.benchmark.metrics
+            if key not in METRICS
+        ),
     ]
     return [table for table in tables if table.cells]
 
@@ -303,7 +316,7 @@ def t_of_difference(scenario: str) -> float:
 # ------------------------------------------------------------------------------- the tables
 
 
-def _late_table(number: int, title: str, metric: str, results: Results) -> MeasuredTable:
+def _late_table(number: int | str, title: str, metric: str, results: Results) -> MeasuredTable:
     benchmark = results.benchmark
     ours, alignment = is_the_papers(benchmark), metric == "late_alignment"
     unit = unit_of(metric.removeprefix("late_"))
@@ -391,7 +404,7 @@ def _ablation_table(number: int, parameter: str, results: Results) -> MeasuredTa
                 unit, values, summarize(values), figure, None, alignment=key == "alignment"
             )
     columns = {
-        f"late_{key}": METRICS[key].label + _unit_words(unit_of(key))
+        f"late_{key}": metric_named(key).label + _unit_words(unit_of(key))
         for key in results.benchmark.metrics
     }
     title = f"{known.label} on {scenario.label}"

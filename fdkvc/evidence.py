@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fdkvc.attention import Bools, Floats
+from fdkvc.attention import Bools, Floats, Ints
 from fdkvc.recordings import Recording
 from fdkvc.trace import Trace
 from fdkvc.transcripts import Demand
@@ -46,9 +46,7 @@ def answers(trace: Trace, recording: Recording, first_row: int = 0) -> list[Answ
     first_row : int
         The row of the trace that is the recording's first head.
     """
-    kept = trace.kept[first_row : first_row + len(recording.heads)]
-    held = np.zeros((*kept.shape[:2], recording.starts[-1] + 1), np.bool_)
-    np.put_along_axis(held, kept, True, axis=2)  # an empty slot's −1 is the column beyond
+    held = _held(trace, recording, first_row)
     return [
         Answer(
             demand,
@@ -58,6 +56,43 @@ def answers(trace: Trace, recording: Recording, first_row: int = 0) -> list[Answ
         )
         for demand, mentions in recording.evidence
     ]
+
+
+def lost_in(trace: Trace, recording: Recording, first_row: int = 0) -> list[Ints]:
+    """Return for each demand the turn that broke the last of its mentions (H,), −1 if it is met.
+
+    Parameters
+    ----------
+    trace : Trace
+        From the first turn on.
+    recording : Recording
+    first_row : int
+        The row of the trace that is the recording's first head.
+
+    Returns
+    -------
+    list of array (H,)
+        In the order of `answers`. The turn of the last mention itself, where not even that turn
+        left it whole.
+    """
+    held = _held(trace, recording, first_row)
+    found = []
+    for demand, mentions in recording.evidence:
+        whole = np.logical_or.reduce(
+            [held[:, : demand.turn, list(mention)].all(axis=2) for mention in mentions]
+        )
+        last_whole = np.where(whole, np.arange(demand.turn), -1).max(axis=1)
+        lost = np.maximum(last_whole + 1, demand.mentions[-1].turn)
+        found.append(np.where(whole[:, -1], -1, lost))
+    return found
+
+
+def _held(trace: Trace, recording: Recording, first_row: int) -> Bools:
+    """Whether each head's cache held each token at the end of each turn (H, T, N + 1)."""
+    kept = trace.kept[first_row : first_row + len(recording.heads)]
+    held = np.zeros((*kept.shape[:2], recording.starts[-1] + 1), np.bool_)
+    np.put_along_axis(held, kept, True, axis=2)  # an empty slot's −1 is the column beyond
+    return held
 
 
 def recall(found: list[Answer], kind: str, older_than: int = 0) -> Floats:

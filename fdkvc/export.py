@@ -466,7 +466,7 @@ def _measured_beside_published(
     place = {metric: 2 * at for at, metric in enumerate(tables.late_metrics(benchmark))}
     texts: dict[tuple[Any, ...], list[str]] = {}
     for row in _records(table):
-        percent = metric_named(row["metric"].removeprefix("late_")).percent
+        percent = tables.late_metric(row["metric"]).percent
         scale, digits, printed_digits = (100, 1, 1) if percent else (1, 3, 4)  # as it is printed
         measured = f"{scale * row['mean']:.{digits}f}"
         if not math.isnan(row["ci_high"]):

@@ -161,6 +161,7 @@ class Metric:
         Whether people read it as a percentage.
     whole : bool
         Whether the mean that stands for a dialog is over all of its turns, not the late ones.
+    lower_is_better : bool
     """
 
     key: str
@@ -170,13 +171,21 @@ class Metric:
     bounds: tuple[float, float] = (0.0, 1.0)
     percent: bool = True
     whole: bool = False
+    lower_is_better: bool = False
+
+    @property
+    def title(self) -> str:
+        """What the mean that stands for a dialog is called, such as late retention."""
+        return self.label if self.whole else f"Late {self.label[0].lower()}{self.label[1:]}"
 
     def late(self, trace: Trace, dialogs: DialogBatch) -> Floats:
         """Return the mean over each row's last turns, or over all of them (B,)."""
-        if self.whole:
-            return _mean(self.series(trace, dialogs), np.True_)
-        window = trace.since(first_late_turn(dialogs))
-        return late(self.series(window, dialogs), dialogs)
+        window = trace if self.whole else trace.since(first_late_turn(dialogs))
+        return self.mean(self.series(window, dialogs), dialogs)
+
+    def mean(self, series: Floats, dialogs: DialogBatch) -> Floats:
+        """Return that mean (B,) of a series over all turns, or the last of them."""
+        return _mean(series, np.True_) if self.whole else late(series, dialogs)
 
 
 METRICS: Mapping[str, Metric] = {
@@ -230,12 +239,14 @@ ASKED_METRICS: Mapping[str, Metric] = {
             "Attention loss",
             "Share of the full cache's attention that the kept entries miss.",
             attention_loss,
+            lower_is_better=True,
         ),
         Metric(
             "output_error",
             "Output error",
             "Distance of the context output from the full cache's, as a share of its length.",
             output_error,
+            lower_is_better=True,
         ),
         Metric(
             "return_recall",
@@ -252,6 +263,7 @@ ASKED_METRICS: Mapping[str, Metric] = {
             "over all turns; blank with a second tier, since that least lets no entry come back.",
             regret,
             whole=True,
+            lower_is_better=True,
         ),
         *(_projected(space) for space in ("key", "query")),
     )

@@ -127,7 +127,7 @@ def markdown(measured: list[MeasuredTable]) -> str:
         frame = _frame(table)
         rows = [list(frame.columns), ["---"] * len(frame.columns), *frame.to_numpy().tolist()]
         lines = ["| " + " | ".join(map(str, row)) + " |" for row in rows]
-        parts.append("\n".join([f"### Table {table.number}: {table.title}", "", *lines]))
+        parts.append("\n".join([f"### {table.heading}", "", *lines]))
     legend = "\n".join(f"- {rule}" for rule in RULE)
     signs = ", ".join(f"{sign} {verdict}" for verdict, sign in SIGNS.items() if verdict)
     note = f"Measured ± half of the 95 % interval (published, verdict): {signs}."

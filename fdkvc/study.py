@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 
@@ -78,6 +79,7 @@ class Study:
 def run_study(
     benchmark: Benchmark,
     *,
+    executor: Executor | None = None,
     workers: int | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     cancelled: threading.Event | None = None,
@@ -87,7 +89,7 @@ def run_study(
     Parameters
     ----------
     benchmark : Benchmark
-    workers, on_progress, cancelled
+    executor, workers, on_progress, cancelled
         See `run_benchmark`.
     """
     cancelled = cancelled or threading.Event()
@@ -99,6 +101,7 @@ def run_study(
     def run(part: Benchmark, title: str) -> Results:
         return run_benchmark(
             part,
+            executor=executor,
             workers=workers,
             chunk=CHUNK,
             on_progress=progress.of(part, title),
@@ -116,7 +119,8 @@ def run_study(
     progress.last("Latency and memory")
     latencies = measure_latency(timed_policies(benchmark), benchmark.budget, benchmark.seed)
     memories = {policy.name: _memory(policy, benchmark) for policy in benchmark.policies}
-    probes = run_probes(benchmark.seed, workers) if sweeps and not cancelled.is_set() else None
+    probing = sweeps and not cancelled.is_set()
+    probes = run_probes(benchmark.seed, executor, workers) if probing else None
     return Study(results, swept, tuple(latencies), memories, probes)
 
 
@@ -139,11 +143,15 @@ def ablation(parameter: str, benchmark: Benchmark) -> Benchmark:
     )
 
 
-def run_probes(seed: int = 0, workers: int | None = None) -> Probes:
+def run_probes(
+    seed: int = 0, executor: Executor | None = None, workers: int | None = None
+) -> Probes:
     """Measure what decides the claims that a benchmark's results do not."""
     longest = max((SCENARIOS[key] for key in BENCHMARK_SCENARIOS), key=lambda s: len(s.schedule))
     policies = tuple(policy_named(key) for key in PAPER_POLICIES)
-    timed = run_benchmark(Benchmark((longest,), policies, DIALOGS, seed), workers=workers)
+    timed = run_benchmark(
+        Benchmark((longest,), policies, DIALOGS, seed), executor=executor, workers=workers
+    )
 
     shift = generate(SCENARIOS["shift"], PROBE_DIALOGS, seed)
     entries = simulate(policy_named(ABLATED_POLICY), shift, Benchmark.budget).every_entry()

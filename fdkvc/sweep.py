@@ -16,7 +16,13 @@ from fdkvc.paper import published_ablation, published_sweep
 from fdkvc.parameters import defaults_of, parameters_of
 from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.statistics import pareto_front, summarize
-from fdkvc.tables import ABLATED_POLICY, ABLATED_SCENARIO, is_the_papers, late_metrics
+from fdkvc.tables import (
+    ABLATED_POLICY,
+    ABLATED_SCENARIO,
+    is_the_papers,
+    late_metric,
+    late_metrics,
+)
 
 STEPS = 7
 """Values of a sweep that the paper does not print."""
@@ -36,6 +42,8 @@ class Sweep:
         One or two hyperparameters with their values.
     scenario : Scenario
     dialogs, seed, budget : int
+    metrics : tuple of str
+        Keys of metrics; see `fdkvc.metrics.metric_named`.
 
     Raises
     ------
@@ -49,6 +57,7 @@ class Sweep:
     dialogs: int = 200
     seed: int = 0
     budget: int = Benchmark.budget
+    metrics: tuple[str, ...] = Benchmark.metrics
 
     def __post_init__(self) -> None:
         names = self.parameters
@@ -86,6 +95,7 @@ class Sweep:
             dialogs=self.dialogs,
             seed=self.seed,
             budget=self.budget,
+            metrics=self.metrics,
         )
 
 
@@ -193,7 +203,7 @@ def tradeoff_table(table: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
     DataFrame
         Columns setting, policy, swept, x, x_low, x_high, y, y_low, y_high and front: whether no
         setting is as good in both and better in one. A policy that keeps to no budget has no part
-        in the front.
+        in the front; a setting of which one of the metrics says nothing is left out.
     """
     columns = {"mean": "", "ci_low": "_low", "ci_high": "_high"}
     both = [
@@ -202,10 +212,11 @@ def tradeoff_table(table: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
         .rename(columns={name: axis + ending for name, ending in columns.items()})
         for axis, metric in (("x", x), ("y", y))
     ]
-    joined = pd.concat(both, axis=1).reset_index()
+    joined = pd.concat(both, axis=1, join="inner").reset_index()
     bounded = joined.policy.map(lambda key: POLICIES[key].bounded).astype(bool)
     front = pd.Series(data=False, index=joined.index)
-    front[bounded] = pareto_front(joined.loc[bounded, ["x", "y"]].to_numpy())
+    signs = [-1 if late_metric(metric).lower_is_better else 1 for metric in (x, y)]
+    front[bounded] = pareto_front(joined.loc[bounded, ["x", "y"]].to_numpy() * signs)
     return joined.assign(front=front)
 
 

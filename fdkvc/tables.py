@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fdkvc.benchmark import ADAPTATION, Benchmark, Latency, Results
 from fdkvc.dialogs import Bits, DialogBatch, World
-from fdkvc.metrics import METRICS, Memory
+from fdkvc.metrics import Memory, Metric, metric_named
 from fdkvc.paper import (
     Published,
     published,
@@ -74,7 +74,9 @@ COST = (
 ABLATION = ("parameter", "value", "metric", "n", "mean", "ci_low", "ci_high", "published")
 
 _TURN_STATES = ("ownership_loss", "learning_rate")
-_TURN_METRICS = ("retention", "diversity", "alignment")
+
+TURN_METRICS = ("retention", "diversity", "alignment")
+"""The metrics of a table of turns, unless others are asked for."""
 
 
 # ------------------------------------------------------------------------------- benchmark
@@ -83,6 +85,11 @@ _TURN_METRICS = ("retention", "diversity", "alignment")
 def late_metrics(benchmark: Benchmark) -> list[str]:
     """Return the names under which a benchmark's metrics are measured, such as late_retention."""
     return [f"late_{key}" for key in benchmark.metrics]
+
+
+def late_metric(name: str) -> Metric:
+    """Return the metric that is measured under a name such as late_retention."""
+    return metric_named(name.removeprefix("late_"))
 
 
 def summary_table(results: Results) -> pd.DataFrame:
@@ -275,7 +282,8 @@ def series_table(results: Results) -> pd.DataFrame:
     -------
     DataFrame
         Columns `SERIES`; `quantity` is a metric, a row state such as ``learning_rate``, or the
-        entries that a rule evicted. Turns count from 0.
+        entries that a rule evicted. Turns count from 0; those of which a metric says nothing are
+        left out.
     """
     rows = []
     for scenario in results.benchmark.scenarios:
@@ -291,6 +299,7 @@ def series_table(results: Results) -> pd.DataFrame:
                         *_interval(each),
                     )
                     for turn, each in enumerate(series.T)
+                    if not np.isnan(each).any()
                 ]
     return _frame(rows, SERIES)
 
@@ -482,7 +491,9 @@ def entries_table(trace: Trace, dialogs: DialogBatch, row: int = 0) -> pd.DataFr
     )
 
 
-def turns_table(trace: Trace, dialogs: DialogBatch, row: int = 0) -> pd.DataFrame:
+def turns_table(
+    trace: Trace, dialogs: DialogBatch, row: int = 0, metrics: Sequence[str] = TURN_METRICS
+) -> pd.DataFrame:
     """Return a row for each turn.
 
     Parameters
@@ -492,6 +503,8 @@ def turns_table(trace: Trace, dialogs: DialogBatch, row: int = 0) -> pd.DataFram
         What it ran on.
     row : int
         Which row of the batch.
+    metrics : sequence of str
+        Keys of metrics; see `fdkvc.metrics.metric_named`.
 
     Returns
     -------
@@ -506,7 +519,7 @@ def turns_table(trace: Trace, dialogs: DialogBatch, row: int = 0) -> pd.DataFram
         name: trace.state[name][row, own] if name in trace.state else np.nan
         for name in dict.fromkeys((*_TURN_STATES, *trace.state))
     }
-    metrics = {key: METRICS[key].series(trace, dialogs)[row, own] for key in _TURN_METRICS}
+    measured = {key: metric_named(key).series(trace, dialogs)[row, own] for key in metrics}
     evicted = sum(trace.evicted.values(), np.zeros(trace.kept.shape[:2], np.intp))
     return pd.DataFrame(
         {
@@ -515,7 +528,7 @@ def turns_table(trace: Trace, dialogs: DialogBatch, row: int = 0) -> pd.DataFram
             "cached": (trace.kept[row, own] >= 0).sum(axis=1),
             "evicted": evicted[row, own],
             **states,
-            **metrics,
+            **measured,
             "latency_ms": 1e3 * trace.seconds[own] / dialogs.rows,
         }
     )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -209,6 +210,33 @@ class Trace:
             seconds=self.seconds[at:],
             entries=None,
             tier=None if self.tier is None else self.tier[:, at:],
+        )
+
+    def row(self, index: int) -> Trace:
+        """Return the record of one row, as if it had run alone; its arrays are its own."""
+
+        def own(value: Any) -> Any:
+            if isinstance(value, Mapping):
+                return {name: own(column) for name, column in value.items()}
+            return value[index : index + 1].copy() if isinstance(value, np.ndarray) else value
+
+        def part(record: Any) -> Any:
+            columns = {field.name: own(getattr(record, field.name)) for field in fields(record)}
+            return replace(record, **columns)
+
+        attended, last = self.last.attended, self.last
+        whole: Trace = part(self)
+        return replace(
+            whole,
+            seconds=self.seconds,
+            entries=None if self.entries is None else part(self.entries),
+            last=known_state(
+                part(last.cache),
+                own(attended.before),
+                own(attended.after),
+                own(attended.output),
+                own(last.tier),
+            ),
         )
 
     def every_entry(self) -> EntryTrace:

@@ -156,7 +156,7 @@ def test_fewer_than_100_dialogs_have_no_verdict_and_times_never_have() -> None:
 
 def test_another_budget_has_nothing_published() -> None:
     cells = [
-        cell for each, *_, cell in each_cell(measured_tables(other_budget())) if each.number < 7
+        cell for each, *_, cell in each_cell(measured_tables(other_budget())) if each.number != 7
     ]
     assert cells
     assert all(cell.published is None and cell.verdict is None for cell in cells)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -360,6 +361,6 @@ def test_lanes_that_differ_in_nothing_but_their_title_line_up() -> None:
 
     def untitled(spec: dict[str, Any]) -> str:
         first, *rest = spec["vconcat"]
-        return json.dumps([{**first, "title": ""}, *rest])
+        return re.sub(r"view_\d+", "view", json.dumps([{**first, "title": ""}, *rest]))
 
-    assert untitled(one).replace("view_", "") == untitled(other).replace("view_", "")
+    assert untitled(one) == untitled(other)

@@ -12,7 +12,6 @@ from fdkvc import tables
 from fdkvc.cells import scenario_label
 from fdkvc.charts.dots import dots_spec
 from fdkvc.charts.theme import with_data
-from fdkvc.metrics import METRICS
 from fdkvc.study import Study
 from fdkvc.ui.frame import page_theme, panel, side_by_side
 
@@ -76,7 +75,6 @@ def _charts(page: str, table: pd.DataFrame) -> None:
     with side_by_side("differences"):
         for metric in table.metric.unique():
             rows = table[table.metric == metric]
-            label = METRICS[metric.removeprefix("late_")].label
             dots = pd.DataFrame(
                 {
                     "row": rows.scenario.map(scenario_label),
@@ -89,7 +87,7 @@ def _charts(page: str, table: pd.DataFrame) -> None:
             )
             reach = max(0.01, 1.08 * float(dots[["ci_low", "ci_high"]].abs().max().max()))
             spec = dots_spec(
-                f"Late {label.lower()}",
+                tables.late_metric(metric).title,
                 "difference with its 95 % interval",
                 tuple(dots.row),
                 ("difference",),
@@ -112,7 +110,7 @@ def _shown(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "scenario": table.scenario.map(scenario_label),
-            "metric": [METRICS[name.removeprefix("late_")].label for name in table.metric],
+            "metric": [tables.late_metric(name).label for name in table.metric],
             "dialogs": table.n,
             "difference": [f"{value:+.4f}" for value in table.mean_diff],
             "95 % interval": interval(table.ci_low, table.ci_high),

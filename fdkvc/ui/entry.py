@@ -9,6 +9,7 @@ import streamlit as st
 
 from fdkvc.dialogs import DialogBatch
 from fdkvc.ui.fields import Field
+from fdkvc.ui.runs import Run
 from fdkvc.ui.settings import entry_field
 
 
@@ -24,13 +25,13 @@ def take_click(page: str, key: str) -> None:
 
 
 def choose_entry(
-    dialogs: DialogBatch, entry: Field, width: Literal["stretch"] | int = "stretch"
+    run: Run, entry: Field, width: Literal["stretch"] | int = "stretch"
 ) -> int | None:
     """Let a person choose one of the dialog's tokens, and return it.
 
     The choices are the same in every turn, so that a step need not send them again.
     """
-    labels = _labels(dialogs)
+    labels = _labels(run.dialogs, run.choice.dialog.words)
     entry.set(entry.value if entry.value is None or entry.value < len(labels) else None)
     token: int | None = st.selectbox(
         "Entry",
@@ -53,9 +54,10 @@ def rerun_if_picked(page: str, known: int | None) -> None:
 
 
 @lru_cache(maxsize=32)
-def _labels(dialogs: DialogBatch) -> tuple[str, ...]:
+def _labels(dialogs: DialogBatch, words: tuple[str, ...]) -> tuple[str, ...]:
     born = dialogs.born[0, : dialogs.bounds[0, -1]]
+    said = [f"“{word}” · " for word in words] or [""] * len(born)
     return tuple(
-        f"token {token} · {dialogs.topic_label(topic)} · from turn {turn}"
+        f"{said[token]}token {token} · {dialogs.topic_label(topic)} · from turn {turn}"
         for token, (turn, topic) in enumerate(zip(born, dialogs.current[0, born], strict=True))
     )

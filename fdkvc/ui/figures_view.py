@@ -11,11 +11,11 @@ from fdkvc.charts.series import series_data, series_spec, topics_data
 from fdkvc.charts.sweep import curve_spec
 from fdkvc.charts.theme import Spec, Theme, with_data
 from fdkvc.dialogs import SCENARIOS
-from fdkvc.metrics import METRICS, metric_named
+from fdkvc.metrics import ASKED_METRICS, METRICS
 from fdkvc.parameters import defaults_of, parameters_of
 from fdkvc.policies import POLICIES
 from fdkvc.study import Study
-from fdkvc.tables import ABLATED_POLICY, ablation_table, series_table
+from fdkvc.tables import ABLATED_POLICY, ablation_table, late_metric, series_table
 from fdkvc.ui.frame import page_theme, panel, side_by_side
 
 FIGURES = (
@@ -40,6 +40,8 @@ FIGURES = (
     ),
 )
 """The paper's figures over turns: title, what to see, and a panel a scenario and quantity."""
+
+_METRICS = {**METRICS, **ASKED_METRICS}
 
 
 def show_figures(page: str, study: Study) -> None:
@@ -102,7 +104,7 @@ def series_chart(
 def _axis(rows: pd.DataFrame, quantity: str) -> tuple[float, float]:
     """Return the y axis: all of 0 to 1 for a metric, else what the lines take."""
     low, high = float(rows.ci_low.min()), float(rows.ci_high.max())
-    if quantity in METRICS:
+    if quantity in _METRICS:
         return min(0.0, low), max(1.0, high)
     room = 0.08 * (high - low) or 0.05
     return low - room, high + room
@@ -110,8 +112,8 @@ def _axis(rows: pd.DataFrame, quantity: str) -> tuple[float, float]:
 
 def quantity_label(quantity: str) -> str:
     """Return what a quantity of a turn is called."""
-    if quantity in METRICS:
-        return METRICS[quantity].label
+    if quantity in _METRICS:
+        return _METRICS[quantity].label
     if quantity.startswith("evicted_"):
         return f"Entries evicted by {quantity.removeprefix('evicted_')}"
     return quantity.replace("_", " ").capitalize()
@@ -146,7 +148,7 @@ def ablation_chart(table: pd.DataFrame, parameter: str, metric: str, theme: Them
     rows = table[table.metric == metric]
     low = min(0.0, float(rows.ci_low.min()), float(rows.published.min()))
     spec = curve_spec(
-        f"Late {metric_named(metric.removeprefix('late_')).label.lower()}",
+        late_metric(metric).title,
         parameters_of(POLICIES[ABLATED_POLICY])[parameter].label,
         (float(rows.value.min()), float(rows.value.max())),
         (low, max(1.0, float(rows.ci_high.max()))),

@@ -14,6 +14,7 @@ from fdkvc.ui.style import STYLE
 PAGES = (
     ("pages/step.py", "Step through", ":material/step_over:"),
     ("pages/compare.py", "Compare", ":material/compare:"),
+    ("pages/dialogs.py", "Dialogs", ":material/forum:"),
     ("pages/benchmark.py", "Benchmark", ":material/leaderboard:"),
     ("pages/ablation.py", "Ablation", ":material/tune:"),
     ("pages/policies.py", "Policies", ":material/rule:"),
@@ -80,3 +81,9 @@ def problems(sentences: list[str]) -> None:
     """Say what is wrong, a sentence each."""
     for sentence in sentences:
         st.error(sentence, icon=":material/error:")
+
+
+def say_plainly(sentences: Sequence[str]) -> None:
+    """Say what is wrong, a sentence each, in which words of a file may stand."""
+    for sentence in sentences:
+        st.html(f'<div class="problem" role="alert">{escape(sentence)}</div>')

@@ -18,7 +18,7 @@ from fdkvc.parameters import Parameter
 from fdkvc.policies import Policy, read_policy
 from fdkvc.ui import fields
 from fdkvc.ui.fields import Field
-from fdkvc.ui.runs import DialogChoice, Run, RunChoice, load_run
+from fdkvc.ui.runs import Choice, Run, RunChoice, load_run
 from fdkvc.ui.variants import linked
 
 MOST_LANES = 6
@@ -58,7 +58,7 @@ class Lane:
         return max(0, self.run.trace.first_turn - 1)
 
 
-def load_lanes(dialog: DialogChoice, policies: Sequence[Policy], budget: int) -> tuple[Lane, ...]:
+def load_lanes(dialog: Choice, policies: Sequence[Policy], budget: int) -> tuple[Lane, ...]:
     """Run each policy over the dialog."""
     return tuple(
         Lane(

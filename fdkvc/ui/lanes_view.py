@@ -98,7 +98,7 @@ def show_lanes(page: str, lanes: Sequence[Lane], turn: int) -> None:
 
 def follow_entry(page: str, lanes: Sequence[Lane]) -> int | None:
     """Let a person choose an entry to be followed through all lanes."""
-    return choose_entry(lanes[0].run.dialogs, entry_field(page), width=360)
+    return choose_entry(lanes[0].run, entry_field(page), width=360)
 
 
 def lane_chart(lanes: Sequence[Lane], lane: Lane, turn: int, picked: int | None) -> Spec:

@@ -32,8 +32,8 @@ def show_tables(page: str, study: Study) -> None:
     tables = measured_tables(study)
     counts = verdicts_of(tables)
     st.markdown(
-        "In each cell: measured ± half of its 95 % interval; below it the sign of the verdict and "
-        "the figure that the paper prints. Click a cell to see the dialogs behind it.  \n"
+        "In each cell: measured ± half of its 95 % interval; below it the sign of the verdict, "
+        "the figure that the paper prints, and how far ours is from it. Click a cell to see the dialogs behind it.  \n"
         + " · ".join(f"{SIGNS[verdict]} {verdict}: **{n}**" for verdict, n in counts.items())
     )
     with st.expander("How a cell is judged"):
@@ -45,7 +45,7 @@ def show_tables(page: str, study: Study) -> None:
 @st.fragment
 def _show_table(page: str, table: MeasuredTable) -> None:
     """Show one table; a click in it runs nothing else again."""
-    st.subheader(f"Table {table.number}: {table.title}", anchor=False)
+    st.subheader(table.heading, anchor=False)
     texts, tints = _frames(table)
     event = st.dataframe(
         texts.style.apply(lambda _: tints, axis=None),
@@ -54,7 +54,7 @@ def _show_table(page: str, table: MeasuredTable) -> None:
         height="content",
         on_select="rerun",
         selection_mode="single-cell",
-        alt=f"Table {table.number}, measured and published",
+        alt=f"{table.heading}, measured and published",
     )
     picked = event.selection.cells
     if picked:
@@ -80,10 +80,11 @@ def _frames(table: MeasuredTable) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def _published(cell: Cell) -> str:
-    """Write the sign of the verdict and the published figure."""
+    """Write the sign of the verdict, the published figure, and the difference from it."""
     if cell.published is None:
         return ""
-    return f"{SIGNS[cell.verdict]} {cell.published.printed}".strip()
+    printed, difference = cell.published.printed, cell.unit.scale * cell.difference
+    return f"{SIGNS[cell.verdict]} {printed} ({difference:+.{cell.unit.digits}f})".strip()
 
 
 def _show_cell(page: str, table: MeasuredTable, row: str, column: str, cell: Cell) -> None:

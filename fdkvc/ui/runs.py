@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from typing import ClassVar, Protocol
 
 import pandas as pd
 
@@ -19,20 +21,48 @@ from fdkvc.tables import entries_table, turns_table
 from fdkvc.trace import Rule, Trace
 
 
+class Choice(Hashable, Protocol):
+    """Which dialog; choices that are equal are of the same dialog."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What each token says; empty where tokens say nothing."""
+
+    @property
+    def alone(self) -> bool:
+        """Whether the dialog's cache decides by itself, so that it can be run again."""
+
+    def load(self) -> DialogBatch:
+        """Return the dialog as a batch of one row."""
+
+    def run(self, policy: Policy, dialogs: DialogBatch, budget: int) -> Trace:
+        """Run a policy over the dialog that was loaded."""
+
+
 @dataclass(frozen=True)
 class DialogChoice:
-    """Which dialog: number 0 of this seed, scenario and world."""
+    """Which drawn dialog: number 0 of this seed, scenario and world."""
 
     scenario: Scenario
     seed: int
     world: World
+    words: ClassVar[tuple[str, ...]] = ()
+    alone: ClassVar[bool] = True
+
+    def load(self) -> DialogBatch:
+        """Draw the dialog."""
+        return generate(self.scenario, 1, self.seed, self.world)
+
+    def run(self, policy: Policy, dialogs: DialogBatch, budget: int) -> Trace:
+        """Run a policy over it."""
+        return simulate(policy, dialogs, budget)
 
 
 @dataclass(frozen=True)
 class RunChoice:
     """Which policy on which dialog, with which budget."""
 
-    dialog: DialogChoice
+    dialog: Choice
     policy: Policy
     budget: int
 
@@ -101,7 +131,7 @@ class Run:
     @cached_property
     def top(self) -> float:
         """The highest score over the run."""
-        return max(float(frame["score"].max()) for frame in self.entries) or 1.0
+        return float(self.every_entry["score"].max()) or 1.0
 
     @cached_property
     def cutoffs(self) -> tuple[float | None, ...]:
@@ -160,16 +190,16 @@ def _cutoff(entries: pd.DataFrame) -> float | None:
 
 
 @lru_cache(maxsize=32)
-def load_dialog(choice: DialogChoice) -> DialogBatch:
-    """Draw the dialog, once for all policies that run on it."""
-    return generate(choice.scenario, 1, choice.seed, choice.world)
+def load_dialog(choice: Choice) -> DialogBatch:
+    """Load the dialog, once for all policies that run on it."""
+    return choice.load()
 
 
 @lru_cache(maxsize=32)
 def load_run(choice: RunChoice) -> Run:
     """Run the policy, and lay out what the views show."""
     dialogs = load_dialog(choice.dialog)
-    trace = simulate(choice.policy, dialogs, choice.budget)
+    trace = choice.dialog.run(choice.policy, dialogs, choice.budget)
     return Run(choice, dialogs, trace, _entries(trace, dialogs), turns_table(trace, dialogs))
 
 
@@ -198,4 +228,6 @@ def _entries(trace: Trace, dialogs: DialogBatch) -> tuple[pd.DataFrame, ...]:
     current = dialogs.current[0, entries["born"]]
     entries["hue"] = [dialogs.topic_label(topic) for topic in current]
     entries["hover"] = hover_texts(entries.drop(columns="hue"))
-    return tuple(frame for _, frame in entries.groupby("turn", sort=True))
+    by_turn = dict(iter(entries.groupby("turn")))
+    turns = range(trace.first_turn, trace.first_turn + trace.turns)
+    return tuple(by_turn.get(turn, entries[:0]) for turn in turns)

@@ -93,8 +93,8 @@ def ask_why(page: str, run: Run, entry: Field) -> Question:
     """Let a person pick an entry, and ask what would have kept it."""
     st.subheader("Why this entry?", anchor=False)
     with st.container(horizontal=True, vertical_alignment="center", key="ask-why"):
-        token = choose_entry(run.dialogs, entry, width=360)
-        asked = token is not None and st.toggle(
+        token = choose_entry(run, entry, width=360)
+        asked = (token is not None and run.choice.dialog.alone) and st.toggle(
             "What would have kept it?",
             key=f"{page}/counterfactual",
             help="Runs this dialog again with one setting changed at a time.",

@@ -1,5 +1,7 @@
 """What the pages look like, beyond what Streamlit gives them."""
 
+from fdkvc.charts.theme import OKABE_ITO
+
 MOST_STEPS = 12  # of a policy's turn
 
 _PAGE = """
@@ -35,6 +37,52 @@ _NUMBERS = """
 .numbers {font-size: .85rem; line-height: 1.5; font-variant-numeric: tabular-nums;}
 """
 
+# A token's tint is its topic's colour; browsers that can open a box at a place scroll it to the turn.
+_SAID = """
+.said {overflow: auto; font-size: .92rem; line-height: 1.5;}
+@supports (scroll-initial-target: nearest) {
+  .said {max-height: 34rem; resize: vertical;}
+  .said tr.now th i {scroll-initial-target: nearest;}
+}
+.said table {border-collapse: collapse; width: 100%; table-layout: fixed;}
+.said thead th {position: sticky; top: 0; z-index: 1; backdrop-filter: blur(12px);}
+.said thead th:first-child, .said tbody th {width: 7.5rem;}
+.said thead th {min-width: 13rem;}
+.said th {font-weight: 600; text-align: left; vertical-align: top; padding: .15rem .5rem;}
+.said th small {display: block; font-weight: 400; opacity: .8;}
+.said tbody th i {font-style: normal; font-weight: 400; opacity: .7; padding-right: .25rem;}
+.said td {vertical-align: top; padding: .15rem .5rem; overflow-wrap: anywhere;}
+.said tbody tr {border-top: 1px solid color-mix(in srgb, currentColor 15%, transparent);}
+.said tr.to-come {opacity: .42;}
+.said tr.now {box-shadow: inset 3px 0 0 currentColor;}
+.said mark, .said-key mark {
+  color: inherit; background: color-mix(in srgb, var(--topic) 30%, transparent);
+}
+.said mark, .said s, .said-key mark {border-radius: 3px; padding: 0 .08em;}
+.said s, .said-key s {text-decoration: line-through; opacity: .55;}
+.said s.now, .said-key s.now {text-decoration-thickness: 3px; opacity: 1;}
+.said .need, .said-key u {
+  border-bottom: 2px dotted currentColor; text-decoration-skip-ink: none;
+}
+.said-key u {text-decoration: none;}
+.said .picked {outline: 2px solid currentColor;}
+.said .asks {font-size: .85rem; padding-top: .1rem;}
+.said .asks span {
+  display: inline-block; border: 1px solid; border-radius: 4px; padding: 0 .35rem; margin: .1rem 0;
+}
+.said .asks .met {border-color: color-mix(in srgb, #009E73 70%, currentColor);}
+.said .asks .unmet {border: 2px dashed #D55E00; font-weight: 600;}
+.letter {
+  display: inline-block; min-width: 1.3em; text-align: center; border-radius: 3px;
+  border: 1px solid currentColor;
+  background: color-mix(in srgb, var(--topic) 45%, transparent);
+}
+.said-key {display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; font-size: .85rem;}
+.problem {border: 1px solid #D55E00; border-left-width: 5px; border-radius: 5px;}
+.problem {padding: .5rem .8rem; overflow-wrap: anywhere;}
+.topicless {--topic: #999999;}
+""" + "".join(f".topic{place} {{--topic: {colour};}}\n" for place, colour in enumerate(OKABE_ITO))
+
 # Two lists share the grid of their container: their n-th items stand side by side where there is
 # room, and below each other where there is not.
 _ALGORITHM = """
@@ -62,7 +110,7 @@ _ALGORITHM_NARROW = """
 )
 
 STYLE = (
-    f"<style>{_PAGE}{_PANELS}{_NUMBERS}{_ALGORITHM}"
+    f"<style>{_PAGE}{_PANELS}{_NUMBERS}{_SAID}{_ALGORITHM}"
     f"@media (max-width: 1000px) {{{_ALGORITHM_NARROW}}}</style>"
 )
 """Style sheet of every page."""

@@ -10,7 +10,13 @@ from fdkvc.policies import POLICIES
 from fdkvc.sweep import Number, Sweep, can_be_swept, read_values, suggested_values
 from fdkvc.tables import ABLATED_POLICY, ABLATED_SCENARIO
 from fdkvc.ui import fields
-from fdkvc.ui.benchmark_settings import budget_field, dialogs_field, seed_field
+from fdkvc.ui.benchmark_settings import (
+    budget_field,
+    choose_metrics,
+    dialogs_field,
+    metrics_option,
+    seed_field,
+)
 from fdkvc.ui.fields import Field
 
 MOST_VALUES = 12
@@ -60,6 +66,7 @@ def choose_sweep(page: str) -> Sweep:
         policy=policy,
         axes=tuple(axes),
         scenario=SCENARIOS[scenario],
+        metrics=choose_metrics(page),
         dialogs=fields.number(dialogs_field(page, 200, MOST_DIALOGS)),
         seed=fields.number(seed_field(page)),
         budget=fields.number(budget_field(page)),
@@ -105,5 +112,6 @@ def command_line(sweep: Sweep, dialogs: int = 2000) -> str:
     )
     return (
         f"python -m fdkvc sweep --policy {sweep.policy} {axes} --scenario {sweep.scenario.key} "
-        f"--dialogs {dialogs} --seed {sweep.seed} --budget {sweep.budget} --out results"
+        f"--dialogs {dialogs} --seed {sweep.seed} --budget {sweep.budget} "
+        f"{metrics_option(sweep.metrics)}--out results"
     )

@@ -10,10 +10,10 @@ import streamlit as st
 from fdkvc.benchmark import Results
 from fdkvc.charts.sweep import PICK, curve_spec, heat_spec, tradeoff_spec
 from fdkvc.charts.theme import with_data
-from fdkvc.metrics import metric_named
 from fdkvc.parameters import defaults_of, parameters_of
 from fdkvc.policies import POLICIES, Policy
 from fdkvc.sweep import Sweep, grid_table, sweep_table, tradeoff_table
+from fdkvc.tables import late_metric
 from fdkvc.ui.frame import page_theme, panel, side_by_side
 from fdkvc.ui.settings import dialog_fields
 
@@ -65,7 +65,7 @@ def _metrics(page: str, sweep: Sweep, results: Results, table: pd.DataFrame) -> 
         else "Click a cell to open that setting on the step page."
     )
     with side_by_side("sweep"):
-        for metric in table.metric.unique():
+        for metric in table[table.swept].metric.unique():
             with panel(f"sweep-{metric}"):
                 key = f"{page}/sweep/{metric}"
                 st.vega_lite_chart(
@@ -86,7 +86,7 @@ def _curve(sweep: Sweep, table: pd.DataFrame, metric: str) -> dict[str, Any]:
     rows = rows.assign(value=rows[name].astype(float))
     low = min(0.0, float(rows.ci_low.min()))
     spec = curve_spec(
-        f"Late {_label(metric).lower()}",
+        late_metric(metric).title,
         _parameter_label(sweep, name),
         (float(rows.value.min()), float(rows.value.max())),
         (low, max(1.0, float(rows.ci_high.max()))),
@@ -102,14 +102,14 @@ def _heat(sweep: Sweep, table: pd.DataFrame, metric: str) -> dict[str, Any]:
     low, high = float(cells["mean"].min()), float(cells["mean"].max())
     if high - low < 0.01:
         low, high = low - 0.005, high + 0.005
-    percent = metric_named(metric.removeprefix("late_")).percent
+    percent = late_metric(metric).percent
     cells = cells.assign(
         label=[f"{100 * mean:.0f}" if percent else f"{mean:.2f}" for mean in cells["mean"]],
         dark=cells["mean"] < (low + high) / 2,
     )
     x, y = sweep.axes
     spec = heat_spec(
-        f"Late {_label(metric).lower()}{', %' if percent else ''}",
+        f"{late_metric(metric).title}{', %' if percent else ''}",
         (_parameter_label(sweep, x[0]), _parameter_label(sweep, y[0])),
         (len(x[1]), len(y[1])),
         (low, high),
@@ -133,7 +133,7 @@ def _picked(page: str, sweep: Sweep, results: Results, table: pd.DataFrame) -> N
         return
     rows = table[table.setting == policy.name]
     figures = [
-        f"late {_label(metric).lower()} {mean:.3f} ({low:.3f} to {high:.3f})"
+        f"{late_metric(metric).title.lower()} {mean:.3f} ({low:.3f} to {high:.3f})"
         for metric, mean, low, high in zip(
             rows.metric, rows["mean"], rows.ci_low, rows.ci_high, strict=True
         )
@@ -197,8 +197,8 @@ def _tradeoff(page: str, sweep: Sweep, results: Results, table: pd.DataFrame) ->
     front = points[points.front].sort_values(["x", "y"]).reset_index(drop=True)
     key = f"{page}/tradeoff"
     spec = tradeoff_spec(
-        f"Late {_label(x).lower()}",
-        f"Late {_label(y).lower()}",
+        late_metric(x).title,
+        late_metric(y).title,
         _range(points, "x"),
         _range(points, "y"),
         groups,
@@ -225,7 +225,7 @@ def _range(points: pd.DataFrame, axis: str) -> tuple[float, float]:
 
 
 def _label(metric: str) -> str:
-    return metric_named(metric.removeprefix("late_")).label
+    return late_metric(metric).label
 
 
 def _parameter_label(sweep: Sweep, name: str) -> str:
