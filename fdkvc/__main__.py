@@ -118,7 +118,8 @@ def _parser() -> argparse.ArgumentParser:
     option("--second-values", nargs="+", metavar="X", help="default: as the page suggests")
     option("--scenario", default="mixed", metavar="KEY", help="default: %(default)s")
     _add_dialogs(option, 200)
-    option("--out", required=True, metavar="DIR", help="write sweep.csv to this folder")
+    _add_metrics(option)
+    option("--out", required=True, metavar="DIR", help="write sweep.csv and run.json there")
 
     option = command("repeat", _repeat, "run a run.json again and compare the numbers")
     option("file", metavar="FILE", help="a run.json")
@@ -166,6 +167,13 @@ def _parser() -> argparse.ArgumentParser:
     option("--schedule", metavar="LETTERS", help="a dialog of your own, a topic a turn: AAABBBCC")
     option("--policy", default="fd-kvc", metavar="KEY", help="default: fd-kvc")
     option("--set", nargs="+", default=[], metavar="NAME=X", help="hyperparameters of the policy")
+    option(
+        "--metrics",
+        nargs="+",
+        default=[],
+        metavar="KEY",
+        help="beside the paper's three, such as attention_loss or regret",
+    )
     _add_run(option)
     option("--out", required=True, metavar="DIR", help="write entries.csv and turns.csv there")
     return parser
@@ -190,6 +198,10 @@ def _add_choice(option: Callable[..., Any]) -> None:
         metavar="KEY",
         help="default: the paper's four; a variant is fd-kvc:gamma=0.8",
     )
+    _add_metrics(option)
+
+
+def _add_metrics(option: Callable[..., Any]) -> None:
     option(
         "--metrics",
         nargs="+",
@@ -232,9 +244,19 @@ def _chosen_benchmark(settings: Any) -> Benchmark:
         chosen["scenarios"] = tuple(scenario_named(key) for key in settings.scenarios)
     if settings.policies is not None:
         chosen["policies"] = tuple(read_policy(name) for name in settings.policies)
-    if settings.metrics is not None:
-        chosen["metrics"] = tuple(dict.fromkeys(settings.metrics))
-    return Benchmark(**chosen, dialogs=settings.dialogs, seed=settings.seed, budget=settings.budget)
+    return Benchmark(
+        **chosen,
+        metrics=_metrics(settings),
+        dialogs=settings.dialogs,
+        seed=settings.seed,
+        budget=settings.budget,
+    )
+
+
+def _metrics(settings: Any) -> tuple[str, ...]:
+    from fdkvc.benchmark import Benchmark
+
+    return Benchmark.metrics if settings.metrics is None else tuple(dict.fromkeys(settings.metrics))
 
 
 @contextmanager
@@ -313,6 +335,7 @@ def _sweep(settings: Any) -> None:
         dialogs=settings.dialogs,
         seed=settings.seed,
         budget=settings.budget,
+        metrics=_metrics(settings),
     )
     export.check_folder(settings.out)
 
@@ -333,8 +356,9 @@ def _sweep(settings: Any) -> None:
 def _repeat(settings: Any) -> None:
     from pathlib import Path
 
+    from fdkvc.benchmark import run_benchmark
     from fdkvc.repeat import MOST_BYTES, compared, differing, read_run
-    from fdkvc.report import study_files
+    from fdkvc.report import study_files, sweep_files
     from fdkvc.study import run_study
 
     try:
@@ -343,8 +367,11 @@ def _repeat(settings: Any) -> None:
     except OSError as error:
         raise ValueError(f"the file {settings.file!r} cannot be read: {error.strerror}") from None
     with _place(settings) as place, _progress() as on_progress:
-        study = run_study(record.benchmark, **place, on_progress=on_progress)
-    files = study_files(study)
+        if record.sweep is None:
+            files = study_files(run_study(record.benchmark, **place, on_progress=on_progress))
+        else:
+            results = run_benchmark(record.benchmark, **place, on_progress=on_progress)
+            files = sweep_files(record.sweep, results)
     both, changed = compared(record, files), differing(record, files)
     if not both:
         _print("Repeated; the file keeps no digests to compare with.", None)
@@ -487,6 +514,7 @@ def _ablation(settings: Any) -> None:
 def _trace(settings: Any) -> None:
     from fdkvc import export
     from fdkvc.dialogs import generate
+    from fdkvc.metrics import metric_named
     from fdkvc.parameters import check_count
     from fdkvc.policies import policy_named
     from fdkvc.simulate import simulate
@@ -495,13 +523,15 @@ def _trace(settings: Any) -> None:
     policy = policy_named(settings.policy, **dict(map(_setting, settings.set)))
     check_count("budget", settings.budget)
     check_count("seed", settings.seed, low=0)
+    for key in settings.metrics:
+        metric_named(key)
     export.check_folder(settings.out)
 
     dialogs = generate(scenario, 1, settings.seed)
     trace = simulate(policy, dialogs, settings.budget)
-    export.write_files(settings.out, export.trace_files(trace, dialogs))
+    export.write_files(settings.out, export.trace_files(trace, dialogs, settings.metrics))
     title = f"{policy.title} on {scenario.label} ({scenario.schedule}), seed {settings.seed}"
-    _print(f"{title}\n\n{export.trace_text(trace, dialogs)}", settings.out)
+    _print(f"{title}\n\n{export.trace_text(trace, dialogs, settings.metrics)}", settings.out)
 
 
 def _scenario(settings: Any) -> Scenario:

@@ -120,8 +120,8 @@ class Measured:
     values : mapping of name to array (n,)
         ``late_…`` metrics, or for the adaptation run ``adaptation`` (turns) and ``never`` (0, 1).
     series : mapping of name to array (n, T)
-        Metrics but those of `PROJECTED_ALIGNMENTS`, row states, and entries evicted by each rule (``evicted_…``) of every
-        turn, where they were asked for.
+        Metrics (but no `PROJECTED_ALIGNMENTS`), row states, and entries evicted by each rule
+        (``evicted_…``) of every turn, where they were asked for.
     """
 
     values: Mapping[str, Values]

@@ -6,15 +6,16 @@ another run, is compared like any other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from fdkvc.attention import Floats
 from fdkvc.dialogs import DialogBatch
-from fdkvc.metrics import METRICS, adaptation_of, late
-from fdkvc.trace import Status
+from fdkvc.metrics import METRICS, adaptation_of, metric_named
+from fdkvc.trace import Status, Trace
 
 KEPT = (Status.kept.name, Status.new.name)
 
@@ -23,10 +24,7 @@ DIFFERENCE = (
     *("turn", "token", "topic", "born", "keeper"),
     *("score_one", "rank_one", "score_other", "rank_other", "evicted"),
 )
-FIGURES = (
-    *("policy", *(f"late_{key}" for key in METRICS)),
-    *("adaptation", "never", "evictions", "latency_ms"),
-)
+FIGURES = ("policy", "adaptation", "never", "evictions", "latency_ms")
 
 
 def kept_entries(entries: pd.DataFrame) -> pd.DataFrame:
@@ -73,6 +71,28 @@ def overlap_table(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     either = sum(counted.values())
     share = np.where(either > 0, counted["shared"] / np.maximum(either, 1), 1.0)
     return pd.DataFrame({"turn": turns, **counted, "jaccard": share})
+
+
+def share_apart(one: Trace, other: Trace) -> Floats:
+    """Return the share of what either of two runs keeps that only one does (B, T), in [0, 1].
+
+    Parameters
+    ----------
+    one, other : Trace
+        Of the same dialogs and turns.
+
+    Returns
+    -------
+    array (B, T)
+        One less the `jaccard` of `overlap_table`.
+    """
+    tokens = 1 + max(int(one.kept.max()), int(other.kept.max()))
+    held = np.zeros((2, *one.kept.shape[:2], tokens + 1), np.bool_)
+    for at, trace in enumerate((one, other)):
+        np.put_along_axis(held[at], trace.kept, True, axis=2)  # −1 is the column beyond
+    mine, theirs = held[..., :tokens]
+    either = (mine | theirs).sum(axis=2)
+    return np.asarray((mine ^ theirs).sum(axis=2) / np.maximum(either, 1), np.float32)
 
 
 def first_difference(overlap: pd.DataFrame) -> int | None:
@@ -129,7 +149,9 @@ def _kept_alone(
     )
 
 
-def figures_table(turns: Mapping[str, pd.DataFrame], dialogs: DialogBatch) -> pd.DataFrame:
+def figures_table(
+    turns: Mapping[str, pd.DataFrame], dialogs: DialogBatch, asked: Iterable[str] = ()
+) -> pd.DataFrame:
     """Return a row of figures for each run over one dialog.
 
     Parameters
@@ -138,29 +160,32 @@ def figures_table(turns: Mapping[str, pd.DataFrame], dialogs: DialogBatch) -> pd
         A name, and the run as `fdkvc.tables.turns_table` gives it.
     dialogs : DialogBatch
         Of one row.
+    asked : iterable of str
+        Keys of further metrics that the tables have.
 
     Returns
     -------
     DataFrame
-        Columns `FIGURES`. `adaptation` is in turns, NaN in a dialog of one topic; where `never`,
-        it counts all the turns that there were. `evictions` are the tokens that came and are not
+        Columns `FIGURES`, then one for each metric, such as late_retention. `adaptation` is in
+        turns, NaN in a dialog of one topic; where `never`, it counts all the turns that there
+        were. `evictions` are the tokens that came and are not
         cached in the end. `latency_ms` is the median turn.
     """
+    metrics = [metric_named(key) for key in (*METRICS, *asked)]
     rows = []
     for name, table in turns.items():
-        series = {key: _row(table[key]) for key in METRICS}
-        adapted = adaptation_of(series["retention"], dialogs)
+        adapted = adaptation_of(_row(table["retention"]), dialogs)
         rows.append(
             (
                 name,
-                *(float(late(series[key], dialogs)[0]) for key in METRICS),
                 float(adapted.turns[0]),
                 bool(adapted.never[0]),
                 int(dialogs.bounds[0, -1]) - int(table["cached"].iloc[-1]),
                 float(table["latency_ms"].median()),
+                *(float(metric.mean(_row(table[metric.key]), dialogs)[0]) for metric in metrics),
             )
         )
-    return pd.DataFrame(rows, columns=list(FIGURES))
+    return pd.DataFrame(rows, columns=[*FIGURES, *(f"late_{metric.key}" for metric in metrics)])
 
 
 def _row(column: pd.Series[float]) -> np.ndarray[Any, np.dtype[np.float32]]:

@@ -167,11 +167,11 @@ def ablation_files(results: Results, parameter: str) -> dict[str, str]:
     return {"ablation.csv": csv_text(tables.ablation_table(results, parameter))}
 
 
-def trace_files(trace: Trace, dialogs: DialogBatch) -> dict[str, str]:
-    """Return the files of a trace by name."""
+def trace_files(trace: Trace, dialogs: DialogBatch, asked: Iterable[str] = ()) -> dict[str, str]:
+    """Return the files of a trace by name; see `tables.turns_table`."""
     return {
         "entries.csv": csv_text(tables.entries_table(trace, dialogs)),
-        "turns.csv": csv_text(tables.turns_table(trace, dialogs)),
+        "turns.csv": csv_text(tables.turns_table(trace, dialogs, asked=asked)),
     }
 
 
@@ -410,9 +410,9 @@ def replay_text(replayed: pd.DataFrame) -> str:
     )
 
 
-def trace_text(trace: Trace, dialogs: DialogBatch) -> str:
+def trace_text(trace: Trace, dialogs: DialogBatch, asked: Iterable[str] = ()) -> str:
     """Return the turns of a trace for a terminal."""
-    table = tables.turns_table(trace, dialogs).rename(columns={"latency_ms": "ms"})
+    table = tables.turns_table(trace, dialogs, asked=asked).rename(columns={"latency_ms": "ms"})
     frame = table.dropna(axis="columns", how="all")
     rows = [[_short(value) for value in row.values()] for row in _records(frame)]
     return text_table([str(name) for name in frame], rows, left=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +14,7 @@ from fdkvc.dialogs import Scenario, World
 from fdkvc.export import digest
 from fdkvc.json_input import an_object, part
 from fdkvc.policies import policy_named
+from fdkvc.sweep import Sweep, check_sweepable
 
 MOST_BYTES = 1_000_000
 """A run.json is smaller than this by far."""
@@ -27,15 +29,19 @@ class Record:
     Attributes
     ----------
     benchmark : Benchmark
+        What ran.
     versions : mapping of str to str
         Of the packages and of the code that ran.
     digests : mapping of file name to str
         SHA-256 of the files that the same run gives again.
+    sweep : Sweep, optional
+        If it was one.
     """
 
     benchmark: Benchmark
     versions: Mapping[str, str]
     digests: Mapping[str, str]
+    sweep: Sweep | None = None
 
 
 def read_run(content: bytes | str) -> Record:
@@ -85,12 +91,39 @@ def read_run(content: bytes | str) -> Record:
     )
     if not benchmark.metrics:
         raise ValueError("the file is not a run.json: it names no metrics")
+    sweep = _sweep(benchmark, parameters)
     return Record(
-        benchmark,
+        benchmark if sweep is None else sweep.benchmark,
         {str(name): str(text) for name, text in _part(run, "versions", dict).items()},
         {str(name): str(text) for name, text in run.get("digests", {}).items()}
         if isinstance(run.get("digests", {}), dict)
         else {},
+        sweep,
+    )
+
+
+def _sweep(benchmark: Benchmark, parameters: dict[str, Any]) -> Sweep | None:
+    """Read what was swept; None if nothing was."""
+    if "sweep" not in parameters:
+        return None
+    swept = _part(parameters, "sweep", dict)
+    policy, axes = _part(swept, "policy", str), _part(swept, "axes", dict)
+    if len(benchmark.scenarios) != 1:
+        raise ValueError("the file is not right at sweep: it needs one scenario")
+    for name, values in axes.items():
+        check_sweepable(policy, name)
+        if not isinstance(values, list) or not all(isinstance(x, int | float) for x in values):
+            raise ValueError(f"the file is not right at sweep: {name} has no list of numbers")
+    if math.prod(map(len, axes.values())) > len(benchmark.policies):
+        raise ValueError("the file is not right at sweep: it has more settings than policies")
+    return Sweep(
+        policy=policy,
+        axes=tuple((name, tuple(values)) for name, values in axes.items()),
+        scenario=benchmark.scenarios[0],
+        dialogs=benchmark.dialogs,
+        seed=benchmark.seed,
+        budget=benchmark.budget,
+        metrics=benchmark.metrics,
     )
 
 

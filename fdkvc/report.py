@@ -62,11 +62,14 @@ def study_files(study: Study) -> dict[str, str]:
 
 
 def sweep_files(sweep: Sweep, results: Results) -> dict[str, str]:
-    """Return the files of a sweep by name; of one hyperparameter, the command line's as well."""
+    """Return the files of a sweep by name; ``ablation.csv`` only of one hyperparameter."""
     files = {"sweep.csv": csv_text(sweep_table(sweep, results))}
     if len(sweep.axes) == 1:
         files |= ablation_files(swept_only(sweep, results), sweep.parameters[0])
-    return files
+    swept = {"policy": sweep.policy, "axes": dict(sweep.axes)}
+    baseline = tables.default_baseline(sweep.benchmark.policies)
+    parameters = {**benchmark_parameters(sweep.benchmark, baseline), "sweep": swept}
+    return files | {"run.json": run_json(sweep.seed, parameters, results.seconds, files)}
 
 
 def comparisons_table(results: Results, baseline: str) -> pd.DataFrame:

@@ -74,9 +74,7 @@ COST = (
 ABLATION = ("parameter", "value", "metric", "n", "mean", "ci_low", "ci_high", "published")
 
 _TURN_STATES = ("ownership_loss", "learning_rate")
-
-TURN_METRICS = ("retention", "diversity", "alignment")
-"""The metrics of a table of turns, unless others are asked for."""
+_TURN_METRICS = ("retention", "diversity", "alignment")
 
 
 # ------------------------------------------------------------------------------- benchmark
@@ -492,7 +490,7 @@ def entries_table(trace: Trace, dialogs: DialogBatch, row: int = 0) -> pd.DataFr
 
 
 def turns_table(
-    trace: Trace, dialogs: DialogBatch, row: int = 0, metrics: Sequence[str] = TURN_METRICS
+    trace: Trace, dialogs: DialogBatch, row: int = 0, asked: Iterable[str] = ()
 ) -> pd.DataFrame:
     """Return a row for each turn.
 
@@ -503,8 +501,8 @@ def turns_table(
         What it ran on.
     row : int
         Which row of the batch.
-    metrics : sequence of str
-        Keys of metrics; see `fdkvc.metrics.metric_named`.
+    asked : iterable of str
+        Keys of further metrics; see `fdkvc.metrics.metric_named`.
 
     Returns
     -------
@@ -519,7 +517,10 @@ def turns_table(
         name: trace.state[name][row, own] if name in trace.state else np.nan
         for name in dict.fromkeys((*_TURN_STATES, *trace.state))
     }
-    measured = {key: metric_named(key).series(trace, dialogs)[row, own] for key in metrics}
+    metrics = {
+        key: metric_named(key).series(trace, dialogs)[row, own]
+        for key in dict.fromkeys((*_TURN_METRICS, *asked))
+    }
     evicted = sum(trace.evicted.values(), np.zeros(trace.kept.shape[:2], np.intp))
     return pd.DataFrame(
         {
@@ -528,7 +529,7 @@ def turns_table(
             "cached": (trace.kept[row, own] >= 0).sum(axis=1),
             "evicted": evicted[row, own],
             **states,
-            **measured,
+            **metrics,
             "latency_ms": 1e3 * trace.seconds[own] / dialogs.rows,
         }
     )

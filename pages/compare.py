@@ -25,8 +25,9 @@ problems(wrong)
 with st.sidebar:
     dialog, budget = settings.choose_dialog(PAGE)
     policies = choose_policies(PAGE, most=MOST_LANES)
+    asked = settings.choose_metrics(PAGE)
 
-runs = load_lanes(dialog, policies, budget)
+runs = load_lanes(dialog, policies, budget, asked)
 turns = runs[0].run.dialogs.turns
 
 with st.container(horizontal=True):

@@ -23,8 +23,9 @@ problems(wrong)
 with st.sidebar:
     dialog, budget = settings.choose_dialog(PAGE)
     policy, beside = settings.choose_policy(PAGE)
+    asked = settings.choose_metrics(PAGE)
 
-run = load_run(RunChoice(dialog, policy, budget))
+run = load_run(RunChoice(dialog, policy, budget, asked))
 settings.tell_rules(beside, run.trace)
 
 with st.container(horizontal=True):

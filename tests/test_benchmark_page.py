@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from fdkvc.metrics import ASKED_METRICS, METRICS
 from fdkvc.paper import CLAIMS
 from fdkvc.parameters import parameters_of
 from fdkvc.policies import POLICIES
@@ -79,7 +80,7 @@ def test_a_run_shows_the_papers_tables(ran: AppTest) -> None:
     frame = ran.dataframe[2].value
     diversity = frame.astype(str).to_numpy().tolist()
     assert diversity[0][1] == "50.0"
-    assert diversity[1][1] == "50.0%"  # three dialogs have no verdict
+    assert diversity[1][1] == "50.0% (+0.0)"  # three dialogs have no verdict
 
 
 @pytest.mark.parametrize("name", SECTIONS)
@@ -156,7 +157,35 @@ def test_a_failed_run_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
+def test_every_metric_that_is_asked_for_is_shown() -> None:
+    app = open_page("benchmark")
+    app.number_input(key="benchmark/dialogs").set_value(2).run()
+    app.session_state["benchmark/metrics"] = [*METRICS, *ASKED_METRICS]
+    finish(press(app, "Run"))
+    assert f"--metrics {' '.join([*METRICS, *ASKED_METRICS])} --out" in app.code[0].value
+    for name in SECTIONS:
+        section(app, name)
+        assert not app.error
+    section(app, "Tables")
+    titles = [heading.value for heading in app.subheader]
+    assert titles[7:] == [metric.title for metric in ASKED_METRICS.values()]
+    section(app, "Compare two")
+    labels = set(app.dataframe[0].value["metric"])
+    assert labels == {metric.label for metric in [*METRICS.values(), *ASKED_METRICS.values()]}
+
+
 # ------------------------------------------------------------------------------- ablation
+
+
+def test_a_sweep_shows_the_metrics_that_are_asked_for() -> None:
+    app = open_page("ablation")
+    app.number_input(key="ablation/dialogs").set_value(2).run()
+    app.session_state["ablation/metrics"] = ["retention", "return_recall", "regret"]
+    finish(press(app, "Run"))
+    assert len(app.get("vega_lite_chart")) == 3 + 1
+    app.selectbox(key="ablation/across").set_value("late_regret").run()
+    assert not app.exception
+    assert "← Regret" in app.get("vega_lite_chart")[-1].proto.spec
 
 
 def test_a_sweep_is_drawn_with_its_trade_off() -> None:
@@ -166,10 +195,14 @@ def test_a_sweep_is_drawn_with_its_trade_off() -> None:
     assert [heading.value for heading in app.subheader] == [
         "Each metric over the sweep",
         "What one metric costs in another",
+        "Files",
     ]
     assert len(app.get("vega_lite_chart")) == 4
     labels = [button.proto.label for button in app.get("download_button")]
-    assert labels == ["sweep.csv", "ablation.csv"]
+    assert labels == [
+        *("Everything as a ZIP", "sweep.csv", "ablation.csv", "run.json"),
+        *("late_alignment.svg", "late_alignment.png"),
+    ]
 
 
 def test_bad_values_get_a_sentence_and_the_last_good_ones() -> None:

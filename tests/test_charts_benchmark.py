@@ -82,6 +82,7 @@ DATA = {
             {
                 "setting": ["a", "b"],
                 "group": ["FIFO", "H2O"],
+                "name": ["FIFO", ""],
                 "x": [0.7, 0.9],
                 "x_low": [0.6, 0.8],
                 "x_high": [0.8, 1.0],
@@ -104,7 +105,7 @@ def spec_of(name: str, theme: Theme) -> Spec:
         "curve": lambda: curve_spec("t", "Decay", (0.7, 0.9), (0.0, 1.0), 0.88, theme),
         "heat": lambda: heat_spec("t", ("Decay", "Weight"), (2, 1), (0.4, 0.5), theme),
         "tradeoff": lambda: tradeoff_spec(
-            "Retention", "Diversity", (0.0, 1.0), (0.0, 1.0), POLICIES, theme
+            "Retention", "Diversity", (0.0, 1.0), (0.0, 1.0), POLICIES, (False, True), theme
         ),
     }
     return specs[name]()

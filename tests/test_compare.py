@@ -21,7 +21,7 @@ from fdkvc.compare import (
 )
 from fdkvc.dialogs import SCENARIOS, generate, own_scenario
 from fdkvc.fork import Fork, fork
-from fdkvc.metrics import METRICS, adaptation
+from fdkvc.metrics import ASKED_METRICS, METRICS, adaptation
 from fdkvc.policies import policy_named
 from fdkvc.simulate import simulate
 from fdkvc.tables import entries_table, turns_table
@@ -132,12 +132,14 @@ def test_what_a_fork_took_out_has_no_score_there() -> None:
 
 
 def test_the_figures_are_those_of_the_metrics() -> None:
-    table = figures_table({n: turns_table(t, DIALOG) for n, t in TRACES.items()}, DIALOG)
+    asked = {**METRICS, **ASKED_METRICS}
+    turns = {n: turns_table(t, DIALOG, asked=ASKED_METRICS) for n, t in TRACES.items()}
+    table = figures_table(turns, DIALOG, ASKED_METRICS)
 
-    assert list(table) == list(FIGURES)
+    assert list(table) == [*FIGURES, *(f"late_{key}" for key in asked)]
     for row in table.to_dict(orient="records"):
         trace = TRACES[row["policy"]]
-        for key, metric in METRICS.items():
+        for key, metric in asked.items():
             assert row[f"late_{key}"] == pytest.approx(float(metric.late(trace, DIALOG)[0]))
         adapted = adaptation(trace, DIALOG)
         assert (row["adaptation"], row["never"]) == (adapted.turns[0], adapted.never[0])

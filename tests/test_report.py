@@ -111,7 +111,7 @@ def test_a_sweep_of_one_has_the_ablations_file_and_a_sweep_of_two_has_not() -> N
     one = Sweep(axes=(("gamma", (0.8,)),), dialogs=2)
     two = Sweep(axes=(("gamma", (0.8,)), ("w_c", (0.4,))), dialogs=2)
     names = [list(sweep_files(sweep, run_benchmark(sweep.benchmark))) for sweep in (one, two)]
-    assert names == [["sweep.csv", "ablation.csv"], ["sweep.csv"]]
+    assert names == [["sweep.csv", "ablation.csv", "run.json"], ["sweep.csv", "run.json"]]
 
 
 def test_a_study_without_late_metrics_has_its_files_all_the_same() -> None:

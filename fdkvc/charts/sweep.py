@@ -15,7 +15,6 @@ from fdkvc.charts.theme import (
     policy_scale,
     shape_scale,
     single,
-    top_legend,
 )
 
 PICK = "pick"
@@ -161,6 +160,7 @@ def tradeoff_spec(
     x_range: tuple[float, float],
     y_range: tuple[float, float],
     groups: tuple[str, ...],
+    lower_is_better: tuple[bool, bool],
     theme: Theme,
 ) -> Spec:
     """Build the spec of one metric against another, with the Pareto front.
@@ -172,21 +172,28 @@ def tradeoff_spec(
         What the axes show.
     groups : tuple of str
         What a point may be, such as the sweep or a policy, in the order of their colours.
+    lower_is_better : tuple of two bool
+        Of each axis; an arrow points to where it is better.
     theme : Theme
 
     Returns
     -------
     Spec
-        For data ``points`` (setting, group, x, y, their intervals, front) and ``front`` (x, y).
+        For data ``points`` (setting, group, name, x, y, their intervals, front) and ``front``
+        (x, y).
     """
     base = alt.Chart(alt.NamedData("points"))
     x_scale = alt.Scale(domain=list(x_range), nice=False)
-    x_axis = alt.Axis(title=f"{x_title} →", format="~g", titleAnchor="end", tickCount=6)
+    x_arrow, y_arrow = (
+        f"← {title}" if lower else f"{title} →"
+        for title, lower in zip((x_title, y_title), lower_is_better, strict=True)
+    )
+    x_axis = alt.Axis(title=x_arrow, format="~g", titleAnchor="end", tickCount=6)
     y_scale = alt.Scale(domain=list(y_range), nice=False)
-    y_axis = alt.Axis(title=f"{y_title} →", format="~g", titleAnchor="end", tickCount=5)
+    y_axis = alt.Axis(title=y_arrow, format="~g", titleAnchor="end", tickCount=5)
     x = alt.X("x:Q", scale=x_scale, axis=x_axis)
     y = alt.Y("y:Q", scale=y_scale, axis=y_axis)
-    color = alt.Color("group:N", scale=policy_scale(groups), legend=top_legend(columns=3))
+    color = alt.Color("group:N", scale=policy_scale(groups), legend=None)
     front = (
         alt.Chart(alt.NamedData("front"))
         .mark_line(color=theme.ink, strokeDash=[5, 3], strokeWidth=1.5, aria=False)
@@ -204,7 +211,7 @@ def tradeoff_spec(
             x=x,
             y=y,
             color=color,
-            shape=alt.Shape("group:N", scale=shape_scale(groups), legend=top_legend(columns=3)),
+            shape=alt.Shape("group:N", scale=shape_scale(groups), legend=None),
             size=alt.condition(alt.datum.front, alt.value(130), alt.value(55)),
             stroke=alt.condition(alt.datum.front, alt.value(theme.ink), alt.value(None)),
             tooltip=[
@@ -216,8 +223,11 @@ def tradeoff_spec(
         )
         .add_params(alt.selection_point(name=PICK, fields=["setting"]))
     )
-    chart = alt.layer(front, across, along, points).properties(
-        height=320,
+    names = base.mark_text(
+        align="left", dx=9, dy=-6, fontSize=10.5, color=theme.ink, aria=False
+    ).encode(x=x, y=y, text="name:N")
+    chart = alt.layer(front, across, along, points, names).properties(
+        height=380,
         title=panel_title(
             f"{y_title} against {x_title.lower()}", "dashed: the front that nothing beats in both"
         ),

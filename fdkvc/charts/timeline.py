@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -53,6 +54,8 @@ class Line:
 
     def words(self, value: float) -> str:
         """Write a value as people read it."""
+        if math.isnan(value):
+            return "–"
         return f"{100 * value:.1f} %" if self.percent else f"{value:.{self.digits}f}"
 
 
@@ -232,7 +235,7 @@ def _state(turns: int, line: Line, theme: Theme) -> Panel:
 def _metrics(turns: int, lines: Sequence[Line], theme: Theme) -> Panel:
     labels = [line.label for line in lines]
     colours = [colour_of(position + 3) for position in range(len(lines))]
-    dashes = [list(dash) for dash in DASHES[: len(lines)]]
+    dashes = [list(DASHES[position % len(DASHES)]) for position in range(len(lines))]
     low, high = min(line.low for line in lines), max(line.high for line in lines)
     legend = alt.Legend(orient="top", title=None, symbolStrokeWidth=2, offset=6, padding=0)
     drawn = (

@@ -24,9 +24,7 @@ def take_click(page: str, key: str) -> None:
         entry_field(page).set(int(max(changed)))
 
 
-def choose_entry(
-    run: Run, entry: Field, width: Literal["stretch"] | int = "stretch"
-) -> int | None:
+def choose_entry(run: Run, entry: Field, width: Literal["stretch"] | int = "stretch") -> int | None:
     """Let a person choose one of the dialog's tokens, and return it.
 
     The choices are the same in every turn, so that a step need not send them again.

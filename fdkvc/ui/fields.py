@@ -211,7 +211,8 @@ def hyperparameter(field: Field) -> Any:
 def several(field: Field, labels: Mapping[str, str]) -> tuple[str, ...]:
     """Show a choice of several, and return their keys in the order of the labels.
 
-    Where nothing is chosen, a sentence says so and the default is returned.
+    Where nothing is chosen but something is by default, a sentence says so and the default is
+    returned.
     """
     field.set([key for key in field.value if key in labels])
     chosen = st.pills(
@@ -223,7 +224,7 @@ def several(field: Field, labels: Mapping[str, str]) -> tuple[str, ...]:
         help=field.parameter.help or None,
         persist_state="session",
     )
-    if not chosen:
+    if not chosen and field.default:
         st.error(f"{field.parameter.label}: choose at least one.", icon=":material/error:")
         chosen = list(field.default)
     return tuple(key for key in labels if key in chosen)

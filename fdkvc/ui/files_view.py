@@ -9,11 +9,11 @@ import streamlit as st
 
 from fdkvc.benchmark import Results
 from fdkvc.charts.picture import picture
-from fdkvc.charts.theme import Theme, standalone
+from fdkvc.charts.theme import Spec, Theme, standalone
 from fdkvc.report import as_zip, study_files, sweep_files
 from fdkvc.study import Study
 from fdkvc.sweep import Sweep
-from fdkvc.ui.downloads import KINDS, PICTURE_WIDTH, download_pictures
+from fdkvc.ui.downloads import KINDS, PICTURE_WIDTH, download_pictures, shown_charts
 from fdkvc.ui.figures_view import figure_charts
 from fdkvc.ui.frame import page_theme
 
@@ -54,7 +54,7 @@ def show_files(page: str, study: Study) -> None:
     theme = page_theme()
     st.download_button(
         "Everything as a ZIP",
-        lambda: as_zip({**files_of(study), **pictures(study, theme)}),
+        lambda: as_zip({**files_of(study), **pictures(figure_charts(study, theme), theme)}),
         "fdkvc-run.zip",
         "application/zip",
         key=f"{page}/zip",
@@ -67,17 +67,26 @@ def show_files(page: str, study: Study) -> None:
     st.subheader("Tables", anchor=False)
     _files(page, study)
     st.subheader("Figures", anchor=False)
-    charts = figure_charts(study, theme)
-    if charts:
-        name = st.selectbox(
-            "Figure",
-            list(charts),
-            format_func=lambda name: name.replace("_", " "),
-            key=f"{page}/figure",
-            width=320,
-        )
-        with st.container(horizontal=True):
-            download_pictures(page, {name: lambda: charts[name]})
+    _figures(page, figure_charts(study, theme))
+
+
+def _figures(page: str, charts: Mapping[str, Spec]) -> None:
+    """Offer each chart by itself, as it stands at the click."""
+    if not charts:
+        return
+    key = st.selectbox(
+        "Figure",
+        list(charts),
+        format_func=lambda key: _picture_name(key).replace("_", " "),
+        key=f"{page}/figure",
+        width=320,
+    )
+    with st.container(horizontal=True):
+        download_pictures(page, {_picture_name(key): lambda: charts[key]})
+
+
+def _picture_name(key: str) -> str:
+    return key.rsplit("/", 1)[-1]
 
 
 def _files(page: str, study: Study) -> None:
@@ -98,22 +107,34 @@ def _files(page: str, study: Study) -> None:
             st.caption(CONTENT[name])
 
 
-def pictures(study: Study, theme: Theme) -> dict[str, bytes]:
-    """Draw the paper's figures as SVG and PNG."""
+def pictures(charts: Mapping[str, Spec], theme: Theme) -> dict[str, bytes]:
+    """Draw charts as SVG and PNG."""
     return {
-        f"figures/{name}.{kind}": picture(
+        f"figures/{_picture_name(key)}.{kind}": picture(
             standalone(chart, chart["datasets"], theme, PICTURE_WIDTH), kind
         )
-        for name, chart in figure_charts(study, theme).items()
+        for key, chart in charts.items()
         for kind in KINDS
     }
 
 
 def show_sweep_files(page: str, sweep: Sweep, results: Results) -> None:
-    """Offer the files of a sweep."""
+    """Offer the files of a sweep and its charts, all in one archive and each by itself."""
     if not results.dialogs(sweep.scenario.key):
         return
+    theme, charts = page_theme(), shown_charts(page)
+    st.subheader("Files", anchor=False)
     with st.container(horizontal=True):
+        st.download_button(
+            "Everything as a ZIP",
+            lambda: as_zip({**sweep_files(sweep, results), **pictures(charts, theme)}),
+            "fdkvc-sweep.zip",
+            "application/zip",
+            key=f"{page}/zip",
+            on_click="ignore",
+            icon=":material/folder_zip:",
+            help="The tables and run.json, and the charts above as SVG and PNG.",
+        )
         for name, text in sweep_files(sweep, results).items():
             st.download_button(
                 name,
@@ -123,3 +144,4 @@ def show_sweep_files(page: str, sweep: Sweep, results: Results) -> None:
                 on_click="ignore",
                 icon=":material/download:",
             )
+    _figures(page, charts)

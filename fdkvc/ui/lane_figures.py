@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import pandas as pd
 import streamlit as st
 
 from fdkvc.compare import figures_table
-from fdkvc.metrics import ADAPTED, LATE_TURNS, METRICS
+from fdkvc.metrics import ADAPTED, LATE_TURNS, METRICS, metric_named
 from fdkvc.ui.frame import table_html
 from fdkvc.ui.lanes import FORK, Lane
 
@@ -18,12 +19,15 @@ BEST, TIED, SAME = "★", "☆", "="
 def show_figures(lanes: Sequence[Lane]) -> None:
     """Show a row of figures for each run over the whole dialog."""
     st.subheader("The whole run in figures", anchor=False)
-    table = figures_table({lane.label: lane.run.turns for lane in lanes}, lanes[0].run.dialogs)
+    first, asked = lanes[0].run, lanes[0].run.choice.asked
+    table = figures_table({lane.label: lane.run.turns for lane in lanes}, first.dialogs, asked)
     columns = {"run": table["policy"].tolist()}
-    for key, metric in METRICS.items():
-        values = table[f"late_{key}"]
-        words = [_percent(value) if metric.percent else f"{value:.3f}" for value in values]
-        columns[f"late {metric.label.lower()} ↑"] = marked(values, words, highest=True)
+    for metric in map(metric_named, (*METRICS, *asked)):
+        values, arrow = table[f"late_{metric.key}"], "↓" if metric.lower_is_better else "↑"
+        words = [_word(value, metric.percent) for value in values]
+        columns[f"{metric.title.lower()} {arrow}"] = marked(
+            values, words, highest=not metric.lower_is_better
+        )
     # Who never adapts is behind whoever does in the last turn.
     adapted = table["adaptation"] + 0.5 * table["never"]
     columns["turns to adapt ↓"] = marked(adapted, _adaptation_words(table), highest=False)
@@ -70,5 +74,7 @@ def _adaptation_words(table: pd.DataFrame) -> list[str]:
     ]
 
 
-def _percent(value: float) -> str:
-    return f"{100 * value:.1f} %"
+def _word(value: float, percent: bool) -> str:
+    if math.isnan(value):
+        return "–"
+    return f"{100 * value:.1f} %" if percent else f"{value:.3f}"

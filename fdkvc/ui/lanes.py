@@ -17,6 +17,7 @@ from fdkvc.history import topic_changes
 from fdkvc.parameters import Parameter
 from fdkvc.policies import Policy, read_policy
 from fdkvc.ui import fields
+from fdkvc.ui.arrow import cut_by_turn
 from fdkvc.ui.fields import Field
 from fdkvc.ui.runs import Choice, Run, RunChoice, load_run
 from fdkvc.ui.variants import linked
@@ -58,14 +59,16 @@ class Lane:
         return max(0, self.run.trace.first_turn - 1)
 
 
-def load_lanes(dialog: Choice, policies: Sequence[Policy], budget: int) -> tuple[Lane, ...]:
-    """Run each policy over the dialog."""
+def load_lanes(
+    dialog: Choice, policies: Sequence[Policy], budget: int, asked: tuple[str, ...] = ()
+) -> tuple[Lane, ...]:
+    """Run each policy over the dialog; `asked` are further metrics."""
     return tuple(
         Lane(
             policy.name,
             f"{number} {policy.title}",
             policy.name,
-            load_run(RunChoice(dialog, policy, budget)),
+            load_run(RunChoice(dialog, policy, budget, asked)),
         )
         for number, policy in enumerate(policies, 1)
     )
@@ -108,13 +111,16 @@ def choose_pair(page: str, lanes: Sequence[Lane]) -> tuple[Lane, Lane]:
 @lru_cache(maxsize=64)
 def overlap(one: Run, other: Run) -> pd.DataFrame:
     """Return for each turn how many entries two runs share."""
-    return overlap_table(one.every_entry, other.every_entry)
+    table = overlap_table(one.every_entry, other.every_entry).set_index("turn")
+    # Turns before the first word have no entries, and caches that are empty are the same.
+    turns = pd.RangeIndex(one.dialogs.turns, name="turn")
+    return table.reindex(turns).fillna({"jaccard": 1.0}).fillna(0).reset_index()
 
 
 @lru_cache(maxsize=16)
 def differences(one: Run, other: Run) -> Mapping[int, pd.DataFrame]:
     """Return the entries that only one of two runs keeps, by turn."""
-    return _by_turn(difference_table(one.every_entry, other.every_entry))
+    return cut_by_turn(difference_table(one.every_entry, other.every_entry))
 
 
 @lru_cache(maxsize=32)
@@ -131,12 +137,9 @@ def cells(run: Run, places: int, picked: int | None, theme: Theme) -> Mapping[in
     theme : Theme
     """
     topics = run.dialogs.topic_names
-    every = cells_data(run.every_entry, places, (), topics, "age", picked, theme)
-    return _by_turn(every[["turn", *GRID]])
-
-
-def _by_turn(table: pd.DataFrame) -> dict[int, pd.DataFrame]:
-    return {int(str(turn)): rows.drop(columns="turn") for turn, rows in table.groupby("turn")}
+    every = cells_data(run.every_entry, places, (), topics, "age", picked, theme)[["turn", *GRID]]
+    none = every[:0].drop(columns="turn")
+    return dict.fromkeys(range(run.dialogs.turns), none) | cut_by_turn(every)
 
 
 def metric_lines(lanes: Sequence[Lane]) -> tuple[Line, ...]:

@@ -52,6 +52,7 @@ def all_fields(page: str) -> list[Field]:
         *settings.dialog_fields(page),
         policies_field(page),
         *settings.view_fields(page),
+        settings.asked_field(page),
         *pair_fields(page),
         *fork_fields(page),
     ]

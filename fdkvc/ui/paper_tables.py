@@ -33,7 +33,8 @@ def show_tables(page: str, study: Study) -> None:
     counts = verdicts_of(tables)
     st.markdown(
         "In each cell: measured ± half of its 95 % interval; below it the sign of the verdict, "
-        "the figure that the paper prints, and how far ours is from it. Click a cell to see the dialogs behind it.  \n"
+        "the figure that the paper prints, and how far ours is from it. Click a cell to see the "
+        "dialogs behind it.  \n"
         + " · ".join(f"{SIGNS[verdict]} {verdict}: **{n}**" for verdict, n in counts.items())
     )
     with st.expander("How a cell is judged"):

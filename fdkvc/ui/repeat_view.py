@@ -81,6 +81,8 @@ def _check_size(record: Record) -> None:
     """Raise a ValueError if the run is not one for this page."""
     benchmark = record.benchmark
     elsewhere = "run `python -m fdkvc repeat run.json`"
+    if record.sweep is not None:
+        raise ValueError(f"it is of a sweep: {elsewhere}")
     if benchmark.dialogs > MOST_DIALOGS:
         raise ValueError(
             f"it has {benchmark.dialogs:,} dialogs, but at most {MOST_DIALOGS:,} run here: "

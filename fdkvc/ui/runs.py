@@ -14,7 +14,7 @@ from fdkvc.charts.turn import hover_texts
 from fdkvc.dialogs import DialogBatch, Scenario, World, generate
 from fdkvc.fork import Fork, fork
 from fdkvc.history import path_table, river_table, schedule_table, topic_changes
-from fdkvc.metrics import METRICS
+from fdkvc.metrics import METRICS, metric_named
 from fdkvc.policies import Policy
 from fdkvc.simulate import simulate
 from fdkvc.tables import entries_table, turns_table
@@ -60,11 +60,12 @@ class DialogChoice:
 
 @dataclass(frozen=True)
 class RunChoice:
-    """Which policy on which dialog, with which budget."""
+    """Which policy on which dialog, with which budget; `asked` are further metrics."""
 
     dialog: Choice
     policy: Policy
     budget: int
+    asked: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,16 +152,17 @@ class Run:
 
     @cached_property
     def metrics(self) -> tuple[Line, ...]:
-        """The metrics as lines; an axis goes below zero only where a metric does."""
+        """The metrics as lines; an axis leaves a metric's range only where the metric does."""
         return tuple(
             Line(
                 key,
                 metric.label,
                 min(0.0, float(self.turns[key].min())),
-                metric.bounds[1],
+                max(metric.bounds[1], float(self.turns[key].max())),
                 percent=metric.percent,
             )
-            for key, metric in METRICS.items()
+            for key in (*METRICS, *self.choice.asked)
+            for metric in [metric_named(key)]
         )
 
     @cached_property
@@ -200,7 +202,8 @@ def load_run(choice: RunChoice) -> Run:
     """Run the policy, and lay out what the views show."""
     dialogs = load_dialog(choice.dialog)
     trace = choice.dialog.run(choice.policy, dialogs, choice.budget)
-    return Run(choice, dialogs, trace, _entries(trace, dialogs), turns_table(trace, dialogs))
+    turns = turns_table(trace, dialogs, asked=choice.asked)
+    return Run(choice, dialogs, trace, _entries(trace, dialogs), turns)
 
 
 @lru_cache(maxsize=32)
@@ -218,7 +221,8 @@ def load_fork(trunk: Run, change: Fork) -> Run:
     choice = replace(trunk.choice, policy=trace.policy, budget=budget)
     entries = (*trunk.entries[: trace.first_turn], *_entries(trace, dialogs))
     past = trunk.turns[trunk.turns["turn"] < trace.first_turn]
-    turns = pd.concat([past, turns_table(trace, dialogs)], ignore_index=True)
+    future = turns_table(trace, dialogs, asked=choice.asked)
+    turns = pd.concat([past, future], ignore_index=True)
     return Run(choice, dialogs, trace, entries, turns, trunk)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from fdkvc.dialogs import SCENARIOS, Scenario, World, own_scenario, scenario_named
+from fdkvc.metrics import ASKED_METRICS, metric_named
 from fdkvc.parameters import Parameter, defaults_of, parameters_of
 from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.trace import Trace
@@ -22,6 +24,19 @@ SHOWN_OF_WORLD = ("tokens_per_turn", "noise")
 MOST_TURNS = 60
 MOST_TOKENS = 128
 MOST_BUDGET = 512
+
+
+@dataclass(frozen=True)
+class MetricsField(Field):
+    """The keys of metrics; in a link ``regret,output_error``."""
+
+    def parse(self, text: str) -> Any:
+        """Read the keys from a link."""
+        return [metric_named(key).key for key in text.split(",") if key]
+
+    def written(self, value: Any) -> str:
+        """Return the keys as they stand in a link."""
+        return ",".join(value)
 
 
 def _scenario_field(page: str) -> Field:
@@ -124,6 +139,14 @@ def _own_schedule(page: str) -> Scenario:
     return scenario
 
 
+def choose_metrics(page: str) -> tuple[str, ...]:
+    """Show the choice of metrics beside the paper's, and return their keys."""
+    field = asked_field(page)
+    with st.expander("More metrics", expanded=bool(field.value)):
+        labels = {key: metric.label for key, metric in ASKED_METRICS.items()}
+        return fields.several(field, labels)
+
+
 def choose_policy(page: str) -> tuple[Policy, Mapping[str, DeltaGenerator]]:
     """Show the controls of the policy; return it, and a place beside each rule's threshold."""
     key = fields.choice(
@@ -173,19 +196,31 @@ def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     link : mapping of str to str
         From `fields.arriving_link`; empty where no link was followed.
     """
-    known = [*dialog_fields(page), *policy_fields(page, link.get("policy")), *view_fields(page)]
-    return fields.adopt_link(known, link)
+    return fields.adopt_link(_all_fields(page, link.get("policy")), link)
 
 
 def show(page: str, view: Mapping[str, str]) -> None:
     """Let the page show this view, as a link would; only from a callback."""
-    known = [*dialog_fields(page), *policy_fields(page, view.get("policy")), *view_fields(page)]
-    fields.adopt(known, view)
+    fields.adopt(_all_fields(page, view.get("policy")), view)
+
+
+def _all_fields(page: str, policy: str | None = None) -> list[Field]:
+    return [
+        *dialog_fields(page),
+        *policy_fields(page, policy),
+        *view_fields(page),
+        asked_field(page),
+    ]
 
 
 def view_fields(page: str) -> list[Field]:
     """Return the fields of what is looked at: the turn, and the entry that was picked."""
     return [turn_field(page), entry_field(page)]
+
+
+def asked_field(page: str) -> Field:
+    """Return the field that holds the metrics asked for beside the paper's."""
+    return MetricsField(page, "metrics", (), Parameter("Beside the paper's three", ""))
 
 
 def entry_field(page: str) -> Field:
@@ -195,5 +230,4 @@ def entry_field(page: str) -> Field:
 
 def write_link(page: str) -> None:
     """Put the whole view into the page's address."""
-    known = [*dialog_fields(page), *policy_fields(page), *view_fields(page)]
-    fields.write_link(page, known)
+    fields.write_link(page, _all_fields(page))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import lru_cache
 
@@ -15,6 +16,7 @@ from fdkvc.charts.timeline import Line
 from fdkvc.export import trace_files
 from fdkvc.metrics import memory
 from fdkvc.parameters import Parameter
+from fdkvc.ui.arrow import cut_by_turn
 from fdkvc.ui.downloads import download_files, download_pictures, show_chart, shown_charts
 from fdkvc.ui.entry import take_click
 from fdkvc.ui.fields import Field
@@ -100,11 +102,11 @@ def _turn_data(
     every, topics = pd.concat(run.entries, ignore_index=True), run.dialogs.topic_names
     cells = turn_charts.cells_data(every, run.trace.budget, run.terms, topics, order, picked, theme)
     bars = turn_charts.bars_data(cells, run.terms)
-    by_turn = [dict(iter(frame.groupby("turn"))) for frame in (cells, bars)]
+    cells_of, bars_of = cut_by_turn(cells), cut_by_turn(bars)
     return tuple(
         {
-            "cells": by_turn[0].get(turn, cells[:0]),
-            "bars": by_turn[1].get(turn, bars[:0]),
+            "cells": cells_of.get(turn, cells[:0]),
+            "bars": bars_of.get(turn, bars[:0]),
             "cutoff": turn_charts.cutoff_data(cutoff),
             "edge": turn_charts.edge_data(cutoff, run.spans, len(run.terms)),
         }
@@ -138,8 +140,8 @@ def figures(run: Run, turn: int) -> None:
 
 def _change(line: Line, difference: float) -> str:
     words = line.words(abs(difference))
-    if words == line.words(0):
-        return "±0"
+    if math.isnan(difference) or words == line.words(0):
+        return "" if math.isnan(difference) else "±0"
     return f"{'▲' if difference > 0 else '▼'} {words}"
 
 
@@ -152,7 +154,7 @@ def downloads(page: str, run: Run) -> None:
     charts = shown_charts(page)
     with st.popover("Download", icon=":material/download:"):
         st.caption("The address of this page reopens exactly this view.")
-        download_files(page, lambda: trace_files(run.trace, run.dialogs), FILES)
+        download_files(page, lambda: trace_files(run.trace, run.dialogs, run.choice.asked), FILES)
         download_pictures(
             page, {"timeline": lambda: charts["timeline"], "cache": lambda: charts["cache"]}
         )

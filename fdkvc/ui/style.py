@@ -37,7 +37,7 @@ _NUMBERS = """
 .numbers {font-size: .85rem; line-height: 1.5; font-variant-numeric: tabular-nums;}
 """
 
-# A token's tint is its topic's colour; browsers that can open a box at a place scroll it to the turn.
+# A token's tint is its topic's colour. Browsers that can open a box at a place open it at the turn.
 _SAID = """
 .said {overflow: auto; font-size: .92rem; line-height: 1.5;}
 @supports (scroll-initial-target: nearest) {
@@ -45,7 +45,10 @@ _SAID = """
   .said tr.now th i {scroll-initial-target: nearest;}
 }
 .said table {border-collapse: collapse; width: 100%; table-layout: fixed;}
-.said thead th {position: sticky; top: 0; z-index: 1; backdrop-filter: blur(12px);}
+.said thead th {
+  position: sticky; top: 0; z-index: 1; backdrop-filter: blur(8px);
+  background: color-mix(in srgb, Canvas 85%, transparent);
+}
 .said thead th:first-child, .said tbody th {width: 7.5rem;}
 .said thead th {min-width: 13rem;}
 .said th {font-weight: 600; text-align: left; vertical-align: top; padding: .15rem .5rem;}

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pandas as pd
 import streamlit as st
 
 from fdkvc.benchmark import Results
 from fdkvc.charts.sweep import PICK, curve_spec, heat_spec, tradeoff_spec
-from fdkvc.charts.theme import with_data
+from fdkvc.charts.theme import Spec, with_data
 from fdkvc.parameters import defaults_of, parameters_of
 from fdkvc.policies import POLICIES, Policy
 from fdkvc.sweep import Sweep, grid_table, sweep_table, tradeoff_table
 from fdkvc.tables import late_metric
+from fdkvc.ui.downloads import show_chart, shown_charts
 from fdkvc.ui.frame import page_theme, panel, side_by_side
 from fdkvc.ui.settings import dialog_fields
 
@@ -46,6 +45,7 @@ def show_sweep(page: str, sweep: Sweep, results: Results) -> pd.DataFrame:
     if table.empty:
         st.info("Nothing was finished before the run was cancelled.")
         return table
+    shown_charts(page).clear()
     _metrics(page, sweep, results, table)
     _tradeoff(page, sweep, results, table)
     return table
@@ -67,19 +67,12 @@ def _metrics(page: str, sweep: Sweep, results: Results, table: pd.DataFrame) -> 
     with side_by_side("sweep"):
         for metric in table[table.swept].metric.unique():
             with panel(f"sweep-{metric}"):
-                key = f"{page}/sweep/{metric}"
-                st.vega_lite_chart(
-                    _curve(sweep, table, metric)
-                    if len(sweep.axes) == 1
-                    else _heat(sweep, table, metric),
-                    key=key,
-                    width="stretch",
-                    on_select=lambda key=key: _pick(page, key),
-                )
+                chart = _curve if len(sweep.axes) == 1 else _heat
+                _show(page, f"sweep/{metric}", chart(sweep, table, metric))
     _picked(page, sweep, results, table)
 
 
-def _curve(sweep: Sweep, table: pd.DataFrame, metric: str) -> dict[str, Any]:
+def _curve(sweep: Sweep, table: pd.DataFrame, metric: str) -> Spec:
     """Return the chart of one metric over one hyperparameter."""
     ((name, _),) = sweep.axes
     rows = table[table.swept & (table.metric == metric)]
@@ -96,7 +89,7 @@ def _curve(sweep: Sweep, table: pd.DataFrame, metric: str) -> dict[str, Any]:
     return with_data(spec, {"curve": rows})
 
 
-def _heat(sweep: Sweep, table: pd.DataFrame, metric: str) -> dict[str, Any]:
+def _heat(sweep: Sweep, table: pd.DataFrame, metric: str) -> Spec:
     """Return the chart of one metric over two hyperparameters."""
     cells = grid_table(sweep, table, metric)
     low, high = float(cells["mean"].min()), float(cells["mean"].max())
@@ -116,6 +109,11 @@ def _heat(sweep: Sweep, table: pd.DataFrame, metric: str) -> dict[str, Any]:
         page_theme(),
     )
     return with_data(spec, {"cells": cells})
+
+
+def _show(page: str, name: str, chart: Spec) -> None:
+    """Show a chart of which a setting can be picked."""
+    show_chart(page, name, chart, on_select=lambda: _pick(page, f"{page}/{name}"))
 
 
 def _pick(page: str, key: str) -> None:
@@ -188,27 +186,25 @@ def _tradeoff(page: str, sweep: Sweep, results: Results, table: pd.DataFrame) ->
     points = tradeoff_table(table, x, y)
     swept = f"{POLICIES[sweep.policy].label}, swept"
     groups = (*(policy.label for policy in POLICIES.values()), swept)
-    points = points.assign(
-        group=[
-            POLICIES[policy].label if setting in POLICIES else swept
-            for policy, setting in zip(points.policy, points.setting, strict=True)
-        ]
-    )
+    group = [
+        POLICIES[policy].label if setting in POLICIES else swept
+        for policy, setting in zip(points.policy, points.setting, strict=True)
+    ]
+    titles = {policy.name: policy.title for policy in results.benchmark.policies}
+    named = points.front | points.setting.isin(POLICIES)
+    points = points.assign(group=group, name=points.setting.map(titles).where(named, ""))
     front = points[points.front].sort_values(["x", "y"]).reset_index(drop=True)
-    key = f"{page}/tradeoff"
     spec = tradeoff_spec(
         late_metric(x).title,
         late_metric(y).title,
         _range(points, "x"),
         _range(points, "y"),
         groups,
+        (late_metric(x).lower_is_better, late_metric(y).lower_is_better),
         page_theme(),
     )
     data = {"points": points, "front": front.assign(place=front.index)[["x", "y", "place"]]}
-    st.vega_lite_chart(
-        with_data(spec, data), key=key, width="stretch", on_select=lambda: _pick(page, key)
-    )
-    titles = {policy.name: policy.title for policy in results.benchmark.policies}
+    _show(page, "tradeoff", with_data(spec, data))
     free = [policy.label for policy in POLICIES.values() if not policy.bounded]
     st.caption(
         f"On the front of {len(points)} settings: "

@@ -1,0 +1,84 @@
+"""A measure of evidence against the budget, a line for each policy with its 95 % interval."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import altair as alt
+
+from fdkvc.charts.theme import (
+    Spec,
+    Theme,
+    dash_scale,
+    panel_title,
+    policy_scale,
+    shape_scale,
+    single,
+    top_legend,
+)
+
+
+@lru_cache(maxsize=64)
+def budgets_spec(
+    title: str,
+    budgets: tuple[int, ...],
+    policies: tuple[str, ...],
+    top: float,
+    percent: bool,
+    theme: Theme,
+) -> Spec:
+    """Build the spec of one metric over the budgets.
+
+    Parameters
+    ----------
+    title : str
+        The metric.
+    budgets : tuple of int
+        In rising order.
+    policies : tuple of str
+        In the order of their colours.
+    top : float
+        The end of the y axis, which begins at 0.
+    percent : bool
+        Whether people read it as a percentage.
+    theme : Theme
+
+    Returns
+    -------
+    Spec
+        For data ``budgets`` (policy, budget, n, mean, ci_low, ci_high).
+    """
+    room = 0.04 * (budgets[-1] - budgets[0]) or 1
+    x = alt.X(
+        "budget:Q",
+        scale=alt.Scale(domain=[budgets[0] - room, budgets[-1] + room], nice=False),
+        axis=alt.Axis(title="budget", values=list(budgets), grid=False),
+    )
+    y_scale = alt.Scale(domain=[0, top], nice=False)
+    y_axis = alt.Axis(title=None, tickCount=5, format=".0%" if percent else "~g")
+    legend = top_legend(symbolSize=70, labelLimit=260)
+    color = alt.Color("policy:N", scale=policy_scale(policies), legend=legend)
+    form = ".1%" if percent else ".2f"
+    base = alt.Chart(alt.NamedData("budgets")).encode(x=x, color=color)
+    y = alt.Y("mean:Q", scale=y_scale, axis=y_axis)
+    band = base.mark_area(opacity=0.2, aria=False).encode(
+        y=alt.Y("ci_low:Q", scale=y_scale, axis=y_axis), y2="ci_high:Q"
+    )
+    line = base.mark_line(strokeWidth=2, aria=False).encode(
+        y=y, strokeDash=alt.StrokeDash("policy:N", scale=dash_scale(policies), legend=None)
+    )
+    points = base.mark_point(filled=True, size=70, opacity=1).encode(
+        y=y,
+        shape=alt.Shape("policy:N", scale=shape_scale(policies), legend=legend),
+        tooltip=[
+            alt.Tooltip("policy:N"),
+            alt.Tooltip("budget:Q"),
+            alt.Tooltip("mean:Q", format=form),
+            alt.Tooltip("ci_low:Q", title="interval from", format=form),
+            alt.Tooltip("ci_high:Q", title="to", format=form),
+            alt.Tooltip("n:Q", title="dialogs"),
+        ],
+    )
+    subtitle = "mean over the dialogs, with its 95 % interval"
+    chart = alt.layer(band, line, points).properties(height=280, title=panel_title(title, subtitle))
+    return single(chart, theme)

@@ -1,0 +1,209 @@
+"""All dialogs of a file under policies and budgets: a run, its curves, its table, its files."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from time import perf_counter
+
+import pandas as pd
+import streamlit as st
+
+from fdkvc.charts.budgets import budgets_spec
+from fdkvc.charts.theme import Spec, with_data
+from fdkvc.evidence import EVIDENCE_METRICS
+from fdkvc.export import replay_files
+from fdkvc.parameters import Parameter
+from fdkvc.replay import BUDGETS, Replay, replay, replay_summary
+from fdkvc.tables import default_baseline
+from fdkvc.ui import fields
+from fdkvc.ui.dialog_files import DialogFile
+from fdkvc.ui.dialog_settings import Chosen
+from fdkvc.ui.downloads import download_files, download_pictures, show_chart, shown_charts
+from fdkvc.ui.fields import Field
+from fdkvc.ui.frame import page_theme, panel, side_by_side, table_html
+from fdkvc.ui.jobs import Report, Work
+from fdkvc.ui.lanes import Lane
+from fdkvc.ui.run_panel import run_panel
+
+FILES = ["replay.csv", "replay_summary.csv", "replay_paired.csv", "replay.json"]
+TRIED = (16, 24, 32, 48, 64, 96, 128, 192, 256)
+MODES = {"each": "each head by itself", "together": "heads together"}
+
+MOST_DIALOGS = 600
+"""Dialogs of a run on the page: it shares its server with others."""
+
+
+@dataclass(frozen=True, eq=False)
+class Replayed:
+    """What came of a run over all dialogs of a file.
+
+    Attributes
+    ----------
+    settings : Replay
+    file : DialogFile
+    table : DataFrame
+        As `fdkvc.replay.replay` returns it.
+    seconds : float
+    """
+
+    settings: Replay
+    file: DialogFile
+    table: pd.DataFrame
+    seconds: float
+
+
+def show_replay(page: str, chosen: Chosen, lanes: Sequence[Lane]) -> None:
+    """Let a person run all dialogs of the file, and show what came of it."""
+    file = chosen.file
+    count = min(len(file.transcripts), MOST_DIALOGS)
+    st.markdown(
+        f"The policies of the sidebar on {'the dialog' if count == 1 else f'all {count} dialogs'} "
+        "of this file, at every budget that is chosen here: how much of the evidence was still in "
+        "the cache when it was needed."
+    )
+    settings = _choose(page, file, lanes)
+    done: Replayed | None = run_panel(f"{page}/replay", "Run", replay_work(settings, file))
+    if done is not None:
+        _about(done, settings, file)
+        _show(page, done)
+
+
+def replay_work(settings: Replay, file: DialogFile) -> Work:
+    """Return the work of a run over a file."""
+
+    def work(report: Report, cancelled: threading.Event) -> Replayed:
+        began = perf_counter()
+        recordings = file.recordings[:MOST_DIALOGS]
+        table = replay(settings, recordings, on_progress=report, cancelled=cancelled)
+        return Replayed(settings, file, table, perf_counter() - began)
+
+    return work
+
+
+def _choose(page: str, file: DialogFile, lanes: Sequence[Lane]) -> Replay:
+    known = Parameter("Budgets", "Entries that the cache may hold after a turn.")
+    default = tuple(map(str, BUDGETS))
+    budgets = fields.several(
+        Field(page, "budgets", default, known), {str(budget): str(budget) for budget in TRIED}
+    )
+    modes: tuple[str, ...] = ("each",)
+    if file.traced and len(file.traced[0].heads) > 1:
+        modes = fields.several(Field(page, "modes", modes, Parameter("Heads", "")), MODES)
+    policies = tuple(lane.run.choice.policy for lane in lanes)
+    return Replay(policies, tuple(map(int, budgets)), modes)
+
+
+def _about(done: Replayed, settings: Replay, file: DialogFile) -> None:
+    """Say which run is shown, and whether it is of what stands above."""
+    finished, asked = done.table.dialog.nunique(), min(len(done.file.transcripts), MOST_DIALOGS)
+    st.caption(
+        f"Shown: {finished} dialogs, {len(done.settings.policies)} policies, "
+        f"{len(done.settings.budgets)} budgets, {done.seconds:.1f} s."
+    )
+    if finished < asked:
+        st.warning(
+            f"Cancelled: {finished} of {asked} dialogs are finished, and shown.",
+            icon=":material/cancel:",
+        )
+    if done.settings != settings or done.file.digest != file.digest:
+        st.info(
+            "The file or the settings are not those of this run any more; Run measures them.",
+            icon=":material/tune:",
+        )
+
+
+def _show(page: str, done: Replayed) -> None:
+    summary = _summary(done)
+    if summary.empty:
+        st.info("Nothing was finished before the run was cancelled.")
+        return
+    metrics = [key for key in EVIDENCE_METRICS if key in set(summary.metric)]
+    with side_by_side("replay"):
+        for key in metrics:
+            with panel(f"replay-{key}"):
+                show_chart(page, f"replay/{key}", _curves(done, summary, key))
+    key = st.selectbox(
+        "Table of",
+        metrics,
+        format_func=lambda key: EVIDENCE_METRICS[key].label,
+        key=f"{page}/replay/metric",
+        width=360,
+    )
+    st.html(table_html(_table(summary, key), EVIDENCE_METRICS[key].label))
+    charts = shown_charts(page)
+    with st.popover("Download the run", icon=":material/download:"):
+        st.caption("The same files as `python -m fdkvc dialogs` writes.")
+        download_files(f"{page}/replay", lambda: _files(done), FILES)
+        download_pictures(
+            f"{page}/replay",
+            {key: partial(charts.__getitem__, f"replay/{key}") for key in metrics},
+        )
+
+
+@lru_cache(maxsize=4)
+def _summary(done: Replayed) -> pd.DataFrame:
+    """Return means and intervals; a policy under both ways of the heads has two names."""
+    table = replay_summary(done.table)
+    titles = {policy.name: policy.title for policy in done.settings.policies}
+    several = len(done.settings.heads) > 1
+    table["policy"] = [
+        titles[policy] + (f", {MODES[heads]}" if several else "")
+        for policy, heads in zip(table.policy, table.heads, strict=True)
+    ]
+    return table
+
+
+@lru_cache(maxsize=4)
+def _files(done: Replayed) -> Mapping[str, str]:
+    return replay_files(
+        done.settings,
+        done.table,
+        default_baseline(done.settings.policies),
+        source=done.file.recordings[0].source,
+        file=done.file.digest,
+        seed=0,
+        seconds=done.seconds,
+    )
+
+
+def _curves(done: Replayed, summary: pd.DataFrame, key: str) -> Spec:
+    rows = summary[summary.metric == key].drop(columns=["metric", "heads"])
+    metric = EVIDENCE_METRICS[key]
+    spec = budgets_spec(
+        metric.label,
+        tuple(sorted(done.settings.budgets)),
+        tuple(dict.fromkeys(summary.policy)),
+        1.0 if metric.percent else 1.05 * float(rows[["mean", "ci_high"]].max().max()),
+        metric.percent,
+        page_theme(),
+    )
+    bounded = rows.assign(
+        ci_low=rows.ci_low.clip(lower=0),
+        ci_high=rows.ci_high.clip(upper=1) if metric.percent else rows.ci_high,
+    )
+    return with_data(spec, {"budgets": bounded.reset_index(drop=True)})
+
+
+def _table(summary: pd.DataFrame, key: str) -> dict[str, list[str]]:
+    """Return a row for each policy and a column for each budget: mean ± half of the interval."""
+    rows = summary[summary.metric == key]
+    scale, digits = (100, 1) if EVIDENCE_METRICS[key].percent else (1, 2)
+    unit = " %" if EVIDENCE_METRICS[key].percent else ""
+    columns = {"policy": list(dict.fromkeys(rows.policy))}
+    for budget, group in rows.groupby("budget"):
+        by_policy = group.set_index("policy")
+        columns[f"budget {budget}"] = [
+            _mean_words(by_policy.loc[policy], scale, digits) + unit for policy in columns["policy"]
+        ]
+    columns["dialogs"] = [str(rows[rows.policy == policy].n.max()) for policy in columns["policy"]]
+    return columns
+
+
+def _mean_words(row: pd.Series, scale: int, digits: int) -> str:
+    words = f"{scale * row['mean']:.{digits}f}"
+    if pd.isna(row["ci_high"]):
+        return words
+    return f"{words} ± {scale * (row['ci_high'] - row['mean']):.{digits}f}"

@@ -1,0 +1,249 @@
+"""The transcript, a column for each policy: what each cache still holds, and what it forgot.
+
+Whatever stands in a file is escaped and shown by ``st.html`` alone, never as Markdown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from html import escape
+
+import streamlit as st
+
+from fdkvc.evidence import lost_in
+from fdkvc.explain import explain, sentences
+from fdkvc.recordings import Recording
+from fdkvc.transcripts import Demand
+from fdkvc.ui.dialog_files import HeadChoice
+from fdkvc.ui.lanes import Lane
+from fdkvc.ui.runs import Run
+
+
+def show_transcript(head: HeadChoice, lanes: Sequence[Lane], turn: int, picked: int | None) -> None:
+    """Show what was said, and after this turn what of it each policy still holds.
+
+    Parameters
+    ----------
+    head : HeadChoice
+    lanes : sequence of Lane
+        A column each.
+    turn : int
+    picked : int, optional
+        Token to point out.
+    """
+    recording = head.recording
+    columns = [_Column(lane.run, recording, turn, picked) for lane in lanes]
+    heads = "".join(
+        f'<th scope="col">{escape(lane.label)}<small>{column.figures()}</small></th>'
+        for lane, column in zip(lanes, columns, strict=True)
+    )
+    rows = "".join(
+        f'<tr class="{_when(at, turn)} {_hue(recording, at)}">{_speaker(recording, at)}'
+        f"{''.join(f'<td>{column.cell(at)}</td>' for column in columns)}</tr>"
+        for at in range(len(recording.tokens))
+    )
+    st.html(
+        f'<div class="said" tabindex="0" role="region" aria-label="Transcript after turn {turn}">'
+        f'<table><thead><tr><th scope="col">{_legend(head)}</th>{heads}</tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>"
+    )
+
+
+def explain_colours(head: HeadChoice) -> None:
+    """Say once how the transcript is to be read."""
+    topics = " ".join(
+        f'<span class="topic{place % 8}"><b class="letter">{letter}</b> {escape(name)}</span>'
+        for place, (letter, name) in enumerate(zip(_letters(head), head.topic_names, strict=True))
+    )
+    st.html(
+        '<div class="said-key"><span class="topic0"><mark>tinted</mark> still in the cache</span>'
+        "<span><s>struck out</s> evicted: point at it to see why</span>"
+        '<span><s class="now">struck heavily</s> evicted in this turn</span>'
+        f"<span><u>underlined</u> evidence that a later {demanded(head.recording)[1]} needs</span>"
+        f"{topics}</div>"
+    )
+
+
+def demanded(recording: Recording) -> tuple[str, str]:
+    """Return the kind of demands that the transcript shows, and what it is called."""
+    kinds = {demand.kind for demand, _ in recording.evidence}
+    return ("state", "dialogue state") if kinds == {"state"} else ("call", "service call")
+
+
+# ------------------------------------------------------------------------------- what was said
+
+
+def _when(at: int, turn: int) -> str:
+    return "to-come" if at > turn else "now" if at == turn else "past"
+
+
+def _hue(recording: Recording, at: int) -> str:
+    topic = recording.dialogs.current[0, at]
+    return f"topic{topic % 8}" if topic >= 0 else "topicless"
+
+
+def _speaker(recording: Recording, at: int) -> str:
+    said = recording.transcript.turns[at]
+    letter = f'<b class="letter">{said.topic}</b>' if said.topic else ""
+    return f'<th scope="row"><i>{at}</i> {letter} {escape(said.speaker)}</th>'
+
+
+def _letters(head: HeadChoice) -> tuple[str, ...]:
+    return head.recording.dialogs.topic_names
+
+
+def _legend(head: HeadChoice) -> str:
+    return f"<small>{len(head.recording.tokens)} turns</small>"
+
+
+@lru_cache(maxsize=8)
+def _pieces(recording: Recording) -> tuple[tuple[tuple[str, int], ...], ...]:
+    """Return the escaped pieces of each turn's text with their tokens."""
+    return tuple(
+        tuple((escape(piece.text), piece.token) for piece in recording.pieces(turn))
+        for turn in range(len(recording.tokens))
+    )
+
+
+@lru_cache(maxsize=8)
+def _needed(recording: Recording) -> frozenset[int]:
+    """Return the tokens that are evidence for what the transcript shows as demanded."""
+    kind, _ = demanded(recording)
+    return frozenset(
+        token
+        for demand, mentions in recording.evidence
+        if demand.kind == kind
+        for mention in mentions
+        for token in mention
+    )
+
+
+# ------------------------------------------------------------------------------- one policy
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a policy's cache still held what a turn needed.
+
+    Attributes
+    ----------
+    demand : Demand
+    lost : int
+        The turn that broke its last mention; −1 if it was held.
+    """
+
+    demand: Demand
+    lost: int
+
+    @property
+    def words(self) -> str:
+        """The verdict in words."""
+        return "held" if self.lost < 0 else f"lost in turn {self.lost}"
+
+
+@lru_cache(maxsize=32)
+def verdicts(run: Run, recording: Recording) -> tuple[Verdict, ...]:
+    """Return for each demand of the dialog whether this run met it."""
+    lost = lost_in(run.trace, recording)
+    return tuple(
+        Verdict(demand, int(turn[0]))
+        for (demand, _), turn in zip(recording.evidence, lost, strict=True)
+    )
+
+
+@lru_cache(maxsize=4096)
+def _reasons(run: Run, turn: int) -> Mapping[int, str]:
+    """Return the tokens that a turn evicted, and why."""
+    entries = run.entries[turn]
+    gone = entries.loc[entries["rule"].notna(), "token"].tolist()
+    return {
+        token: " ".join(sentences(explain(run.trace, run.dialogs, 0, turn, token)))
+        for token in gone
+    }
+
+
+class _Column:
+    """What one policy's cache holds of the dialog after a turn."""
+
+    def __init__(self, run: Run, recording: Recording, turn: int, picked: int | None) -> None:
+        self._recording, self._turn, self._picked = recording, turn, picked
+        self._held = {token for token in run.trace.kept[0, turn].tolist() if token >= 0}
+        self._gone: dict[int, str] = {}
+        for past in range(turn + 1):
+            self._gone |= _reasons(run, past)
+        self._now = _reasons(run, turn)
+        kind, _ = demanded(recording)
+        self._verdicts = [
+            verdict
+            for verdict in verdicts(run, recording)
+            if verdict.demand.kind == kind and verdict.demand.turn <= turn
+        ]
+
+    def figures(self) -> str:
+        """Say how much is held, and how many demands were met so far."""
+        met = sum(verdict.lost < 0 for verdict in self._verdicts)
+        total = len(self._verdicts)
+        calls = f" · {met} of {total} arguments met" if total else ""
+        return f"{len(self._held)} held{calls}"
+
+    def cell(self, at: int) -> str:
+        """Return what was said in a turn, and what it needed of what was said before."""
+        pieces = _pieces(self._recording)[at]
+        if at > self._turn:
+            return "".join(text for text, _ in pieces)
+        return "".join(self._marked(pieces)) + self._asks(at)
+
+    def _marked(self, pieces: Sequence[tuple[str, int]]) -> Iterator[str]:
+        """Mark each token; tokens that are held alike are one mark, with what lies between."""
+        needed = _needed(self._recording)
+        run: list[str] = []
+        between = open_as = ""
+        for text, token in pieces:
+            if token < 0:
+                between += text
+                continue
+            opening = self._mark(token, token in needed)
+            if opening != open_as or opening.startswith("<s"):
+                yield _closed(run, open_as) + between
+                run, between, open_as = [opening], "", opening
+            run += [between, text]
+            between = ""
+        yield _closed(run, open_as) + between
+
+    def _mark(self, token: int, needed: bool) -> str:
+        """Return the tag that opens a token."""
+        names = ["need"] * needed + ["picked"] * (token == self._picked)
+        if token in self._held:
+            return f"<mark{_classes(names)}>"
+        names += ["now"] * (token in self._now)
+        why = escape(self._gone.get(token, ""))
+        return f'<s{_classes(names)} title="{why}">'
+
+    def _asks(self, at: int) -> str:
+        asked: dict[str, list[str]] = {}
+        for verdict in self._verdicts:
+            if verdict.demand.turn == at:
+                asked.setdefault(verdict.demand.source, []).append(_verdict_html(verdict))
+        return "".join(
+            f'<div class="asks"><b>{escape(source)}</b> {" ".join(each)}</div>'
+            for source, each in asked.items()
+        )
+
+
+def _closed(run: Sequence[str], opening: str) -> str:
+    end = "</s>" if opening.startswith("<s") else "</mark>" if opening else ""
+    return "".join(run) + end
+
+
+def _classes(names: Sequence[str]) -> str:
+    return f' class="{" ".join(names)}"' if names else ""
+
+
+def _verdict_html(verdict: Verdict) -> str:
+    demand = verdict.demand
+    what = f"{escape(demand.slot)} “{escape(demand.value)}”"
+    if verdict.lost < 0:
+        return f'<span class="met">✓ {what}</span>'
+    return f'<span class="unmet">✗ {what} {verdict.words}</span>'
