@@ -46,7 +46,7 @@ def river_table(trace: Trace, dialogs: DialogBatch, row: int = 0) -> pd.DataFram
         born = dialogs.born[row, token[token >= 0]]
         topic = dialogs.current[row, born]
         starts = np.flatnonzero(np.diff(topic, prepend=-2))
-        ends = np.append(starts[1:], len(topic))
+        ends = np.append(starts, len(topic))[1:]  # none for an empty cache
         rows += [
             (trace.first_turn + at, low, high, topic[low], born[low], born[high - 1])
             for low, high in zip(starts, ends, strict=True)

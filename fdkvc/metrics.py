@@ -115,14 +115,15 @@ def output_error(trace: Trace, dialogs: DialogBatch) -> Floats:
 def return_recall(trace: Trace, dialogs: DialogBatch) -> Floats:
     """Share of a topic's earlier tokens still cached at the first turn back (B, T), in [0, 1].
 
-    NaN in all other turns, and for a topic without earlier tokens.
+    NaN in all other turns, such as those of a topic that was not the current one before.
     """
     rows = np.arange(dialogs.rows)[:, None]
     series = np.full(trace.kept.shape[:2], np.nan, np.float32)
     for at, turn in enumerate(range(trace.first_turn, dialogs.turns)):
         topic = dialogs.current[:, turn]
+        past = dialogs.current[:, :turn] == topic[:, None]
         back = (topic >= 0) & dialogs.in_turns[:, turn]
-        back &= (turn > 0) & (topic != dialogs.current[:, turn - 1])
+        back &= past.any(axis=1) & ~past[:, -1:].any(axis=1)
         wanted = np.uint32(1) << np.maximum(topic, 0).astype(np.uint32)
         earlier = (dialogs.topic_bits & wanted[:, None]) != 0
         earlier &= dialogs.born < turn

@@ -84,6 +84,11 @@ def parameter(default: float | int | str, label: str, help: str, **facts: Any) -
     return dataclasses.field(default=default, metadata={"parameter": described})
 
 
+def with_default(owner: Any, name: str, default: float | int | str) -> Any:
+    """Declare a parameter of a dataclass again for one derived from it, with another default."""
+    return dataclasses.field(default=default, metadata={"parameter": parameters_of(owner)[name]})
+
+
 def parameters_of(owner: Any) -> Mapping[str, Parameter]:
     """Return the declared parameters of a dataclass or of an instance, in order, by field name."""
     return {

@@ -26,6 +26,7 @@ with st.sidebar:
     policies = choose_policies(PAGE, dialog_settings.POLICIES_AT_FIRST, most=MOST_LANES)
     asked = settings.choose_metrics(PAGE)
 if chosen is None:
+    dialog_settings.ask_for_file()
     st.stop()
 
 head = chosen.head

@@ -44,13 +44,8 @@ def expected() -> dict[str, bytes]:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Start two worker processes, whose BLAS may use as many threads as it likes."""
-    settings = {
-        "distributed.nanny.pre-spawn-environ": {},
-        # A result that died with its worker is asked for this long, instead of half a minute.
-        "distributed.comm.timeouts.connect": "1s",
-    }
     with (
-        dask.config.set(settings),
+        dask.config.set({"distributed.nanny.pre-spawn-environ": {}}),
         distributed.LocalCluster(
             n_workers=2,
             threads_per_worker=1,

@@ -18,6 +18,7 @@ from fdkvc.compare import (
     figures_table,
     first_difference,
     overlap_table,
+    share_apart,
 )
 from fdkvc.dialogs import SCENARIOS, generate, own_scenario
 from fdkvc.fork import Fork, fork
@@ -49,6 +50,8 @@ def test_the_overlap_is_that_of_the_sets_of_kept_tokens(one: str, other: str) ->
 
     assert list(table) == list(OVERLAP)
     assert table["turn"].tolist() == list(range(12))
+    apart = share_apart(TRACES[one], TRACES[other])
+    np.testing.assert_allclose(apart[0], 1 - table["jaccard"], rtol=1e-6)
     for turn, row in zip(range(12), table.itertuples(), strict=True):
         mine, theirs = kept(TRACES[one], turn), kept(TRACES[other], turn)
         assert row.shared == len(mine & theirs)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fdkvc.evidence import EVIDENCE_METRICS, OLD, answers, measure, recall, token_age
+from fdkvc.evidence import EVIDENCE_METRICS, OLD, answers, lost_in, measure, recall, token_age
 from fdkvc.formats import EXAMPLES, read_file
 from fdkvc.lexical import lexical_recording
 from fdkvc.policies import policy_named
@@ -45,6 +45,7 @@ def test_recall_by_hand() -> None:
     assert [bool(answer.met[0]) for answer in found] == [True, False, True, False]
     assert recall(found, "call").tolist() == pytest.approx([(1 + 1 / 2 + 0) / 3])
     assert recall(found, "call", older_than=2).tolist() == [0]  # only a, for the call at 3
+    assert [int(turn[0]) for turn in lost_in(trace, recording)] == [-1, 1, -1, 3]
     assert math.isnan(recall(found, "state").item())
     np.testing.assert_allclose(token_age(trace, recording), [[0, 1 / 3, 2 / 3, 1]])
     assert measure(trace, recording)["token_age"] == pytest.approx((0 * 2 + 1 + 2 + 3) / 11)

@@ -328,3 +328,11 @@ def test_fifo_recalls_nothing_after_a_long_absence() -> None:
     trace = simulate(policy_named("fifo"), dialogs, 56, entries=False)
 
     np.testing.assert_array_equal(metric_named("return_recall").late(trace, dialogs), 0)
+
+
+@pytest.mark.parametrize("scenario", ["shift", "gradual"])
+def test_where_no_topic_comes_back_there_is_nothing_to_recall(scenario: str) -> None:
+    dialogs = generate(SCENARIOS[scenario], 2, 3)
+    trace = simulate(policy_named("fd-kvc"), dialogs, 56, entries=False)
+
+    assert np.isnan(metric_named("return_recall").series(trace, dialogs)).all()

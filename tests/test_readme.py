@@ -281,8 +281,9 @@ def test_the_table_of_rooms_is_the_one_that_the_imports_are_held_to() -> None:
 
 
 def test_every_package_that_the_project_imports_is_required() -> None:
-    files = [ROOT / "requirements.txt", ROOT / "requirements-capture.txt"]
+    files = [ROOT / f"requirements{of}.txt" for of in ("", "-capture", "-dask")]
     requirements = "".join(file.read_text("utf-8") for file in files)
-    required = set(re.findall(r"^([\w-]+)>=[\w.]+,<[\w.]+$", requirements, re.MULTILINE))
+    required = set(re.findall(r"^([\w[\]-]+)>=[\w.]+,<[\w.]+$", requirements, re.MULTILINE))
 
-    assert required == {"vl-convert-python" if name == "vl_convert" else name for name in PACKAGES}
+    named = {"vl_convert": "vl-convert-python", "distributed": "dask[distributed]"}
+    assert required == {named.get(name, name) for name in PACKAGES}

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from refusals import any_json
 from studies import few_dialogs
 
-from fdkvc.benchmark import Benchmark
-from fdkvc.dialogs import World, own_scenario
+from fdkvc.benchmark import Benchmark, run_benchmark
+from fdkvc.dialogs import SCENARIOS, World, own_scenario
 from fdkvc.export import benchmark_files, benchmark_parameters, run_json
 from fdkvc.policies import policy_named
 from fdkvc.repeat import MOST_BYTES, compared, differing, read_run
-from fdkvc.report import study_files
+from fdkvc.report import study_files, sweep_files
+from fdkvc.sweep import Sweep
 
 
 def written(benchmark: Benchmark) -> str:
@@ -54,6 +55,42 @@ def test_the_same_numbers_do_not_differ_and_others_do() -> None:
     assert differing(record, other) == ["paired.csv"]
     few = benchmark_files(study.results, [])
     assert compared(record, few) == ["summary.csv", "adaptation.csv", "paired.csv"]
+
+
+@pytest.mark.parametrize(
+    "sweep",
+    [
+        Sweep(dialogs=2),
+        Sweep("h2o", (("window", (0.2, 0.5)),), SCENARIOS["shift"], 2, 3, 40, ("retention",)),
+        Sweep(axes=(("gamma", (0.8,)), ("w_c", (0.1, 0.5))), dialogs=2),
+    ],
+)
+def test_a_sweep_is_read_again_and_gives_the_same_numbers(sweep: Sweep) -> None:
+    files = sweep_files(sweep, run_benchmark(sweep.benchmark))
+    record = read_run(files["run.json"])
+    assert (record.sweep, record.benchmark) == (sweep, sweep.benchmark)
+    again = sweep_files(sweep, run_benchmark(record.benchmark, workers=1, chunk=1))
+    assert differing(record, again) == []
+    assert compared(record, again) == [name for name in files if name != "run.json"]
+
+
+@pytest.mark.parametrize(
+    ("swept", "sentence"),
+    [
+        (3, "'sweep' is missing or not"),
+        ({"policy": "fd-kvc", "axes": {"gamma": 0.8}}, "gamma has no list of numbers"),
+        ({"policy": "fd-kvc", "axes": {"gamma": [2]}}, "gamma is 2, but must be"),
+        ({"policy": "fifo", "axes": {"gamma": [0.8]}}, "'gamma' is unknown to fifo"),
+        ({"policy": "fd-kvc", "axes": {"gamma": [0.8] * 99}}, "more settings than policies"),
+        ({"policy": "fd-kvc", "axes": {}}, "must be one or two"),
+    ],
+)
+def test_a_sweep_that_is_not_right_gets_a_sentence(swept: object, sentence: str) -> None:
+    sweep = Sweep(dialogs=2)
+    run = json.loads(sweep_files(sweep, run_benchmark(sweep.benchmark))["run.json"])
+    run["parameters"]["sweep"] = swept
+    with pytest.raises(ValueError, match=sentence):
+        read_run(json.dumps(run))
 
 
 def changed(**parts: Any) -> str:

@@ -55,13 +55,13 @@ def budgets_spec(
         axis=alt.Axis(title="budget", values=list(budgets), grid=False),
     )
     y_scale = alt.Scale(domain=[0, top], nice=False)
-    y_axis = alt.Axis(title=None, tickCount=5, format=".0%" if percent else "~g")
-    legend = top_legend(symbolSize=70, labelLimit=260)
+    y_axis = alt.Axis(title=None, tickCount=5, format=".0%" if percent else "~f")
+    legend = top_legend(symbolSize=70, symbolOpacity=1, labelLimit=260)
     color = alt.Color("policy:N", scale=policy_scale(policies), legend=legend)
     form = ".1%" if percent else ".2f"
     base = alt.Chart(alt.NamedData("budgets")).encode(x=x, color=color)
     y = alt.Y("mean:Q", scale=y_scale, axis=y_axis)
-    band = base.mark_area(opacity=0.2, aria=False).encode(
+    band = base.mark_area(opacity=0.2, clip=True, aria=False).encode(
         y=alt.Y("ci_low:Q", scale=y_scale, axis=y_axis), y2="ci_high:Q"
     )
     line = base.mark_line(strokeWidth=2, aria=False).encode(

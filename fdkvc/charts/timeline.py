@@ -20,6 +20,7 @@ from fdkvc.charts.theme import (
     inside_axis,
     letter_scale,
     panel_title,
+    top_legend,
     topic_scale,
 )
 
@@ -237,7 +238,7 @@ def _metrics(turns: int, lines: Sequence[Line], theme: Theme) -> Panel:
     colours = [colour_of(position + 3) for position in range(len(lines))]
     dashes = [list(DASHES[position % len(DASHES)]) for position in range(len(lines))]
     low, high = min(line.low for line in lines), max(line.high for line in lines)
-    legend = alt.Legend(orient="top", title=None, symbolStrokeWidth=2, offset=6, padding=0)
+    legend = top_legend(symbolStrokeWidth=2, offset=6)
     drawn = (
         alt.Chart(alt.NamedData("metrics"))
         .mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=22))

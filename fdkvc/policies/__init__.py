@@ -9,6 +9,7 @@ from fdkvc.policies.base import Policy
 from fdkvc.policies.expected_attention import ExpectedAttention
 from fdkvc.policies.fastgen import FastGen
 from fdkvc.policies.fd_kvc import FDKVC
+from fdkvc.policies.fd_kvc_window import FDKVCWindow
 from fdkvc.policies.fifo import Fifo
 from fdkvc.policies.full import Full
 from fdkvc.policies.h2o import H2O
@@ -30,6 +31,7 @@ POLICIES: Mapping[str, type[Policy]] = {
         SinkWindow,
         H2O,
         FDKVC,
+        FDKVCWindow,
         H2ODecay,
         H2OMean,
         Tova,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import ClassVar
 
 import numpy as np
 
@@ -74,9 +75,9 @@ class FDKVC(Policy):
         "turn and is reinforced by similarity to the current query; their weighted sum decides."
     )
     source = "Ganguly, Fractional Decay KV-Cache, Algorithm 1"
-    looks_at = ("attention", "similarity", "history")
+    looks_at: ClassVar[tuple[Look, ...]] = ("attention", "similarity", "history")
     channels = ("cumulative", "recency")
-    steps = PAPER_STEPS
+    steps: ClassVar[tuple[Step, ...]] = PAPER_STEPS
     quantity_names = MappingProxyType(
         {
             "cumulative": "cumulative attention",
@@ -195,7 +196,7 @@ class FDKVC(Policy):
         """Check the hyperparameters, and declare what the options that are on do and look at."""
         super().__post_init__()
         steps, looks_at = tuple(self._own_steps()), tuple(self._own_looks())
-        if steps != PAPER_STEPS:
+        if steps != type(self).steps:
             object.__setattr__(self, "steps", steps)
             object.__setattr__(self, "looks_at", looks_at)
 

@@ -33,20 +33,25 @@ LIMITATIONS = (
         "The same world, drawn anew for any seed, with noise and tokens a turn to vary on the step "
         "page. The paper blames the random embeddings for the weak significance; with the topic "
         "projected by the value matrix the same embeddings give |t| from 15 to 53 (Benchmark, "
-        "Alignment; 600 dialogs, seed 0).",
+        "Alignment; 600 dialogs, seed 0). The Dialogs page replays what people said, with "
+        "vectors of a language model where a trace file holds them.",
     ),
     (
         "Adaptation against persistence",
         "Decay trades long-term persistence for speed: on Topic Return FD-KVC is 39 % below H2O.",
         "On Topic Return FD-KVC's alignment is 27 % below H2O's, and its retention 45 points; it "
         "keeps all topics, H2O half of them (Benchmark, Claims and Compare two). The Ablation page "
-        "draws the trade-off for any setting, with the front that nothing beats.",
+        "draws the trade-off for any setting, with the front that nothing beats. Recall, an option "
+        "of FD-KVC, brings evicted entries back: with a second tier as large as the cache, 32 % of "
+        "a topic's earlier tokens are there at its first turn back, not 13 %, and alignment on "
+        "Topic Return rises from 0.72 to 0.80 (600 dialogs, seed 0).",
     ),
     (
         "Single head",
         "Only single-head attention is evaluated.",
-        "The same: one head a dialog. A head is a row of the batch axis in the code, but no page "
-        "shows several.",
+        "One head in drawn dialogs, too. A recorded model's heads decide each by itself, or all "
+        "together by the mean of their scores: the Dialogs page and the command `dialogs` compare "
+        "the two.",
     ),
     (
         "Hyperparameter sensitivity",
@@ -65,13 +70,17 @@ LIMITATIONS = (
         "Proxy metrics",
         "Alignment, retention and diversity stand for the performance of a dialog system.",
         "The same proxies, with intervals. They disagree: FIFO leads on retention and comes last "
-        "on diversity, so which policy is best depends on the proxy.",
+        "on diversity, so which policy is best depends on the proxy. Four more can be asked for, "
+        "such as the error of the attention's output. In real dialogs, call-argument recall asks "
+        "whether the cache still holds what a service call needs.",
     ),
     (
         "Static channel weights",
         "w_c and w_ρ are fixed during a dialog.",
         "Fixed by default, too. Weight shift κ, an option of FD-KVC, lets them follow the query: "
-        "w_c rises while it stays with what is recent, w_ρ while it moves away.",
+        "w_c rises while it stays with what is recent, w_ρ while it moves away. With κ = 0.5, "
+        "retention on Mixed rises from 64 % to 69 %, and falls on Topic Return from 55 % to 49 % "
+        "(600 dialogs, seed 0).",
     ),
 )
 """The paper's Section 9 one by one: its title, what it says, what is shown here."""
@@ -90,7 +99,8 @@ NOT_SHOWN = (
     "Time on other hardware: latencies are NumPy's on the machine that runs this, where calls cost "
     "more than arithmetic. A kernel inside a model would have other ratios.",
     "The memory of the embeddings that FD-KVC needs beside keys and values.",
-    "Positions: keys carry none, so nothing is said of rotary or other positional encodings.",
+    "Positions: keys of drawn dialogs carry none. Those of a recorded model keep the positions "
+    "that they had when nothing was evicted.",
 )
 
 
@@ -118,24 +128,32 @@ def show_method(page: str) -> None:
     policy = POLICIES[key]
     st.markdown(f"{policy.idea} :gray[{policy.source}.]")
     numbered = list(enumerate(policy.steps, 1))
-    if all(_equations(step.source) for step in policy.steps):
-        for number, step in numbered:
-            _beside([(number, step)], carriers(policy, step))
-    else:
-        _beside(numbered, whole_carriers(policy))
+    with side_by_side("method"):
+        if all(_equations(step.source) for step in policy.steps):
+            told: list[Carrier] = []
+            for number, step in numbered:
+                code = [carrier for carrier in carriers(policy, step) if carrier not in told]
+                told += code
+                with st.container(border=True):
+                    _show_equation(number, step)
+                    _show_code(code)
+        else:
+            with st.container(border=True):
+                for number, step in numbered:
+                    _show_equation(number, step)
+            with st.container(border=True):
+                _show_code(whole_carriers(policy))
 
 
-def _beside(steps: list[tuple[int, Step]], code: list[Carrier]) -> None:
-    """Show equations at the left and code at the right."""
-    with side_by_side(f"step-{steps[0][0]}"):
-        with st.container(border=True):
-            for number, step in steps:
-                st.markdown(f"**{number}. {step.name}** :gray[({step.source})]")
-                st.latex(step.equation)
-        with st.container(border=True):
-            for carrier in code:
-                st.caption(f"`{carrier.name}`")
-                st.code(carrier.code, language="python", wrap_lines=True)
+def _show_equation(number: int, step: Step) -> None:
+    st.markdown(f"**{number}. {step.name}** :gray[({step.source})]")
+    st.latex(step.equation)
+
+
+def _show_code(code: list[Carrier]) -> None:
+    for carrier in code:
+        st.caption(f"`{carrier.name}`")
+        st.code(carrier.code, language="python", wrap_lines=True)
 
 
 def carriers(policy: type[Policy], step: Step) -> list[Carrier]:

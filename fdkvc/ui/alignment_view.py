@@ -9,6 +9,7 @@ from fdkvc.cells import scenario_label
 from fdkvc.charts.dots import dots_spec
 from fdkvc.charts.spread import bars_data, means_data, spread_range, spread_spec
 from fdkvc.charts.theme import with_data
+from fdkvc.policies import read_policy
 from fdkvc.projections import PROJECTIONS, PUBLISHED, alignments_table, differences_table
 from fdkvc.study import Study
 from fdkvc.tables import ABLATED_POLICY, BASELINE, is_the_papers
@@ -216,8 +217,10 @@ def _leaders(table: pd.DataFrame) -> str:
         if ABLATED_POLICY in means:
             ahead = means[means > means[ABLATED_POLICY]].sort_values(ascending=False)
             if len(ahead):
-                listed = ", ".join(f"{name} {mean:.4f}" for name, mean in ahead.items())
-                parts.append(f"{word}: {listed}, FD-KVC {means[ABLATED_POLICY]:.4f}")
+                leaders = [
+                    f"{read_policy(str(name)).title} {mean:.4f}" for name, mean in ahead.items()
+                ]
+                parts.append(f"{word}: {', '.join(leaders)}, FD-KVC {means[ABLATED_POLICY]:.4f}")
     if not parts:
         return ""
     return (

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from io import BytesIO
+from itertools import accumulate
 
 from fdkvc.dialogs import DialogBatch
 from fdkvc.formats import EXAMPLES, read_transcripts
@@ -21,7 +23,14 @@ from fdkvc.trace_file import read_trace_file
 from fdkvc.transcripts import MOST_TOPICS, Transcript
 
 MOST_MEGABYTES = 20
-"""Of a file that a person brings; of a trace also all its arrays together."""
+"""Of a trace that a person brings, and of all its arrays together."""
+
+MOST_TEXT_MEGABYTES = 15
+"""Of a file of words."""
+
+MOST_MEASURED = 600
+MOST_CHARACTERS = 1_000_000
+"""Dialogs that are measured together on the page, and what is said in them."""
 
 MOST_TURNS = 128
 MOST_TOKENS = 4096
@@ -61,15 +70,15 @@ class DialogFile:
     transcripts: tuple[Transcript, ...]
     traced: tuple[Recording, ...] = ()
 
-    @cached_property
-    def recordings(self) -> tuple[Recording, ...]:
-        """Each dialog with the trace's own vectors, or with lexical ones."""
-        return self.traced or tuple(map(lexical_recording, self.transcripts))
+    def recording(self, dialog: int) -> Recording:
+        """Return a dialog with the trace's own vectors, or with lexical ones."""
+        return self.traced[dialog] if self.traced else lexical_recording(self.transcripts[dialog])
 
-    @property
-    def source(self) -> str:
-        """What made the vectors."""
-        return self.traced[0].source if self.traced else "lexical embedding"
+    @cached_property
+    def measured(self) -> int:
+        """How many of its dialogs are measured together: the first ones, or all."""
+        said = (sum(map(len, each.texts)) for each in self.transcripts[:MOST_MEASURED])
+        return max(1, bisect_right(list(accumulate(said)), MOST_CHARACTERS))
 
 
 def read_dialog_file(content: bytes, name: str) -> DialogFile:
@@ -80,11 +89,12 @@ def read_dialog_file(content: bytes, name: str) -> DialogFile:
     ValueError
         In a sentence that says what is wrong with it, and where.
     """
-    most = MOST_MEGABYTES * 1_000_000
+    traces = name.lower().endswith(".npz")
+    most = (MOST_MEGABYTES if traces else MOST_TEXT_MEGABYTES) * 1_000_000
     if len(content) > most:
         raise ValueError(f"the file has {len(content):,} bytes, but at most {most:,} are shown")
     digest = hashlib.sha256(content).hexdigest()
-    if not name.lower().endswith(".npz"):
+    if not traces:
         return DialogFile(name, digest, read_transcripts(content, name))
     traced = read_trace_file(BytesIO(content), most)
     if len(traced[0].heads) > MOST_HEADS:
@@ -111,8 +121,19 @@ def check_shown(transcript: Transcript, recording: Recording) -> None:
         if count > most:
             raise ValueError(
                 f"{transcript.name}: it has {count:,} {what}, but at most {most:,} are shown turn "
-                "by turn; all dialogs of the file are measured below, and by the command line"
+                "by turn: choose another dialog of the file, or measure it by the command line"
             )
+
+
+def check_together(recording: Recording, budget: int) -> None:
+    """Raise a ValueError in a sentence unless the heads together are small enough."""
+    dialogs = recording.dialogs
+    entries = dialogs.rows * dialogs.turns * (budget + dialogs.turn_tokens)
+    if entries > MOST_ENTRIES:
+        raise ValueError(
+            f"all heads together have {entries:,} entries over all turns, but at most "
+            f"{MOST_ENTRIES:,} are shown: choose a smaller budget, or each head by itself"
+        )
 
 
 @dataclass(frozen=True)
@@ -160,22 +181,9 @@ class HeadChoice:
         return self.recording.dialogs.row(self.head)
 
     def run(self, policy: Policy, dialogs: DialogBatch, budget: int) -> Trace:
-        """Run a policy over the head, or over all of them together.
-
-        Raises
-        ------
-        ValueError
-            If the heads together have too many entries to be shown.
-        """
-        if not self.together:
+        """Run a policy over the head, or over all of them together."""
+        if self.alone:
             return simulate(policy, dialogs, budget)
-        every = self.recording.dialogs
-        entries = every.rows * every.turns * (budget + every.turn_tokens)
-        if entries > MOST_ENTRIES:
-            raise ValueError(
-                f"all heads together have {entries:,} entries over all turns, but at most "
-                f"{MOST_ENTRIES:,} are shown: choose a smaller budget, or each head by itself"
-            )
         return _shared_run(policy, self.recording, budget).row(self.head)
 
 
@@ -212,7 +220,7 @@ def shown_recording(
     ValueError
         If the dialog is too large to be shown, or the schedule does not fit it.
     """
-    recording = file.recordings[dialog]
+    recording = file.recording(dialog)
     said = recording.transcript
     check_shown(said, recording)
     if way == "segmented":

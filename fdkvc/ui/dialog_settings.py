@@ -19,6 +19,7 @@ from fdkvc.ui.dialog_files import (
     SHIPPED,
     DialogFile,
     HeadChoice,
+    check_together,
     read_dialog_file,
     shipped_file,
     shown_recording,
@@ -30,6 +31,7 @@ from fdkvc.ui.settings import MOST_BUDGET, asked_field, view_fields
 from fdkvc.ui.variants import policies_field
 
 OWN = "own"
+DIGITS = 16  # of a file's SHA-256 in a link
 POLICIES_AT_FIRST = ("fifo", "h2o", "fd-kvc")
 TOPICS = {
     "annotated": "as annotated",
@@ -146,6 +148,12 @@ def choose_dialog(page: str) -> Chosen | None:
         return None
     head, mode = _choose_head(page, recording)
     budget = fields.number(_budget_field(page))
+    try:
+        if mode == "together":
+            check_together(recording, budget)
+    except ValueError as error:
+        say_plainly([f"{error}."])
+        mode = "each"
     topics = tuple(turn.topic for turn in recording.transcript.turns)
     name = recording.transcript.name
     chosen = HeadChoice(file.digest, name, topics, head, mode == "together", recording, names)
@@ -159,14 +167,15 @@ def _choose_file(page: str) -> DialogFile | None:
         return shipped_file(key)
     file = _brought(page)
     wanted = _digest_field(page)
-    if file is None and wanted.value:
+    if wanted.value and (file is None or not file.digest.startswith(wanted.value)):
         st.info(
-            "This link shows a file that it cannot carry. Bring the file here to see it as it "
-            "was shown.",
+            "This link shows a file that it cannot carry. Bring that file to see it as it was "
+            "shown.",
             icon=":material/upload_file:",
         )
+        return None
     if file is not None:
-        wanted.set(file.digest[:16])
+        wanted.set(file.digest[:DIGITS])
     return file
 
 
@@ -189,15 +198,34 @@ def _brought(page: str) -> DialogFile | None:
             problem = ""
             try:
                 before = read_dialog_file(upload.getvalue(), upload.name)
-                if kept in st.session_state or not _digest_field(page).value:
-                    _dialog_field(page).set(0)
                 st.session_state[kept] = before
+                _begin_anew(page, before)
             except ValueError as error:
                 problem = f"{upload.name} cannot be read: {error}."
             st.session_state[last] = (upload.file_id, problem)
         staying = f" Staying with {before.name}." if before is not None else ""
         say_plainly([problem + staying] if problem else [])
     return before
+
+
+def _begin_anew(page: str, file: DialogFile) -> None:
+    """Begin with the first dialog of a file, unless a link to this file has said where."""
+    wanted = _digest_field(page)
+    if not (wanted.value and file.digest.startswith(wanted.value)):
+        placed = (_dialog_field(page), _topics_field(page), _schedule_field(page))
+        for field in (*placed, _head_field(page), *view_fields(page)):
+            field.set(field.default)
+    wanted.set(file.digest[:DIGITS])
+
+
+def ask_for_file() -> None:
+    """Say what can be brought, while there is nothing to show."""
+    st.info(
+        "Bring a file of dialogs in the sidebar: the Schema-Guided Dialogue dataset, MultiWOZ 2.2, "
+        "chat messages as JSON or JSON Lines, plain text with a speaker and a colon before each "
+        "turn, or a trace of a model's attention. The README says where people get them.",
+        icon=":material/upload_file:",
+    )
 
 
 def _choose_topics(page: str, file: DialogFile, dialog: int) -> tuple[str, str]:

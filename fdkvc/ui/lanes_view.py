@@ -13,6 +13,7 @@ from fdkvc.charts.timeline import cursor_data, placed
 from fdkvc.compare import DIFFERENCE, all_entries, first_difference
 from fdkvc.explain import explain, sentences
 from fdkvc.export import csv_text
+from fdkvc.metrics import METRICS
 from fdkvc.trace import Status
 from fdkvc.ui import fields, settings
 from fdkvc.ui.downloads import (
@@ -135,8 +136,10 @@ def _places(lanes: Sequence[Lane], lane: Lane) -> int:
 def _figures_now(lane: Lane, turn: int) -> str:
     """Say a turn's figures in two lines."""
     now = lane.run.turns.iloc[turn]
-    words = [f"{line.label} {line.words(float(now[line.field]))}" for line in lane.run.metrics]
-    return f"{words[1]} · {words[2]}\n{words[0]} · {now['evicted']:.0f} evicted"
+    lines = [line for line in lane.run.metrics if line.field in METRICS]
+    words = [f"{line.label} {line.words(float(now[line.field]))}" for line in lines]
+    below = [*words[:-2], f"{now['evicted']:.0f} evicted"]
+    return f"{' · '.join(words[-2:])}\n{' · '.join(below)}"
 
 
 def _fates(lanes: Sequence[Lane], turn: int, token: int) -> None:
@@ -238,7 +241,7 @@ def _shown(table: pd.DataFrame, one: Lane, other: Lane) -> dict[str, list[str]]:
     return {
         "only in": [lanes[keeper].number for keeper in table["keeper"]],
         "token": _words(table["token"], "d"),
-        "topic": [topic or "–" for topic in table["topic"]],
+        "topic": table["topic"].fillna("–").tolist(),
         "from turn": _words(table["born"], "d"),
         **{
             f"{what} in {lane.number}": _words(table[f"{what}_{name}"], form)

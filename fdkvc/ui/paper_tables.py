@@ -60,7 +60,7 @@ def _show_table(page: str, table: MeasuredTable) -> None:
     picked = event.selection.cells
     if picked:
         row_place, label = picked[0]
-        row = list(table.rows)[row_place // 2]
+        row = list(table.rows)[row_place // (2 if _printed(table) else 1)]
         by_label = {label: column for column, label in table.columns.items()}
         cell = table.cells.get((row, by_label.get(label, "")))
         if cell is not None:
@@ -68,16 +68,27 @@ def _show_table(page: str, table: MeasuredTable) -> None:
 
 
 def _frames(table: MeasuredTable) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the texts of a table's cells, and their styles: a row measured, the next published."""
+    """Return the texts of a table's cells, and their styles: a row measured, the next published.
+
+    A table of which the paper prints nothing has no published rows.
+    """
     texts, tints = [], []
     for row, row_label in table.rows.items():
         cells = [table.cells.get((row, column)) for column in table.columns]
         texts.append([row_label, *("" if cell is None else cell.words() for cell in cells)])
-        texts.append(["published", *("" if cell is None else _published(cell) for cell in cells)])
         tint = ["", *("" if cell is None else _TINTS[cell.verdict] for cell in cells)]
-        tints += [tint, tint]
+        tints.append(tint)
+        if _printed(table):
+            printed = ["" if cell is None else _published(cell) for cell in cells]
+            texts.append(["published", *printed])
+            tints.append(tint)
     header = [table.corner, *table.columns.values()]
     return pd.DataFrame(texts, columns=header), pd.DataFrame(tints, columns=header)
+
+
+def _printed(table: MeasuredTable) -> bool:
+    """Whether the paper prints any of a table's figures."""
+    return any(cell.published is not None for cell in table.cells.values())
 
 
 def _published(cell: Cell) -> str:

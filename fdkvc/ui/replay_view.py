@@ -27,13 +27,13 @@ from fdkvc.ui.frame import page_theme, panel, side_by_side, table_html
 from fdkvc.ui.jobs import Report, Work
 from fdkvc.ui.lanes import Lane
 from fdkvc.ui.run_panel import run_panel
+from fdkvc.words import count
 
 FILES = ["replay.csv", "replay_summary.csv", "replay_paired.csv", "replay.json"]
 TRIED = (16, 24, 32, 48, 64, 96, 128, 192, 256)
 MODES = {"each": "each head by itself", "together": "heads together"}
 
-MOST_DIALOGS = 600
-"""Dialogs of a run on the page: it shares its server with others."""
+FEW = 10  # dialogs, whose intervals say little
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,11 +58,12 @@ class Replayed:
 def show_replay(page: str, chosen: Chosen, lanes: Sequence[Lane]) -> None:
     """Let a person run all dialogs of the file, and show what came of it."""
     file = chosen.file
-    count = min(len(file.transcripts), MOST_DIALOGS)
+    measured, every = file.measured, len(file.transcripts)
+    which = "all" if measured == every else f"the first {measured} of the"
     st.markdown(
-        f"The policies of the sidebar on {'the dialog' if count == 1 else f'all {count} dialogs'} "
-        "of this file, at every budget that is chosen here: how much of the evidence was still in "
-        "the cache when it was needed."
+        f"The policies of the sidebar on {which} {count(every, 'dialog')} of this file, at "
+        "every budget that is chosen here: how much of the evidence was still in the cache when "
+        "it was needed." + (" The command line measures any number." if measured < every else "")
     )
     settings = _choose(page, file, lanes)
     done: Replayed | None = run_panel(f"{page}/replay", "Run", replay_work(settings, file))
@@ -76,7 +77,7 @@ def replay_work(settings: Replay, file: DialogFile) -> Work:
 
     def work(report: Report, cancelled: threading.Event) -> Replayed:
         began = perf_counter()
-        recordings = file.recordings[:MOST_DIALOGS]
+        recordings = [file.recording(dialog) for dialog in range(file.measured)]
         table = replay(settings, recordings, on_progress=report, cancelled=cancelled)
         return Replayed(settings, file, table, perf_counter() - began)
 
@@ -98,11 +99,17 @@ def _choose(page: str, file: DialogFile, lanes: Sequence[Lane]) -> Replay:
 
 def _about(done: Replayed, settings: Replay, file: DialogFile) -> None:
     """Say which run is shown, and whether it is of what stands above."""
-    finished, asked = done.table.dialog.nunique(), min(len(done.file.transcripts), MOST_DIALOGS)
+    finished, asked = done.table.dialog.nunique(), done.file.measured
     st.caption(
         f"Shown: {finished} dialogs, {len(done.settings.policies)} policies, "
         f"{len(done.settings.budgets)} budgets, {done.seconds:.1f} s."
     )
+    if finished == asked < FEW:
+        st.info(
+            f"{asked} {'dialog gives' if asked == 1 else 'dialogs give'} no useful intervals: "
+            "bring a file with more, such as one of SGD.",
+            icon=":material/stacked_line_chart:",
+        )
     if finished < asked:
         st.warning(
             f"Cancelled: {finished} of {asked} dialogs are finished, and shown.",
@@ -136,7 +143,7 @@ def _show(page: str, done: Replayed) -> None:
     charts = shown_charts(page)
     with st.popover("Download the run", icon=":material/download:"):
         st.caption("The same files as `python -m fdkvc dialogs` writes.")
-        download_files(f"{page}/replay", lambda: _files(done), FILES)
+        download_files(f"{page}/replay", lambda: files_of(done), FILES)
         download_pictures(
             f"{page}/replay",
             {key: partial(charts.__getitem__, f"replay/{key}") for key in metrics},
@@ -157,12 +164,13 @@ def _summary(done: Replayed) -> pd.DataFrame:
 
 
 @lru_cache(maxsize=4)
-def _files(done: Replayed) -> Mapping[str, str]:
+def files_of(done: Replayed) -> Mapping[str, str]:
+    """Return the files of a run, made once: those that the command line writes."""
     return replay_files(
         done.settings,
         done.table,
         default_baseline(done.settings.policies),
-        source=done.file.recordings[0].source,
+        source=done.file.recording(0).source,
         file=done.file.digest,
         seed=0,
         seconds=done.seconds,
@@ -180,11 +188,7 @@ def _curves(done: Replayed, summary: pd.DataFrame, key: str) -> Spec:
         metric.percent,
         page_theme(),
     )
-    bounded = rows.assign(
-        ci_low=rows.ci_low.clip(lower=0),
-        ci_high=rows.ci_high.clip(upper=1) if metric.percent else rows.ci_high,
-    )
-    return with_data(spec, {"budgets": bounded.reset_index(drop=True)})
+    return with_data(spec, {"budgets": rows.reset_index(drop=True)})
 
 
 def _table(summary: pd.DataFrame, key: str) -> dict[str, list[str]]:

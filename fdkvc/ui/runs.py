@@ -152,7 +152,10 @@ class Run:
 
     @cached_property
     def metrics(self) -> tuple[Line, ...]:
-        """The metrics as lines; an axis leaves a metric's range only where the metric does."""
+        """The metrics that say something of this dialog as lines.
+
+        An axis leaves a metric's range only where the metric does.
+        """
         return tuple(
             Line(
                 key,
@@ -163,6 +166,7 @@ class Run:
             )
             for key in (*METRICS, *self.choice.asked)
             for metric in [metric_named(key)]
+            if self.turns[key].notna().any()
         )
 
     @cached_property

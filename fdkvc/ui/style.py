@@ -42,15 +42,15 @@ _SAID = """
 .said {overflow: auto; font-size: .92rem; line-height: 1.5;}
 @supports (scroll-initial-target: nearest) {
   .said {max-height: 34rem; resize: vertical;}
-  .said tr.now th i {scroll-initial-target: nearest;}
+  .said tr.now th {scroll-initial-target: nearest; scroll-snap-align: center;}
 }
-.said table {border-collapse: collapse; width: 100%; table-layout: fixed;}
+.said table {border-collapse: collapse; min-width: 100%; table-layout: fixed; width: min-content;}
+.said thead th {width: 10.5rem;}
 .said thead th {
   position: sticky; top: 0; z-index: 1; backdrop-filter: blur(8px);
   background: color-mix(in srgb, Canvas 85%, transparent);
 }
 .said thead th:first-child, .said tbody th {width: 7.5rem;}
-.said thead th {min-width: 13rem;}
 .said th {font-weight: 600; text-align: left; vertical-align: top; padding: .15rem .5rem;}
 .said th small {display: block; font-weight: 400; opacity: .8;}
 .said tbody th i {font-style: normal; font-weight: 400; opacity: .7; padding-right: .25rem;}

@@ -39,30 +39,32 @@ def show_transcript(head: HeadChoice, lanes: Sequence[Lane], turn: int, picked: 
         f'<th scope="col">{escape(lane.label)}<small>{column.figures()}</small></th>'
         for lane, column in zip(lanes, columns, strict=True)
     )
-    rows = "".join(
+    rows = [
         f'<tr class="{_when(at, turn)} {_hue(recording, at)}">{_speaker(recording, at)}'
         f"{''.join(f'<td>{column.cell(at)}</td>' for column in columns)}</tr>"
         for at in range(len(recording.tokens))
-    )
+    ]
     st.html(
         f'<div class="said" tabindex="0" role="region" aria-label="Transcript after turn {turn}">'
-        f'<table><thead><tr><th scope="col">{_legend(head)}</th>{heads}</tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>"
+        f'<table><thead><tr><th scope="col">{len(rows)} turns</th>{heads}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
     )
 
 
 def explain_colours(head: HeadChoice) -> None:
     """Say once how the transcript is to be read."""
-    topics = " ".join(
-        f'<span class="topic{place % 8}"><b class="letter">{letter}</b> {escape(name)}</span>'
-        for place, (letter, name) in enumerate(zip(_letters(head), head.topic_names, strict=True))
+    letters = head.recording.dialogs.topic_names
+    topics = "".join(
+        f'<span class="topic{place % 8}"><b class="letter">{letter}</b> '
+        f"{escape(name) if name != letter else ''}</span>"
+        for place, (letter, name) in enumerate(zip(letters, head.topic_names, strict=True))
     )
+    evidence = f"<span><u>underlined</u> a later {demanded(head.recording)[1]} needs it</span>"
     st.html(
         '<div class="said-key"><span class="topic0"><mark>tinted</mark> still in the cache</span>'
         "<span><s>struck out</s> evicted: point at it to see why</span>"
         '<span><s class="now">struck heavily</s> evicted in this turn</span>'
-        f"<span><u>underlined</u> evidence that a later {demanded(head.recording)[1]} needs</span>"
-        f"{topics}</div>"
+        f"{evidence if head.recording.evidence else ''}{topics}</div>"
     )
 
 
@@ -88,14 +90,6 @@ def _speaker(recording: Recording, at: int) -> str:
     said = recording.transcript.turns[at]
     letter = f'<b class="letter">{said.topic}</b>' if said.topic else ""
     return f'<th scope="row"><i>{at}</i> {letter} {escape(said.speaker)}</th>'
-
-
-def _letters(head: HeadChoice) -> tuple[str, ...]:
-    return head.recording.dialogs.topic_names
-
-
-def _legend(head: HeadChoice) -> str:
-    return f"<small>{len(head.recording.tokens)} turns</small>"
 
 
 @lru_cache(maxsize=8)
@@ -140,7 +134,10 @@ class Verdict:
     @property
     def words(self) -> str:
         """The verdict in words."""
-        return "held" if self.lost < 0 else f"lost in turn {self.lost}"
+        if self.lost < 0:
+            return "held"
+        at_once = self.lost == self.demand.mentions[-1].turn
+        return f"lost {'at once, ' * at_once}in turn {self.lost}"
 
 
 @lru_cache(maxsize=32)

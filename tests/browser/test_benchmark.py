@@ -14,8 +14,10 @@ from playwright.sync_api import Download, Locator, Page, expect
 
 from benchmarks.live_app import settled
 from fdkvc.benchmark import Benchmark
+from fdkvc.repeat import differing, read_run
 from fdkvc.report import TIMED, study_files
 from fdkvc.study import run_study
+from fdkvc.sweep import Sweep
 
 SECONDS = 90_000
 """Milliseconds that a run may take on a busy machine."""
@@ -181,9 +183,15 @@ def test_a_sweep_of_two_is_a_heat_map_that_leads_to_a_step(page: Page, theme: st
     expect(page.get_by_text("This link is not quite right")).to_have_count(0)
 
 
-def test_a_sweep_of_one_has_curves_with_the_published_points(page: Page) -> None:
+def test_a_sweep_of_one_has_curves_with_the_published_points(page: Page, tmp_path: Path) -> None:
     open_page(page, "Ablation")
     run(page, 5)
     curve = page.locator(".st-key-ablation-sweep-late_retention")
     expect(curve.get_by_label(re.compile("published: 0.8470")).first).to_be_attached()
     expect(page.get_by_text(re.compile("On the front of [0-9]+ settings"))).to_be_visible()
+    packed = downloaded(page, "Everything as a ZIP", tmp_path)
+    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+        record = read_run(archive.read("run.json"))
+        assert differing(record, {"sweep.csv": archive.read("sweep.csv").decode()}) == []
+        assert "figures/tradeoff.svg" in archive.namelist()
+    assert record.sweep == Sweep(dialogs=5)

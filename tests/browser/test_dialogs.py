@@ -1,0 +1,174 @@
+"""The dialogs page as a person meets it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pandas as pd
+from playwright.sync_api import Locator, Page, expect
+
+from benchmarks.live_app import settled
+from fdkvc.evidence import answers
+from fdkvc.formats import EXAMPLES, read_file
+from fdkvc.lexical import lexical_recording
+from fdkvc.policies import policy_named
+from fdkvc.replay import Replay, replay
+from fdkvc.simulate import simulate
+
+DIALOGS = read_file(EXAMPLES / "dialogues.json")
+RECORDING = lexical_recording(DIALOGS[0])
+LAST = len(DIALOGS[0].turns) - 1
+NASTY = '<img src=x onerror="document.title=1"> **bold** ![x](http://elsewhere.example/x.png) $x$'
+
+
+def open_dialogs(page: Page, **view: object) -> None:
+    """Open the page by a link; what the link leaves out is at its default."""
+    page.goto("/")
+    settled(page)
+    page.goto("/dialogs?" + "&".join(f"{name}={value}" for name, value in view.items()))
+    expect(page.get_by_role("heading", level=1, name="Dialogs")).to_be_visible()
+    settled(page)
+
+
+def transcript(page: Page) -> Locator:
+    return page.get_by_role("region", name=re.compile("Transcript after turn"))
+
+
+def expect_turn(page: Page, turn: int) -> None:
+    expect(
+        page.get_by_role("region", name=f"Transcript after turn {turn}", exact=True)
+    ).to_be_visible()
+    expect(page).to_have_url(re.compile(rf"[?&]turn={turn}(&|$)"))
+
+
+def bring(page: Page, path: Path) -> None:
+    page.locator("input[type=file]").set_input_files(path)
+
+
+def held(page: Page, place: int) -> str:
+    """Read off a column what its cache holds, without spaces."""
+    marks = page.locator(f".said td:nth-child({place + 2}) mark")
+    return "".join("".join(text.split()) for text in marks.all_text_contents())
+
+
+def cached(policy: str, turn: int) -> str:
+    trace = simulate(policy_named(policy), RECORDING.dialogs, 48)
+    tokens = [token.text for said in RECORDING.tokens for token in said]
+    return "".join(tokens[at] for at in sorted(set(trace.kept[0, turn].tolist()) - {-1}))
+
+
+def test_a_person_steps_through_a_conversation_and_sees_what_was_forgotten(page: Page) -> None:
+    open_dialogs(page, policies="fifo,fd-kvc")
+    expect_turn(page, 0)
+
+    for key, turn in (("ArrowRight", 1), ("End", LAST), ("ArrowLeft", LAST - 1)):
+        page.keyboard.press(key)
+        expect_turn(page, turn)
+        assert [held(page, 0), held(page, 1)] == [cached("fifo", turn), cached("fd-kvc", turn)]
+
+    box = transcript(page).bounding_box()
+    now = page.locator(".said tr.now").bounding_box()
+    assert box is not None
+    assert now is not None
+    assert box["y"] <= now["y"] <= box["y"] + box["height"]  # the turn is in sight
+    struck = page.locator(".said tr.past s").first
+    assert struck.evaluate("each => getComputedStyle(each).textDecorationLine") == "line-through"
+    expect(struck).to_have_attribute("title", re.compile(r"evicted in turn \d+ by the budget"))
+    expect(page.locator(".said tr.to-come")).to_have_count(1)
+
+
+def test_which_arguments_fd_kvc_forgot_that_fifo_kept(page: Page) -> None:
+    open_dialogs(page, policies="fifo,fd-kvc", turn=LAST)
+    page.get_by_role("tab", name="Evidence").click()
+    page.get_by_text("Only where policies differ").click()
+    table = page.get_by_role("region", name="Each demand and who held its evidence")
+
+    fifo, ours = (
+        answers(simulate(policy_named(key), RECORDING.dialogs, 48), RECORDING)
+        for key in ("fifo", "fd-kvc")
+    )
+    calls = [pair for pair in zip(fifo, ours, strict=True) if pair[0].demand.kind == "call"]
+    parted = [one.demand for one, other in calls if one.met[0] and not other.met[0]]
+    assert parted
+    rows = table.locator("tr", has_text=re.compile("✓ held✗ lost"))
+    expect(rows).to_have_count(len(parted))
+    for row, demand in zip(rows.all(), parted, strict=True):
+        expect(row).to_contain_text(f"{demand.slot} “{demand.value}”{demand.source}{demand.turn}")
+
+
+def test_a_file_is_brought_and_its_text_is_never_markup(page: Page, tmp_path: Path) -> None:
+    said = [
+        {"role": "user", "topic": NASTY, "content": f"{NASTY} Rome"},
+        {"role": "assistant", "content": f"Go to {NASTY}"},
+    ]
+    path = tmp_path / "own.json"
+    path.write_text(json.dumps([{"id": NASTY, "messages": said}]), encoding="utf-8")
+    open_dialogs(page, file="own")
+    expect(page.get_by_text("Bring a file of dialogs in the sidebar")).to_be_visible()
+
+    bring(page, path)
+    expect_turn(page, 0)
+    expect(transcript(page)).to_contain_text(f"{NASTY} Rome")
+    expect(page.get_by_role("combobox", name="Dialog of the file")).to_have_value(NASTY)
+    assert page.locator("img, .said strong, .said .katex").count() == 0
+    for name in ("Caches side by side", "Evidence", "Heads"):
+        page.get_by_role("tab", name=name).click()
+        settled(page)
+        assert page.locator("img").count() == 0
+    page.reload()
+    expect(page.get_by_text("This link shows a file that it cannot carry")).to_be_visible()
+
+
+def test_a_broken_file_is_told_in_a_sentence_and_nothing_is_lost(
+    page: Page, tmp_path: Path
+) -> None:
+    good, broken = tmp_path / "good.txt", tmp_path / "broken.json"
+    good.write_text("User: a table for two\nSystem: at six?", encoding="utf-8")
+    broken.write_text('[{"dialogue_id": "<b>x</b>", "turns": [{"speaker": "USER"}]}]', "utf-8")
+    open_dialogs(page, file="own")
+    bring(page, good)
+    expect_turn(page, 0)
+    page.keyboard.press("ArrowRight")
+    expect_turn(page, 1)
+
+    bring(page, broken)
+
+    expect(page.locator(".problem")).to_have_text(
+        "broken.json cannot be read: dialogue 0 (<b>x</b>), turn 0: 'utterance' is missing or not "
+        "a text. Staying with good.txt."
+    )
+    expect(transcript(page)).to_contain_text("a table for two")
+    expect_turn(page, 1)
+
+
+def test_all_dialogs_of_a_file_give_curves_and_the_command_lines_files(
+    page: Page, tmp_path: Path
+) -> None:
+    open_dialogs(page, policies="fifo,h2o")
+    page.get_by_role("tab", name="All dialogs of the file").click()
+    page.get_by_role("button", name="Run", exact=True).click()
+    expect(page.get_by_text("Shown: 2 dialogs, 2 policies, 5 budgets")).to_be_visible()
+    settled(page)
+
+    curve = page.locator("[class*=st-key-panel-replay-call_recall]")
+    expect(curve.get_by_label("budget: 48; mean: 57%; policy: H2O")).to_be_attached()
+    page.get_by_role("button", name="Download the run").click()
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="replay.csv", exact=True).click()
+    waiting.value.save_as(tmp_path / "replay.csv")
+    own = replay(
+        Replay((policy_named("fifo"), policy_named("h2o"))), list(map(lexical_recording, DIALOGS))
+    )
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "replay.csv"), own, check_dtype=False)
+
+
+def test_on_a_narrow_window_the_transcript_scrolls_in_its_box(page: Page) -> None:
+    page.set_viewport_size({"width": 800, "height": 1000})
+    open_dialogs(page, policies="fifo,sink,h2o,fd-kvc,tova,random", turn=8)
+
+    box = transcript(page).bounding_box()
+    assert box is not None
+    assert box["x"] + box["width"] <= 800
+    assert transcript(page).evaluate("each => each.scrollWidth > each.clientWidth")
