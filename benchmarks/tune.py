@@ -1,11 +1,12 @@
 """Settings of FD-KVC's options, searched on one half of a file's dialogs, told on the other.
 
-    python -m benchmarks.tune FILE [--half even] [--settings 400] [--policies ...] [--trace]
+    python -m benchmarks.tune FILE [--trace] [--half even] [--settings 400] [--policies ...]
 
 The goals: call-argument recall not below H2O's at any budget by more than the paired 95 % interval,
-and late retention above 0.9 on Topic Shift. Every setting draws its options at random; those on the
-Pareto front of the two goals are told on the other half, with the policies named, or the front
-alone if none reaches both. The second tier stays off, since it is memory beyond the budget.
+and late retention above 0.9 on Topic Shift. Settings are drawn at random. Those that reach both are
+listed by their recall, with the Pareto front of the two goals, which alone is listed if none does;
+the first of them are told on the other half of the dialogs and on the synthetic scenarios, beside
+other policies. The second tier stays off, since it is memory beyond the budget.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ RETENTION = 0.9
 RECALLS = ("call_recall", "old_call_recall")
 SHIFT = "shift"
 SHIFT_DIALOGS = 40
+"""Of Topic Shift, for each setting of the search."""
 
 CHOICES: dict[str, tuple[float | str, ...]] = {
     "window": (0.0, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875),

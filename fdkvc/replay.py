@@ -32,7 +32,7 @@ BUDGETS = (32, 48, 64, 96, 128)
 Row = tuple[str, str, str, int, str, float]
 
 CHUNK_NUMBERS = 2**24
-"""Numbers of embeddings that are simulated together: 64 MB."""
+"""Numbers of one array that are simulated together: 64 MB."""
 
 HEADS = Parameter(
     "Heads",
@@ -137,7 +137,9 @@ def _chunks(recordings: Sequence[Recording]) -> Iterator[list[Recording]]:
         together = [*chunk, recording]
         rows = sum(len(one.heads) for one in together)
         longest = max(len(one.embeddings) for one in together)
-        if chunk and rows * longest * recording.embeddings.shape[1] > CHUNK_NUMBERS:
+        turns = max(len(one.tokens) for one in together)
+        # Beside its vectors, a token has a number for each turn.
+        if chunk and rows * longest * max(recording.embeddings.shape[1], turns) > CHUNK_NUMBERS:
             yield chunk
             together = [recording]
         chunk = together

@@ -387,6 +387,9 @@ MISTAKES = {
     "benchmark --policies fd-kvc:gamma=2": (
         "gamma is 2.0, but must be a number above 0 and below 1"
     ),
+    "benchmark --dask tcp://host:8786 --workers 2": (
+        "--dask and --workers exclude each other: give one of them"
+    ),
     "study --dialogs 0 --out {tmp}/out": f"dialogs is 0, {POSITIVE}",
     "study --out {tmp}/no/out": "the folder '{tmp}/no/out' cannot be made: '{tmp}/no' is no folder",
     "sweep --parameter gamma --values 0.5 2 --out {tmp}/out": (
@@ -434,6 +437,16 @@ def test_a_mistake_ends_in_one_sentence_before_anything_runs(
     sentences = {f"fdkvc: {text}\n" for text in (MISTAKES[line], plain)}
     assert printed.err in {text.replace("{tmp}", str(tmp_path)) for text in sentences}
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_cluster_without_its_packages_ends_in_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
+) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    assert run("benchmark", "--dask", "tcp://host:8786") == 2
+    assert capsys.readouterr().err == (
+        "fdkvc: a cluster needs the packages of requirements-dask.txt: distributed is missing\n"
+    )
 
 
 def test_too_large_a_budget_ends_in_a_sentence(

@@ -25,7 +25,7 @@ from fdkvc.policies import policy_named
 from fdkvc.replay import Replay, replay
 from fdkvc.simulate import simulate
 from fdkvc.trace_file import trace_bytes
-from fdkvc.ui import dialog_files
+from fdkvc.ui import dialog_files, transcript_view
 from fdkvc.ui.dialog_files import DialogFile, read_dialog_file, shipped_file
 from fdkvc.ui.replay_view import Replayed, files_of, replay_work
 
@@ -159,6 +159,15 @@ def test_a_struck_out_token_says_why_it_was_evicted() -> None:
     ]
 
 
+def test_many_tokens_say_only_that_they_went(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transcript_view, "MOST_REASONS", 100)
+    cells = Cells(open_page(policies="fifo", turn=9)).cells
+
+    said = {why for _, cell in cells for tag, why, _ in cell if tag == "s"}
+    assert "Token 0 (topic A, from turn 0) was evicted in turn 2 by the budget." in said
+    assert all(why.endswith("by the budget.") for why in said)
+
+
 def test_calls_say_which_argument_each_policy_still_held() -> None:
     app = open_page(policies="fifo,fd-kvc", turn=19)
     rows = section(app, "Evidence")
@@ -180,6 +189,20 @@ def test_calls_say_which_argument_each_policy_still_held() -> None:
             told = f"✓ {what}" if turn < 0 else f"✗ {what} lost {at_once}in turn {turn}"
             assert told in html(app)
     assert "Call-argument recall" in html(rows)
+
+
+def test_where_there_are_no_calls_the_states_say_what_was_lost() -> None:
+    states = [demand for demand in DIALOG.demands if demand.kind == "state"]
+    said = dataclasses.replace(DIALOG, demands=tuple(states))
+    file = DialogFile("states.json", "0" * 64, (said,))
+    app = open_page(file, policies="fifo", turn=19)
+
+    trace = simulate(policy_named("fifo"), RECORDING.dialogs, 48)
+    found = [each for each in answers(trace, RECORDING) if each.demand.kind == "state"]
+    lost = sum(not each.met[0] for each in found)
+    assert f"{len(found) - lost} of {len(found)} values met" in html(app)
+    assert html(app).count('class="unmet"') == lost
+    assert 'class="met"' not in html(app)
 
 
 def test_evidence_can_be_narrowed_to_where_policies_part() -> None:
@@ -279,7 +302,9 @@ def test_a_dialog_too_large_for_the_screen_is_refused_in_a_sentence() -> None:
     assert 'class="said"' not in html(app)
 
 
-def test_a_file_beyond_the_bounds_of_the_page_is_refused() -> None:
+def test_a_file_beyond_the_bounds_of_the_page_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with pytest.raises(ValueError, match="the file has 20,000,001 bytes, but at most 20,000,000"):
         read_dialog_file(bytes(20_000_001), "large.npz")
     with pytest.raises(ValueError, match="at most 15,000,000 are shown"):
@@ -287,6 +312,9 @@ def test_a_file_beyond_the_bounds_of_the_page_is_refused() -> None:
     many = several_heads(dialog_files.MOST_HEADS + 1)
     with pytest.raises(ValueError, match="the trace has 33 heads, but at most 32 are shown"):
         read_dialog_file(many, "heads.npz")
+    monkeypatch.setattr(dialog_files, "MOST_PRODUCTS", 100)
+    with pytest.raises(ValueError, match="A weekend in Trieste: its heads, turns and tokens"):
+        read_dialog_file(several_heads(2), "long.npz")
 
 
 # ------------------------------------------------------------------------------- heads

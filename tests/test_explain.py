@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -42,7 +43,10 @@ def three_turns() -> DialogBatch:
 class Undeclared(FDKVC):
     """A policy that does not say what its steps read and write."""
 
-    steps: ClassVar[tuple[Step, ...]] = ()  # type: ignore[assignment]
+    steps: ClassVar[tuple[Step, ...]] = ()
+
+    def _own_steps(self) -> Iterator[Step]:
+        return iter(())
 
 
 def fd_kvc(tau: float) -> Policy:

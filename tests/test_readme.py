@@ -251,6 +251,22 @@ def test_what_the_readme_says_of_alignment_holds(results: Path) -> None:
     assert flat[0.88:].max() < 0.85
 
 
+def test_the_repaired_policy_keeps_what_the_benchmark_gives(results: Path) -> None:
+    summary = pd.read_csv(results / "window" / "summary.csv")
+    adaptation = pd.read_csv(results / "window" / "adaptation.csv")
+
+    rows = table("repaired")
+    assert [row["repaired"] for row in rows] == list(summary["policy"].unique())
+    for row in rows:
+        policy = row.pop("repaired")
+        assert_printed(row.pop("adaptation"), cell(adaptation, "mean", policy=policy))
+        assert list(row) == list(summary["scenario"].unique())
+        for scenario, texts in row.items():
+            for metric, text in zip(("retention", "diversity"), texts.split(" / "), strict=True):
+                where = {"scenario": scenario, "policy": policy, "metric": f"late_{metric}"}
+                assert_printed(text, 100 * cell(summary, "mean", **where))
+
+
 def test_what_the_readme_says_of_the_traced_dialog_holds(results: Path) -> None:
     loss = pd.read_csv(results / "trace" / "turns.csv").set_index("turn")["ownership_loss"]
     rules = pd.read_csv(results / "trace" / "entries.csv")["rule"].dropna()

@@ -28,6 +28,9 @@ MOST_MEGABYTES = 20
 MOST_TEXT_MEGABYTES = 15
 """Of a file of words."""
 
+MOST_PRODUCTS = 20_000_000
+"""Heads times turns times tokens of a dialog in a trace: each array of them takes 80 MB."""
+
 MOST_MEASURED = 600
 MOST_CHARACTERS = 1_000_000
 """Dialogs that are measured together on the page, and what is said in them."""
@@ -97,6 +100,15 @@ def read_dialog_file(content: bytes, name: str) -> DialogFile:
     if not traces:
         return DialogFile(name, digest, read_transcripts(content, name))
     traced = read_trace_file(BytesIO(content), most)
+    if not traced:
+        raise ValueError("the file holds no dialogs")
+    for each in traced:
+        products = len(each.heads) * len(each.tokens) * each.starts[-1]
+        if products > MOST_PRODUCTS:
+            raise ValueError(
+                f"{each.transcript.name}: its heads, turns and tokens multiply to {products:,}, "
+                f"but at most {MOST_PRODUCTS:,} are shown: capture fewer heads"
+            )
     if len(traced[0].heads) > MOST_HEADS:
         raise ValueError(
             f"the trace has {len(traced[0].heads)} heads, but at most {MOST_HEADS} are shown: "

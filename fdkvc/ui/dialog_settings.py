@@ -26,7 +26,7 @@ from fdkvc.ui.dialog_files import (
 )
 from fdkvc.ui.fields import Field
 from fdkvc.ui.frame import say_plainly
-from fdkvc.ui.lanes import Lane, LaneField
+from fdkvc.ui.lanes import Lane, LaneField, pair_fields
 from fdkvc.ui.settings import MOST_BUDGET, asked_field, view_fields
 from fdkvc.ui.variants import policies_field
 
@@ -115,6 +115,7 @@ def all_fields(page: str) -> list[Field]:
         *(_schedule_field(page), _head_field(page), _heads_field(page), _budget_field(page)),
         *(policies_field(page, POLICIES_AT_FIRST), look_field(page)),
         *view_fields(page),
+        *pair_fields(page),
         asked_field(page),
     ]
 

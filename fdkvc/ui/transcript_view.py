@@ -5,9 +5,9 @@ Whatever stands in a file is escaped and shown by ``st.html`` alone, never as Ma
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from html import escape
 
 import streamlit as st
@@ -19,6 +19,9 @@ from fdkvc.transcripts import Demand
 from fdkvc.ui.dialog_files import HeadChoice
 from fdkvc.ui.lanes import Lane
 from fdkvc.ui.runs import Run
+
+MOST_REASONS = 6000
+"""Tokens, each counted for every policy, up to which a token says on hover all of why it went."""
 
 
 def show_transcript(head: HeadChoice, lanes: Sequence[Lane], turn: int, picked: int | None) -> None:
@@ -34,7 +37,8 @@ def show_transcript(head: HeadChoice, lanes: Sequence[Lane], turn: int, picked: 
         Token to point out.
     """
     recording = head.recording
-    columns = [_Column(lane.run, recording, turn, picked) for lane in lanes]
+    brief = len(lanes) * recording.starts[-1] > MOST_REASONS
+    columns = [_Column(lane.run, recording, turn, picked, brief) for lane in lanes]
     heads = "".join(
         f'<th scope="col">{escape(lane.label)}<small>{column.figures()}</small></th>'
         for lane, column in zip(lanes, columns, strict=True)
@@ -150,40 +154,44 @@ def verdicts(run: Run, recording: Recording) -> tuple[Verdict, ...]:
     )
 
 
-@lru_cache(maxsize=4096)
-def _reasons(run: Run, turn: int) -> Mapping[int, str]:
-    """Return the tokens that a turn evicted, and why."""
-    entries = run.entries[turn]
-    gone = entries.loc[entries["rule"].notna(), "token"].tolist()
-    return {
-        token: " ".join(sentences(explain(run.trace, run.dialogs, 0, turn, token)))
-        for token in gone
-    }
+@lru_cache(maxsize=32)
+def _reasons(run: Run) -> Callable[[int], Mapping[int, list[str]]]:
+    """Return what tells of a turn which tokens it evicted, and why, each turn once."""
+
+    @cache
+    def of_turn(turn: int) -> Mapping[int, list[str]]:
+        entries = run.entries[turn]
+        gone = entries.loc[entries["rule"].notna(), "token"].tolist()
+        return {token: sentences(explain(run.trace, run.dialogs, 0, turn, token)) for token in gone}
+
+    return of_turn
 
 
 class _Column:
     """What one policy's cache holds of the dialog after a turn."""
 
-    def __init__(self, run: Run, recording: Recording, turn: int, picked: int | None) -> None:
-        self._recording, self._turn, self._picked = recording, turn, picked
+    def __init__(
+        self, run: Run, recording: Recording, turn: int, picked: int | None, brief: bool
+    ) -> None:
+        self._recording, self._turn, self._picked, self._brief = recording, turn, picked, brief
         self._held = {token for token in run.trace.kept[0, turn].tolist() if token >= 0}
-        self._gone: dict[int, str] = {}
+        self._why: dict[int, list[str]] = {}
+        reasons = _reasons(run)
         for past in range(turn + 1):
-            self._gone |= _reasons(run, past)
-        self._now = _reasons(run, turn)
-        kind, _ = demanded(recording)
+            self._why |= reasons(past)  # of what came back and went again, the last
+        self._went_now = reasons(turn)
+        self._kind, _ = demanded(recording)
         self._verdicts = [
             verdict
             for verdict in verdicts(run, recording)
-            if verdict.demand.kind == kind and verdict.demand.turn <= turn
+            if verdict.demand.kind == self._kind and verdict.demand.turn <= turn
         ]
 
     def figures(self) -> str:
         """Say how much is held, and how many demands were met so far."""
-        met = sum(verdict.lost < 0 for verdict in self._verdicts)
-        total = len(self._verdicts)
-        calls = f" · {met} of {total} arguments met" if total else ""
-        return f"{len(self._held)} held{calls}"
+        what = "arguments" if self._kind == "call" else "values"
+        met = f" · {_met(self._verdicts)} {what} met" if self._verdicts else ""
+        return f"{len(self._held)} held{met}"
 
     def cell(self, at: int) -> str:
         """Return what was said in a turn, and what it needed of what was said before."""
@@ -194,48 +202,56 @@ class _Column:
 
     def _marked(self, pieces: Sequence[tuple[str, int]]) -> Iterator[str]:
         """Mark each token; tokens that are held alike are one mark, with what lies between."""
-        needed = _needed(self._recording)
-        run: list[str] = []
-        between = open_as = ""
+        mark, said, between = ("", ""), "", ""
         for text, token in pieces:
             if token < 0:
                 between += text
                 continue
-            opening = self._mark(token, token in needed)
-            if opening != open_as or opening.startswith("<s"):
-                yield _closed(run, open_as) + between
-                run, between, open_as = [opening], "", opening
-            run += [between, text]
+            own = self._mark(token)
+            if own == mark and own[0] == "mark":
+                said += between + text
+            else:
+                yield _element(*mark, said) + between
+                mark, said = own, text
             between = ""
-        yield _closed(run, open_as) + between
+        yield _element(*mark, said) + between
 
-    def _mark(self, token: int, needed: bool) -> str:
-        """Return the tag that opens a token."""
-        names = ["need"] * needed + ["picked"] * (token == self._picked)
-        if token in self._held:
-            return f"<mark{_classes(names)}>"
-        names += ["now"] * (token in self._now)
-        why = escape(self._gone.get(token, ""))
-        return f'<s{_classes(names)} title="{why}">'
+    def _mark(self, token: int) -> tuple[str, str]:
+        """Return the element that a token is in, and its attributes."""
+        held, needed = token in self._held, token in _needed(self._recording)
+        given = {
+            "need": needed,
+            "picked": token == self._picked,
+            "now": not held and token in self._went_now,
+        }
+        names = " ".join(name for name, is_so in given.items() if is_so)
+        classes = f' class="{names}"' if names else ""
+        if held:
+            return "mark", classes
+        why = self._why.get(token, [])
+        return "s", f'{classes} title="{escape(" ".join(why[:1] if self._brief else why))}"'
 
     def _asks(self, at: int) -> str:
-        asked: dict[str, list[str]] = {}
+        """Return what a turn needed: each argument, or of a state what was lost."""
+        asked: dict[str, list[Verdict]] = {}
         for verdict in self._verdicts:
             if verdict.demand.turn == at:
-                asked.setdefault(verdict.demand.source, []).append(_verdict_html(verdict))
-        return "".join(
-            f'<div class="asks"><b>{escape(source)}</b> {" ".join(each)}</div>'
-            for source, each in asked.items()
-        )
+                asked.setdefault(verdict.demand.source, []).append(verdict)
+        found = ""
+        for source, every in asked.items():
+            shown = every if self._kind == "call" else [each for each in every if each.lost >= 0]
+            tally = "" if self._kind == "call" else f" {_met(every)} values held"
+            each = " ".join(map(_verdict_html, shown))
+            found += f'<div class="asks"><b>{escape(source)}</b>{tally} {each}</div>'
+        return found
 
 
-def _closed(run: Sequence[str], opening: str) -> str:
-    end = "</s>" if opening.startswith("<s") else "</mark>" if opening else ""
-    return "".join(run) + end
+def _element(tag: str, attributes: str, content: str) -> str:
+    return f"<{tag}{attributes}>{content}</{tag}>" if tag else content
 
 
-def _classes(names: Sequence[str]) -> str:
-    return f' class="{" ".join(names)}"' if names else ""
+def _met(every: Sequence[Verdict]) -> str:
+    return f"{sum(verdict.lost < 0 for verdict in every)} of {len(every)}"
 
 
 def _verdict_html(verdict: Verdict) -> str:
