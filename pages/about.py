@@ -3,9 +3,11 @@
 import streamlit as st
 
 from fdkvc.ui import about_view
-from fdkvc.ui.frame import heading
+from fdkvc.ui.frame import enter_by_app, heading
 
 PAGE = "about"
+
+enter_by_app()
 
 heading(
     "About",

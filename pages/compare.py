@@ -4,13 +4,15 @@ import streamlit as st
 
 from fdkvc.ui import fields, lanes_view, settings, what_if
 from fdkvc.ui.entry import rerun_if_picked
-from fdkvc.ui.frame import heading, panel, problems, side_by_side
+from fdkvc.ui.frame import enter_by_app, heading, panel, problems, side_by_side
 from fdkvc.ui.lane_figures import show_figures
 from fdkvc.ui.lanes import MOST_LANES, choose_pair, load_lanes
 from fdkvc.ui.transport import playback, transport
 from fdkvc.ui.variants import choose_policies
 
 PAGE = "compare"
+
+enter_by_app()
 
 wrong = lanes_view.adopt_link(PAGE, fields.arriving_link(PAGE))
 

@@ -3,9 +3,11 @@
 import streamlit as st
 
 from fdkvc.ui import policies_view
-from fdkvc.ui.frame import heading
+from fdkvc.ui.frame import enter_by_app, heading
 
 PAGE = "policies"
+
+enter_by_app()
 
 heading(
     "Policies",

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from html import escape
 
 import streamlit as st
+from streamlit.navigation.page import StreamlitPage
 
 from fdkvc.charts.theme import DARK, LIGHT, Theme
 from fdkvc.ui.style import STYLE
@@ -22,13 +23,31 @@ PAGES = (
 )
 
 
+_FRAMED = "framed"
+
+
 def run_app() -> None:
     """Set the app up and run the page that was asked for."""
     st.set_page_config(page_title="FD-KVC Lab", page_icon="🧊", layout="wide")
-    pages = [st.Page(path, title=title, icon=icon) for path, title, icon in PAGES]
-    page = st.navigation(pages)
+    page = _navigation()
     st.html(STYLE)
+    st.session_state[_FRAMED] = True
     page.run()
+
+
+def _navigation() -> StreamlitPage:
+    return st.navigation([st.Page(path, title=title, icon=icon) for path, title, icon in PAGES])
+
+
+def enter_by_app() -> None:
+    """Let the app run a page that was run without it.
+
+    A new server whose first request is for a page runs that page alone, as it knows of no
+    navigation yet. Every page begins with this.
+    """
+    if _FRAMED not in st.session_state:
+        _navigation()
+        st.rerun()
 
 
 def page_theme() -> Theme:

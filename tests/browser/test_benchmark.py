@@ -117,6 +117,13 @@ def test_a_click_on_a_cell_shows_the_dialogs_behind_it(page: Page) -> None:
     expect(spread.locator("[aria-label*='dialogs: 100']").first).to_be_attached()
 
 
+def test_what_was_typed_just_before_run_is_what_runs(page: Page) -> None:
+    open_page(page, "Benchmark")
+    page.get_by_role("spinbutton", name=re.compile("Dialogs a scenario")).fill("7")
+    run_button(page).click()
+    expect(page.get_by_text("Shown: 7 dialogs a scenario")).to_be_visible(timeout=SECONDS)
+
+
 def test_cancel_keeps_what_is_finished(page: Page) -> None:
     open_page(page, "Benchmark")
     choose_dialogs(page, 2000)
