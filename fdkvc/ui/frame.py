@@ -28,7 +28,6 @@ _FRAMED = "framed"
 
 def run_app() -> None:
     """Set the app up and run the page that was asked for."""
-    st.set_page_config(page_title="FD-KVC Lab", page_icon="🧊", layout="wide")
     page = _navigation()
     st.html(STYLE)
     st.session_state[_FRAMED] = True
@@ -36,6 +35,8 @@ def run_app() -> None:
 
 
 def _navigation() -> StreamlitPage:
+    # First, or the browser would ask another machine for a picture of the page's own icon.
+    st.set_page_config(page_title="FD-KVC Lab", page_icon="🧊", layout="wide")
     return st.navigation([st.Page(path, title=title, icon=icon) for path, title, icon in PAGES])
 
 

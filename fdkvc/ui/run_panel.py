@@ -43,16 +43,17 @@ def run_panel(page: str, name: str, work: Work, *, help: str = "") -> Any:
     job = jobs.find(st.session_state.get(job_key))
     busy = job is not None and not job.finished
     with st.container(horizontal=True, vertical_alignment="center", key=f"run-{page}"):
-        st.button(
+        # No callback: it would start the work of the run before a setting that has just been typed.
+        if st.button(
             name,
             key=f"{page}/run",
             type="primary",
             icon=":material/play_arrow:",
-            on_click=start_run,
-            args=(page, work),
             disabled=busy,
             help=help or None,
-        )
+        ):
+            start_run(page, work)
+            st.rerun()
         if job is not None and busy:
             _watch(page, jobs, job)
     problems(st.session_state.get(f"{page}/problems", []))

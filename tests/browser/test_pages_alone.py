@@ -14,10 +14,13 @@ def test_a_link_to_any_page_may_be_the_first_that_a_server_sees(
 ) -> None:
     with serve(APP, tmp_path / "log.txt") as address:
         page = chromium.new_page()
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
         page.goto(f"{address}/compare?scenario=shift&turn=5&budget=0")
 
         expect(page.get_by_role("link", name="Step through")).to_be_visible()
         expect(page.get_by_role("heading", level=1, name="Compare")).to_be_visible()
         expect(page.get_by_text("must be a whole number from 1")).to_be_visible()
         expect(page.get_by_role("slider", name="Turn")).to_have_value("5")
+        assert all(url.startswith((address, "ws", "data:", "blob:")) for url in asked), asked
         page.close()
