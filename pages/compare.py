@@ -32,7 +32,7 @@ with st.sidebar:
 runs = load_lanes(dialog, policies, budget, asked)
 turns = runs[0].run.dialogs.turns
 
-with st.container(horizontal=True):
+with st.container(horizontal=True, vertical_alignment="center"):
     every = playback(PAGE, turns)
     what_if.ask(PAGE, runs)
     files = st.container(width="content")

@@ -35,7 +35,7 @@ head = chosen.head
 lanes = load_lanes(head, policies, chosen.budget, asked)
 turns = len(chosen.recording.tokens)
 
-with st.container(horizontal=True):
+with st.container(horizontal=True, vertical_alignment="center"):
     every = playback(PAGE, turns)
     lane = dialog_settings.choose_look(PAGE, lanes)
     order = step_view.choose_order(PAGE)

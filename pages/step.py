@@ -30,7 +30,7 @@ with st.sidebar:
 run = load_run(RunChoice(dialog, policy, budget, asked))
 settings.tell_rules(beside, run.trace)
 
-with st.container(horizontal=True):
+with st.container(horizontal=True, vertical_alignment="center"):
     every = playback(PAGE, run.dialogs.turns)
     step_view.downloads(PAGE, run)
     tour.guided_walk(PAGE)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from fdkvc.metrics import ASKED_METRICS
 from fdkvc.ui.frame import PAGES
 
 ROOT = Path(__file__).parents[1]
@@ -37,3 +38,17 @@ def test_a_page_opens_with_one_title_and_without_errors(path: str) -> None:
     assert not app.error
     assert len(app.title) == 1
     assert app.main.markdown[0].value.strip()
+
+
+@pytest.mark.parametrize("name", ["step", "compare"])
+def test_metrics_that_are_asked_for_are_shown_and_stand_in_the_link(name: str) -> None:
+    app = open_page(f"pages/{name}.py")
+    app.session_state[f"{name}/metrics"] = list(ASKED_METRICS)
+    app.run()
+
+    assert not app.exception
+    assert not app.error
+    assert app.query_params["metrics"] == ",".join(ASKED_METRICS)
+    charts = "".join(chart.proto.spec for chart in app.get("vega_lite_chart"))
+    written = charts + "".join(element.proto.body for element in app.get("html"))
+    assert all(metric.label.lower() in written.lower() for metric in ASKED_METRICS.values())
