@@ -193,7 +193,7 @@ def test_bars_count_every_dialog_once() -> None:
     low, high = spread_range(VALUES)
     assert low <= bars.left.min()
     assert bars.right.max() <= high + 1e-12
-    highest = bars.groupby("policy").apply(lambda rows: (rows.bottom - rows.top).max())
+    highest = bars.assign(height=bars.bottom - bars.top).groupby("policy").height.max()
     assert highest.tolist() == pytest.approx([FILL, FILL])
 
 
