@@ -16,6 +16,7 @@ heading(
     "Every policy runs on the same dialogs; what comes out stands beside what the paper prints, "
     "with its 95 % interval and a verdict. The paper's own 600 dialogs a scenario take seconds.",
 )
+st.page_link("pages/dialogs.py", label="Run the dialogs of a file instead", icon=":material/forum:")
 with st.sidebar:
     benchmark = benchmark_settings.choose_benchmark(PAGE)
 

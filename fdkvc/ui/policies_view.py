@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import streamlit as st
 
 from fdkvc.benchmark import COMPOSITE, Benchmark, Results, run_benchmark
@@ -9,6 +11,7 @@ from fdkvc.dialogs import BENCHMARK_SCENARIOS, SCENARIOS
 from fdkvc.metrics import METRICS, metric_named
 from fdkvc.parameters import defaults_of, parameters_of
 from fdkvc.policies import POLICIES, Policy, policy_named
+from fdkvc.statistics import summarize
 
 DIALOGS = 50
 """Dialogs a scenario behind the overview: enough to tell the policies apart, soon done."""
@@ -17,8 +20,8 @@ SHOWN = (*METRICS, "attention_loss", "output_error")
 
 
 @st.cache_data(show_spinner="Running every policy on a few dialogs …")
-def _measured(dialogs: int) -> dict[str, dict[str, float]]:
-    """Return each policy's means over the five scenarios, by metric."""
+def _measured(dialogs: int) -> dict[str, dict[str, tuple[float, float]]]:
+    """Return each policy's means over the five scenarios, by metric, and half their intervals."""
     results: Results = run_benchmark(
         Benchmark(
             scenarios=tuple(SCENARIOS[key] for key in BENCHMARK_SCENARIOS),
@@ -27,13 +30,15 @@ def _measured(dialogs: int) -> dict[str, dict[str, float]]:
             metrics=SHOWN,
         )
     )
-    means: dict[str, dict[str, float]] = {}
+    means: dict[str, dict[str, tuple[float, float]]] = {}
     for key in POLICIES:
         values = {metric: results.values(COMPOSITE, key, f"late_{metric}") for metric in SHOWN}
+        summaries = {
+            metric: summarize(value) for metric, value in values.items() if value is not None
+        }
         means[key] = {
-            metric: float(value.mean(dtype=float))
-            for metric, value in values.items()
-            if value is not None
+            metric: (summary.mean, (summary.high - summary.low) / 2)
+            for metric, summary in summaries.items()
         }
     return means
 
@@ -47,19 +52,21 @@ def show_overview() -> None:
                 "Policy": policy.label,
                 "Looks at": ", ".join(policy.looks_at),
                 "Remembers": ", ".join(policy_named(key).quantity_name(c) for c in policy.channels),
-                **{
-                    metric_named(metric).label: value * (100 if metric_named(metric).percent else 1)
-                    for metric, value in means[key].items()
-                },
+                **_columns(means[key]),
             }
             for key, policy in POLICIES.items()
         ],
         column_config={
-            metric_named(metric).label: st.column_config.NumberColumn(
+            name: st.column_config.NumberColumn(
                 format="%.1f %%" if metric_named(metric).percent else "%.3f",
-                help=metric_named(metric).help,
+                help=said,
             )
             for metric in SHOWN
+            for name, said in zip(
+                _names(metric),
+                (metric_named(metric).help, "Half of the 95 % interval of the mean."),
+                strict=True,
+            )
         },
         hide_index=True,
         width="stretch",
@@ -67,9 +74,24 @@ def show_overview() -> None:
     )
     st.caption(
         f"Means over the five benchmark scenarios, {DIALOGS} dialogs each, seed 0, budget "
-        f"{Benchmark.budget}, last turns. The benchmark page gives intervals and any number of "
-        "dialogs. The full cache alone has no budget; the oracle alone knows the future."
+        f"{Benchmark.budget}, last turns; ± is half of the 95 % interval. The benchmark page "
+        "runs any number of dialogs. The full cache alone has no budget; the oracle alone knows "
+        "the future."
     )
+
+
+def _names(metric: str) -> tuple[str, str]:
+    label = metric_named(metric).label
+    return label, f"± {label.lower()}"
+
+
+def _columns(means: Mapping[str, tuple[float, float]]) -> dict[str, float]:
+    """Return the columns of one policy's row: of each metric its mean and half its interval."""
+    return {
+        name: number * (100 if metric_named(metric).percent else 1)
+        for metric, numbers in means.items()
+        for name, number in zip(_names(metric), numbers, strict=True)
+    }
 
 
 def show_each() -> None:

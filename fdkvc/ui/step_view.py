@@ -28,6 +28,15 @@ FILES = ["entries.csv", "turns.csv"]
 ORDERS = {"age": "cells by age", "score": "by score"}
 
 
+TIMELINE_ALT = (
+    "Over the turns: the topic, the cached entries by age, and the lines whose figures stand above"
+)
+CACHE_ALT = (
+    "The entries of this turn, kept and evicted, with their scores; each mark says its own, and "
+    "below it is told in words what happened"
+)
+
+
 def order_field(page: str) -> Field:
     """Return the field that holds the order of the cache's cells."""
     return Field(page, "order", "age", Parameter("Order", "", choices=tuple(ORDERS)))
@@ -54,10 +63,15 @@ def views(page: str, run: Run, turn: int, order: str) -> None:
     figures(run, turn)
     with side_by_side("views"):
         with panel("timeline"):
-            show_chart(page, "timeline", timeline_chart(run, turn, picked))
+            show_chart(page, "timeline", timeline_chart(run, turn, picked), alt=TIMELINE_ALT)
         with panel("turn"):
-            chart = turn_chart(run, turn, order, picked)
-            show_chart(page, "cache", chart, on_select=lambda: take_click(page, f"{page}/cache"))
+            show_chart(
+                page,
+                "cache",
+                turn_chart(run, turn, order, picked),
+                on_select=lambda: take_click(page, f"{page}/cache"),
+                alt=CACHE_ALT,
+            )
 
 
 def timeline_chart(run: Run, turn: int, picked: int | None) -> Spec:
