@@ -4,9 +4,9 @@ import streamlit as st
 
 from fdkvc.ui import fields, lanes_view, settings, what_if
 from fdkvc.ui.entry import rerun_if_picked
-from fdkvc.ui.frame import enter_by_app, heading, panel, problems, side_by_side
+from fdkvc.ui.frame import enter_by_app, heading, problems
 from fdkvc.ui.lane_figures import show_figures
-from fdkvc.ui.lanes import MOST_LANES, choose_pair, load_lanes
+from fdkvc.ui.lanes import MOST_LANES, load_lanes
 from fdkvc.ui.transport import playback, transport
 from fdkvc.ui.variants import choose_policies
 
@@ -42,14 +42,7 @@ with files:
     lanes_view.downloads(PAGE, lanes)
 
 rivers = st.container()
-with side_by_side("differences"):
-    with panel("lines"):
-        st.subheader("Metrics over the turns", anchor=False)
-        lines = st.container()
-    with panel("difference"):
-        st.subheader("Where they differ", anchor=False)
-        pair = choose_pair(PAGE, lanes)
-        difference = st.container()
+lines, pair, difference = lanes_view.difference_panels(PAGE, lanes)
 show_figures(lanes)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -123,10 +124,10 @@ def test_what_cannot_be_run_is_named() -> None:
             Replay(policies, budgets)
 
 
-SGD = Path(__file__).parents[2] / "shared" / "data" / "sgd" / "dialogues_dev.json"
+SGD = Path(os.environ.get("FDKVC_SGD_FILE", "no dialogues"))
 
 
-@pytest.mark.skipif(not SGD.is_file(), reason="the SGD dialogues are not at hand")
+@pytest.mark.skipif(not SGD.is_file(), reason="FDKVC_SGD_FILE names no file of SGD")
 def test_on_sgd_the_papers_policy_forgets_what_calls_need() -> None:
     recordings = [lexical_recording(dialog) for dialog in read_file(SGD)]
     found = replay_summary(replay(Replay(budgets=BUDGETS[1:2]), recordings))

@@ -9,9 +9,8 @@ import streamlit as st
 from fdkvc.ui import lanes_view, step_view, story
 from fdkvc.ui.dialog_settings import Chosen
 from fdkvc.ui.evidence_view import show_evidence
-from fdkvc.ui.frame import panel, side_by_side
 from fdkvc.ui.heads_view import show_heads
-from fdkvc.ui.lanes import Lane, choose_pair
+from fdkvc.ui.lanes import Lane
 from fdkvc.ui.replay_view import show_replay
 from fdkvc.ui.settings import entry_field
 
@@ -66,14 +65,7 @@ def _side_by_side(page: str, lanes: tuple[Lane, ...]) -> Steps:
         lanes_view.follow_entry(page, lanes)
         lanes_view.downloads(page, lanes)
     rivers = st.container()
-    with side_by_side("differences"):
-        with panel("lines"):
-            st.subheader("Metrics over the turns", anchor=False)
-            lines = st.container()
-        with panel("difference"):
-            st.subheader("Where they differ", anchor=False)
-            pair = choose_pair(page, lanes)
-            difference = st.container()
+    lines, pair, difference = lanes_view.difference_panels(page, lanes)
 
     def steps(turn: int) -> None:
         with rivers:

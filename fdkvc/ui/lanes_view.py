@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from fdkvc.charts import lanes as lane_charts
 from fdkvc.charts.theme import Spec, with_data
@@ -24,11 +25,12 @@ from fdkvc.ui.downloads import (
 )
 from fdkvc.ui.entry import choose_entry, take_click
 from fdkvc.ui.fields import Field
-from fdkvc.ui.frame import page_theme, table_html
+from fdkvc.ui.frame import page_theme, panel, side_by_side, table_html
 from fdkvc.ui.lanes import (
     FORK,
     Lane,
     cells,
+    choose_pair,
     differences,
     line_data,
     metric_lines,
@@ -163,6 +165,28 @@ def _fate(run: Run, turn: int, token: int) -> str:
 
 
 # ------------------------------------------------------------------------------- the lines
+
+
+def difference_panels(
+    page: str, lanes: Sequence[Lane]
+) -> tuple[DeltaGenerator, tuple[Lane, Lane], DeltaGenerator]:
+    """Show the panels of the lines and of the difference, which stand outside what a step draws.
+
+    Returns
+    -------
+    tuple
+        The place of the lines; the two runs that are looked at closely; the place of what sets
+        them apart.
+    """
+    with side_by_side("differences"):
+        with panel("lines"):
+            st.subheader("Metrics over the turns", anchor=False)
+            lines = st.container()
+        with panel("difference"):
+            st.subheader("Where they differ", anchor=False)
+            pair = choose_pair(page, lanes)
+            difference = st.container()
+    return lines, pair, difference
 
 
 def show_lines(page: str, lanes: tuple[Lane, ...], turn: int) -> None:
