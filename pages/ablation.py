@@ -4,13 +4,13 @@ import streamlit as st
 
 from fdkvc.ui import sweep_settings, sweep_view
 from fdkvc.ui.files_view import show_sweep_files
-from fdkvc.ui.frame import enter_by_app, heading
+from fdkvc.ui.frame import enter_page, heading
 from fdkvc.ui.run_panel import run_panel
 from fdkvc.ui.work import sweep_work
 
 PAGE = "ablation"
 
-enter_by_app()
+enter_page()
 
 heading(
     "Ablation",

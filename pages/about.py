@@ -3,11 +3,11 @@
 import streamlit as st
 
 from fdkvc.ui import about_view
-from fdkvc.ui.frame import enter_by_app, heading
+from fdkvc.ui.frame import enter_page, heading
 
 PAGE = "about"
 
-enter_by_app()
+enter_page()
 
 heading(
     "About",

@@ -3,13 +3,13 @@
 import streamlit as st
 
 from fdkvc.ui import benchmark_settings, benchmark_view, repeat_view
-from fdkvc.ui.frame import enter_by_app, heading
+from fdkvc.ui.frame import enter_page, heading
 from fdkvc.ui.run_panel import run_panel
 from fdkvc.ui.work import study_work
 
 PAGE = "benchmark"
 
-enter_by_app()
+enter_page()
 
 heading(
     "Benchmark",

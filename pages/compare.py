@@ -4,7 +4,7 @@ import streamlit as st
 
 from fdkvc.ui import fields, lanes_view, settings, what_if
 from fdkvc.ui.entry import rerun_if_picked
-from fdkvc.ui.frame import enter_by_app, heading, problems
+from fdkvc.ui.frame import enter_page, heading, problems
 from fdkvc.ui.lane_figures import show_figures
 from fdkvc.ui.lanes import MOST_LANES, load_lanes
 from fdkvc.ui.transport import playback, transport
@@ -12,7 +12,7 @@ from fdkvc.ui.variants import choose_policies
 
 PAGE = "compare"
 
-enter_by_app()
+enter_page()
 
 wrong = lanes_view.adopt_link(PAGE, fields.arriving_link(PAGE))
 

@@ -4,7 +4,7 @@ import streamlit as st
 
 from fdkvc.ui import dialog_sections, dialog_settings, fields, settings, step_view
 from fdkvc.ui.entry import rerun_if_picked
-from fdkvc.ui.frame import enter_by_app, heading, problems
+from fdkvc.ui.frame import enter_page, heading, problems
 from fdkvc.ui.lanes import MOST_LANES, load_lanes
 from fdkvc.ui.transcript_view import explain_colours, show_transcript
 from fdkvc.ui.transport import playback, transport
@@ -12,7 +12,7 @@ from fdkvc.ui.variants import choose_policies
 
 PAGE = "dialogs"
 
-enter_by_app()
+enter_page()
 
 wrong = dialog_settings.adopt_link(PAGE, fields.arriving_link(PAGE))
 

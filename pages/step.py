@@ -4,13 +4,13 @@ import streamlit as st
 
 from fdkvc.ui import fields, settings, step_view, story, tour
 from fdkvc.ui.entry import rerun_if_picked
-from fdkvc.ui.frame import enter_by_app, heading, problems
+from fdkvc.ui.frame import enter_page, heading, problems
 from fdkvc.ui.runs import RunChoice, load_run
 from fdkvc.ui.transport import playback, transport
 
 PAGE = "step"
 
-enter_by_app()
+enter_page()
 
 wrong = settings.adopt_link(PAGE, fields.arriving_link(PAGE))
 

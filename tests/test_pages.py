@@ -52,3 +52,14 @@ def test_metrics_that_are_asked_for_are_shown_and_stand_in_the_link(name: str) -
     charts = "".join(chart.proto.spec for chart in app.get("vega_lite_chart"))
     written = charts + "".join(element.proto.body for element in app.get("html"))
     assert all(metric.label.lower() in written.lower() for metric in ASKED_METRICS.values())
+
+
+@pytest.mark.parametrize("name", ["step", "compare"])
+def test_no_control_is_moved_back_while_a_person_uses_it(name: str) -> None:
+    """An answer that sets a control again would undo what was pressed or typed meanwhile."""
+    app = open_page(f"pages/{name}.py")
+    app.slider[0].set_value(3).run()
+
+    controls = [*app.slider, *app.number_input, *app.selectbox, *app.button_group]
+    assert len(controls) > 6
+    assert [control.label for control in controls if control.proto.set_value] == []

@@ -7,7 +7,7 @@ every value in it, so that it means the same when a default changes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ import streamlit as st
 from fdkvc.parameters import Parameter, check_parameter
 
 MOST_LINKS = 64  # addresses of its own that a page knows again
+_PENDING = "pending"
 
 
 @dataclass(frozen=True)
@@ -80,8 +81,29 @@ class Field:
         return st.session_state.get(self.key, self.default)
 
     def set(self, value: Any) -> None:
-        """Let the session hold another value; only before its widget is drawn, or in a callback."""
-        st.session_state[self.key] = value
+        """Let the session hold a value; only before its widget is drawn, or in a callback.
+
+        A value that it holds already is not set again: the browser would move its widget back to
+        it, and undo what a person has pressed or typed meanwhile.
+        """
+        if self.key not in st.session_state or st.session_state[self.key] != value:
+            st.session_state[self.key] = value
+
+
+def set_and_rerun(values: Iterable[tuple[Field, Any]]) -> None:
+    """Run the page again with these values, though their widgets are drawn already.
+
+    A button that takes what was typed beside it calls this where it is drawn: a callback of it
+    would know what was typed only as it was in the run before.
+    """
+    st.session_state[_PENDING] = list(values)
+    st.rerun()
+
+
+def take_pending() -> None:
+    """Let the session hold the values that the run before has left; before anything is drawn."""
+    for field, value in st.session_state.pop(_PENDING, ()):
+        field.set(value)
 
 
 def arriving_link(page: str) -> Mapping[str, str]:

@@ -10,6 +10,7 @@ import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
 from fdkvc.charts.theme import DARK, LIGHT, Theme
+from fdkvc.ui.fields import take_pending
 from fdkvc.ui.style import STYLE
 
 PAGES = (
@@ -40,8 +41,8 @@ def _navigation() -> StreamlitPage:
     return st.navigation([st.Page(path, title=title, icon=icon) for path, title, icon in PAGES])
 
 
-def enter_by_app() -> None:
-    """Let the app run a page that was run without it.
+def enter_page() -> None:
+    """Let the app run a page that was run without it, and take what the run before has left.
 
     A new server whose first request is for a page runs that page alone, as it knows of no
     navigation yet. Every page begins with this.
@@ -49,6 +50,7 @@ def enter_by_app() -> None:
     if _FRAMED not in st.session_state:
         _navigation()
         st.rerun()
+    take_pending()
 
 
 def page_theme() -> Theme:

@@ -73,37 +73,40 @@ def transport(page: str, turns: int, every: float | None) -> int:
     def go(to: int) -> None:
         turn.set(min(max(to, 0), last))
 
-    slider = f"{page}/slider"
+    def step(by: int) -> None:
+        go(turn.value + by)  # from where it stands when it is pressed, not when it was drawn
+
+    # The slider has a key of its own and does not move the turn while playing: a browser that lags
+    # behind would send the place where it still stands.
+    slider = Field(page, "slider", 0, turn.parameter)
 
     def scrub() -> None:
         just_played = monotonic() - st.session_state.get(f"{page}/stepped", -LAG) < LAG
         if every is None and not just_played:
-            turn.set(st.session_state[slider])
+            go(slider.value)
 
     with st.container(horizontal=True, vertical_alignment="center", key=f"{page}-transport"):
-        for name, icon, shortcut, to in (
-            ("First", "first_page", "Home", 0),
-            ("Back", "chevron_left", "Left", turn.value - 1),
-            ("Next", "chevron_right", "Right", turn.value + 1),
-            ("Last", "last_page", "End", last),
+        for name, icon, shortcut, move, by in (
+            ("First", "first_page", "Home", go, 0),
+            ("Back", "chevron_left", "Left", step, -1),
+            ("Next", "chevron_right", "Right", step, 1),
+            ("Last", "last_page", "End", go, last),
         ):
             st.button(
                 name,
                 key=f"{page}/{name.lower()}",
                 icon=f":material/{icon}:",
                 shortcut=shortcut,
-                on_click=go,
-                args=(to,),
+                on_click=move,
+                args=(by,),
             )
         if last:
-            # The slider has a key of its own and does not move the turn while playing: a browser
-            # that lags behind would send the place where it still stands.
-            st.session_state[slider] = turn.value
+            slider.set(turn.value)
             st.slider(
                 "Turn",
                 0,
                 last,
-                key=slider,
+                key=slider.key,
                 label_visibility="collapsed",
                 width=320,
                 disabled=every is not None,

@@ -110,16 +110,13 @@ def _add_variant(page: str, chosen: Field) -> None:
         start = next((key for key in keys if key in can_vary), can_vary[0])
         variant = edit_policy(f"{page}/variant", policy_named(start), can_vary)
 
-        def add() -> None:
-            chosen.set([*chosen.value, variant.name])
-
-        st.button(
+        if st.button(
             f"Add {variant.title}",
             key=f"{page}/variant/add",
-            on_click=add,
             disabled=variant.name in chosen.value,
             help="Change something first." if variant.name in chosen.value else None,
-        )
+        ):
+            fields.set_and_rerun([(chosen, [*chosen.value, variant.name])])
 
 
 def edit_policy(page: str, start: Policy, keys: Sequence[str] = tuple(POLICIES)) -> Policy:

@@ -60,15 +60,14 @@ def ask(page: str, lanes: Sequence[Lane]) -> None:
                 help="Pick one by a click in a cache, or from the list beside this button.",
             )
         with right:
-            st.button(
+            if st.button(
                 "Continue from here",
                 key=f"{page}/fork-here",
                 type="primary",
                 icon=":material/alt_route:",
-                on_click=_begin,
-                args=(page, origin.name, policy.name, budget, entry),
                 width="stretch",
-            )
+            ):
+                _begin(page, origin.name, policy.name, budget, entry)
 
 
 def _choose_run(draft: str, lanes: Sequence[Lane]) -> Lane:
@@ -92,14 +91,16 @@ def _begin(page: str, name: str, policy: str, budget: int, entry: str) -> None:
         st.session_state[f"{page}/fork-problem"] = (
             f"No entry is picked to {entry}: click one in a cache, or choose one from the list."
         )
-        return
+        st.rerun()
     pinned, dropped = (picked if entry == verb else None for verb in ("pin", "drop"))
     values = (name, turn_field(page).value, policy, budget, pinned, dropped)
-    for field, value in zip(fork_fields(page), values, strict=True):
-        field.set(value)
-    for field, value in zip(pair_fields(page), (name, FORK), strict=True):
-        field.set(value)
     st.session_state[f"{page}/forks"] = _forks(page) + 1
+    fields.set_and_rerun(
+        [
+            *zip(fork_fields(page), values, strict=True),
+            *zip(pair_fields(page), (name, FORK), strict=True),
+        ]
+    )
 
 
 def with_fork(page: str, lanes: tuple[Lane, ...]) -> tuple[Lane, ...]:
