@@ -186,7 +186,7 @@ def _add_dialogs(option: Callable[..., Any], dialogs: int) -> None:
 
 
 def _add_place(option: Callable[..., Any]) -> None:
-    option("--workers", type=_number, metavar="N", help="threads; default: the machine's cores")
+    option("--workers", type=_number, metavar="N", help="processes; default: the machine's cores")
     option("--dask", metavar="ADDRESS", help="of a Dask scheduler; its cluster runs the dialogs")
 
 

@@ -45,9 +45,13 @@ from fdkvc.parameters import check_count
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.simulate import simulate
 from fdkvc.trace import Trace
+from fdkvc.workers import Submit, shared_workers
 
 CHUNK = 100
 """Dialogs that are drawn and simulated together: enough to keep NumPy busy, small in memory."""
+
+SMALL = 25
+"""So few dialogs are not shared among workers."""
 
 AHEAD = 2
 """Chunks in hand for each worker, so that none waits for its next."""
@@ -285,11 +289,10 @@ def run_benchmark(
     ----------
     benchmark : Benchmark
     executor : Executor, optional
-        Where the chunks run; a pool of `workers` threads by default. NumPy draws and computes
-        without Python's lock, so threads pay.
+        Where the chunks run; processes of this machine by default, see `fdkvc.workers`. A single
+        chunk or worker runs in this process.
     workers : int, optional
-        Threads of the default pool, or chunks that `executor` runs at once; the machine's cores
-        by default.
+        Processes to start, or chunks that `executor` runs at once; the machine's cores by default.
     chunk : int, optional
         Dialogs in a chunk.
     on_progress : function, optional
@@ -304,8 +307,9 @@ def run_benchmark(
     """
     workers = (os.cpu_count() or 1) if workers is None else workers
     check_count("workers", workers)
-    # Small runs are split so that every worker has something to do.
-    chunk = min(CHUNK, -(-benchmark.dialogs // workers)) if chunk is None else chunk
+    if chunk is None:
+        # Smaller runs are split so that every worker has something to do.
+        chunk = min(CHUNK, max(SMALL, -(-benchmark.dialogs // workers)))
     check_count("chunk", chunk)
     cancelled = cancelled or threading.Event()
     _one_blas_thread()
@@ -317,21 +321,21 @@ def run_benchmark(
     finished: dict[int, Chunk] = {}
     waiting: Iterator[tuple[int, range]] = iter(enumerate(jobs))
     done = 0
-    with _pool(executor, workers) as pool:
+    with _submitter(executor, workers if len(jobs) > 1 else 1) as submit:
         running: dict[Future[Chunk], int] = {}
         while True:
             # Only a few chunks ahead of the workers: memory does not grow with the dialogs.
             for number, job in islice(waiting, max(0, AHEAD * workers - len(running))):
-                running[pool.submit(run_chunk, benchmark, job)] = number
+                running[submit(run_chunk, benchmark, job)] = number
             if not running:
                 break
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 number = running.pop(future)
                 try:
                     finished[number] = future.result()
-                except Exception as error:
-                    if executor is None or isinstance(error, CancelledError):
-                        raise
+                except CancelledError:
+                    raise
+                except Exception:
                     # Lost with its workers, perhaps. A chunk gives the same numbers anywhere, and
                     # a mistake in it comes again.
                     finished[number] = run_chunk(benchmark, jobs[number])
@@ -354,17 +358,19 @@ def run_benchmark(
 
 
 @contextmanager
-def _pool(executor: Executor | None, workers: int | None) -> Iterator[Executor]:
-    """Give the executor, or a pool of threads that ends with the run."""
+def _submitter(executor: Executor | None, workers: int) -> Iterator[Submit]:
+    """Give what hands a chunk to whoever runs it."""
     if executor is not None:
-        yield executor
-        return
-    with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
-        try:
-            yield pool
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+        yield executor.submit
+    elif workers > 1:
+        yield shared_workers(workers)
+    else:
+        with ThreadPoolExecutor(1) as pool:
+            try:
+                yield pool.submit
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
 
 
 @cache

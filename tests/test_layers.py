@@ -28,7 +28,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("evidence",),
     ("words", "explain", "narrate", "counterfactual"),
     ("paper",),
-    ("benchmark", "cluster"),
+    ("workers", "benchmark", "cluster"),
     ("tables", "history", "compare"),
     ("replay",),
     ("study",),
@@ -54,6 +54,7 @@ PACKAGES = {
     "numpy": {module for room in ROOMS for module in room} - {"parameters", "paper"},
     "scipy": {"bounds", "statistics"},
     "threadpoolctl": {"benchmark"},
+    "loky": {"workers"},
     "distributed": {"cluster"},
     "pandas": {
         *("compare", "tables", "history", "replay", "sweep", "cells", "claims", "projections"),
