@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -24,7 +24,6 @@ from fdkvc.attention import (
     Floats,
     Ints,
     Observation,
-    cosine,
     row_products,
     softmax,
 )
@@ -331,20 +330,23 @@ class DialogBatch:
         The last column is 0: index −1, the empty slot, finds it.
         """
         means = self.mean_embeddings
-        length = np.sqrt(np.einsum("btd,btd->bt", means, means))[:, :, None]
-        length[length == 0] = 1
-        products = self._turn_products("similarities", means / length, self.embeddings)
-        length = np.sqrt(np.einsum("bnd,bnd->bn", self.embeddings, self.embeddings))
-        length[length == 0] = 1
-        products[:, :, :-1] *= (1 / length)[:, None, :]
+        directions = means / _lengths_of(means)[:, :, None]
+        products = self._turn_products("similarities", directions, self.embeddings, cosines=True)
         products[:, :, -1] = 0
         return products
 
-    def _turn_products(self, name: str, by_turn: Floats, by_token: Floats) -> Floats:
+    def _turn_products(
+        self, name: str, by_turn: Floats, by_token: Floats, cosines: bool = False
+    ) -> Floats:
         """Inner products of each row's turns with its tokens, and room for one more column."""
         shape = (self.rows, self.turns, by_token.shape[1] + 1)
         products = (self.room or Room()).array(name, shape)
-        row_products(by_turn, by_token, self._lengths, out=products[:, :, :-1])
+        for some in _blocks(self.rows):
+            lengths = self._lengths and self._lengths[some]
+            own = by_token[some]
+            row_products(by_turn[some], own, lengths, out=products[some, :, :-1])
+            if cosines:
+                products[some, :, :-1] *= (1 / _lengths_of(own))[:, None, :]
         return products
 
     @cached_property
@@ -520,6 +522,19 @@ class DialogBatch:
         )
 
 
+def _blocks(rows: int) -> Iterator[slice]:
+    """Yield the rows a few at a time, so that what is done with their vectors finds them near."""
+    for first in range(0, rows, _BLOCK):
+        yield slice(first, first + _BLOCK)
+
+
+def _lengths_of(x: Floats) -> Floats:
+    """Length of each vector (...), 1 where it is zero so that one can divide by it."""
+    length: Floats = np.sqrt(np.einsum("...d,...d->...", x, x))
+    length[length == 0] = 1
+    return length
+
+
 def _mean_of_tokens(x: Floats) -> Floats:
     """Mean over the tokens of (..., n, d), as a product, which is faster than a sum by rows."""
     tokens = x.shape[-2]
@@ -530,7 +545,9 @@ def _mean_of_tokens(x: Floats) -> Floats:
 
 def _topic_cosines(embeddings: Floats, topics: Floats) -> Floats:
     """Cosine of every token with every topic (B, N, K); topics are unit vectors."""
-    return cosine(embeddings[:, :, None, :], topics[:, None, :, :])
+    cosines: Floats = np.einsum("bnd,bkd->bnk", embeddings, topics)
+    cosines /= _lengths_of(embeddings)[:, :, None]
+    return cosines
 
 
 def _pack_bits(of_topic: Bools) -> Bits:
@@ -552,7 +569,8 @@ class Draws:
 
     Attributes
     ----------
-    projections : array (B, 3, d, h)
+    projections : array (3, B, d, h)
+        W_Q, W_K and W_V.
     directions : array (B, K, d)
         From which the topics are made, in the order of their appearance.
     noise : array (B, N, d)
@@ -586,14 +604,15 @@ def draw(
     rows = len(indices)
     room = room or Room()
     drawn = Draws(
-        room.array("projections", (rows, 3, d, h)),
+        room.array("projections", (3, rows, d, h)),
         room.array("directions", (rows, topics, d)),
         room.array("noise", (rows, tokens, d)),
     )
     for row, index in enumerate(indices):
         setting, noise = SeedSequence(seed, spawn_key=(index,)).spawn(2)
         generator = Generator(SFC64(setting))
-        generator.standard_normal(out=drawn.projections[row], dtype=np.float32)
+        projections = generator.standard_normal((3, d, h), dtype=np.float32)
+        drawn.projections[:, row] = projections * np.float32(d**-0.5)
         generator.standard_normal(out=drawn.directions[row], dtype=np.float32)
         Generator(SFC64(noise)).standard_normal(out=drawn.noise[row], dtype=np.float32)
         drawn.noise[row] *= np.float32(world.noise)
@@ -607,8 +626,7 @@ def build(scenario: Scenario, draws: Draws, world: World, room: Room | None = No
     rows, turns = len(draws.noise), len(mixture)
     tokens = turns * n
 
-    projections = np.array(draws.projections.swapaxes(0, 1), order="C")  # always a copy
-    projections *= np.float32(d**-0.5)
+    projections = draws.projections
     directions = draws.directions[:, : len(names)]
     orthonormal = np.linalg.qr(directions.swapaxes(1, 2))[0].swapaxes(1, 2)
     appearance = list(dict.fromkeys(scenario.schedule))
@@ -619,8 +637,7 @@ def build(scenario: Scenario, draws: Draws, world: World, room: Room | None = No
     embeddings = room.array("embeddings", (rows, tokens, d))
     keys = room.array("keys", (rows, tokens, h))
     values = room.array("values", (rows, tokens, h))
-    for first in range(0, rows, _BLOCK):
-        some = slice(first, first + _BLOCK)
+    for some in _blocks(rows):
         own = embeddings[some]
         noise = draws.noise[some, :tokens].reshape(-1, turns, n, d)
         np.add(noise, signal[some, :, None], out=own.reshape(-1, turns, n, d))

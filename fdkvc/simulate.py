@@ -242,6 +242,7 @@ class _Recorder:
         self.width = self.old_slots + dialogs.turn_tokens
         self.tier = np.empty((*self.shape, places), np.intp) if places else None
         self.seconds = np.zeros(self.shape[1])
+        self.count = np.empty(self.shape, np.intp)
         self.kept = np.empty((*self.shape, budget), np.intp)
         self.output = np.full((*self.shape, dialogs.keys.shape[-1]), np.nan, np.float32)
         self.by_turn: dict[str, Floats] = {}
@@ -256,6 +257,7 @@ class _Recorder:
             self.tier[:, at] = result.after.tier
             self.came[:, at] += result.old.count - cached.count
         self.kept[:, at] = result.after.cache.token
+        self.count[:, at] = result.after.cache.count
         if self.wants_output(at):
             self.output[:, at] = result.after.output
         for name, value in result.after.cache.state.items():
@@ -266,7 +268,7 @@ class _Recorder:
             self._entries(at, active, result)
 
     def trace(self, last: State, pinned: Ints | None) -> Trace:
-        counts = np.column_stack([self.cached_before, (self.kept >= 0).sum(axis=2)])
+        counts = np.column_stack([self.cached_before, self.count])
         self.evicted["budget"] = self.came - np.diff(counts) - self.evicted["threshold"]
         return Trace(
             policy=self.policy,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
 from typing import Any
 
 import pytest
+from app_pages import open_page, press, run_until, settled
 from streamlit.testing.v1 import AppTest
 
 from fdkvc.metrics import ASKED_METRICS, METRICS
@@ -22,30 +21,8 @@ from fdkvc.ui.jobs import Jobs
 from fdkvc.ui.sweep_settings import command_line
 from fdkvc.ui.sweep_view import step_link
 
-ROOT = Path(__file__).parents[1]
-SECONDS = 60
-
-
-def open_page(name: str) -> AppTest:
-    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=SECONDS).run()
-    return app.switch_page(f"pages/{name}.py").run()
-
-
-def finish(app: AppTest) -> AppTest:
-    """Run the page again until its background run has ended."""
-    deadline = time.monotonic() + SECONDS
-    while time.monotonic() < deadline:
-        app.run()
-        if any("Shown: " in caption.value for caption in app.caption):
-            assert not app.exception
-            return app
-        time.sleep(0.2)
-    raise AssertionError("the run did not end")
-
-
-def press(app: AppTest, label: str) -> AppTest:
-    (button,) = [button for button in app.button if button.label == label]
-    return button.click().run()
+SHOWN = "Shown: "
+"""What stands above the figures of a run that has ended."""
 
 
 @pytest.fixture(scope="module")
@@ -53,14 +30,12 @@ def ran() -> AppTest:
     """Return the benchmark page after a run of few dialogs."""
     app = open_page("benchmark")
     app.number_input(key="benchmark/dialogs").set_value(3).run()
-    return finish(press(app, "Run"))
+    return run_until(press(app, "Run"), SHOWN)
 
 
 def section(app: AppTest, name: str) -> AppTest:
     app.session_state["benchmark/sections"] = name
-    app.run()
-    assert not app.exception, app.exception[0].value
-    return app
+    return settled(app.run())
 
 
 def test_before_a_run_the_page_says_what_it_is_and_how_to_run_more() -> None:
@@ -148,10 +123,7 @@ def test_a_failed_run_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(fdkvc.ui.work, "run_study", fail)
     app = press(open_page("benchmark"), "Run")
-    deadline = time.monotonic() + SECONDS
-    while not app.error and time.monotonic() < deadline:
-        time.sleep(0.1)
-        app.run()
+    run_until(app, "the noise is too loud")
     assert [error.value for error in app.error] == [
         "The run was not possible: the noise is too loud."
     ]
@@ -162,7 +134,7 @@ def test_every_metric_that_is_asked_for_is_shown() -> None:
     app.number_input(key="benchmark/dialogs").set_value(2).run()
     app.session_state["benchmark/scenarios"] = ["return"]
     app.session_state["benchmark/metrics"] = [*METRICS, *ASKED_METRICS]
-    finish(press(app.run(), "Run"))
+    run_until(press(app.run(), "Run"), SHOWN)
     assert f"--metrics {' '.join([*METRICS, *ASKED_METRICS])} --out" in app.code[0].value
     section(app, "Figures")
     assert "Return recall" in app.selectbox(key="benchmark/other/quantity").options
@@ -183,7 +155,7 @@ def test_a_sweep_shows_the_metrics_that_are_asked_for() -> None:
     app = open_page("ablation")
     app.number_input(key="ablation/dialogs").set_value(2).run()
     app.session_state["ablation/metrics"] = ["retention", "return_recall", "regret"]
-    finish(press(app.run(), "Run"))
+    run_until(press(app.run(), "Run"), SHOWN)
     assert len(app.get("vega_lite_chart")) == 3 + 1
     app.selectbox(key="ablation/across").set_value("late_regret").run()
     assert not app.exception
@@ -193,7 +165,7 @@ def test_a_sweep_shows_the_metrics_that_are_asked_for() -> None:
 def test_a_sweep_is_drawn_with_its_trade_off() -> None:
     app = open_page("ablation")
     app.number_input(key="ablation/dialogs").set_value(3).run()
-    finish(press(app, "Run"))
+    run_until(press(app, "Run"), SHOWN)
     assert [heading.value for heading in app.subheader] == [
         "Each metric over the sweep",
         "What one metric costs in another",
@@ -220,12 +192,8 @@ def test_bad_values_get_a_sentence_and_the_last_good_ones() -> None:
 def test_the_link_to_a_step_is_one_that_the_step_page_writes() -> None:
     sweep = Sweep(axes=(("gamma", (0.8,)),), seed=3, budget=40)
     link = step_link(sweep, sweep.variants[0])
-    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=SECONDS)
-    for name, value in link.items():
-        app.query_params[name] = value
-    app.run()
+    app = open_page("step", **link)
     assert not app.error
-    assert not app.exception
     assert app.number_input(key="step/seed").value == 3
     assert app.number_input(key="step/budget").value == 40
     assert app.number_input(key="step/fd-kvc/gamma").value == 0.8

@@ -7,10 +7,10 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
+from app_pages import ROOT, html, open_page, press, specs
 from streamlit.testing.v1 import AppTest
 
 from fdkvc.attention import Floats, Observation
@@ -22,36 +22,10 @@ from fdkvc.parameters import parameter
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named
 from fdkvc.policies.base import EVICTION
 
-ROOT = Path(__file__).parents[1]
-SECONDS = 60
-
-
-def open_page(**link: object) -> AppTest:
-    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=SECONDS).run()
-    app.query_params.clear()  # as a browser does when another page is opened
-    for name, value in link.items():
-        app.query_params[name] = str(value)
-    return settled(app.switch_page("pages/compare.py").run())
-
-
-def settled(app: AppTest) -> AppTest:
-    assert not app.exception, app.exception[0].value
-    return app
-
-
 def link_of(app: AppTest) -> dict[str, str]:
     """Return the address that the page has written."""
     given: dict[str, Any] = dict(app.query_params.items())
     return {name: text if isinstance(text, str) else text[0] for name, text in given.items()}
-
-
-def press(app: AppTest, label: str) -> AppTest:
-    (button,) = [button for button in app.button if button.label == label]
-    return settled(button.click().run())
-
-
-def specs(app: AppTest) -> list[dict[str, Any]]:
-    return [json.loads(chart.proto.spec) for chart in app.get("vega_lite_chart")]
 
 
 def lanes(app: AppTest) -> list[str]:
@@ -64,7 +38,7 @@ def lanes(app: AppTest) -> list[str]:
 def shown(app: AppTest) -> str:
     """Return all text and tables of the page."""
     words = [element.value for kind in (app.markdown, app.caption) for element in kind]
-    return "\n".join([*words, *(str(element.proto.body) for element in app.get("html"))])
+    return "\n".join([*words, html(app)])
 
 
 def errors(app: AppTest) -> list[str]:
@@ -75,7 +49,7 @@ def errors(app: AppTest) -> list[str]:
 
 
 def test_it_compares_the_papers_policies_at_first() -> None:
-    app = open_page()
+    app = open_page("compare")
 
     titles = [POLICIES[key].label for key in PAPER_POLICIES]
     assert lanes(app) == [f"{number} {title}" for number, title in enumerate(titles, 1)]
@@ -85,6 +59,7 @@ def test_it_compares_the_papers_policies_at_first() -> None:
 
 def test_a_link_brings_policies_and_variants_of_them() -> None:
     app = open_page(
+        "compare",
         scenario="shift", seed=3, policies="fd-kvc:gamma=0.8:w_c=0.3,fd-kvc,h2o", turn=5
     )
 
@@ -97,7 +72,7 @@ def test_a_link_brings_policies_and_variants_of_them() -> None:
 
 
 def test_a_step_changes_data_and_no_chart() -> None:
-    app = open_page(scenario="shift", policies="fifo,h2o,fd-kvc")
+    app = open_page("compare", scenario="shift", policies="fifo,h2o,fd-kvc")
     before = specs(app)
 
     press(app, "Next")
@@ -108,7 +83,7 @@ def test_a_step_changes_data_and_no_chart() -> None:
 
 def test_another_policy_leaves_the_charts_of_those_before_it_as_they_were() -> None:
     before, after = (
-        specs(open_page(scenario="shift", policies=policies))
+        specs(open_page("compare", scenario="shift", policies=policies))
         for policies in ("fifo,h2o", "fifo,h2o,fd-kvc")
     )
 
@@ -116,7 +91,7 @@ def test_another_policy_leaves_the_charts_of_those_before_it_as_they_were() -> N
 
 
 def test_more_policies_than_there_is_room_for_are_refused_in_a_sentence() -> None:
-    app = open_page(policies=",".join(list(POLICIES)[:7]))
+    app = open_page("compare", policies=",".join(list(POLICIES)[:7]))
 
     assert errors(app) == [
         "7 policies are chosen, but at most 6 run at once. The first 6 are taken."
@@ -125,7 +100,7 @@ def test_more_policies_than_there_is_room_for_are_refused_in_a_sentence() -> Non
 
 
 def test_the_figures_mark_the_best_and_ties() -> None:
-    app = open_page(scenario="shift", policies="fifo,sink,h2o")
+    app = open_page("compare", scenario="shift", policies="fifo,sink,h2o")
 
     (table,) = [text for text in shown(app).split("<div") if "late retention" in text]
     rows = [row.split("</td>") for row in table.split("<tr>")[2:]]
@@ -138,7 +113,7 @@ def test_the_figures_mark_the_best_and_ties() -> None:
 
 
 def test_an_entry_is_followed_through_all_lanes() -> None:
-    app = open_page(scenario="shift", policies="fifo,h2o", turn=4, entry=70)
+    app = open_page("compare", scenario="shift", policies="fifo,h2o", turn=4, entry=70)
 
     told = next(text.value for text in app.markdown if text.value.startswith("- **1 FIFO:**"))
     assert "Token 70 (topic A, from turn 2) was evicted in turn 3 by the budget." in told
@@ -146,7 +121,7 @@ def test_an_entry_is_followed_through_all_lanes() -> None:
 
 
 def test_two_runs_to_compare_must_be_two() -> None:
-    app = open_page(policies="fifo,h2o", one="fifo", other="fifo")
+    app = open_page("compare", policies="fifo,h2o", one="fifo", other="fifo")
 
     assert "Choose two different runs." in shown(app)
 
@@ -199,7 +174,7 @@ def test_two_runs_to_compare_must_be_two() -> None:
     ],
 )
 def test_a_wrong_link_is_explained_in_one_sentence(link: dict[str, str], sentence: str) -> None:
-    app = open_page(**link)
+    app = open_page("compare", **link)
 
     assert errors(app) == [sentence]
     assert lanes(app)
@@ -210,6 +185,7 @@ def test_a_wrong_link_is_explained_in_one_sentence(link: dict[str, str], sentenc
 
 def test_a_fork_is_a_lane_beside_its_origin() -> None:
     app = open_page(
+        "compare",
         scenario="shift",
         policies="h2o,fd-kvc",
         fork="fd-kvc",
@@ -234,7 +210,7 @@ def test_a_fork_is_a_lane_beside_its_origin() -> None:
 
 
 def test_a_fork_begins_at_the_turn_that_is_shown() -> None:
-    app = open_page(scenario="shift", policies="h2o,fd-kvc", turn=3)
+    app = open_page("compare", scenario="shift", policies="h2o,fd-kvc", turn=3)
     app.number_input(key="compare/draft/fd-kvc/budget").set_value(30).run()
 
     press(app, "Continue from here")
@@ -249,7 +225,7 @@ def test_a_fork_begins_at_the_turn_that_is_shown() -> None:
 
 @pytest.mark.parametrize(("verb", "words"), [("pin", "pinned"), ("drop", "dropped")])
 def test_the_picked_entry_is_pinned_or_dropped(verb: str, words: str) -> None:
-    app = open_page(scenario="shift", policies="fifo", turn=2, entry=95)
+    app = open_page("compare", scenario="shift", policies="fifo", turn=2, entry=95)
     app.session_state["compare/draft/entry"] = verb
     app.run()
 
@@ -260,7 +236,7 @@ def test_the_picked_entry_is_pinned_or_dropped(verb: str, words: str) -> None:
 
 
 def test_without_a_picked_entry_a_sentence_asks_for_one() -> None:
-    app = open_page(scenario="shift", policies="fifo", turn=2)
+    app = open_page("compare", scenario="shift", policies="fifo", turn=2)
     app.session_state["compare/draft/entry"] = "pin"
     app.run()
 
@@ -274,6 +250,7 @@ def test_without_a_picked_entry_a_sentence_asks_for_one() -> None:
 
 def test_a_dropped_entry_is_told_to_have_been_taken_out() -> None:
     app = open_page(
+        "compare",
         scenario="shift", policies="h2o", fork="h2o", fork_turn=2, dropped=95, entry=95, turn=5
     )
 
@@ -308,6 +285,7 @@ def test_a_policy_that_does_not_exist_yet_is_compared_and_forked(
     monkeypatch.setitem(POLICIES, "nearest", Nearest)
 
     app = open_page(
+        "compare",
         scenario="shift",
         policies="fifo,nearest:side=far",
         fork="fifo",
@@ -344,7 +322,7 @@ def test_the_page_names_no_policy() -> None:
 
 
 def test_the_lanes_together_are_one_picture() -> None:
-    app = open_page(scenario="shift", policies="fifo,h2o,sink,fd-kvc", turn=5)
+    app = open_page("compare", scenario="shift", policies="fifo,h2o,sink,fd-kvc", turn=5)
     charts = app.session_state["compare/charts"]
 
     chart = together([charts[f"lane/{key}"] for key in PAPER_POLICIES])

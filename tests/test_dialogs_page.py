@@ -5,14 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import threading
-import time
 from html import escape
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from app_pages import html, open_page, press, run_until, settled, specs
 from streamlit.testing.v1 import AppTest
 
 from fdkvc.evidence import answers, lost_in
@@ -29,42 +28,22 @@ from fdkvc.ui import dialog_files, transcript_view
 from fdkvc.ui.dialog_files import DialogFile, read_dialog_file, shipped_file
 from fdkvc.ui.replay_view import Replayed, files_of, replay_work
 
-ROOT = Path(__file__).parents[1]
-SECONDS = 60
 DIALOG = read_file(EXAMPLES / "dialogues.json")[0]
 RECORDING = lexical_recording(DIALOG)
 NASTY = "<img src=x onerror=alert(1)> **bold** ![x](http://elsewhere.example/x.png) :red[r] $x$"
 
 
-def open_page(brought: DialogFile | None = None, **link: object) -> AppTest:
+def open_dialogs(brought: DialogFile | None = None, **link: object) -> AppTest:
     """Open the page by a link, with a file that was brought before."""
-    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=SECONDS).run()
-    app.query_params.clear()  # as a browser does when another page is opened
-    if brought is not None:
-        app.session_state["dialogs/brought"] = brought
-        link = {"file": "own", "sha": brought.digest[:16], **link}
-    for name, value in link.items():
-        app.query_params[name] = str(value)
-    return settled(app.switch_page("pages/dialogs.py").run())
-
-
-def settled(app: AppTest) -> AppTest:
-    assert not app.exception, app.exception[0].value
-    return app
+    if brought is None:
+        return open_page("dialogs", **link)
+    own = {"file": "own", "sha": brought.digest[:16]}
+    return open_page("dialogs", {"dialogs/brought": brought}, **own, **link)
 
 
 def section(app: AppTest, name: str) -> AppTest:
     app.session_state["dialogs/sections"] = name
     return settled(app.run())
-
-
-def press(app: AppTest, label: str) -> AppTest:
-    (button,) = [button for button in app.button if button.label == label]
-    return settled(button.click().run())
-
-
-def html(app: AppTest) -> str:
-    return "\n".join(str(element.proto.body) for element in app.get("html"))
 
 
 def words_of(app: AppTest) -> str:
@@ -120,7 +99,7 @@ def squeezed(text: str) -> str:
 @pytest.mark.parametrize("turn", [0, 9, 19])
 def test_what_a_cache_holds_is_tinted_and_what_it_forgot_is_struck_out(turn: int) -> None:
     keys = ("fifo", "fd-kvc")
-    cells = Cells(open_page(policies=",".join(keys), turn=turn)).cells
+    cells = Cells(open_dialogs(policies=",".join(keys), turn=turn)).cells
     tokens = [token.text for said in RECORDING.tokens for token in said]
     known = RECORDING.starts[turn + 1]
 
@@ -143,7 +122,7 @@ def test_a_struck_out_token_says_why_it_was_evicted() -> None:
     trace = simulate(policy_named("h2o"), dialogs, 48)
     shown = [
         why
-        for _, cell in Cells(open_page(policies="h2o", turn=19)).cells
+        for _, cell in Cells(open_dialogs(policies="h2o", turn=19)).cells
         for tag, why, _ in cell
         if tag == "s"
     ]
@@ -161,7 +140,7 @@ def test_a_struck_out_token_says_why_it_was_evicted() -> None:
 
 def test_many_tokens_say_only_that_they_went(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transcript_view, "MOST_REASONS", 100)
-    cells = Cells(open_page(policies="fifo", turn=9)).cells
+    cells = Cells(open_dialogs(policies="fifo", turn=9)).cells
 
     said = {why for _, cell in cells for tag, why, _ in cell if tag == "s"}
     assert "Token 0 (topic A, from turn 0) was evicted in turn 2 by the budget." in said
@@ -169,7 +148,7 @@ def test_many_tokens_say_only_that_they_went(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_calls_say_which_argument_each_policy_still_held() -> None:
-    app = open_page(policies="fifo,fd-kvc", turn=19)
+    app = open_dialogs(policies="fifo,fd-kvc", turn=19)
     rows = section(app, "Evidence")
 
     for key in ("fifo", "fd-kvc"):
@@ -195,7 +174,7 @@ def test_where_there_are_no_calls_the_states_say_what_was_lost() -> None:
     states = [demand for demand in DIALOG.demands if demand.kind == "state"]
     said = dataclasses.replace(DIALOG, demands=tuple(states))
     file = DialogFile("states.json", "0" * 64, (said,))
-    app = open_page(file, policies="fifo", turn=19)
+    app = open_dialogs(file, policies="fifo", turn=19)
 
     trace = simulate(policy_named("fifo"), RECORDING.dialogs, 48)
     found = [each for each in answers(trace, RECORDING) if each.demand.kind == "state"]
@@ -206,7 +185,7 @@ def test_where_there_are_no_calls_the_states_say_what_was_lost() -> None:
 
 
 def test_evidence_can_be_narrowed_to_where_policies_part() -> None:
-    app = section(open_page(policies="fifo,fd-kvc"), "Evidence")
+    app = section(open_dialogs(policies="fifo,fd-kvc"), "Evidence")
     rows = html(app).count("<tr>")
     app.toggle(key="dialogs/evidence/parted").set_value(True).run()
 
@@ -218,7 +197,7 @@ def test_evidence_can_be_narrowed_to_where_policies_part() -> None:
 
 
 def test_every_section_follows_a_step() -> None:
-    app = open_page(policies="fifo,h2o", entry=3)
+    app = open_dialogs(policies="fifo,h2o", entry=3)
     for name in ("One cache", "Caches side by side", "Evidence", "Heads"):
         section(app, name)
         press(app, "Next")
@@ -231,7 +210,7 @@ def test_every_section_follows_a_step() -> None:
 
 def test_a_link_reopens_an_example() -> None:
     link = {"file": "chat", "budget": 30, "policies": "h2o,fd-kvc:gamma=0.8", "turn": 5, "entry": 2}
-    app = open_page(None, **link)
+    app = open_dialogs(**link)
 
     written = {name: "".join(value) for name, value in app.query_params.items()}
     assert written.items() >= {name: str(value) for name, value in link.items()}.items()
@@ -240,7 +219,7 @@ def test_a_link_reopens_an_example() -> None:
 
 
 def test_a_link_to_a_file_of_ones_own_says_that_it_needs_the_file() -> None:
-    app = open_page(file="own", sha="0123456789abcdef", turn=3)
+    app = open_dialogs(file="own", sha="0123456789abcdef", turn=3)
 
     assert "This link shows a file that it cannot carry" in words_of(app)
     assert 'class="said"' not in html(app)
@@ -248,10 +227,10 @@ def test_a_link_to_a_file_of_ones_own_says_that_it_needs_the_file() -> None:
 
 
 def test_topics_may_be_marked_and_must_fit() -> None:
-    app = open_page(topics="marked", schedule="AB" * 10)
+    app = open_dialogs(topics="marked", schedule="AB" * 10)
     assert html(app).count('<b class="letter">B</b>') == 11  # ten turns, and the key
 
-    app = open_page(topics="marked", schedule="AB<i>")
+    app = open_dialogs(topics="marked", schedule="AB<i>")
     assert "Staying with one topic." in html(app)
     assert "<i>&#x27;" not in html(app)
     assert '<b class="letter">B</b>' not in html(app)
@@ -276,7 +255,7 @@ def nasty_file() -> DialogFile:
 
 
 def test_text_of_a_file_is_escaped_and_never_markdown() -> None:
-    app = open_page(nasty_file(), budget=2, turn=2)
+    app = open_dialogs(nasty_file(), budget=2, turn=2)
     for name in ("One cache", "Caches side by side", "Evidence", "Heads"):
         section(app, name)
         assert "<img" not in html(app)
@@ -285,7 +264,7 @@ def test_text_of_a_file_is_escaped_and_never_markdown() -> None:
 
 
 def test_a_dialog_that_begins_in_silence_is_shown() -> None:
-    app = open_page(nasty_file(), turn=0)
+    app = open_dialogs(nasty_file(), turn=0)
     for name in ("One cache", "Caches side by side"):
         section(app, name)
         for _ in range(2):
@@ -296,7 +275,7 @@ def test_a_dialog_that_begins_in_silence_is_shown() -> None:
 
 def test_a_dialog_too_large_for_the_screen_is_refused_in_a_sentence() -> None:
     lines = "\n".join(f"User: turn {number}" for number in range(dialog_files.MOST_TURNS + 1))
-    app = open_page(read_dialog_file(lines.encode(), "long.txt"))
+    app = open_dialogs(read_dialog_file(lines.encode(), "long.txt"))
 
     assert "it has 129 turns, but at most 128 are shown turn by turn" in html(app)
     assert 'class="said"' not in html(app)
@@ -334,7 +313,7 @@ def several_heads(heads: int) -> bytes:
 @pytest.mark.parametrize("mode", ["each", "together"])
 def test_a_head_is_shown_alone_or_with_what_all_decide(mode: str) -> None:
     file = read_dialog_file(several_heads(3), "trace.npz")
-    app = open_page(file, policies="h2o", head=2, heads=mode, turn=19, entry=3)
+    app = open_dialogs(file, policies="h2o", head=2, heads=mode, turn=19, entry=3)
     recording = file.recording(0)
     policy = policy_named("h2o")
     deciding = together(policy, 3) if mode == "together" else policy
@@ -353,7 +332,7 @@ def test_a_head_is_shown_alone_or_with_what_all_decide(mode: str) -> None:
 def test_too_many_heads_together_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dialog_files, "MOST_ENTRIES", 100)
     file = read_dialog_file(several_heads(2), "trace.npz")
-    app = open_page(file, heads="together")
+    app = open_dialogs(file, heads="together")
 
     assert "all heads together have" in html(app)
 
@@ -362,16 +341,10 @@ def test_too_many_heads_together_are_refused(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_all_dialogs_are_measured_and_give_the_command_lines_files() -> None:
-    app = section(open_page(policies="fifo,h2o"), "All dialogs of the file")
-    press(app, "Run")
-    deadline = time.monotonic() + SECONDS
-    while not any("Shown: 2 dialogs" in caption.value for caption in app.caption):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-        settled(app.run())
+    app = section(open_dialogs(policies="fifo,h2o"), "All dialogs of the file")
+    run_until(press(app, "Run"), "Shown: 2 dialogs")
 
-    specs = [json.loads(chart.proto.spec) for chart in app.get("vega_lite_chart")]
-    assert specs[0]["title"]["text"] == "Call-argument recall"
+    assert specs(app)[0]["title"]["text"] == "Call-argument recall"
     assert "budget 128" in html(app)
 
 
@@ -380,7 +353,7 @@ def test_as_many_dialogs_are_measured_as_the_page_allows(monkeypatch: pytest.Mon
     file = read_dialog_file(lines.encode(), "five.jsonl")
     monkeypatch.setattr(dialog_files, "MOST_CHARACTERS", 11)
     assert file.measured == 3
-    app = section(open_page(file), "All dialogs of the file")
+    app = section(open_dialogs(file), "All dialogs of the file")
     assert "on the first 3 of the 5 dialogs of this file" in words_of(app)
 
 
