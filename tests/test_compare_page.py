@@ -22,6 +22,7 @@ from fdkvc.parameters import parameter
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named
 from fdkvc.policies.base import EVICTION
 
+
 def link_of(app: AppTest) -> dict[str, str]:
     """Return the address that the page has written."""
     given: dict[str, Any] = dict(app.query_params.items())
@@ -59,8 +60,7 @@ def test_it_compares_the_papers_policies_at_first() -> None:
 
 def test_a_link_brings_policies_and_variants_of_them() -> None:
     app = open_page(
-        "compare",
-        scenario="shift", seed=3, policies="fd-kvc:gamma=0.8:w_c=0.3,fd-kvc,h2o", turn=5
+        "compare", scenario="shift", seed=3, policies="fd-kvc:gamma=0.8:w_c=0.3,fd-kvc,h2o", turn=5
     )
 
     assert lanes(app) == ["1 H2O", "2 FD-KVC", "3 FD-KVC gamma=0.8 w_c=0.3"]
@@ -251,7 +251,13 @@ def test_without_a_picked_entry_a_sentence_asks_for_one() -> None:
 def test_a_dropped_entry_is_told_to_have_been_taken_out() -> None:
     app = open_page(
         "compare",
-        scenario="shift", policies="h2o", fork="h2o", fork_turn=2, dropped=95, entry=95, turn=5
+        scenario="shift",
+        policies="h2o",
+        fork="h2o",
+        fork_turn=2,
+        dropped=95,
+        entry=95,
+        turn=5,
     )
 
     assert "Token 95 was taken out by the fork, after turn 2." in shown(app)

@@ -210,7 +210,7 @@ def test_every_section_follows_a_step() -> None:
 
 def test_a_link_reopens_an_example() -> None:
     link = {"file": "chat", "budget": 30, "policies": "h2o,fd-kvc:gamma=0.8", "turn": 5, "entry": 2}
-    app = open_dialogs(**link)
+    app = open_dialogs(None, **link)
 
     written = {name: "".join(value) for name, value in app.query_params.items()}
     assert written.items() >= {name: str(value) for name, value in link.items()}.items()
