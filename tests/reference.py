@@ -358,9 +358,10 @@ def expected_attention(seen: Seen, cache: list[Entry], state: State) -> Verdict:
             logits.append(dot(middle, key) / math.sqrt(d) + spread / (2 * d))
         largest = max(logits)
         weights = [math.exp(logit - largest) for logit in logits]
+        total = math.fsum(weights)
         for token, weight in zip(rest, weights, strict=True):
             length = math.sqrt(dot(seen.values[token], seen.values[token]))
-            terms[token] = {"expected attention": weight / math.fsum(weights) * length}
+            terms[token] = {"expected attention": weight / total * length}
     protected = {
         e.token for e in entries if e.token in sinks and e.token in seen.dialog[: seen.budget]
     }

@@ -33,7 +33,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("replay",),
     ("study",),
     ("sweep",),
-    ("cells", "claims", "projections"),
+    ("cells", "chance", "claims", "projections"),
     ("export", "report", "repeat"),
     ("charts",),
     ("ui",),

@@ -179,12 +179,11 @@ def live(entries: EntryTrace, row: int, turn: int) -> NDArray[np.intp]:
 
 def by_token(entries: EntryTrace, column: Numbers, row: int, turn: int) -> dict[int, float]:
     """Return a column's numbers of one turn by token, where there is one."""
-    token = entries.token[row, turn]
-    return {
-        int(token[slot]): float(column[row, turn, slot])
-        for slot in live(entries, row, turn)
-        if not np.isnan(column[row, turn, slot])
-    }
+    slots = live(entries, row, turn)
+    numbers = column[row, turn, slots]
+    known = ~np.isnan(numbers)
+    tokens = entries.token[row, turn, slots[known]]
+    return dict(zip(tokens.tolist(), numbers[known].tolist(), strict=True))
 
 
 def evictions(entries: EntryTrace, row: int, turn: int) -> dict[int, str]:

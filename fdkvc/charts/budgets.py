@@ -62,7 +62,7 @@ def budgets_spec(
     base = alt.Chart(alt.NamedData("budgets")).encode(x=x, color=color)
     y = alt.Y("mean:Q", scale=y_scale, axis=y_axis)
     band = base.mark_area(opacity=0.2, clip=True, aria=False).encode(
-        y=alt.Y("ci_low:Q", scale=y_scale, axis=y_axis), y2="ci_high:Q"
+        y=alt.Y("ci_low:Q", scale=y_scale, axis=y_axis), y2=alt.Y2("ci_high:Q")
     )
     line = base.mark_line(strokeWidth=2, aria=False).encode(
         y=y, strokeDash=alt.StrokeDash("policy:N", scale=dash_scale(policies), legend=None)

@@ -75,7 +75,7 @@ def dots_spec(
     )
     ends = base.mark_rule(strokeWidth=2, clip=True, aria=False).encode(
         x=alt.X("ci_low:Q", scale=scale, axis=axis),
-        x2="ci_high:Q",
+        x2=alt.X2("ci_high:Q"),
         y=y,
         yOffset=offset,
         color=color,

@@ -57,7 +57,7 @@ def lane_spec(
         .mark_text(
             align="left", baseline="top", fontSize=12, lineHeight=16, lineBreak="\n", fill=theme.ink
         )
-        .encode(x=alt.value(0), y=alt.value(0), text="words:N")
+        .encode(x=alt.value(0), y=alt.value(0), text=alt.Text("words:N"))
         .properties(height=32)
     )
     return column(
@@ -150,7 +150,7 @@ def _line_panel(
         points,
         cursor_panel(turns, theme, labels=True),
     ]
-    return alt.layer(*layers).properties(height=LINE_HEIGHT, title=panel_title(line.label))
+    return alt.layer(*layers, height=LINE_HEIGHT, title=panel_title(line.label))
 
 
 @lru_cache(maxsize=64)
@@ -194,7 +194,7 @@ def overlap_spec(turns: int, theme: Theme) -> Spec:
         cursor_panel(turns, theme, labels=True),
     ]
     title = panel_title("Overlap of the two caches", "entries in both, as a share of all in either")
-    return column([alt.layer(*layers).properties(height=OVERLAP_HEIGHT, title=title)], theme)
+    return column([alt.layer(*layers, height=OVERLAP_HEIGHT, title=title)], theme)
 
 
 # ------------------------------------------------------------------------------------ a picture

@@ -79,4 +79,4 @@ def _lines(data: str, title: str, names: Sequence[str], turns: int, theme: Theme
         .mark_rule(stroke=theme.ink, strokeWidth=2, opacity=0.5, aria=False)
         .encode(x=alt.X("left:Q"))
     )
-    return alt.layer(lines, cursor).properties(height=130, title=panel_title(title))
+    return alt.layer(lines, cursor, height=130, title=panel_title(title))

@@ -60,7 +60,7 @@ def series_spec(
     band = base.mark_area(opacity=0.25, aria=False).encode(
         x=x,
         y=alt.Y("ci_low:Q", scale=y_scale, axis=y_axis),
-        y2="ci_high:Q",
+        y2=alt.Y2("ci_high:Q"),
         color=alt.Color("policy:N", scale=colours, legend=legend),
     )
     lines = base.mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=26)).encode(
@@ -87,10 +87,10 @@ def _topics(scale: alt.Scale, axis: alt.Axis, theme: Theme) -> list[Panel]:
     shade = (
         base.transform_filter(alt.datum.shaded)
         .mark_rect(color=theme.faint, opacity=0.35, aria=False)
-        .encode(x=alt.X("left:Q", scale=scale, axis=axis), x2="right:Q")
+        .encode(x=alt.X("left:Q", scale=scale, axis=axis), x2=alt.X2("right:Q"))
     )
     letters = base.mark_text(color=theme.ink, opacity=0.8, fontWeight="bold", aria=False).encode(
-        x=alt.X("middle:Q", scale=scale, axis=axis), y=alt.value(-6), text="topic:N"
+        x=alt.X("middle:Q", scale=scale, axis=axis), y=alt.value(-6), text=alt.Text("topic:N")
     )
     return [shade, letters]
 

@@ -60,9 +60,9 @@ def spread_spec(
         .mark_rect()
         .encode(
             x=x,
-            x2="right:Q",
+            x2=alt.X2("right:Q"),
             y=alt.Y("top:Q", scale=y_scale, axis=axis),
-            y2="bottom:Q",
+            y2=alt.Y2("bottom:Q"),
             color=alt.Color("policy:N", scale=policy_scale(policies), legend=None),
             tooltip=[
                 alt.Tooltip("policy:N"),
@@ -76,7 +76,7 @@ def spread_spec(
     mean = base.mark_rule(color=theme.ink, strokeWidth=2).encode(
         x=alt.X("mean:Q"),
         y=alt.Y("top:Q", scale=y_scale, axis=axis),
-        y2="bottom:Q",
+        y2=alt.Y2("bottom:Q"),
         tooltip=[
             alt.Tooltip("policy:N"),
             alt.Tooltip("dialogs:Q"),

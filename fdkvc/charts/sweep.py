@@ -71,7 +71,7 @@ def curve_spec(
         .encode(x=alt.X("default:Q", scale=x_scale, axis=x_axis))
     )
     band = base.mark_area(color=colour, opacity=0.25, aria=False).encode(
-        x=x, y=alt.Y("ci_low:Q", scale=y_scale, axis=y_axis), y2="ci_high:Q"
+        x=x, y=alt.Y("ci_low:Q", scale=y_scale, axis=y_axis), y2=alt.Y2("ci_high:Q")
     )
     line = base.mark_line(color=colour, strokeWidth=2, aria=False).encode(x=x, y=y)
     points = (
@@ -144,7 +144,7 @@ def heat_spec(
     figures = base.mark_text(fontSize=11, aria=False).encode(
         x=x,
         y=y,
-        text="label:N",
+        text=alt.Text("label:N"),
         color=alt.condition(alt.datum.dark, alt.value("#ffffff"), alt.value("#000000")),
     )
     chart = alt.layer(blocks, figures).properties(
@@ -197,13 +197,13 @@ def tradeoff_spec(
     front = (
         alt.Chart(alt.NamedData("front"))
         .mark_line(color=theme.ink, strokeDash=[5, 3], strokeWidth=1.5, aria=False)
-        .encode(x=x, y=y, order="place:Q")
+        .encode(x=x, y=y, order=alt.Order("place:Q"))
     )
     across = base.mark_rule(opacity=0.6, aria=False).encode(
-        x=alt.X("x_low:Q", scale=x_scale, axis=x_axis), x2="x_high:Q", y=y, color=color
+        x=alt.X("x_low:Q", scale=x_scale, axis=x_axis), x2=alt.X2("x_high:Q"), y=y, color=color
     )
     along = base.mark_rule(opacity=0.6, aria=False).encode(
-        x=x, y=alt.Y("y_low:Q", scale=y_scale, axis=y_axis), y2="y_high:Q", color=color
+        x=x, y=alt.Y("y_low:Q", scale=y_scale, axis=y_axis), y2=alt.Y2("y_high:Q"), color=color
     )
     points = (
         base.mark_point(filled=True, opacity=1, cursor="pointer")
@@ -225,7 +225,7 @@ def tradeoff_spec(
     )
     names = base.mark_text(
         align="left", dx=9, dy=-6, fontSize=10.5, color=theme.ink, aria=False
-    ).encode(x=x, y=y, text="name:N")
+    ).encode(x=x, y=y, text=alt.Text("name:N"))
     chart = alt.layer(front, across, along, points, names).properties(
         height=380,
         title=panel_title(

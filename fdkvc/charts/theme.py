@@ -151,24 +151,26 @@ def column(panels: Sequence[Panel], theme: Theme, spacing: int = 14) -> Spec:
     One chart of many panels updates faster than many charts, and a spec that never changes is
     updated in place, without a flicker.
     """
-    chart = (
-        alt.vconcat(*panels, spacing=spacing)
-        .resolve_scale(
-            color="independent",
-            fill="independent",
-            fillOpacity="independent",
-            opacity="independent",
-            shape="independent",
-            size="independent",
-            stroke="independent",
-            strokeDash="independent",
-            strokeWidth="independent",
-        )
-        .properties(
-            autosize=alt.AutoSizeParams(type="pad", contains="padding"),
-            padding={"left": 1, "right": 4, "top": 2, "bottom": 2},
-        )
-        .configure_title(subtitleColor=theme.ink)
+    # All at once: each of Altair's methods would copy all panels.
+    chart = alt.vconcat(
+        *panels,
+        spacing=spacing,
+        resolve=alt.Resolve(
+            scale=alt.ScaleResolveMap(
+                color="independent",
+                fill="independent",
+                fillOpacity="independent",
+                opacity="independent",
+                shape="independent",
+                size="independent",
+                stroke="independent",
+                strokeDash="independent",
+                strokeWidth="independent",
+            )
+        ),
+        autosize=alt.AutoSizeParams(type="pad", contains="padding"),
+        padding={"left": 1, "right": 4, "top": 2, "bottom": 2},
+        config=alt.Config(title=alt.TitleConfig(subtitleColor=theme.ink)),
     )
     spec: Spec = chart.to_dict()
     # Without these, a chart of many marks would be drawn so that no mark can be read out.

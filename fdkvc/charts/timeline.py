@@ -24,6 +24,7 @@ from fdkvc.charts.theme import (
     topic_scale,
 )
 
+OWN_COLOURS = alt.Resolve(scale=alt.ScaleResolveMap(color="independent"))
 RIVER_TITLE = panel_title("Cache river", "kept entries by age, the oldest at the bottom")
 LETTER_ROOM = 5  # the least height, in slots, of a river run that carries its letter
 
@@ -113,7 +114,7 @@ def cursor_panel(turns: int, theme: Theme, labels: bool = False) -> Panel:
     return (
         alt.Chart(alt.NamedData("cursor"))
         .mark_rect(fillOpacity=0, stroke=theme.ink, strokeWidth=2, aria=False)
-        .encode(x=turn_axis(turns, labels), x2="right:Q")
+        .encode(x=turn_axis(turns, labels), x2=alt.X2("right:Q"))
     )
 
 
@@ -130,19 +131,22 @@ def _ribbon(turns: int, topics: Sequence[str], theme: Theme) -> Panel:
     base = alt.Chart(alt.NamedData("ribbon"))
     blocks = base.mark_rect(stroke=theme.paper, strokeWidth=1, cornerRadius=3).encode(
         x=turn_axis(turns, labels=True),
-        x2="right:Q",
+        x2=alt.X2("right:Q"),
         color=alt.Color("topic:N", scale=topic_scale(topics), legend=None),
         tooltip=[alt.Tooltip("turn:Q"), alt.Tooltip("topic:N"), alt.Tooltip("tokens:Q")],
     )
     letters = base.mark_text(fontSize=12, fontWeight="bold", aria=False).encode(
         x=alt.X("middle:Q"),
-        text="topic:N",
+        text=alt.Text("topic:N"),
         color=alt.Color("topic:N", scale=letter_scale(topics), legend=None),
     )
-    return (
-        alt.layer(blocks, letters, cursor_panel(turns, theme, labels=True))
-        .resolve_scale(color="independent")
-        .properties(height=26, title=panel_title("Dialog", "topic of each turn"))
+    return alt.layer(
+        blocks,
+        letters,
+        cursor_panel(turns, theme, labels=True),
+        resolve=OWN_COLOURS,
+        height=26,
+        title=panel_title("Dialog", "topic of each turn"),
     )
 
 
@@ -163,9 +167,9 @@ def river_panel(
     base = alt.Chart(alt.NamedData("river"))
     runs = base.mark_rect(stroke=theme.paper, strokeWidth=0.7).encode(
         x=turn_axis(turns),
-        x2="right:Q",
+        x2=alt.X2("right:Q"),
         y=y,
-        y2="high:Q",
+        y2=alt.Y2("high:Q"),
         color=alt.Color("topic:N", scale=topic_scale(topics), legend=None),
         tooltip=[
             alt.Tooltip("turn:Q"),
@@ -181,7 +185,7 @@ def river_panel(
         .encode(
             x=alt.X("middle:Q"),
             y=alt.Y("centre:Q"),
-            text="topic:N",
+            text=alt.Text("topic:N"),
             color=alt.Color("topic:N", scale=letter_scale(topics), legend=None),
         )
     )
@@ -194,10 +198,14 @@ def river_panel(
         )
         .encode(x=alt.X("middle:Q"), y=alt.Y("slot:Q"))
     )
-    return (
-        alt.layer(runs, letters, path, cursor_panel(turns, theme))
-        .resolve_scale(color="independent")
-        .properties(height=height, title=title or RIVER_TITLE)
+    return alt.layer(
+        runs,
+        letters,
+        path,
+        cursor_panel(turns, theme),
+        resolve=OWN_COLOURS,
+        height=height,
+        title=title or RIVER_TITLE,
     )
 
 
@@ -230,7 +238,7 @@ def _state(turns: int, line: Line, theme: Theme) -> Panel:
             .encode(y=alt.YDatum(line.start))
         )
     layers.append(cursor_panel(turns, theme))
-    return alt.layer(*layers).properties(height=64, title=panel_title(line.label, subtitle))
+    return alt.layer(*layers, height=64, title=panel_title(line.label, subtitle))
 
 
 def _metrics(turns: int, lines: Sequence[Line], theme: Theme) -> Panel:
@@ -261,7 +269,7 @@ def _metrics(turns: int, lines: Sequence[Line], theme: Theme) -> Panel:
         )
     )
     layers = [changes_panel(turns, theme), drawn, cursor_panel(turns, theme)]
-    return alt.layer(*layers).properties(height=120, title=panel_title("Metrics"))
+    return alt.layer(*layers, height=120, title=panel_title("Metrics"))
 
 
 # ------------------------------------------------------------------------------------ data

@@ -127,9 +127,9 @@ def cells_panel(
     base = alt.Chart(alt.NamedData("cells"))
     blocks = base.mark_rect(cornerRadius=3, strokeWidth=2).encode(
         x=alt.X("left:Q", scale=alt.Scale(domain=[0, columns], nice=False), axis=hidden),
-        x2="right:Q",
+        x2=alt.X2("right:Q"),
         y=alt.Y("top:Q", scale=alt.Scale(domain=[rows, 0], nice=False), axis=hidden),
-        y2="bottom:Q",
+        y2=alt.Y2("bottom:Q"),
         fill=alt.Fill(**_given("colour")),
         stroke=alt.Stroke(**_given("outline")),
         strokeWidth=alt.StrokeWidth(**_given_number("weight")),
@@ -141,11 +141,13 @@ def cells_panel(
     letters = base.mark_text(fontSize=min(12, width // columns), aria=False, tooltip=None).encode(
         x=alt.X("middle:Q"),
         y=alt.Y("centre:Q"),
-        text="sign:N",
+        text=alt.Text("sign:N"),
         fill=alt.Fill(**_given("ink")),
         key=_SAME_MARK,
     )
-    return alt.layer(blocks.add_params(_pick("cells")), letters).properties(
+    return alt.layer(
+        blocks.add_params(_pick("cells")),
+        letters,
         height=int(24 * rows),
         title=title or CELLS_TITLE,
     )
@@ -163,13 +165,13 @@ def _bars(entries: int, terms: Sequence[str], top: float, theme: Theme) -> Panel
                 scale=alt.Scale(domain=[-0.075 * entries, entries], nice=False),
                 axis=alt.Axis(title=None, labels=False, ticks=False, grid=False, domain=False),
             ),
-            x2="right:Q",
+            x2=alt.X2("right:Q"),
             y=alt.Y(
                 "low:Q",
                 scale=alt.Scale(domain=[0, top], nice=False),
                 axis=inside_axis(format="~g"),
             ),
-            y2="high:Q",
+            y2=alt.Y2("high:Q"),
             fill=alt.Fill(
                 "term:N",
                 scale=alt.Scale(domain=names, range=list(theme.terms[: len(names)])),
@@ -190,9 +192,12 @@ def _bars(entries: int, terms: Sequence[str], top: float, theme: Theme) -> Panel
     words = (
         alt.Chart(alt.NamedData("cutoff"))
         .mark_text(align="right", baseline="bottom", dy=-3, fontSize=11, fill=theme.ink)
-        .encode(x=alt.value("width"), y=alt.Y("cutoff:Q"), text="words:N")
+        .encode(x=alt.value("width"), y=alt.Y("cutoff:Q"), text=alt.Text("words:N"))
     )
-    return alt.layer(stack, line, words).properties(
+    return alt.layer(
+        stack,
+        line,
+        words,
         height=150,
         title=panel_title("Score", "highest first · pale: evicted · outlined: protected"),
     )
@@ -247,8 +252,11 @@ def _plane(terms: Sequence[str], spans: Sequence[tuple[float, float]], theme: Th
         .encode(x=alt.X("x:Q"), y=alt.Y("y:Q"))
     )
     title = "The two terms" if two else "Score and age"
-    return alt.layer(points, edge).properties(
-        height=210, title=panel_title(title, f"{y_name} ↑ · {x_name} → · dashed: the cutoff")
+    return alt.layer(
+        points,
+        edge,
+        height=210,
+        title=panel_title(title, f"{y_name} ↑ · {x_name} → · dashed: the cutoff"),
     )
 
 

@@ -13,10 +13,12 @@ from fdkvc.cells import (
     measured_tables,
     verdicts_of,
 )
+from fdkvc.chance import behind_chance, has_chance
 from fdkvc.charts.spread import bars_data, means_data, spread_range, spread_spec
 from fdkvc.charts.theme import with_data
 from fdkvc.statistics import CellVerdict
 from fdkvc.study import Study
+from fdkvc.ui.chance_view import say_chance
 from fdkvc.ui.frame import page_theme
 
 _TINTS: dict[CellVerdict | None, str] = {
@@ -37,10 +39,22 @@ def show_tables(page: str, study: Study) -> None:
         "dialogs behind it.  \n"
         + " · ".join(f"{SIGNS[verdict]} {verdict}: **{n}**" for verdict, n in counts.items())
     )
+    _say_chance(study)
     with st.expander("How a cell is judged"):
         st.markdown("\n".join(f"{number}. {rule}" for number, rule in enumerate(RULE, 1)))
     for table in tables:
         _show_table(page, table)
+
+
+def _say_chance(study: Study) -> None:
+    """Say who does no better than chance, if chance was run."""
+    if has_chance(study.results.benchmark.policies):
+        say_chance(behind_chance(study.results))
+    else:
+        st.caption(
+            "Is a policy better than evicting blindly? Choose Random beside it in the sidebar, and "
+            "run again."
+        )
 
 
 @st.fragment

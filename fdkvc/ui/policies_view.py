@@ -4,48 +4,74 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import streamlit as st
 
-from fdkvc.benchmark import COMPOSITE, Benchmark, Results, run_benchmark
+from fdkvc.benchmark import Benchmark, run_benchmark
+from fdkvc.chance import behind_chance
 from fdkvc.dialogs import BENCHMARK_SCENARIOS, SCENARIOS
-from fdkvc.metrics import METRICS, metric_named
-from fdkvc.parameters import defaults_of, parameters_of
+from fdkvc.metrics import ASKED_METRICS, METRICS, metric_named
+from fdkvc.parameters import Parameter, defaults_of, parameters_of
 from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.statistics import summarize
+from fdkvc.ui import fields
+from fdkvc.ui.chance_view import say_chance
+from fdkvc.ui.settings import MetricsField
 
 DIALOGS = 50
 """Dialogs a scenario behind the overview: enough to tell the policies apart, soon done."""
 
-SHOWN = (*METRICS, "attention_loss", "output_error")
+
+def metrics_field(page: str) -> MetricsField:
+    """Return the field that holds the metrics of the overview."""
+    known = Parameter("Metrics", "Regret takes some seconds more than the others.")
+    return MetricsField(page, "metrics", (*METRICS, "attention_loss", "output_error"), known)
 
 
-@st.cache_data(show_spinner="Running every policy on a few dialogs …")
-def _measured(dialogs: int) -> dict[str, dict[str, tuple[float, float]]]:
-    """Return each policy's means over the five scenarios, by metric, and half their intervals."""
-    results: Results = run_benchmark(
+def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
+    """Let the page show what a link asks for; say what of it is not right, in sentences."""
+    return fields.adopt_link([metrics_field(page)], link)
+
+
+def choose_metrics(page: str) -> tuple[str, ...]:
+    """Show the choice of metrics, put it into the address, and return their keys."""
+    labels = {key: metric.label for key, metric in {**METRICS, **ASKED_METRICS}.items()}
+    chosen = fields.several(metrics_field(page), labels)
+    fields.write_link(page, [metrics_field(page)])
+    return chosen
+
+
+@st.cache_data(show_spinner="Running every policy on a few dialogs …", max_entries=16)
+def _measured(
+    dialogs: int, metrics: tuple[str, ...]
+) -> tuple[dict[str, dict[str, tuple[float, float]]], list[str]]:
+    """Return each policy's means by metric and half their intervals, and who is behind chance."""
+    results = run_benchmark(
         Benchmark(
             scenarios=tuple(SCENARIOS[key] for key in BENCHMARK_SCENARIOS),
             policies=tuple(policy_named(key) for key in POLICIES),
             dialogs=dialogs,
-            metrics=SHOWN,
+            metrics=metrics,
         )
     )
     means: dict[str, dict[str, tuple[float, float]]] = {}
     for key in POLICIES:
-        values = {metric: results.values(COMPOSITE, key, f"late_{metric}") for metric in SHOWN}
-        summaries = {
-            metric: summarize(value) for metric, value in values.items() if value is not None
-        }
-        means[key] = {
-            metric: (summary.mean, (summary.high - summary.low) / 2)
-            for metric, summary in summaries.items()
-        }
-    return means
+        means[key] = {}
+        for metric in metrics:
+            found = [
+                values
+                for scenario in BENCHMARK_SCENARIOS
+                if (values := results.values(scenario, key, f"late_{metric}")) is not None
+            ]
+            if found:
+                summary = summarize(np.mean(found, axis=0))
+                means[key][metric] = summary.mean, (summary.high - summary.low) / 2
+    return means, behind_chance(results)
 
 
-def show_overview() -> None:
-    """Show what each policy looks at, and its late metrics in the mean over five scenarios."""
-    means = _measured(DIALOGS)
+def show_overview(metrics: tuple[str, ...]) -> None:
+    """Show what each policy looks at, and these metrics in the mean over the scenarios."""
+    means, chance = _measured(DIALOGS, metrics)
     st.dataframe(
         [
             {
@@ -61,7 +87,7 @@ def show_overview() -> None:
                 format="%.1f %%" if metric_named(metric).percent else "%.3f",
                 help=said,
             )
-            for metric in SHOWN
+            for metric in metrics
             for name, said in zip(
                 _names(metric),
                 (metric_named(metric).help, "Half of the 95 % interval of the mean."),
@@ -73,11 +99,12 @@ def show_overview() -> None:
         height="content",
     )
     st.caption(
-        f"Means over the five benchmark scenarios, {DIALOGS} dialogs each, seed 0, budget "
-        f"{Benchmark.budget}, last turns; ± is half of the 95 % interval. The benchmark page "
-        "runs any number of dialogs. The full cache alone has no budget; the oracle alone knows "
-        "the future."
+        f"Means over the benchmark scenarios of which a metric says something, {DIALOGS} dialogs "
+        f"each, seed 0, budget {Benchmark.budget}, last turns; ± is half of the 95 % interval. The "
+        "benchmark page runs any number of dialogs. The full cache alone has no budget; the "
+        "oracle alone knows the future."
     )
+    say_chance(chance)
 
 
 def _names(metric: str) -> tuple[str, str]:

@@ -1,0 +1,20 @@
+"""Who is behind chance, and what that says of a metric."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+
+def say_chance(sentences: Sequence[str]) -> None:
+    """Say who is behind chance, and what that says of a metric."""
+    if sentences:
+        st.info(
+            "**Against chance.** "
+            + " ".join(sentences)
+            + " The paper's three metrics ask which topics the cache holds, not which tokens: a "
+            "blind sample of all that was said does well by them. Attention loss and regret ask "
+            "for the tokens that are attended to.",
+            icon=":material/casino:",
+        )
