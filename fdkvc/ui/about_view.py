@@ -128,16 +128,18 @@ def show_method(page: str) -> None:
     policy = POLICIES[key]
     st.markdown(f"{policy.idea} :gray[{policy.source}.]")
     numbered = list(enumerate(policy.steps, 1))
-    with side_by_side("method"):
-        if all(_equations(step.source) for step in policy.steps):
-            told: list[Carrier] = []
-            for number, step in numbered:
-                code = [carrier for carrier in carriers(policy, step) if carrier not in told]
-                told += code
-                with st.container(border=True):
+    if all(_equations(step.source) for step in policy.steps):
+        told: list[Carrier] = []
+        for number, step in numbered:
+            code = [carrier for carrier in carriers(policy, step) if carrier not in told]
+            told += code
+            with st.container(border=True, horizontal=True, key=f"{page}-step-{number}"):
+                with st.container():
                     _show_equation(number, step)
+                with st.container():
                     _show_code(code)
-        else:
+    else:
+        with side_by_side("method"):
             with st.container(border=True):
                 for number, step in numbered:
                     _show_equation(number, step)
@@ -151,9 +153,8 @@ def _show_equation(number: int, step: Step) -> None:
 
 
 def _show_code(code: list[Carrier]) -> None:
-    for carrier in code:
-        st.caption(f"`{carrier.name}`")
-        st.code(carrier.code, language="python", wrap_lines=True)
+    pieces = [f"# {carrier.name}\n{carrier.code}" for carrier in code]
+    st.code("\n\n".join(pieces), language="python", wrap_lines=True)
 
 
 def carriers(policy: type[Policy], step: Step) -> list[Carrier]:

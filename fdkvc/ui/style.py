@@ -20,6 +20,16 @@ _PANELS = """
 }
 """
 
+# All steps of a turn fit on one screen.
+_METHOD = """
+[class*="st-key-about-step-"] {padding: .5rem .75rem; gap: .5rem 1rem; flex-wrap: wrap;}
+[class*="st-key-about-step-"] > div {flex: 2 1 340px; min-width: min(340px, 100%); gap: 0;}
+[class*="st-key-about-step-"] > div:last-child {flex: 3 1 340px;}
+[class*="st-key-about-step-"] .katex-display {margin: 0 0 .6rem; padding: .25rem 0;}
+[class*="st-key-about-step-"] pre {padding: .5rem .75rem;}
+[class*="st-key-about-step-"] code {font-size: .8rem;}
+"""
+
 _NUMBERS = """
 .figures {display: flex; flex-wrap: wrap; gap: .3rem 1.6rem; font-variant-numeric: tabular-nums;}
 .figures div {line-height: 1.25;}
@@ -113,7 +123,7 @@ _ALGORITHM_NARROW = """
 )
 
 STYLE = (
-    f"<style>{_PAGE}{_PANELS}{_NUMBERS}{_SAID}{_ALGORITHM}"
+    f"<style>{_PAGE}{_PANELS}{_METHOD}{_NUMBERS}{_SAID}{_ALGORITHM}"
     f"@media (max-width: 1000px) {{{_ALGORITHM_NARROW}}}</style>"
 )
 """Style sheet of every page."""
