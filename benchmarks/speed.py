@@ -106,25 +106,32 @@ def growth(repetitions: int) -> None:
             print(f"  {name} {policy.key:8s} {shown}   slope {slope:.2f}")
 
 
+def peak() -> float:
+    """Return the peak memory of this process in MB, as Linux tells it.
+
+    That of `getrusage` would include what the process that started this one held.
+    """
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+
 def peak_memory(dialogs: int) -> float:
     """Return the peak memory in MB of a benchmark with these dialogs, of all its processes.
 
-    It is this process's peak and, as if they had come at once, the largest of a worker's times
-    their number.
+    It is the sum of their peaks, as if those had come at once.
     """
     workers = os.cpu_count() or 1
     code = (
-        "import resource; from loky import get_reusable_executor as pool;"
-        "from benchmarks.speed import PAPER, replace, run_benchmark;"
+        "from benchmarks.speed import PAPER, peak, replace, run_benchmark;"
+        "from fdkvc.workers import shared_workers;"
         f"run_benchmark(replace(PAPER, dialogs={dialogs}), workers={workers});"
-        "pool(reuse=True).shutdown();"
-        "peak = lambda who: resource.getrusage(who).ru_maxrss;"
-        f"print(peak(resource.RUSAGE_SELF) + {workers} * peak(resource.RUSAGE_CHILDREN))"
+        f"peaks = [shared_workers({workers})(peak) for _ in range({10 * workers})];"
+        f"print(peak() + {workers} * max(each.result() for each in peaks))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    return int(done.stdout) / 1024
+    return float(done.stdout)
 
 
 def main() -> None:
