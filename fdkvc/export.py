@@ -230,23 +230,24 @@ def check_folder(folder: str | os.PathLike[str]) -> None:
     Parameters
     ----------
     folder : path
-        A folder, or one to be made in a folder that exists.
+        A folder, or one to be made, with those above it that are missing.
 
     Raises
     ------
     ValueError
-        If it is something else than a folder, its parent does not exist, or it is not writable.
+        If it is something else than a folder, cannot be made, or is not writable.
     """
     if not os.fspath(folder):
         raise ValueError("the folder '' cannot be written: it has no name")
     path = Path(folder)
     if path.exists() and not path.is_dir():
         raise ValueError(f"the folder {str(path)!r} cannot be written: it is not a folder")
-    parent = path.absolute().parent
-    if not parent.is_dir():
-        raise ValueError(f"the folder {str(path)!r} cannot be made: {str(parent)!r} is no folder")
+    missing = _missing(path)
+    there = missing[-1].parent if missing else path
+    if not there.is_dir():
+        raise ValueError(f"the folder {str(path)!r} cannot be made: {str(there)!r} is no folder")
     try:
-        with tempfile.TemporaryFile(dir=path if path.exists() else parent):
+        with tempfile.TemporaryFile(dir=there):
             pass
     except OSError as error:
         raise ValueError(f"the folder {str(path)!r} cannot be written: {_reason(error)}") from error
@@ -260,7 +261,7 @@ def write_files(folder: str | os.PathLike[str], files: Files) -> None:
     Parameters
     ----------
     folder : path
-        It is made if it is missing; its parent must exist.
+        It is made if it is missing, and those above it.
     files : mapping of name to str or bytes
         A text is written as UTF-8.
 
@@ -271,19 +272,25 @@ def write_files(folder: str | os.PathLike[str], files: Files) -> None:
     """
     check_folder(folder)
     path = Path(folder)
-    made = not path.exists()
+    made = _missing(path)
     try:
-        path.mkdir(exist_ok=True)
+        path.mkdir(parents=True, exist_ok=True)
         # In the folder itself, so that moving from there is a rename and not a copy.
         with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=path) as unfinished:
             _replace_all(path, files, Path(unfinished))
-            made = False
+            made = []
     except OSError as error:
         raise ValueError(f"the folder {str(path)!r} cannot be written: {_reason(error)}") from error
     finally:
-        if made:
+        for folder_made in made:
             with suppress(OSError):
-                path.rmdir()
+                folder_made.rmdir()
+
+
+def _missing(folder: Path) -> list[Path]:
+    """Return the folder and those above it that do not exist, the innermost first."""
+    above = [folder.absolute(), *folder.absolute().parents]
+    return [each for each in above if not each.exists()]
 
 
 def _replace_all(folder: Path, files: Files, unfinished: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from fdkvc import benchmark as benchmark_module
 from fdkvc.__main__ import main
-from fdkvc.benchmark import Benchmark, Latency, measure_latency, run_benchmark
+from fdkvc.benchmark import Benchmark, Latency, run_benchmark
 from fdkvc.dialogs import SCENARIOS, generate, own_scenario
 from fdkvc.export import benchmark_files, trace_files
 from fdkvc.paper import ABLATION_DIALOGS, published_sweep
@@ -30,14 +30,6 @@ from fdkvc.sweep import can_be_swept
 ROOT = Path(__file__).parents[1]
 CAPTURED = pytest.CaptureFixture[str]
 NUMBERS_ONLY = ("summary.csv", "adaptation.csv", "paired.csv")
-
-
-@pytest.fixture(autouse=True)
-def quick_latency(monkeypatch: pytest.MonkeyPatch) -> None:
-    def measure(policies: Sequence[Policy], budget: int, seed: int) -> list[Latency]:
-        return measure_latency(policies, budget, seed, repeats=1)
-
-    monkeypatch.setattr(benchmark_module, "measure_latency", measure)
 
 
 def run(*arguments: str | Path) -> int:
@@ -319,8 +311,8 @@ MISTAKES = {
         "argument --dialogs: expected one argument (see python -m fdkvc benchmark --help)"
     ),
     "benchmark --dialog 5": "unrecognized arguments: --dialog 5 (see python -m fdkvc --help)",
-    "benchmark --out {tmp}/no/out": (
-        "the folder '{tmp}/no/out' cannot be made: '{tmp}/no' is no folder"
+    "benchmark --out {tmp}/file/out": (
+        "the folder '{tmp}/file/out' cannot be made: '{tmp}/file' is no folder"
     ),
     "benchmark --out {tmp}/file": "the folder '{tmp}/file' cannot be written: it is not a folder",
     "ablation --parameter delta --out {tmp}/out": (
@@ -352,8 +344,8 @@ MISTAKES = {
     ),
     "ablation --parameter w_c --dialogs 0 --out {tmp}/out": f"dialogs is 0, {POSITIVE}",
     "ablation --parameter w_c --workers 0 --out {tmp}/out": f"workers is 0, {POSITIVE}",
-    "ablation --parameter w_c --out {tmp}/no/out": (
-        "the folder '{tmp}/no/out' cannot be made: '{tmp}/no' is no folder"
+    "ablation --parameter w_c --out {tmp}/file/out": (
+        "the folder '{tmp}/file/out' cannot be made: '{tmp}/file' is no folder"
     ),
     "ablation --parameter w_c": (
         "the following arguments are required: --out (see python -m fdkvc ablation --help)"
@@ -382,7 +374,9 @@ MISTAKES = {
     ),
     "trace --budget 0 --out {tmp}/out": f"budget is 0, {POSITIVE}",
     "trace --seed -1 --out {tmp}/out": "seed is -1, but must be a whole number of at least 0",
-    "trace --out {tmp}/no/out": "the folder '{tmp}/no/out' cannot be made: '{tmp}/no' is no folder",
+    "trace --out {tmp}/file/out": (
+        "the folder '{tmp}/file/out' cannot be made: '{tmp}/file' is no folder"
+    ),
     "trace --out=": "the folder '' cannot be written: it has no name",
     "benchmark --policies fd-kvc:gamma=2": (
         "gamma is 2.0, but must be a number above 0 and below 1"
@@ -391,7 +385,9 @@ MISTAKES = {
         "--dask and --workers exclude each other: give one of them"
     ),
     "study --dialogs 0 --out {tmp}/out": f"dialogs is 0, {POSITIVE}",
-    "study --out {tmp}/no/out": "the folder '{tmp}/no/out' cannot be made: '{tmp}/no' is no folder",
+    "study --out {tmp}/file/out": (
+        "the folder '{tmp}/file/out' cannot be made: '{tmp}/file' is no folder"
+    ),
     "sweep --parameter gamma --values 0.5 2 --out {tmp}/out": (
         "gamma is 2.0, but must be a number above 0 and below 1"
     ),

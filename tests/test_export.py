@@ -300,11 +300,20 @@ def test_a_folder_in_the_place_of_a_file_is_named(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["b.csv"]
 
 
+def test_missing_folders_above_are_made_and_not_left_behind_in_vain(tmp_path: Path) -> None:
+    check_folder(tmp_path / "a" / "b" / "c")
+    with pytest.raises(ValueError, match="cannot be written"):
+        write_files(tmp_path / "a" / "b", {"x/y": "no folder x"})
+    assert not content(tmp_path)
+
+    write_files(tmp_path / "a" / "b", {"c": "kept"})
+    assert (tmp_path / "a" / "b" / "c").read_text() == "kept"
+
+
 @pytest.mark.parametrize("write", [check_folder, lambda folder: write_files(folder, {"a": "a"})])
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, write: Any) -> None:
     (tmp_path / "file").write_text("kept")
     for folder, sentence in (
-        (tmp_path / "no" / "out", f"cannot be made: {str(tmp_path / 'no')!r} is no folder"),
         (tmp_path / "file", "cannot be written: it is not a folder"),
         (tmp_path / "file" / "out", f"cannot be made: {str(tmp_path / 'file')!r} is no folder"),
         ("", "cannot be written: it has no name"),
