@@ -101,7 +101,8 @@ def test_capture_writes_a_trace_that_replays(
 
 
 def test_capture_says_what_it_needs(tmp_path: Path, capsys: CAPTURED) -> None:
-    nowhere = tmp_path / "no" / "folder" / "trace.npz"
+    (tmp_path / "file").touch()
+    nowhere = tmp_path / "file" / "folder" / "trace.npz"
     assert run("capture", "--model", "m", "--layer", "0", "--out", nowhere) == 2
     assert "cannot be made" in capsys.readouterr().err
     assert run("capture", "--model", tmp_path, "--layer", "0", "--out", tmp_path / "x.npz") == 2
