@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import statistics
 import subprocess
 import sys
@@ -26,6 +25,7 @@ from numpy.random import SFC64, Generator
 
 from fdkvc.benchmark import Benchmark, measure_latency, run_benchmark
 from fdkvc.dialogs import BENCHMARK_SCENARIOS, SCENARIOS, generate
+from fdkvc.workers import cores
 
 ROOT = Path(__file__).parents[1]
 SAMPLE = 2  # dialogs of each scenario that the oracle runs
@@ -120,7 +120,7 @@ def peak_memory(dialogs: int) -> float:
 
     It is the sum of their peaks, as if those had come at once.
     """
-    workers = os.cpu_count() or 1
+    workers = cores()
     code = (
         "from benchmarks.speed import PAPER, peak, replace, run_benchmark;"
         "from fdkvc.workers import shared_workers;"
@@ -139,7 +139,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repetitions", type=int, default=5)
     repetitions = parser.parse_args().repetitions
-    workers = os.cpu_count() or 1
+    workers = cores()
 
     cold = timed(lambda: run_benchmark(PAPER, workers=workers))
     whole, floor, plain = [], [], []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import (
@@ -45,7 +44,7 @@ from fdkvc.parameters import check_count
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.simulate import simulate
 from fdkvc.trace import Trace
-from fdkvc.workers import Submit, shared_workers
+from fdkvc.workers import Submit, cores, shared_workers
 
 CHUNK = 100
 """Dialogs that are drawn and simulated together: enough to keep NumPy busy, small in memory."""
@@ -305,7 +304,7 @@ def run_benchmark(
     ValueError
         If `workers` or `chunk` is below 1.
     """
-    workers = (os.cpu_count() or 1) if workers is None else workers
+    workers = cores() if workers is None else workers
     check_count("workers", workers)
     if chunk is None:
         # Smaller runs are split so that every worker has something to do.

@@ -11,13 +11,18 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from loky import get_reusable_executor
+from loky import cpu_count, get_reusable_executor
 
 IDLE_SECONDS = 300.0
 """How long a worker waits for work before it ends."""
 
 Submit = Callable[..., Future[Any]]
 """A function of (function, arguments …) that gives the future of its result."""
+
+
+def cores() -> int:
+    """Count the cores that this process may use: a container's share, and not its host's."""
+    return int(cpu_count())
 
 
 def shared_workers(count: int) -> Submit:
