@@ -357,6 +357,7 @@ def _repeat(settings: Any) -> None:
     from pathlib import Path
 
     from fdkvc.benchmark import run_benchmark
+    from fdkvc.export import benchmark_files
     from fdkvc.repeat import MOST_BYTES, compared, differing, read_run
     from fdkvc.report import study_files, sweep_files
     from fdkvc.study import run_study
@@ -367,11 +368,15 @@ def _repeat(settings: Any) -> None:
     except OSError as error:
         raise ValueError(f"the file {settings.file!r} cannot be read: {error.strerror}") from None
     with _place(settings) as place, _progress() as on_progress:
-        if record.sweep is None:
+        if record.needs_study:
             files = study_files(run_study(record.benchmark, **place, on_progress=on_progress))
         else:
             results = run_benchmark(record.benchmark, **place, on_progress=on_progress)
-            files = sweep_files(record.sweep, results)
+            files = (
+                benchmark_files(results, [], record.baseline)
+                if record.sweep is None
+                else sweep_files(record.sweep, results)
+            )
     both, changed = compared(record, files), differing(record, files)
     if not both:
         _print("Repeated; the file keeps no digests to compare with.", None)

@@ -134,8 +134,14 @@ def _kept_alone(
 ) -> pd.DataFrame:
     """Return rows for the turns and tokens at which only the keeper holds the token."""
     here = sides[keeper].set_index(["turn", "token"]).loc[where].reset_index()
-    gone = sides[loser][sides[loser]["rule"].notna()].set_index("token")
-    last = gone.reindex(here["token"])
+    gone = sides[loser].loc[sides[loser]["rule"].notna(), ["turn", "token", "score", "rank"]]
+    # An entry may go more than once, if it comes back in between: the last time counts.
+    last = pd.merge_asof(
+        here[["turn", "token"]],
+        gone.assign(evicted=gone["turn"]).sort_values("turn", kind="stable"),
+        on="turn",
+        by="token",
+    )
     return pd.DataFrame(
         {
             **{name: here[name] for name in ("turn", "token", "topic", "born")},
@@ -144,7 +150,7 @@ def _kept_alone(
             f"rank_{keeper}": here["rank"],
             f"score_{loser}": last["score"].to_numpy(),
             f"rank_{loser}": last["rank"].array,
-            "evicted": last["turn"].astype("Int64").array,
+            "evicted": last["evicted"].astype("Int64").array,
         }
     )
 

@@ -6,10 +6,10 @@ import heapq
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
+from hashlib import sha256
 
-import numpy as np
-
+from fdkvc.attention import Ints
 from fdkvc.dialogs import DialogBatch
 from fdkvc.explain import explain
 from fdkvc.parameters import Parameter, defaults_of, parameters_of
@@ -149,22 +149,18 @@ def counterfactual(
             f"token {token} had not been evicted by turn {turn}, so no change is needed to keep it"
         )
     policy, budget, at = trace.policy, trace.budget, why.left[0]
-    dialog = dialogs.row(row).until(at)
-    tokens = int(dialog.bounds[0, -1])
+    tokens = int(dialogs.bounds[row, at + 1])
+    run = _runs(dialogs, row, at)
 
-    @cache
-    def run(policy: Policy, budget: int) -> Trace:
-        return simulate(policy, dialog, budget, entries=False)
-
-    def run_with(name: str, value: Number) -> Trace:
+    def run_with(name: str, value: Number) -> _Outcome:
         if name == BUDGET:
             return run(policy, int(value))
         return run(policy.variant(**{name: value}), budget)
 
     def smallest(name: str, known: Parameter, scale: _Scale) -> Change:
         after = scale.nearest_value(
-            keeps=lambda value: bool((run_with(name, value).kept[0, at] == token).any()),
-            changes_nothing=lambda value: _same_run(run_with(name, value), run(policy, budget)),
+            keeps=lambda value: bool((run_with(name, value).kept == token).any()),
+            changes_nothing=lambda value: run_with(name, value).same_as(run(policy, budget)),
         )
         low, high = scale.valid
         return Change(name, known.label, known.symbol, scale.before, after, low, high)
@@ -186,14 +182,43 @@ def nearest(changes: Sequence[Change]) -> Change | None:
     return min(found, key=lambda change: change.share or 0, default=None)
 
 
-def _same_run(one: Trace, other: Trace) -> bool:
-    """Whether two runs decided alike and left the same channels; never known without channels."""
-    channels = one.last.cache.channels
-    return (
-        bool(channels)
-        and np.array_equal(one.kept, other.kept)
-        and all(np.array_equal(channels[name], other.last.cache[name]) for name in channels)
-    )
+@dataclass(frozen=True, eq=False)
+class _Outcome:
+    """What a run of one dialog came to.
+
+    Attributes
+    ----------
+    kept : array (budget,)
+        Tokens that the last turn kept.
+    course : bytes, optional
+        A digest of what every turn kept and of the channels that the last one left; None for a
+        policy without channels.
+    """
+
+    kept: Ints
+    course: bytes | None
+
+    def same_as(self, other: _Outcome) -> bool:
+        """Whether both decided alike and left the same; never known without channels."""
+        return self.course is not None and self.course == other.course
+
+
+@lru_cache(maxsize=2)
+def _runs(dialogs: DialogBatch, row: int, at: int) -> Callable[[Policy, int], _Outcome]:
+    """Return what runs a dialog up to a turn, each setting once, whichever entry is asked for."""
+    dialog = dialogs.row(row).until(at)
+
+    @cache
+    def run(policy: Policy, budget: int) -> _Outcome:
+        # No decision needs the attention over what was kept.
+        trace = simulate(policy, dialog, budget, entries=False, outputs_from=at + 1)
+        kept, channels = trace.kept, trace.last.cache.channels
+        course = sha256(kept.tobytes())
+        for column in channels.values():
+            course.update(column.tobytes())
+        return _Outcome(kept[0, at].copy(), course.digest() if channels else None)
+
+    return run
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,9 @@ TOPIC_THRESHOLD = 0.3
 
 MOST_TOPICS = len(string.ascii_uppercase)
 
+LARGEST = 1e15
+"""No coordinate of a vector is larger, so that no product of two vectors overflows float32."""
+
 _BLOCK = 8  # dialogs whose embeddings stay in a core's cache together
 
 Bits = NDArray[np.uint32]
@@ -788,6 +791,8 @@ def check_vectors(name: str, array: ArrayLike, axes: int) -> Floats:
         raise ValueError(f"{name} has no dimensions, but must have at least 1")
     if not np.isfinite(checked).all():
         raise ValueError(f"{name} holds a number that is not finite (NaN or infinity)")
+    if np.abs(checked).max(initial=0) > LARGEST:
+        raise ValueError(f"{name} holds a number beyond ±{LARGEST:.0e}, whose products overflow")
     return checked
 
 

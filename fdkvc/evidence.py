@@ -156,7 +156,7 @@ EVIDENCE_METRICS: Mapping[str, EvidenceMetric] = {
             "call_recall",
             "Call-argument recall",
             "Share of the arguments of a service call of which a complete mention is cached when "
-            "the call is made.",
+            "the call is made, in the mean over calls.",
         ),
         EvidenceMetric(
             "old_call_recall",

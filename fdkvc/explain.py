@@ -21,7 +21,7 @@ from fdkvc.dialogs import DialogBatch
 from fdkvc.policies.base import Policy
 from fdkvc.simulate import with_recalled
 from fdkvc.trace import Codes, Rule, Status, Trace
-from fdkvc.words import contrast, gap, listed, number, ordinal, sentence
+from fdkvc.words import all_of, contrast, count, gap, listed, number, ordinal, sentence
 
 # ------------------------------------------------------------------------------- one decision
 
@@ -418,7 +418,8 @@ def _why_it_stayed(why: Explanation) -> Iterator[str]:
         yield f"{stayed}: the turn brought no tokens, so nothing was decided"
         return
     if why.best_evicted is None:
-        taken = f"{why.stayed} of {why.budget} places were taken"
+        verb = "was" if why.stayed == 1 else "were"
+        taken = f"{why.stayed} of {count(why.budget, 'place')} {verb} taken"
         yield f"{stayed}: the budget evicted nothing, for {taken}"
         return
     if why.protected:
@@ -428,21 +429,23 @@ def _why_it_stayed(why: Explanation) -> Iterator[str]:
     yield stayed
     yield _standing(why)
     score, lowest = _score_and_cutoff(why)
-    if why.token == why.marginal and score == why.best_evicted:
-        yield (
-            "it was the last to stay: the best that had to go scored the same, "
-            "and a tie goes to the older"
-        )
-    elif why.token == why.marginal:
-        _, best = contrast(score, why.best_evicted)
-        ahead = gap(score, why.best_evicted)
-        yield f"it was the last to stay: the best that had to go scored {best}, {ahead} less"
+    _, best = contrast(score, why.best_evicted)
+    ahead = gap(score, why.best_evicted)
+    evicted = (
+        "the best that had to go scored the same, and a tie goes to the older"
+        if score == why.best_evicted
+        else f"the best that had to go scored {best}, {ahead} less"
+    )
+    if why.token == why.marginal:
+        yield f"it was the last to stay: {evicted}"
     elif score == lowest:
-        yield "the last to stay scored the same"
+        both = lowest == why.best_evicted
+        yield f"the last to stay {'and' if both else 'scored the same;'} {evicted}"
     else:
         _, cutoff = contrast(score, lowest)
         yield f"the last to stay scored {cutoff}, which is {gap(score, lowest)} less"
         yield from _terms_against_the_last(why, "won it the place", "was behind", "was ahead too")
+        yield evicted
 
 
 def _why_the_budget_evicted_it(why: Explanation) -> Iterator[str]:
@@ -451,8 +454,9 @@ def _why_the_budget_evicted_it(why: Explanation) -> Iterator[str]:
     else:
         yield f"{_subject(why)} was evicted in turn {why.turn} by the budget"
     if why.cutoff is None:
+        taken = "a protected entry" if why.stayed == 1 else "protected entries"
         yield (
-            f"all {why.stayed} places went to protected entries, "
+            f"{all_of(why.stayed, 'place')} went to {taken}, "
             f"so its score of {_score(why)} did not count"
         )
         return
@@ -483,11 +487,12 @@ def _standing(why: Explanation) -> str:
     """Say at which place the score stood, and how many places there were."""
     score = f"its score of {_score(why)} ranked"
     if not why.stayed_protected:
-        return f"{score} {ordinal(why.rank or 0)} of {why.stood}, and {why.stayed} stay"
+        verb = "stays" if why.stayed == 1 else "stay"
+        return f"{score} {ordinal(why.rank or 0)} of {why.stood}, and {why.stayed} {verb}"
     left = why.stayed - why.stayed_protected
     return (
         f"{score} {ordinal(why.place)} of the {why.contenders} unprotected entries, for which "
-        f"{left} of {why.stayed} places were left"
+        f"{left} of {why.stayed} places {'was' if left == 1 else 'were'} left"
     )
 
 

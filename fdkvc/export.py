@@ -32,6 +32,9 @@ from fdkvc.trace import Trace
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """A spreadsheet runs a text that starts with one of these as a formula."""
 
+NUMBERS = ("summary.csv", "adaptation.csv", "paired.csv")
+"""Files of a benchmark that have no times in them, and that the same run gives again."""
+
 Files = Mapping[str, str | bytes]
 
 
@@ -150,11 +153,12 @@ def benchmark_files(
     """Return the files of a benchmark by name: its four tables and ``run.json``."""
     benchmark = results.benchmark
     parameters = benchmark_parameters(benchmark, baseline)
-    numbers = {
-        "summary.csv": csv_text(tables.summary_table(results)),
-        "adaptation.csv": csv_text(tables.adaptation_table(results)),
-        "paired.csv": csv_text(tables.paired_table(results, baseline)),
-    }
+    frames = (
+        tables.summary_table(results),
+        tables.adaptation_table(results),
+        tables.paired_table(results, baseline),
+    )
+    numbers = dict(zip(NUMBERS, map(csv_text, frames), strict=True))
     return {
         **numbers,
         "latency.csv": csv_text(tables.latency_table(latencies, benchmark.budget)),

@@ -69,9 +69,11 @@ def path_table(trace: Trace, token: int | None, row: int = 0) -> pd.DataFrame:
 
 
 def life_tables(course: Life) -> dict[str, pd.DataFrame]:
-    """Return an entry's ``scores`` and ``channels``: a row for each turn and quantity."""
-    scores = {"score": course.score, "cutoff": course.cutoff}
-    return {"scores": _long(course, scores), "channels": _long(course, course.channels)}
+    """Return an entry's ``scores``, and ``channels`` if any: a row for each turn and quantity."""
+    tables = {"scores": {"score": course.score, "cutoff": course.cutoff}}
+    if course.channels:
+        tables["channels"] = dict(course.channels)
+    return {name: _long(course, columns) for name, columns in tables.items()}
 
 
 def _long(course: Life, columns: Mapping[str, Floats]) -> pd.DataFrame:

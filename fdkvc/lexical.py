@@ -20,6 +20,9 @@ from fdkvc.parameters import check_count
 from fdkvc.recordings import Recording, Token, as_rows
 from fdkvc.transcripts import MOST_NAME, Transcript, words
 
+LEXICAL = "lexical embedding"
+"""How the source of such a recording begins."""
+
 _MOST_WORDS = 2**15  # vectors kept; a word beyond them is drawn again
 
 
@@ -71,7 +74,7 @@ def lexical_recording(
         as_rows(keys),
         as_rows(values),
         heads=(0,),
-        source=f"lexical embedding, seed {seed}",
+        source=f"{LEXICAL}, seed {seed}",
     )
 
 

@@ -17,7 +17,7 @@ from fdkvc.dialogs import DialogBatch
 from fdkvc.explain import Decision, decision
 from fdkvc.policies.base import Step, StepKind
 from fdkvc.trace import Rule, Trace
-from fdkvc.words import contrast, count, listed, number, percent, sentence
+from fdkvc.words import all_of, contrast, count, listed, number, percent, sentence
 
 MOST_GROUPS = 4
 """How many topics a sentence tells apart; it lumps the others together."""
@@ -123,7 +123,9 @@ are of the current topic.
     else:
         parts.append("no tokens came, and nothing changed")
     if view.current:
-        parts.append(f"{view.of_current_topic} of {made.kept.sum()} are of the current topic")
+        mine = view.of_current_topic
+        verb = "is" if mine == 1 else "are"
+        parts.append(f"{mine} of {made.kept.sum()} {verb} of the current topic")
     return f"Turn {turn}: {'; '.join(parts)}."
 
 
@@ -329,7 +331,8 @@ def _tell_change(view: _View, step: Step) -> str:
         parts = [f"the record begins with this turn and does not say what {subject} was before"]
     if step.includes_new and new.any():
         start = number(float(after[new].mean(dtype=float)))
-        parts.append(f"{_the(int(new.sum()), 'new')} have {start} on average")
+        has = f"has {start}" if new.sum() == 1 else f"have {start} on average"
+        parts.append(f"{_the(int(new.sum()), 'new')} {has}")
     return "; ".join(parts)
 
 
@@ -344,7 +347,7 @@ def _share_that_all_kept(before: Floats, after: Floats) -> float | None:
 
 def _told_as_a_share(view: _View, subject: str, share: float, before: Floats, after: Floats) -> str:
     old, now = contrast(float(before.mean(dtype=float)), float(after.mean(dtype=float)))
-    who = f"all {len(before)} old entries" if len(before) > 1 else "the one old entry"
+    who = all_of(len(before), "old entry", "old entries")
     whose = "their" if len(before) > 1 else "its"
     if old == now:
         return f"{who} kept {whose} {subject}"
@@ -375,7 +378,7 @@ def _told_by_topic(view: _View, subject: str, change: Floats, known: Bools) -> s
     verb = ""
     for (who, _), (does, amount) in zip(groups, means, strict=False):
         said = "" if does == verb else f"{does} "
-        of = "" if parts else f" of {subject}{average}"
+        of = "" if parts else f" in {subject}{average}"
         parts.append(f"{who} {said}{amount}{of}")
         verb = does
     words = listed(parts)
@@ -435,18 +438,26 @@ def _tell_eviction(view: _View, step: Step) -> str:
         parts.append(f"the threshold evicted {_entries(stale.sum())}{view.tally(stale)}{limit}")
     if gone.any():
         new, lost = int(made.new.sum()), int((gone & made.new).sum())
-        fate = f"{lost} of {_the(new, 'new')}" if lost else "none of the new ones"
         parts.append(
             f"the budget evicted {gone.sum()} of {_entries(stood)}{view.tally(gone)}, "
-            f"{fate} among them"
+            f"{_told_lost(new, lost)} among them"
         )
         parts.append(_told_cutoff(made))
     else:
-        stay = "all others stay" if stale.any() else f"all {_entries(stood)} stay"
-        if stood == 1:
-            stay = "the one entry stays"
+        stay = "the one entry stays" if stood == 1 else f"{all_of(stood, 'entry', 'entries')} stay"
+        if stale.any() and stood > 1:
+            stay = "all others stay"
         parts.append(f"{stay}, as the cache has room for {budget}")
     return "; ".join(parts)
+
+
+def _told_lost(new: int, lost: int) -> str:
+    """Say how many of the new entries were lost."""
+    if new == 1:
+        return "the new one" if lost else "the new one not"
+    if lost == new:
+        return all_of(new, "new entry", "new entries")
+    return f"{lost} of {_the(new, 'new')}" if lost else "none of the new ones"
 
 
 def _told_cutoff(made: Decision) -> str:
@@ -469,8 +480,8 @@ def _tell_attention(view: _View, step: Step) -> str:
     if len(groups) == 1:
         most = number(float(np.abs(change).max()))
         (topic,) = groups
-        who = _the(len(change), topic)
-        return f"{who} have all of the attention, and no weight moved by more than {most}"
+        who = f"{_the(len(change), topic)} {'has' if len(change) == 1 else 'have'}"
+        return f"{who} all of the attention, and no weight moved by more than {most}"
     shares = [
         (topic or "the rest", float(before[chosen].sum()), float(after[chosen].sum()))
         for topic, chosen in groups.items()

@@ -53,17 +53,20 @@ class Parameter:
         --------
         >>> Parameter("decay", "", low=0, high=1, open_low=True, open_high=True).allowed()
         'a number above 0 and below 1'
+        >>> Parameter("seed", "", low=0, high=2**31).allowed(int)
+        'a whole number from 0 to 2147483648'
         """
         if self.choices:
             return "one of " + ", ".join(self.choices)
         noun = "a whole number" if kind is int else "a number"
-        low = f"{'above' if self.open_low else 'from'} {self.low:g}"
-        high = f"{'below' if self.open_high else 'at most'} {self.high:g}"
+        lowest, highest = _written(self.low), _written(self.high)
+        low = f"{'above' if self.open_low else 'from'} {lowest}"
+        high = f"{'below' if self.open_high else 'at most'} {highest}"
         if math.isinf(self.high):
-            return f"{noun} {low}" if self.open_low else f"{noun} of at least {self.low:g}"
+            return f"{noun} {low}" if self.open_low else f"{noun} of at least {lowest}"
         if self.open_low or self.open_high:
             return f"{noun} {low} and {high}"
-        return f"{noun} from {self.low:g} to {self.high:g}"
+        return f"{noun} from {lowest} to {highest}"
 
     def accepts(self, value: object, kind: type) -> bool:
         """Whether `value` is of the kind and in the valid range."""
@@ -76,6 +79,11 @@ class Parameter:
         above = value > self.low if self.open_low else value >= self.low
         below = value < self.high if self.open_high else value <= self.high
         return above and below and math.isfinite(value)
+
+
+def _written(bound: float) -> str:
+    """Write a bound, a whole one in full."""
+    return f"{bound:.0f}" if float(bound).is_integer() else f"{bound:g}"
 
 
 def parameter(default: float | int | str, label: str, help: str, **facts: Any) -> Any:

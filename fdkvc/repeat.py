@@ -11,10 +11,11 @@ from typing import Any
 
 from fdkvc.benchmark import Benchmark
 from fdkvc.dialogs import Scenario, World
-from fdkvc.export import digest
+from fdkvc.export import NUMBERS, digest
 from fdkvc.json_input import an_object, part
 from fdkvc.policies import policy_named
 from fdkvc.sweep import Sweep, check_sweepable
+from fdkvc.tables import check_baseline
 
 MOST_BYTES = 1_000_000
 """A run.json is smaller than this by far."""
@@ -34,6 +35,8 @@ class Record:
         Of the packages and of the code that ran.
     digests : mapping of file name to str
         SHA-256 of the files that the same run gives again.
+    baseline : str
+        The policy that the paired differences are from.
     sweep : Sweep, optional
         If it was one.
     """
@@ -41,7 +44,13 @@ class Record:
     benchmark: Benchmark
     versions: Mapping[str, str]
     digests: Mapping[str, str]
+    baseline: str
     sweep: Sweep | None = None
+
+    @property
+    def needs_study(self) -> bool:
+        """Whether it knows of files that a benchmark alone does not give again."""
+        return self.sweep is None and not set(self.digests) <= set(NUMBERS)
 
 
 def read_run(content: bytes | str) -> Record:
@@ -91,6 +100,8 @@ def read_run(content: bytes | str) -> Record:
     )
     if not benchmark.metrics:
         raise ValueError("the file is not a run.json: it names no metrics")
+    baseline = _part(parameters, "baseline", str)
+    check_baseline(baseline, benchmark.policies)
     sweep = _sweep(benchmark, parameters)
     return Record(
         benchmark if sweep is None else sweep.benchmark,
@@ -98,6 +109,7 @@ def read_run(content: bytes | str) -> Record:
         {str(name): str(text) for name, text in run.get("digests", {}).items()}
         if isinstance(run.get("digests", {}), dict)
         else {},
+        baseline,
         sweep,
     )
 

@@ -19,7 +19,7 @@ def number(x: float, digits: int = 3) -> str:
     ('0.412', '56', '0.00004')
     """
     if x == round(x):
-        return f"{x:.0f}"
+        return f"{x + 0.0:.0f}"  # 0, not -0
     if abs(x) >= 0.5 * 10**-digits:
         return f"{x:.{digits}f}"
     return str(np.format_float_positional(x, precision=1, fractional=False))
@@ -81,6 +81,18 @@ def count(n: int, noun: str, plural: str = "") -> str:
     ('1 token', '3 entries', 'no turns')
     """
     return f"{n or 'no'} {noun if n == 1 else plural or noun + 's'}"
+
+
+def all_of(n: int, noun: str, plural: str = "") -> str:
+    """Name all there are of something.
+
+    Examples
+    --------
+    >>> all_of(1, "token"), all_of(2, "entry", "entries"), all_of(56, "place")
+    ('the one token', 'both entries', 'all 56 places')
+    """
+    every = {1: "the one", 2: "both"}.get(n, f"all {n}")
+    return f"{every} {noun if n == 1 else plural or noun + 's'}"
 
 
 def ordinal(n: int) -> str:

@@ -27,7 +27,7 @@ problems(wrong)
 with st.sidebar:
     dialog, budget = settings.choose_dialog(PAGE)
     policies = choose_policies(PAGE, most=MOST_LANES)
-    asked = settings.choose_metrics(PAGE)
+    asked = settings.choose_metrics(PAGE, dialog.size)
 
 runs = load_lanes(dialog, policies, budget, asked)
 turns = runs[0].run.dialogs.turns

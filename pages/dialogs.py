@@ -26,7 +26,7 @@ problems(wrong)
 with st.sidebar:
     chosen = dialog_settings.choose_dialog(PAGE)
     policies = choose_policies(PAGE, dialog_settings.POLICIES_AT_FIRST, most=MOST_LANES)
-    asked = settings.choose_metrics(PAGE)
+    asked = settings.choose_metrics(PAGE, chosen.head.size if chosen else 0)
 if chosen is None:
     dialog_settings.ask_for_file()
     st.stop()

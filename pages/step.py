@@ -25,7 +25,7 @@ problems(wrong)
 with st.sidebar:
     dialog, budget = settings.choose_dialog(PAGE)
     policy, beside = settings.choose_policy(PAGE)
-    asked = settings.choose_metrics(PAGE)
+    asked = settings.choose_metrics(PAGE, dialog.size)
 
 run = load_run(RunChoice(dialog, policy, budget, asked))
 settings.tell_rules(beside, run.trace)

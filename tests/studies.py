@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from fdkvc.benchmark import Benchmark
+from fdkvc.cells import MeasuredTable, measured_tables
 from fdkvc.study import Study, run_study
 
 
@@ -12,6 +13,12 @@ from fdkvc.study import Study, run_study
 def paper_study() -> Study:
     """Return a study with the paper's settings and just enough dialogs for verdicts."""
     return run_study(Benchmark(dialogs=100, seed=0))
+
+
+@cache
+def paper_tables() -> list[MeasuredTable]:
+    """Return that study's tables."""
+    return measured_tables(paper_study())
 
 
 @cache

@@ -173,11 +173,11 @@ def test_the_oracle_knows_every_policy_of_the_paper() -> None:
 def test_agreement_in_the_papers_world(key: str) -> None:
     tally = Tally()
     for scenario in SCENARIOS.values():
-        dialogs = generate(scenario, dialogs=4, seed=11)
+        dialogs = generate(scenario, dialogs=2, seed=3)
         compare_all(simulate(policy_named(key), dialogs, budget=56), dialogs, tally)
 
-    assert tally.turns == 4 * 83
-    assert tally.evicted > 8000 or not POLICIES[key].bounded
+    assert tally.turns == 2 * 83
+    assert tally.evicted > 4000 or not POLICIES[key].bounded
     assert tally.nearly_all(), tally
 
 
@@ -188,14 +188,14 @@ def test_agreement_over_scenarios_with_random_settings(key: str) -> None:
     for scenario in SCENARIOS.values():
         for _ in range(4):
             world = World(
-                tokens_per_turn=int(random.integers(1, 41)),
+                tokens_per_turn=int(random.integers(1, 25)),
                 dimension=int(random.integers(8, 33)),
                 head_dimension=int(random.integers(1, 17)),
                 noise=float(random.choice([0.05, 0.2, 0.8])),
             )
             dialogs = generate(scenario, dialogs=1, seed=int(random.integers(1000)), world=world)
             policy = random_settings(random, key)
-            compare_all(simulate(policy, dialogs, int(random.integers(1, 201))), dialogs, tally)
+            compare_all(simulate(policy, dialogs, int(random.integers(1, 121))), dialogs, tally)
 
     assert tally.evicted > 500 or not POLICIES[key].bounded
     assert tally.nearly_all(), tally
@@ -213,16 +213,16 @@ def test_agreement_over_ragged_dialogs_with_random_settings(key: str) -> None:
         }
         rows = []
         for row in range(3):
-            lengths = random.integers(1, 41, size=random.integers(1, 11))
+            lengths = random.integers(1, 25, size=random.integers(1, 11))
             lengths[random.random(len(lengths)) < 0.2] = 0
-            lengths[-1] = random.integers(1, 41)
+            lengths[-1] = random.integers(1, 25)
             rows.append(random_dialog([6, batch, row], lengths.tolist(), **world))
         dialogs = stack(rows)
         budget = int(random.choice([1, 2, 5, 30, 56, 200]))
         compare_all(simulate(random_settings(random, key), dialogs, budget), dialogs, tally)
 
     assert tally.turns > 400
-    assert tally.evicted > 3000 or not POLICIES[key].bounded
+    assert tally.evicted > 2000 or not POLICIES[key].bounded
     assert tally.below_threshold > 100 or key != "fd-kvc"
     assert tally.nearly_all(), tally
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
-from studies import few_dialogs, other_budget, paper_study
+from studies import few_dialogs, other_budget, paper_study, paper_tables
 
 from fdkvc import paper
 from fdkvc.benchmark import Benchmark
@@ -32,7 +32,7 @@ from fdkvc.study import run_study
 
 
 def table(number: int) -> MeasuredTable:
-    return next(table for table in measured_tables(paper_study()) if table.number == number)
+    return next(table for table in paper_tables() if table.number == number)
 
 
 @pytest.mark.parametrize("number", range(1, 7))
@@ -50,7 +50,7 @@ def test_every_printed_cell_stands_beside_a_measured_one(number: int) -> None:
 def test_nothing_is_published_where_the_paper_prints_nothing() -> None:
     blank = {
         (each.number, row, column)
-        for each, row, column, cell in each_cell(measured_tables(paper_study()))
+        for each, row, column, cell in each_cell(paper_tables())
         if cell.published is None
     }
     assert (3, "fd-kvc", "gradual") in blank
@@ -150,7 +150,7 @@ def test_fewer_than_100_dialogs_have_no_verdict_and_times_never_have() -> None:
     ]
     assert any(cell.published is not None for cell in cells)
     assert {cell.verdict for cell in cells} == {None}
-    latency = [cell for _, _, _, cell in each_cell(measured_tables(paper_study()))]
+    latency = [cell for _, _, _, cell in each_cell(paper_tables())]
     assert {cell.verdict for cell in latency if cell.unit == MILLISECONDS} == {None}
 
 
@@ -171,7 +171,7 @@ def test_a_variant_stands_beside_the_papers_policy_without_published_figures() -
 
 
 def test_all_cells_as_a_tidy_table() -> None:
-    tables = measured_tables(paper_study())
+    tables = paper_tables()
     frame = cells_table(tables)
     assert len(frame) == sum(len(each.cells) for each in tables)
     row = frame[(frame.table == 3) & (frame.row == "fifo") & (frame.column == "mixed")].iloc[0]

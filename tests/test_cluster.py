@@ -26,7 +26,7 @@ else:
     dask = pytest.importorskip("dask", reason="requirements-dask.txt is not installed")
     distributed = pytest.importorskip("distributed")
 
-BENCHMARK = Benchmark(dialogs=48, seed=2)
+BENCHMARK = Benchmark(dialogs=24, seed=2)
 CHUNK = 4
 
 

@@ -200,8 +200,9 @@ def test_study_writes_the_benchmarks_files_and_all_that_the_page_has(
 
 
 def test_repeat_says_whether_the_numbers_are_the_same(tmp_path: Path, capsys: CAPTURED) -> None:
-    few = ("--dialogs", "2", "--scenarios", "shift", "--policies", "fifo", "fd-kvc:gamma=0.8")
-    assert run("benchmark", *few, "--out", tmp_path) == 0
+    few = ("--dialogs", "2", "--scenarios", "shift", "--baseline", "fifo")
+    policies = ("--policies", "fifo", "h2o", "fd-kvc:gamma=0.8")
+    assert run("benchmark", *few, *policies, "--out", tmp_path) == 0
     capsys.readouterr()
     record = tmp_path / "run.json"
     assert run("repeat", record, "--workers", "1") == 0

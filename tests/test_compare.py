@@ -181,3 +181,25 @@ def test_one_tidy_table_holds_every_entry_of_every_run() -> None:
         expected: Any = frame
         pd.testing.assert_frame_equal(own[list(frame)], expected)
         assert own[[c for c in table if c not in frame and c != "policy"]].isna().all(axis=None)
+
+
+def test_an_entry_that_went_twice_went_last_before_this_turn() -> None:
+    """With a second tier an entry may come back, and go again."""
+
+    def entries(*rows: tuple[int, str, str | None, float]) -> pd.DataFrame:
+        columns = ["turn", "status", "rule", "score"]
+        frame = pd.DataFrame(rows, columns=columns)
+        return frame.assign(token=7, topic="A", born=0, rank=1)
+
+    keeper = entries(*((turn, "kept", None, 9.0) for turn in range(6)))
+    loser = entries(
+        (0, "kept", None, 9.0),
+        (1, "evicted", "budget", 1.0),
+        (3, "kept", None, 9.0),
+        (4, "evicted", "budget", 4.0),
+    )
+
+    table = difference_table(keeper, loser).set_index("turn")
+
+    assert table["evicted"].to_dict() == {1: 1, 2: 1, 4: 4, 5: 4}
+    assert table["score_other"].to_dict() == {1: 1.0, 2: 1.0, 4: 4.0, 5: 4.0}

@@ -96,6 +96,7 @@ def test_those_that_stayed_in_the_same_turn() -> None:
         "The last to stay scored 0.682, which is 0.143 less.",
         "Cumulative attention won it the place (0.500 against 0.182), "
         "recency was behind (0.325 against 0.500).",
+        "The best that had to go scored 0.477, 0.348 less.",
     ]
 
     last = explain(trace, dialogs, 0, turn=2, token=2)
@@ -145,7 +146,7 @@ def test_protection_leaves_fewer_places_for_the_others() -> None:
     assert sentences(gone) == [
         "Token 1 (from turn 0) was evicted in turn 1 by the budget.",
         "Its score of 0.450 ranked 2nd of the 2 unprotected entries, "
-        "for which 1 of 2 places were left.",
+        "for which 1 of 2 places was left.",
         "The last to stay scored 1.350, so 0.900 was missing.",
     ]
 
@@ -160,7 +161,7 @@ def test_protection_leaves_fewer_places_for_the_others() -> None:
     why = explain(everyone, dialogs, 0, turn=1, token=0)
     assert (why.cutoff, why.margin, why.deciding_term) == (None, None, None)
     assert sentences(why)[1] == (
-        "All 2 places went to protected entries, so its score of 1.350 did not count."
+        "Both places went to protected entries, so its score of 1.350 did not count."
     )
 
 
@@ -172,7 +173,9 @@ def test_a_tie_is_settled_by_age() -> None:
 
     assert (older.margin, last.margin, gone.margin) == (0, 0, 0)
     assert older.marginal == last.marginal == gone.marginal == 1
-    assert sentences(older)[-1] == "The last to stay scored the same."
+    assert sentences(older)[-1] == (
+        "The last to stay and the best that had to go scored the same, and a tie goes to the older."
+    )
     assert sentences(last)[-1] == (
         "It was the last to stay: the best that had to go scored the same, "
         "and a tie goes to the older."
@@ -182,6 +185,39 @@ def test_a_tie_is_settled_by_age() -> None:
         "Its score of 1 ranked 3rd of 3, and 2 stay.",
         "The last to stay scored the same, and a tie goes to the older.",
     ]
+
+
+def test_one_place_is_told_in_the_singular() -> None:
+    dialogs = plain_dialog([[1.0], [2.0]])
+    trace = simulate(policy_named("fifo"), dialogs, budget=1)
+
+    assert sentences(explain(trace, dialogs, 0, turn=0, token=0)) == [
+        "Token 0 (from turn 0) came and stayed in turn 0: "
+        "the budget evicted nothing, for 1 of 1 place was taken."
+    ]
+    assert sentences(explain(trace, dialogs, 0, turn=1, token=0))[1:] == [
+        "Its score of 0 ranked 2nd of 2, and 1 stays.",
+        "The last to stay scored 1, so 1 was missing.",
+    ]
+    window = simulate(policy_named("h2o", window=1.0), dialogs, budget=1)
+    assert sentences(explain(window, dialogs, 0, turn=1, token=0))[1].startswith(
+        "The one place went to a protected entry, so its score of"
+    )
+
+
+def test_equal_scores_are_told_apart_from_the_best_that_had_to_go() -> None:
+    dialogs = one_dialog(
+        embeddings=[[1.0]] * 3,
+        queries=[[1.0]] * 3,
+        keys=[[math.log(2)], [math.log(2)], [0.0]],
+        values=[[1.0]] * 3,
+        turn_lengths=[3],
+    )
+    trace = simulate(policy_named("h2o", window=0.0), dialogs, budget=2)
+
+    assert sentences(explain(trace, dialogs, 0, turn=0, token=0))[-1] == (
+        "The last to stay scored the same; the best that had to go scored 0.200, 0.200 less."
+    )
 
 
 def test_entries_that_are_not_in_the_cache() -> None:

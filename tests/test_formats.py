@@ -137,19 +137,26 @@ def test_an_annotated_dialogue_has_topics_and_demands() -> None:
     assert states == [(1, "city"), (3, "to"), (3, "seats")]  # the inactive service demands nothing
 
 
-def test_multiwoz_has_no_calls_and_copies_slots() -> None:
+def test_multiwoz_has_no_calls_and_copies_slots_and_yes_is_no_evidence() -> None:
     dialogue = {
         "dialogue_id": "PMUL1.json",
         "turns": [
             {
                 "turn_id": "0",
                 "speaker": "USER",
-                "utterance": "a cheap hotel",
+                "utterance": "a cheap hotel, no parking, yes with internet",
                 "frames": [
                     {
                         "service": "hotel",
                         "slots": [{"slot": "hotel-area", "copy_from": "x", "value": ["north"]}],
-                        "state": state("find_hotel", **{"hotel-pricerange": ["cheap"]}),
+                        "state": state(
+                            "find_hotel",
+                            **{
+                                "hotel-pricerange": ["cheap"],
+                                "hotel-internet": ["yes"],
+                                "hotel-parking": ["no"],
+                            },
+                        ),
                     },
                     {"service": "taxi", "slots": [], "state": state("NONE")},
                 ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -41,12 +42,12 @@ def test_a_turn_worked_by_hand() -> None:
     steps = narrate(trace, dialogs, 0, turn=2)
 
     assert [step.sentence for step in steps] == [
-        "The query returned to A: the one A entry gained 0.750 of cumulative attention "
+        "The query returned to A: the one A entry gained 0.750 in cumulative attention "
         "and the one B entry 0.250.",
-        "All 2 old entries lost 50 % of their recency: the mean went from 0.750 to 0.375.",
-        "The query returned to A: the one A entry gained 0.400 of recency and the one B entry 0.",
+        "Both old entries lost 50 % of their recency: the mean went from 0.750 to 0.375.",
+        "The query returned to A: the one A entry gained 0.400 in recency and the one B entry 0.",
         "The ownership loss rose from 0 to 0.122, so the learning rate fell from 0.400 to 0.357.",
-        "The budget evicted 1 of 3 entries (1 B), none of the new ones among them; "
+        "The budget evicted 1 of 3 entries (1 B), the new one not among them; "
         "the last to stay scored 0.682, the best that had to go 0.477.",
         "The 2 A entries have all of the attention, and no weight moved by more than 0.038.",
     ]
@@ -99,6 +100,58 @@ def test_a_turn_without_tokens_changes_nothing() -> None:
             "Turn 1: no tokens came, and nothing changed."
         )
         assert headline(trace, dialogs, 0, turn=2).startswith("Turn 2: A continues; 1 new token")
+
+
+def test_what_a_structure_holds_is_told_as_membership() -> None:
+    dialogs = generate(SCENARIOS["mixed"], seed=7)
+    words = told(policy_named("fastgen", recovery=1.0), dialogs, 56, turn=5)
+
+    assert words["Score"].startswith("The membership of 88 entries is 1; the frequency of")
+
+
+def test_queries_are_gained_in_number() -> None:
+    dialogs = generate(SCENARIOS["mixed"], seed=7)
+    words = told(policy_named("h2o-mean"), dialogs, 56, turn=5)
+
+    assert words["Queries that saw it"].endswith(
+        "gained 1 in number of queries each; the 32 new entries have 1 on average."
+    )
+
+
+def test_a_score_of_nothing_has_no_sign() -> None:
+    dialogs = generate(SCENARIOS["mixed"], seed=7)
+    trace = simulate(policy_named("scissorhands"), dialogs, budget=56)
+    for turn in range(dialogs.turns):
+        for story in narrate(trace, dialogs, 0, turn):
+            for text in (story.sentence, *(words for _, words in story.outputs)):
+                assert not re.search(r"-0(?![.\d])", text), text
+
+
+def test_one_new_token_is_told_in_the_singular() -> None:
+    # The second token has half the attention of the first: its own turn evicts it.
+    dialogs = plain_dialog([[1.0], [1.0]], keys=[math.log(2), 0.0], topics=["A", "A"])
+    policy = policy_named("h2o", window=0.0)
+    words = told(policy, dialogs, 1, turn=1)
+
+    assert words["Cumulative attention"].endswith("; the one new entry has 0.333.")
+    assert words["Eviction and insertion"].startswith(
+        "The budget evicted 1 of 2 entries (1 A), the new one among them; "
+    )
+    assert headline(simulate(policy, dialogs, 1), dialogs, 0, turn=1).endswith(
+        "1 of 1 is of the current topic."
+    )
+
+
+def test_the_new_entries_are_named_where_all_of_them_are_lost() -> None:
+    dialogs = plain_dialog([[2.0] * 2, [1.0] * 2, [1.0] * 3])
+    policy = policy_named("h2o", window=0.0)
+    first, second, third = (
+        told(policy, dialogs, 2, turn)["Eviction and insertion"] for turn in range(3)
+    )
+
+    assert first == "Both entries stay, as the cache has room for 2."
+    assert second.startswith("The budget evicted 2 of 4 entries, both new entries among them; ")
+    assert third.startswith("The budget evicted 3 of 5 entries, all 3 new entries among them; ")
 
 
 def test_protection_says_who_needed_it() -> None:

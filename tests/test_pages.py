@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
-from app_pages import ROOT, html, new_session, open_page, specs
+from app_pages import ROOT, html, new_session, open_page, settled, specs
 from streamlit.testing.v1 import AppTest
 
 from fdkvc.metrics import ASKED_METRICS
+from fdkvc.policies import POLICIES
 from fdkvc.ui.frame import PAGES
+from fdkvc.ui.runs import load_run
+from fdkvc.ui.tour import STOPS
 
 every_page = pytest.mark.parametrize("path", [path for path, *_ in PAGES])
 
@@ -59,3 +65,61 @@ def test_no_control_is_moved_back_while_a_person_uses_it(name: str) -> None:
     controls = [*app.slider, *app.number_input, *app.selectbox, *app.button_group]
     assert len(controls) > 6
     assert [control.label for control in controls if control.proto.set_value] == []
+
+
+def data_of(spec: Any) -> set[str]:
+    """Return the names of the data that a spec, or a part of it, draws."""
+    if isinstance(spec, list):
+        return set().union(*map(data_of, spec))
+    if not isinstance(spec, dict):
+        return set()
+    own = {spec["data"]["name"]} if "name" in (spec.get("data") or {}) else set()
+    return own | data_of(list(spec.values()))
+
+
+def test_every_chart_gets_just_the_data_that_it_draws() -> None:
+    """The browser refuses all new data of a chart if it does not know the name of some."""
+    step, compare = open_page("step"), open_page("compare", policies="fifo,fd-kvc,h2o")
+    for policy in POLICIES:
+        step.session_state["step/policy"] = policy
+        for app in (settled(step.run()), compare):
+            charts = app.get("vega_lite_chart")
+            assert len(charts) >= 2
+            for chart in charts:
+                sent = {table.name for table in chart.proto.datasets}
+                assert sent == data_of(json.loads(chart.proto.spec)), policy
+
+
+def test_the_stops_of_the_walk_say_what_is_so() -> None:
+    """The stale entry that it points at stays to the end, and of the first topic nothing does."""
+    runs = {stop: load_run(stop.choice) for stop in STOPS}
+    (pointed,) = [stop for stop in STOPS if "entry" in stop.view]
+    fates = runs[pointed].every_entry.query(f"token == {pointed.view['entry']}")
+    last = runs[STOPS[-1]].entries[-1]
+
+    assert set(fates["status"]) == {"new", "kept"}
+    assert fates["topic"].unique().tolist() == ["A"]
+    assert fates["turn"].max() == pointed.turn
+    assert "A is gone" in STOPS[-1].words
+    assert set(last.loc[last["status"] != "evicted", "topic"]) == {"B"}
+
+
+def test_a_choice_is_told_again_when_its_words_change() -> None:
+    """The browser knows it by its words: it would go on to show, and send, those before."""
+    app = open_page("step", entry=200)
+    entry = app.selectbox(key="step/entry")
+    words = entry.format_func(200)
+    assert not settled(app.run()).selectbox(key="step/entry").proto.set_value
+
+    app.selectbox(key="step/scenario").set_value("shift").run()
+
+    entry = settled(app).selectbox(key="step/entry")
+    assert entry.format_func(200) != words
+    assert entry.proto.set_value
+    assert entry.proto.raw_value == entry.format_func(200)
+
+
+def test_what_a_lagging_browser_sends_of_another_dialog_is_not_taken() -> None:
+    app = open_page("step", {"step/entry": "“three” · token 200 · A · from turn 6"})
+
+    assert app.session_state["step/entry"] is None

@@ -18,10 +18,12 @@ from fdkvc.policies import policy_named
 from fdkvc.repeat import MOST_BYTES, compared, differing, read_run
 from fdkvc.report import study_files, sweep_files
 from fdkvc.sweep import Sweep
+from fdkvc.tables import default_baseline
 
 
 def written(benchmark: Benchmark) -> str:
-    return run_json(benchmark.seed, benchmark_parameters(benchmark, "h2o"), 1.0)
+    baseline = default_baseline(benchmark.policies)
+    return run_json(benchmark.seed, benchmark_parameters(benchmark, baseline), 1.0)
 
 
 @pytest.mark.parametrize(
@@ -49,12 +51,21 @@ def test_the_same_numbers_do_not_differ_and_others_do() -> None:
     files = study_files(study)
     record = read_run(files["run.json"])
     assert record.versions["fdkvc-lab"]
+    assert record.needs_study
     assert differing(record, files) == []
     assert "summary.csv" in compared(record, files)
     other = {**files, "paired.csv": files["paired.csv"] + "\n"}
     assert differing(record, other) == ["paired.csv"]
     few = benchmark_files(study.results, [])
     assert compared(record, few) == ["summary.csv", "adaptation.csv", "paired.csv"]
+
+
+def test_differences_from_another_baseline_are_the_same_again() -> None:
+    results = few_dialogs().results
+    record = read_run(benchmark_files(results, [], "fifo")["run.json"])
+    assert not record.needs_study
+    assert differing(record, benchmark_files(results, [], record.baseline)) == []
+    assert differing(record, benchmark_files(results, [], "h2o")) == ["paired.csv"]
 
 
 @pytest.mark.parametrize(
@@ -131,6 +142,7 @@ def changed(**parts: Any) -> str:
         (changed(world={"size": 1}), "world has the parts size"),
         (changed(metrics=["beauty"]), "metric 'beauty' is unknown"),
         (changed(metrics=[]), "it names no metrics"),
+        (changed(baseline="tova"), "baseline 'tova' is not among the policies: choose from fifo"),
         (changed(scenarios=[]), "needs at least one scenario"),
     ],
 )

@@ -6,35 +6,38 @@ import csv
 import io
 import json
 import zipfile
+from functools import cache
 
 import pandas as pd
 import pytest
-from studies import few_dialogs, paper_study
+from studies import few_dialogs, paper_tables
 
 from fdkvc.benchmark import Benchmark, run_benchmark
-from fdkvc.cells import measured_tables
 from fdkvc.export import benchmark_files, digest
 from fdkvc.paper import CLAIMS
 from fdkvc.report import TIMED, as_zip, latex, markdown, study_files, sweep_files
 from fdkvc.study import run_study
 from fdkvc.sweep import Sweep
 
-FILES = study_files(few_dialogs())
+
+@cache
+def files() -> dict[str, str]:
+    return study_files(few_dialogs())
 
 
 def frame(name: str) -> pd.DataFrame:
-    return pd.read_csv(io.StringIO(FILES[name]))
+    return pd.read_csv(io.StringIO(files()[name]))
 
 
 def test_the_benchmarks_files_are_among_them_byte_for_byte() -> None:
     study = few_dialogs()
     expected = benchmark_files(run_benchmark(study.results.benchmark), study.latencies)
     for name in ("summary.csv", "adaptation.csv", "paired.csv", "latency.csv"):
-        assert FILES[name] == expected[name]
+        assert files()[name] == expected[name]
 
 
 def test_every_table_is_tidy() -> None:
-    for name, text in FILES.items():
+    for name, text in files().items():
         if name.endswith(".csv"):
             rows = list(csv.reader(io.StringIO(text)))
             assert len({len(row) for row in rows}) == 1, name
@@ -64,28 +67,28 @@ def test_the_claims_cells_and_comparisons_are_there() -> None:
 
 
 def test_run_json_has_the_digest_of_every_file_without_times() -> None:
-    digests = json.loads(FILES["run.json"])["digests"]
-    assert set(digests) == set(FILES) - {*TIMED, "run.json"}
-    assert all(digest(FILES[name]) == known for name, known in digests.items())
+    digests = json.loads(files()["run.json"])["digests"]
+    assert set(digests) == set(files()) - {*TIMED, "run.json"}
+    assert all(digest(files()[name]) == known for name, known in digests.items())
 
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_the_same_study_gives_the_same_bytes_apart_from_times(workers: int) -> None:
     again = study_files(run_study(few_dialogs().results.benchmark, workers=workers))
-    for name in set(FILES) - {*TIMED, "run.json"}:
-        assert again[name] == FILES[name], name
+    for name in set(files()) - {*TIMED, "run.json"}:
+        assert again[name] == files()[name], name
 
 
 def test_an_archive_holds_the_files_and_is_the_same_each_time() -> None:
-    packed = as_zip(FILES)
-    assert packed == as_zip(FILES)
+    packed = as_zip(files())
+    assert packed == as_zip(files())
     with zipfile.ZipFile(io.BytesIO(packed)) as archive:
         assert archive.testzip() is None
-        assert {name: archive.read(name).decode() for name in archive.namelist()} == FILES
+        assert {name: archive.read(name).decode() for name in archive.namelist()} == files()
 
 
 def test_markdown_has_every_table_with_rows_of_equal_length() -> None:
-    text = markdown(measured_tables(paper_study()))
+    text = markdown(paper_tables())
     for number in range(1, 8):
         assert f"### Table {number}: " in text
     blocks = [block for block in text.split("\n\n") if block.startswith("| ")]
@@ -96,7 +99,7 @@ def test_markdown_has_every_table_with_rows_of_equal_length() -> None:
 
 
 def test_latex_has_every_table_and_no_sign_that_plain_latex_lacks() -> None:
-    text = latex(measured_tables(paper_study()))
+    text = latex(paper_tables())
     assert text.count(r"\begin{table}") == text.count(r"\end{tabular}") == 7
     assert text.isascii()
     body = "\n".join(line for line in text.splitlines() if not line.startswith("%"))
@@ -116,6 +119,6 @@ def test_a_sweep_of_one_has_the_ablations_file_and_a_sweep_of_two_has_not() -> N
 
 def test_a_study_without_late_metrics_has_its_files_all_the_same() -> None:
     scenario = Benchmark().scenarios[-1]
-    files = study_files(run_study(Benchmark(scenarios=(scenario,), dialogs=2)))
-    assert set(files) == set(FILES)
-    assert files["comparison.csv"].count("\n") == 1
+    few = study_files(run_study(Benchmark(scenarios=(scenario,), dialogs=2)))
+    assert set(few) == set(files())
+    assert few["comparison.csv"].count("\n") == 1

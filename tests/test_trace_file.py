@@ -193,6 +193,10 @@ def nudged(name: str, at: tuple[int, ...], value: int) -> np.ndarray[Any, Any]:
             changed(keys=np.where(np.arange(16) == 3, np.nan, FULL["keys"]).astype("f4")),
             "keys holds a number that is not finite",
         ),
+        (
+            changed(keys=np.where(np.arange(16) == 3, 1e38, FULL["keys"]).astype("f4")),
+            r"keys holds a number beyond ±1e\+15",
+        ),
     ],
 )
 def test_a_file_that_is_not_right_gets_one_sentence(content: bytes, sentence: str) -> None:

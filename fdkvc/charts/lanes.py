@@ -118,7 +118,7 @@ def _line_panel(
     theme: Theme,
 ) -> Panel:
     def scale(channel: str, legend: bool = legend) -> dict[str, Any]:
-        shown = top_legend(symbolStrokeWidth=2, symbolSize=60, labelLimit=260, columns=2, offset=12)
+        shown = top_legend(symbolStrokeWidth=0, symbolSize=70, labelLimit=260, columns=2, offset=12)
         return {
             "field": "lane",
             "type": "nominal",
@@ -184,8 +184,8 @@ def overlap_spec(turns: int, theme: Theme) -> Spec:
     )
     parting = (
         alt.Chart(alt.NamedData("parting"))
-        .mark_text(text="▲ they part", align="left", baseline="bottom", dx=-5, fill=theme.ink)
-        .encode(x=alt.X("middle:Q"), y=alt.value(OVERLAP_HEIGHT - 2))
+        .mark_text(text="▼ they part", align="left", baseline="bottom", dx=-5, fill=theme.ink)
+        .encode(x=alt.X("middle:Q"), y=alt.value(-3))
     )
     layers = [
         changes_panel(turns, theme, labels=True),

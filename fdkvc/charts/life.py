@@ -16,6 +16,7 @@ from fdkvc.charts.theme import (
     column,
     inside_axis,
     panel_title,
+    top_legend,
 )
 
 
@@ -59,7 +60,7 @@ def _lines(data: str, title: str, names: Sequence[str], turns: int, theme: Theme
             color=alt.Color(
                 "name:N",
                 scale=alt.Scale(domain=list(names), range=colours),
-                legend=alt.Legend(orient="top", title=None, padding=0, offset=4),
+                legend=top_legend(symbolType="stroke", symbolSize=250, offset=12),
             ),
             strokeDash=alt.StrokeDash(
                 "name:N",

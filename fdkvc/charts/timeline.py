@@ -246,7 +246,7 @@ def _metrics(turns: int, lines: Sequence[Line], theme: Theme) -> Panel:
     colours = [colour_of(position + 3) for position in range(len(lines))]
     dashes = [list(DASHES[position % len(DASHES)]) for position in range(len(lines))]
     low, high = min(line.low for line in lines), max(line.high for line in lines)
-    legend = top_legend(symbolStrokeWidth=2, offset=6)
+    legend = top_legend(symbolType="stroke", symbolStrokeWidth=2, symbolSize=250, offset=12)
     drawn = (
         alt.Chart(alt.NamedData("metrics"))
         .mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=22))

@@ -31,6 +31,9 @@ GRID = (
 )
 """Columns of `cells_data` that the grid of cells needs; the others are for plane and bars."""
 
+MOST_OUTLINED = 150
+"""Bars that have a whole outline; those of more entries have a finer one."""
+
 GAP = 0.9  # cell rows between what stays and what goes
 
 CELLS_TITLE = panel_title(
@@ -55,7 +58,7 @@ def turn_spec(
     budget: int,
     incoming: int,
     terms: tuple[str, ...],
-    top: float,
+    scores: tuple[float, float],
     spans: tuple[tuple[float, float], ...],
     theme: Theme,
 ) -> Spec:
@@ -70,8 +73,8 @@ def turn_spec(
         Entries that may stay, and the most that a turn brings.
     terms : tuple of str
         Columns of the score terms.
-    top : float
-        The highest score of the run, which fixes the axis.
+    scores : (low, high)
+        The least and greatest score of the run, zero between them, which fix the axis.
     spans : tuple of (low, high)
         The least and greatest value of each term, then of age.
     theme : Theme
@@ -84,7 +87,7 @@ def turn_spec(
     return column(
         [
             cells_panel(budget, incoming, theme),
-            _bars(budget + incoming, terms, top, theme),
+            _bars(budget + incoming, terms, scores, theme),
             _plane(terms, spans, theme),
         ],
         theme,
@@ -153,12 +156,12 @@ def cells_panel(
     )
 
 
-def _bars(entries: int, terms: Sequence[str], top: float, theme: Theme) -> Panel:
+def _bars(entries: int, terms: Sequence[str], scores: tuple[float, float], theme: Theme) -> Panel:
     names = [term.removeprefix("term_") for term in terms]
-    legend = alt.Legend(orient="top", title=None, padding=0, offset=0) if len(names) > 1 else None
+    legend = alt.Legend(orient="top", title=None, padding=0, offset=12) if len(names) > 1 else None
     stack = (
         alt.Chart(alt.NamedData("bars"))
-        .mark_rect(aria=False)
+        .mark_rect(aria=False, strokeWidth=min(1.0, MOST_OUTLINED / entries))
         .encode(
             x=alt.X(
                 "left:Q",
@@ -168,7 +171,7 @@ def _bars(entries: int, terms: Sequence[str], top: float, theme: Theme) -> Panel
             x2=alt.X2("right:Q"),
             y=alt.Y(
                 "low:Q",
-                scale=alt.Scale(domain=[0, top], nice=False),
+                scale=alt.Scale(domain=list(scores), nice=False),
                 axis=inside_axis(format="~g"),
             ),
             y2=alt.Y2("high:Q"),
@@ -234,7 +237,7 @@ def _plane(terms: Sequence[str], spans: Sequence[tuple[float, float]], theme: Th
                     orient="top",
                     title=None,
                     padding=0,
-                    offset=0,
+                    offset=12,
                     symbolFillColor=theme.ink,
                     symbolStrokeWidth=0,
                 ),

@@ -36,6 +36,10 @@ NO_INTENT = "NONE"
 Wordings = Mapping[str, tuple[str, ...]]
 
 
+SAY_NOTHING = frozenset(("yes", "no", "true", "false", "dontcare", "free", "none"))
+"""Values that a sentence may hold without meaning them, so that a mention is no evidence."""
+
+
 @dataclass(frozen=True)
 class Frame:
     """What a turn says about one service.
@@ -155,7 +159,9 @@ class _Demands:
     def _add(
         self, kind: Any, turn: int, service: str, source: str, slot: str, wordings: Sequence[str]
     ) -> bool:
-        """Add a demand, if there is evidence of it."""
+        """Add a demand, if there is evidence of it; say whether all is well with it."""
+        if all(wording.lower() in SAY_NOTHING for wording in wordings):
+            return True
         mentions = {*self.finder.mentions(wordings, before=turn)}
         for wording in wordings:
             annotated = self.spans.get((service, slot, wording.lower()), [])

@@ -86,7 +86,8 @@ class Step:
 
 EVICTION = Step(
     "Eviction and insertion",
-    r"\text{insert the new, keep the top } B \text{ by } s_i,\text{ ties to the older}",
+    r"\begin{gathered} \text{insert the new, keep the top } B \\ "
+    r"\text{by } s_i,\text{ ties to the older} \end{gathered}",
     "the budget's rule, the same for every policy",
     writes=("score",),
     kind="evict",

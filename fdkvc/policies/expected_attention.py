@@ -36,9 +36,10 @@ class ExpectedAttention(Policy):
     steps = (
         Step(
             "Expected attention",
-            r"\begin{gathered} s_i = \operatorname{softmax}_i\!\left(\frac{\mu^\top k_i}{\sqrt d} +"
-            r" \frac{k_i^\top \Sigma\, k_i}{2 d}\right) \lVert v_i \rVert \\ \mu, \Sigma: \text{ "
-            r"mean and covariance of the entries' queries} \end{gathered}",
+            r"\begin{gathered} s_i = \operatorname{softmax}_i(z_i)\, \lVert v_i \rVert \\ "
+            r"z_i = \frac{\mu^\top k_i}{\sqrt d} + \frac{k_i^\top \Sigma\, k_i}{2 d} \\ "
+            r"\mu, \Sigma: \text{ mean and covariance} \\ "
+            r"\text{of the entries' queries} \end{gathered}",
             "without rotary positions",
             writes=("expected attention",),
         ),

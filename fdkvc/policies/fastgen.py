@@ -40,8 +40,8 @@ class FastGen(Policy):
     steps = (
         Step(
             "Cumulative attention",
-            r"c_i \leftarrow c_i + a_i,\quad a_i = \sum_q \operatorname{softmax}"
-            r"(q^\top k_i / \sqrt d),\quad q = \bar q_t \text{ or each query}",
+            r"\begin{gathered} c_i \leftarrow c_i + a_i \\ a_i = \sum_q \operatorname{softmax}"
+            r"(q^\top k_i / \sqrt d) \\ q = \bar q_t \text{ or each query} \end{gathered}",
             "over old and new entries; a new entry starts at 0",
             reads=("cumulative",),
             writes=("cumulative",),
@@ -50,8 +50,9 @@ class FastGen(Policy):
         ),
         Step(
             "Structure",
-            r"\text{the first } \mathcal S \text{ of special, + frequent, + local, all with }"
-            r"\sum_{i \in \mathcal S} a_i \ge T \sum_i a_i",
+            r"\begin{gathered} \text{the first } \mathcal S \text{ of special, + frequent,} \\ "
+            r"\text{+ local, all with } \sum_{i \in \mathcal S} a_i \ge T \sum_i a_i "
+            r"\end{gathered}",
             "Algorithm 1, profiling",
             writes=("structure", "recovered"),
             kind="rate",
@@ -68,6 +69,7 @@ class FastGen(Policy):
     quantity_names = MappingProxyType(
         {
             "cumulative": "cumulative attention",
+            "in the structure": "membership",
             "structure": "number of the structure (0 special, 1 frequent, 2 local, 3 all)",
             "recovered": "share of attention recovered",
         }

@@ -42,12 +42,11 @@ from fdkvc.policies.fd_kvc_steps import (
     BY_SIMILARITY,
     CUMULATIVE,
     DECAY,
-    FIXED_EVICTION,
     MODULATION,
     PAPER_STEPS,
     RECALL,
-    SHIFTED_EVICTION,
     SHIFTED_WEIGHTS,
+    eviction,
 )
 
 
@@ -210,7 +209,7 @@ class FDKVC(Policy):
         yield ADAPTIVE_RATE if self.reinforcement == "added" else AVERAGING_RATE
         if self.window:
             yield RECENT_WINDOW
-        yield SHIFTED_EVICTION if self.kappa else FIXED_EVICTION
+        yield eviction(bool(self.kappa), self.relevance == "attention")
         yield MODULATION
 
     def _own_looks(self) -> Iterator[Look]:

@@ -9,8 +9,8 @@ BEYOND = "beyond the paper"
 RECALL = Step(
     "Recall",
     r"\begin{gathered} \bar k_p = \operatorname{mean}_{i \in p} k_i,\quad "
-    r"m_p = \cos(\bar k_t, \bar k_p) \\ m_{\text{last page}} < \vartheta \le m_p "
-    r"\;\Rightarrow\; \text{page } p \text{ comes back} \end{gathered}",
+    r"m_p = \cos(\bar k_t, \bar k_p) \\ m_{\text{last page}} < \vartheta \le m_p \\ "
+    r"\Rightarrow\; \text{page } p \text{ comes back} \end{gathered}",
     f"a second tier, {BEYOND}; a page is the entries that one turn brought",
     writes=("moves",),
     kind="rate",
@@ -18,8 +18,8 @@ RECALL = Step(
 
 CUMULATIVE = Step(
     "Cumulative attention",
-    r"c_i \leftarrow c_i + a_i,\quad a_i = \operatorname{softmax}"
-    r"\!\left(\bar q_t^\top k_i / \sqrt d\right)",
+    r"\begin{gathered} c_i \leftarrow c_i + a_i \\ a_i = \operatorname{softmax}"
+    r"\!\left(\bar q_t^\top k_i / \sqrt d\right) \end{gathered}",
     "Eq. 1",
     reads=("cumulative", "attention"),
     writes=("cumulative",),
@@ -53,8 +53,9 @@ BY_ATTENTION = _reinforcement("a_i", f"Eqs. 3 and 4 with attention, {BEYOND}")
 
 ADAPTIVE_RATE = Step(
     "Adaptive learning rate",
-    r"\mathcal L_t = \tfrac{1}{|\mathcal C|}\sum_i \hat h_i (1 - \hat h_i),\quad "
-    r"\alpha_t = \frac{\alpha_0}{1 + \mu \mathcal L_t}",
+    r"\begin{gathered} \mathcal L_t = \tfrac{1}{|\mathcal C|}\sum_i \hat h_i (1 - \hat h_i) \\ "
+    r"\hat h_i = h_i / \max_j h_j,\quad \alpha_t = \frac{\alpha_0}{1 + \mu \mathcal L_t} "
+    r"\end{gathered}",
     "Eqs. 5 to 7",
     reads=("hybrid score",),
     writes=("ownership_loss", "learning_rate"),
@@ -72,7 +73,7 @@ AVERAGING_RATE = Step(
 SHIFTED_WEIGHTS = Step(
     "Adaptive channel weights",
     r"\begin{gathered} u_t = \frac{\sum_i \rho_i \left(\cos(e_i, \bar e_q) - \theta\right)}"
-    r"{\sum_i \rho_i + \epsilon} \\ w_{c,t} = \min(\max(w_c + \kappa\,u_t,\, 0),\, 1),\quad "
+    r"{\sum_i \rho_i + \epsilon} \\ w_{c,t} = \min(\max(w_c + \kappa\,u_t,\, 0),\, 1) \\ "
     r"w_{\rho,t} = 1 - w_{c,t} \end{gathered}",
     f"in place of fixed weights, {BEYOND}; ρ before this turn",
     reads=("recency before",),
@@ -81,31 +82,33 @@ SHIFTED_WEIGHTS = Step(
 )
 
 
-def _eviction(weights: str) -> Step:
+def eviction(shifted: bool = False, by_attention: bool = False) -> Step:
+    """Return the step that removes and inserts, for these weights and this start of new entries."""
+    w_c, w_rho = ("w_{c,t}", r"w_{\rho,t}") if shifted else ("w_c", r"w_\rho")
+    rho = r"a_j / \max_l a_l" if by_attention else r"\max(\cos(e_j, \bar e_q),\, 0)"
     return Step(
         "Eviction and insertion",
-        rf"\begin{{gathered}} h_i = {weights.format('c')}\,\hat c_i + "
-        rf"{weights.format(chr(92) + 'rho')}\,\rho_i \\ "
+        rf"\begin{{gathered}} h_i = {w_c}\,\hat c_i + {w_rho}\,\rho_i,\; "
+        r"\hat c_i = c_i / \max_j c_j \\ "
+        rf"\text{{new: }} c_j = 1,\; \rho_j = {rho} \\ "
         r"\text{evict } h_i < \tau \max_j h_j,\quad \text{keep the top } B \end{gathered}",
-        "Eqs. 5 and 8",
+        "Eqs. 5 and 8" + (f", new entries by attention, {BEYOND}" if by_attention else ""),
         reads=("hybrid score", "threshold"),
         writes=("score",),
         kind="evict",
     )
 
 
-FIXED_EVICTION = _eviction("w_{}")
-SHIFTED_EVICTION = _eviction("w_{{{},t}}")
-
 MODULATION = Step(
     "Modulated attention",
-    r"\hat w_i = \frac{w_i\,(0.5 + 0.5\,\hat\rho_i)^\beta}"
-    r"{\sum_j w_j\,(0.5 + 0.5\,\hat\rho_j)^\beta}",
+    r"\begin{gathered} \hat w_i = \frac{w_i\,(0.5 + 0.5\,\hat\rho_i)^\beta}"
+    r"{\sum_j w_j\,(0.5 + 0.5\,\hat\rho_j)^\beta} \\ "
+    r"\hat\rho_i = \rho_i / \max_j \rho_j \end{gathered}",
     "Eq. 9",
     reads=("attention_before",),
     writes=("attention_after",),
     kind="attention",
 )
 
-PAPER_STEPS = (CUMULATIVE, DECAY, BY_SIMILARITY, ADAPTIVE_RATE, FIXED_EVICTION, MODULATION)
+PAPER_STEPS = (CUMULATIVE, DECAY, BY_SIMILARITY, ADAPTIVE_RATE, eviction(), MODULATION)
 """Algorithm 1."""

@@ -12,8 +12,8 @@ from fdkvc.policies.fd_kvc_steps import (
     BY_ATTENTION,
     CUMULATIVE,
     DECAY,
-    FIXED_EVICTION,
     MODULATION,
+    eviction,
 )
 
 
@@ -41,7 +41,7 @@ class FDKVCWindow(FDKVC):
         BY_ATTENTION,
         AVERAGING_RATE,
         RECENT_WINDOW,
-        FIXED_EVICTION,
+        eviction(by_attention=True),
         MODULATION,
     )
 

@@ -40,8 +40,8 @@ class H2O(Policy):
     steps = (
         Step(
             "Cumulative attention",
-            r"c_i \leftarrow c_i + \sum_q \operatorname{softmax}(q^\top k_i / \sqrt d),"
-            r"\quad q = \bar q_t \text{ or each query}",
+            r"\begin{gathered} c_i \leftarrow c_i + \sum_q \operatorname{softmax}"
+            r"(q^\top k_i / \sqrt d) \\ q = \bar q_t \text{ or each query} \end{gathered}",
             "over old and new entries; a new entry starts at 0",
             reads=("cumulative",),
             writes=("cumulative",),

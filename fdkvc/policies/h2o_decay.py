@@ -28,14 +28,15 @@ class H2ODecay(H2O):
     label = "H2O with decay"
     idea = (
         "H2O whose sums of attention fade from query to query, so that heavy hitters of the past "
-        "give way; half of the budget goes to the newest entries."
+        "give way; half of the budget goes to the newest entries. Where attention is nearly even, "
+        "as in drawn dialogs, it keeps what H2O keeps."
     )
     source = "Jo and Shin 2024, A2SF: Accumulative Attention Scoring with Forgetting Factor"
     steps = (
         Step(
             "Cumulative attention with forgetting",
-            r"c_i \leftarrow \lambda\, c_i + \operatorname{softmax}(q^\top k_i / \sqrt d),"
-            r"\quad q = \bar q_t \text{ or each query in turn}",
+            r"\begin{gathered} c_i \leftarrow \lambda\, c_i + \operatorname{softmax}"
+            r"(q^\top k_i / \sqrt d) \\ q = \bar q_t \text{ or each query in turn} \end{gathered}",
             "over old and new entries; a new entry starts at 0",
             reads=("cumulative",),
             writes=("cumulative",),

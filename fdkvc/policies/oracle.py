@@ -24,16 +24,16 @@ class Oracle(Policy):
     key = "oracle"
     label = "Oracle"
     idea = (
-        "It cheats: it knows the rest of the dialog, and keeps the entries that will get the "
-        "most attention. What it loses, nobody can be blamed for losing."
+        "It cheats: it knows the rest of the dialog, and keeps the entries that will get the most "
+        "attention. It is greedy, so not the best possible: that is what regret is measured from."
     )
     source = "after Belady 1966, A Study of Replacement Algorithms for a Virtual-Storage Computer"
     looks_at = ("future",)
     steps = (
         Step(
             "Attention to come",
-            r"s_i = \sum_{t' \ge t} a_{t', i},\quad a_{t'} = \operatorname{softmax}"
-            r"\!\left(\bar q_{t'}^\top K_{\le t'} / \sqrt d\right)",
+            r"\begin{gathered} s_i = \sum_{t' \ge t} a_{t', i} \\ a_{t'} = \operatorname{softmax}"
+            r"\!\left(\bar q_{t'}^\top K_{\le t'} / \sqrt d\right) \end{gathered}",
             "over all tokens so far, as if none had been evicted",
             writes=("attention to come",),
         ),

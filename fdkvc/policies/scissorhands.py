@@ -50,8 +50,8 @@ class Scissorhands(Policy):
     steps = (
         Step(
             "Importance record",
-            r"I_i = \sum_{q \text{ of the last } w} \mathbb 1\!\left[a_{q,i} < \theta / t_q\right],"
-            r"\quad s_i = -I_i",
+            r"\begin{gathered} I_i = \sum_{q \text{ of the last } w} "
+            r"\mathbb 1\!\left[a_{q,i} < \theta / t_q\right] \\ s_i = -I_i \end{gathered}",
             "Algorithm 2; t is the number of entries that the query sees",
             writes=("negative low count",),
         ),

@@ -34,8 +34,9 @@ class SnapKV(Policy):
     steps = (
         Step(
             "Pooled attention of the last queries",
-            r"s_i = \frac1k \sum_{|j - i| \le k / 2} \frac1w \sum_{m > n - w} "
-            r"\operatorname{softmax}\!\left(q_m^\top k_j / \sqrt d\right)",
+            r"\begin{gathered} s_i = \frac1k \sum_{|j - i| \le k / 2} p_j \\ p_j = \frac1w "
+            r"\sum_{m > n - w} \operatorname{softmax}\!\left(q_m^\top k_j / \sqrt d\right) "
+            r"\end{gathered}",
             "w last queries, kernel k; j runs over the entries before the window",
             writes=("pooled attention",),
         ),

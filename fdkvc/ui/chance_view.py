@@ -15,6 +15,7 @@ def say_chance(sentences: Sequence[str]) -> None:
             + " ".join(sentences)
             + " The paper's three metrics ask which topics the cache holds, not which tokens: a "
             "blind sample of all that was said does well by them. Attention loss and regret ask "
-            "for the tokens that are attended to.",
+            "for the tokens that are attended to; in these dialogs attention is nearly even, so "
+            "that they hardly tell policies apart. Recorded dialogs do.",
             icon=":material/casino:",
         )

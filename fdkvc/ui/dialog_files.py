@@ -184,6 +184,11 @@ class HeadChoice:
         return tuple(token.text for turn in self.recording.tokens for token in turn)
 
     @property
+    def size(self) -> int:
+        """Turns times tokens."""
+        return len(self.recording.tokens) * len(self.words)
+
+    @property
     def alone(self) -> bool:
         """Whether the head decides by itself."""
         return not self.together

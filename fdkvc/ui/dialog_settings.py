@@ -267,7 +267,7 @@ def _choose_head(page: str, recording: Recording) -> tuple[int, str]:
 
 def _choose(field: Field, labels: Sequence[str], name: str) -> int:
     """Let a person choose by number, and return it; the labels are shown as they are."""
-    field.set(min(field.value, len(labels) - 1))
+    fields.offer(field, dict(enumerate(labels)))
     place: int = st.selectbox(
         name,
         range(len(labels)),
@@ -284,7 +284,7 @@ def choose_look(page: str, lanes: Sequence[Lane]) -> Lane:
     field = look_field(page)
     if field.value not in labels:
         field.set(lanes[-1].name)
-    field.set(field.value)
+    fields.offer(field, labels)
     name = st.selectbox(
         field.parameter.label,
         list(labels),

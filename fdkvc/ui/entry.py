@@ -8,7 +8,7 @@ from typing import Literal
 import streamlit as st
 
 from fdkvc.dialogs import DialogBatch
-from fdkvc.ui.fields import Field
+from fdkvc.ui.fields import Field, offer
 from fdkvc.ui.runs import Run
 from fdkvc.ui.settings import entry_field
 
@@ -30,7 +30,7 @@ def choose_entry(run: Run, entry: Field, width: Literal["stretch"] | int = "stre
     The choices are the same in every turn, so that a step need not send them again.
     """
     labels = _labels(run.dialogs, run.choice.dialog.words)
-    entry.set(entry.value if entry.value is None or entry.value < len(labels) else None)
+    offer(entry, dict(enumerate(labels)))
     token: int | None = st.selectbox(
         "Entry",
         range(len(labels)),

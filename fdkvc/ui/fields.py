@@ -210,9 +210,28 @@ def _standing(field: Field, value: Any) -> str:
     return " · ".join(parts)
 
 
+def offer(field: Field, labels: Mapping[Any, str]) -> None:
+    """Let the session hold one of these before they are drawn: what it holds, or the default.
+
+    A browser knows what is chosen by its label and its place: where those have changed, the value
+    is set anew, or it would go on to show, and send, what stood there before.
+    """
+    known, shown = f"{field.key}/labels", tuple(labels.items())
+    held = field.value
+    several = isinstance(held, list | tuple)
+    allowed = [key for key in held if key in labels] if several else held
+    if not several and held is not None and held not in labels:
+        allowed = field.default
+    if st.session_state.get(known) == shown:
+        field.set(allowed)
+    else:
+        st.session_state[known] = shown
+        st.session_state[field.key] = allowed
+
+
 def choice(field: Field, labels: Mapping[str, str]) -> str:
     """Show a choice and return its key."""
-    field.set(field.value)
+    offer(field, labels)
     chosen = st.selectbox(
         field.parameter.label,
         list(labels),
@@ -236,7 +255,7 @@ def several(field: Field, labels: Mapping[str, str]) -> tuple[str, ...]:
     Where nothing is chosen but something is by default, a sentence says so and the default is
     returned.
     """
-    field.set([key for key in field.value if key in labels])
+    offer(field, labels)
     chosen = st.pills(
         field.parameter.label,
         list(labels),

@@ -66,7 +66,7 @@ def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     wrong = fields.adopt_link(all_fields(page), link)
     names = {*policies_field(page).value, FORK, ""}
     for field in pair_fields(page):
-        if field.value not in names:
+        if link and field.value not in names:
             wrong.append(
                 f"This link is not quite right: {field.name} is {field.value!r}, which is not "
                 "among its policies."
@@ -219,6 +219,10 @@ def show_difference(page: str, one: Lane, other: Lane, turn: int) -> None:
     alt = "Share of entries that both caches hold, over the turns"
     show_chart(page, "overlap", overlap_chart(one, other, turn), alt=alt)
     st.html(table_html(_shown(table, one, other), "Entries that only one of the two keeps"))
+    st.caption(
+        f"Rank and score are those of turn {turn}; in the run that lost the entry, those of the "
+        "turn in which it was evicted."
+    )
 
 
 def overlap_chart(one: Lane, other: Lane, turn: int) -> Spec:
@@ -242,7 +246,7 @@ def _difference_words(
 ) -> str:
     parted = first_difference(shared)
     if one is other:
-        return "Choose two different runs."
+        return "Choose two different runs. Where there is but one, choose another policy beside it."
     if parted is None:
         return f"**{one.label}** and **{other.label}** keep the same entries in every turn."
     now = shared.iloc[turn]

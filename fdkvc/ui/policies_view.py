@@ -76,15 +76,20 @@ def show_overview(metrics: tuple[str, ...]) -> None:
         [
             {
                 "Policy": policy.label,
+                **_columns(means[key]),
                 "Looks at": ", ".join(policy.looks_at),
                 "Remembers": ", ".join(policy_named(key).quantity_name(c) for c in policy.channels),
-                **_columns(means[key]),
             }
             for key, policy in POLICIES.items()
         ],
         column_config={
+            "Policy": st.column_config.TextColumn(pinned=True),
+            "Looks at": st.column_config.TextColumn(width="large"),
+            "Remembers": st.column_config.TextColumn(width="large"),
+        }
+        | {
             name: st.column_config.NumberColumn(
-                format="%.1f %%" if metric_named(metric).percent else "%.3f",
+                format=_format(metric, means),
                 help=said,
             )
             for metric in metrics
@@ -100,11 +105,20 @@ def show_overview(metrics: tuple[str, ...]) -> None:
     )
     st.caption(
         f"Means over the benchmark scenarios of which a metric says something, {DIALOGS} dialogs "
-        f"each, seed 0, budget {Benchmark.budget}, last turns; ± is half of the 95 % interval. The "
+        f"each, seed 0, budget {Benchmark.budget}, last turns, or all of them for return recall "
+        "and regret; ± is half of the 95 % interval. The "
         "benchmark page runs any number of dialogs. The full cache alone has no budget; the "
         "oracle alone knows the future."
     )
     say_chance(chance)
+
+
+def _format(metric: str, means: Mapping[str, Mapping[str, tuple[float, float]]]) -> str:
+    """Return how a metric is written: with as many digits as its policies take to differ."""
+    if not metric_named(metric).percent:
+        return "%.3f"
+    found = [numbers[metric][0] for numbers in means.values() if metric in numbers]
+    return "%.1f %%" if found and max(found) - min(found) > 0.02 else "%.3f %%"
 
 
 def _names(metric: str) -> tuple[str, str]:
@@ -115,7 +129,7 @@ def _names(metric: str) -> tuple[str, str]:
 def _columns(means: Mapping[str, tuple[float, float]]) -> dict[str, float]:
     """Return the columns of one policy's row: of each metric its mean and half its interval."""
     return {
-        name: number * (100 if metric_named(metric).percent else 1)
+        name: round(number * (100 if metric_named(metric).percent else 1), 6) + 0.0  # no −0
         for metric, numbers in means.items()
         for name, number in zip(_names(metric), numbers, strict=True)
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from fdkvc.dialogs import SCENARIOS, World
+from fdkvc.export import benchmark_files
 from fdkvc.repeat import MOST_BYTES, Record, compared, differing, read_run
 from fdkvc.study import Study
 from fdkvc.ui.benchmark_settings import MOST_BUDGET, MOST_DIALOGS
@@ -54,7 +55,7 @@ def tell_repeated(page: str, study: Study) -> None:
     if not study.results.complete:
         st.warning("Cancelled: the run was not repeated as a whole.", icon=":material/replay:")
         return
-    files = files_of(study)
+    files = {**files_of(study), **benchmark_files(study.results, [], record.baseline)}
     both, changed = compared(record, files), differing(record, files)
     if not both:
         st.info("This run.json keeps no digests to compare with.", icon=":material/replay:")

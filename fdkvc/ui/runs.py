@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import ClassVar, Protocol
 
+import numpy as np
 import pandas as pd
 
 from fdkvc.charts.timeline import Line, metrics_data, placed
@@ -48,6 +49,12 @@ class DialogChoice:
     world: World
     words: ClassVar[tuple[str, ...]] = ()
     alone: ClassVar[bool] = True
+
+    @property
+    def size(self) -> int:
+        """Turns times tokens."""
+        turns = len(self.scenario.schedule)
+        return turns * turns * self.world.tokens_per_turn
 
     def load(self) -> DialogBatch:
         """Draw the dialog."""
@@ -130,9 +137,11 @@ class Run:
         return tuple((float(column.min()), float(column.max())) for column in columns)
 
     @cached_property
-    def top(self) -> float:
-        """The highest score over the run."""
-        return float(self.every_entry["score"].max()) or 1.0
+    def scores(self) -> tuple[float, float]:
+        """The least and greatest score over the run, zero between them; for a fixed axis."""
+        score = self.every_entry["score"]
+        low, high = min(0.0, float(score.min())), max(0.0, float(score.max()))
+        return (low, high) if low < high else (0.0, 1.0)
 
     @cached_property
     def cutoffs(self) -> tuple[float | None, ...]:
@@ -142,13 +151,14 @@ class Run:
     @cached_property
     def timeline(self) -> dict[str, pd.DataFrame]:
         """The data of the timeline that no step changes."""
-        return {
+        data = {
             "ribbon": placed(schedule_table(self.dialogs)),
             "river": placed(self.river),
-            "turns": placed(self.turns),
             "metrics": metrics_data(self.turns, self.metrics),
             "changes": placed(topic_changes(self.dialogs)),
         }
+        # The browser refuses all data of a chart if it does not know the name of some.
+        return {**data, "turns": placed(self.turns)} if self.states else data
 
     @cached_property
     def metrics(self) -> tuple[Line, ...]:
@@ -180,6 +190,7 @@ class Run:
 
 def _zoomed(name: str, series: pd.Series[float], start: float) -> Line:
     """Make a line whose axis spans what the series does, and its start where that is not zero."""
+    start = float(np.float32(start))  # as the states are, so that one that never moves is level
     levels = [float(series.min()), float(series.max()), *([start] if start else [])]
     low, high = min(levels), max(levels)
     room = 0.15 * (high - low) or 0.05
@@ -220,8 +231,9 @@ def load_fork(trunk: Run, change: Fork) -> Run:
         In a sentence, if it cannot be forked so.
     """
     dialogs = trunk.dialogs
-    trace = fork(trunk.trace, dialogs, change)
+    # Not the trunk's own slots: those of a policy without a budget are as many as there are tokens.
     budget = trunk.choice.budget if change.budget is None else change.budget
+    trace = fork(trunk.trace, dialogs, replace(change, budget=budget))
     choice = replace(trunk.choice, policy=trace.policy, budget=budget)
     entries = (*trunk.entries[: trace.first_turn], *_entries(trace, dialogs))
     past = trunk.turns[trunk.turns["turn"] < trace.first_turn]

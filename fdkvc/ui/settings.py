@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import cycle
 from typing import Any
 
 import streamlit as st
@@ -12,7 +13,7 @@ from streamlit.delta_generator import DeltaGenerator
 from fdkvc.dialogs import SCENARIOS, Scenario, World, own_scenario, scenario_named
 from fdkvc.metrics import ASKED_METRICS, metric_named
 from fdkvc.parameters import Parameter, defaults_of, parameters_of
-from fdkvc.policies import POLICIES, Policy, policy_named
+from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named
 from fdkvc.trace import Trace
 from fdkvc.ui import fields
 from fdkvc.ui.fields import Field
@@ -24,6 +25,7 @@ SHOWN_OF_WORLD = ("tokens_per_turn", "noise")
 MOST_TURNS = 60
 MOST_TOKENS = 128
 MOST_BUDGET = 512
+MOST_BOUND = 120_000  # turns × tokens whose exact bound takes a few seconds
 
 
 @dataclass(frozen=True)
@@ -139,12 +141,27 @@ def _own_schedule(page: str) -> Scenario:
     return scenario
 
 
-def choose_metrics(page: str) -> tuple[str, ...]:
-    """Show the choice of metrics beside the paper's, and return their keys."""
+def choose_metrics(page: str, size: int) -> tuple[str, ...]:
+    """Show the choice of metrics beside the paper's, and return their keys.
+
+    Parameters
+    ----------
+    page : str
+    size : int
+        The dialog's turns times its tokens, with which the exact bound takes longer.
+    """
     field = asked_field(page)
     with st.expander("More metrics", expanded=bool(field.value)):
         labels = {key: metric.label for key, metric in ASKED_METRICS.items()}
-        return fields.several(field, labels)
+        asked = fields.several(field, labels)
+        if "regret" in asked and size > MOST_BOUND:
+            st.error(
+                f"Regret is left out: this dialog has {size:,} turns × tokens, and its bound is "
+                f"found at once for {MOST_BOUND:,} at most. The command line has no such limit.",
+                icon=":material/error:",
+            )
+            asked = tuple(key for key in asked if key != "regret")
+        return asked
 
 
 def choose_policy(page: str) -> tuple[Policy, Mapping[str, DeltaGenerator]]:
@@ -159,25 +176,55 @@ def choose_policy(page: str) -> tuple[Policy, Mapping[str, DeltaGenerator]]:
         for field in hyperparameters:
             field.set(field.default)
 
-    papers = [field for field in hyperparameters if field.parameter.paper]
-    others = [field for field in hyperparameters if not field.parameter.paper]
-    values, beside = {}, {}
-    for field in papers:
-        values[field.name] = fields.hyperparameter(field)
-        if field.parameter.rule:
-            beside[field.parameter.rule] = st.empty()
-    changed = any(field.value != field.default for field in others)
-    with st.expander("Beyond the paper", expanded=changed) if papers else st.container():
-        values |= {field.name: fields.hyperparameter(field) for field in others}
+    values, beside = choose_hyperparameters(hyperparameters)
     if hyperparameters:
+        papers = key in PAPER_POLICIES and any(field.parameter.paper for field in hyperparameters)
         st.button(
-            "Restore the paper's",
+            "Restore the paper's" if papers else "Restore the defaults",
             key=f"{page}/restore",
             icon=":material/restart_alt:",
             on_click=restore,
             disabled=all(values[field.name] == field.default for field in hyperparameters),
         )
     return policy_named(key, **values), beside
+
+
+def choose_hyperparameters(
+    chosen: Sequence[Field], columns: int = 1
+) -> tuple[dict[str, Any], dict[str, DeltaGenerator]]:
+    """Show the paper's hyperparameters, and behind a click those that the paper does not have.
+
+    Parameters
+    ----------
+    chosen : sequence of Field
+    columns : int
+        How many stand side by side.
+
+    Returns
+    -------
+    tuple of (mapping of str to value, mapping of str to DeltaGenerator)
+        What was chosen, by name; and a place beside each rule's threshold.
+    """
+    papers = [field for field in chosen if field.parameter.paper]
+    others = [field for field in chosen if not field.parameter.paper]
+    values, beside = {}, {}
+    for place, field in _placed(papers, columns):
+        with place:
+            values[field.name] = fields.hyperparameter(field)
+            if field.parameter.rule:
+                beside[field.parameter.rule] = st.empty()
+    changed = any(field.value != field.default for field in others)
+    with st.expander("Beyond the paper", expanded=changed) if papers else st.container():
+        for place, field in _placed(others, columns):
+            with place:
+                values[field.name] = fields.hyperparameter(field)
+    return values, beside
+
+
+def _placed(chosen: Sequence[Field], columns: int) -> Iterator[tuple[DeltaGenerator, Field]]:
+    """Yield each field with the column that it stands in."""
+    if chosen:
+        yield from zip(cycle(st.columns(columns)), chosen, strict=False)
 
 
 def tell_rules(beside: Mapping[str, DeltaGenerator], trace: Trace) -> None:

@@ -103,7 +103,7 @@ def turn_chart(run: Run, turn: int, order: str, picked: int | None) -> Spec:
     """Join the turn's spec with its data."""
     theme = page_theme()
     spec = turn_charts.turn_spec(
-        run.trace.budget, run.dialogs.turn_tokens, run.terms, run.top, run.spans, theme
+        run.trace.budget, run.dialogs.turn_tokens, run.terms, run.scores, run.spans, theme
     )
     return with_data(spec, _turn_data(run, order, picked, theme)[turn])
 
@@ -153,10 +153,10 @@ def figures(run: Run, turn: int) -> None:
 
 
 def _change(line: Line, difference: float) -> str:
-    words = line.words(abs(difference))
-    if math.isnan(difference) or words == line.words(0):
-        return "" if math.isnan(difference) else "±0"
-    return f"{'▲' if difference > 0 else '▼'} {words}"
+    if math.isnan(difference):
+        return ""
+    words, nothing = (line.words(each).replace("%", "points") for each in (abs(difference), 0.0))
+    return "±0" if words == nothing else f"{'▲' if difference > 0 else '▼'} {words}"
 
 
 def _kib(count: int) -> str:

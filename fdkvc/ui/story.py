@@ -17,10 +17,17 @@ from fdkvc.explain import explain, life, sentences
 from fdkvc.history import life_tables
 from fdkvc.narrate import StepStory, headline, narrate
 from fdkvc.policies.base import Step
+from fdkvc.ui.downloads import show_chart
 from fdkvc.ui.entry import choose_entry
 from fdkvc.ui.fields import Field
 from fdkvc.ui.frame import page_theme, panel, side_by_side
 from fdkvc.ui.runs import Run
+from fdkvc.words import percent
+
+LIFE_ALT = (
+    "The entry's score against the cutoff, and what the policy remembers of it, turn by turn; "
+    "beside it is told in words why it stays or goes"
+)
 
 
 def algorithm(run: Run) -> DeltaGenerator:
@@ -62,12 +69,11 @@ def _told(run: Run) -> tuple[str, ...]:
 
 def _what_happened(story: StepStory) -> str:
     """Write the sentence and the numbers as plain text: every element costs time at a step."""
-    lines = [
-        f"{arrow} {label}: {text}"
+    numbers = "".join(
+        f"<span>{escape(f'{arrow} {label}: {text}')}</span>"
         for arrow, pairs in (("→", story.inputs), ("⇒", story.outputs))
         for label, text in pairs
-    ]
-    numbers = escape("\n".join(lines))
+    )
     return f'<p>{escape(story.sentence)}</p><div class="numbers">{numbers}</div>'
 
 
@@ -77,6 +83,8 @@ class Question:
 
     Attributes
     ----------
+    page : str
+        Where it is asked.
     token : int, optional
         The entry, if one is picked.
     counterfactual : bool
@@ -84,6 +92,7 @@ class Question:
     place : DeltaGenerator
     """
 
+    page: str
     token: int | None
     counterfactual: bool
     place: DeltaGenerator
@@ -99,7 +108,7 @@ def ask_why(page: str, run: Run, entry: Field) -> Question:
             key=f"{page}/counterfactual",
             help="Runs this dialog again with one setting changed at a time.",
         )
-    return Question(token, asked, st.container())
+    return Question(page, token, asked, st.container())
 
 
 def why(run: Run, turn: int, question: Question) -> None:
@@ -123,7 +132,7 @@ def why(run: Run, turn: int, question: Question) -> None:
             course = life(run.trace, run.dialogs, 0, token)
             spec = life_spec(run.dialogs.turns, tuple(course.channels), page_theme())
             data = {**life_tables(course), "cursor": cursor_data(turn)}
-            st.vega_lite_chart(with_data(spec, data), width="stretch")
+            show_chart(question.page, "life", with_data(spec, data), alt=LIFE_ALT)
 
 
 def _what_would_have_kept_it(run: Run, turn: int, token: int) -> None:
@@ -138,16 +147,19 @@ def _what_would_have_kept_it(run: Run, turn: int, token: int) -> None:
         [
             {
                 "setting": change.label,
-                "now": change.before,
-                "would keep it": "none" if change.after is None else f"{change.after:.4g}",
-                "share of its range": None if change.share is None else 100 * change.share,
+                "now": f"{change.before:g}",
+                "would keep it": "–" if change.after is None else f"{change.after:.4g}",
+                "share of its range": "–" if change.share is None else percent(change.share, 2),
             }
             for change in changes
         ],
         hide_index=True,
+        height="content",
         column_config={
-            "share of its range": st.column_config.NumberColumn(format="%.2f %%"),
+            name: st.column_config.TextColumn(alignment="right")
+            for name in ("now", "would keep it", "share of its range")
         },
+        alt="Each setting, its value now, the value that would keep the entry, and how far that is",
     )
 
 

@@ -31,11 +31,13 @@ _METHOD = """
 """
 
 _NUMBERS = """
-.figures {display: flex; flex-wrap: wrap; gap: .3rem 1.6rem; font-variant-numeric: tabular-nums;}
+.figures {display: grid; grid-template-columns: repeat(auto-fill, minmax(6.2rem, 1fr));}
+.figures {gap: .3rem 1rem; font-variant-numeric: tabular-nums;}
 .figures div {line-height: 1.25;}
 .figures small {display: block; opacity: .7;}
 .figures b {font-size: 1.15rem; font-weight: 600;}
-.figures i {font-style: normal; font-size: .85rem; opacity: .8; padding-left: .35rem;}
+.figures i {display: block; min-height: 1.3em; white-space: nowrap;}
+.figures i {font-style: normal; font-size: .85rem; opacity: .8;}
 .scrolls {max-height: 18rem; overflow: auto; font-size: .85rem;}
 .scrolls table {border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums;}
 .scrolls th {position: sticky; top: 0; backdrop-filter: blur(8px);}
@@ -43,7 +45,8 @@ _NUMBERS = """
 .scrolls th {vertical-align: bottom; font-weight: 600; line-height: 1.2;}
 .scrolls td {border-top: 1px solid color-mix(in srgb, currentColor 15%, transparent);}
 .scrolls th:first-child, .scrolls td:first-child {text-align: left;}
-.numbers {white-space: pre-line; columns: 17rem; column-gap: 1.5rem;}
+.numbers {columns: 17rem; column-gap: 1.5rem;}
+.numbers span {display: block; break-inside: avoid;}
 .numbers {font-size: .85rem; line-height: 1.5; font-variant-numeric: tabular-nums;}
 """
 

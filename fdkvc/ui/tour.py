@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import streamlit as st
 
-from fdkvc.ui.runs import Run
+from fdkvc.benchmark import Benchmark
+from fdkvc.dialogs import World, scenario_named
+from fdkvc.policies import policy_named
+from fdkvc.ui.runs import DialogChoice, Run, RunChoice
 from fdkvc.ui.settings import show
 
 
@@ -26,7 +29,14 @@ class Stop:
 
     words: str
     turn: int
-    view: Mapping[str, str] = field(default_factory=dict)
+    view: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    @property
+    def choice(self) -> RunChoice:
+        """The run that it speaks of."""
+        scenario = scenario_named(self.view["scenario"])
+        dialog = DialogChoice(scenario, int(self.view["seed"]), World())
+        return RunChoice(dialog, policy_named(self.view["policy"]), Benchmark.budget)
 
 
 _SHIFT = {"scenario": "shift", "seed": "7"}
@@ -55,7 +65,7 @@ STOPS = (
         "One of the stale entries: it was never near eviction. Its accumulated attention towers "
         "over what a new entry can gather in the turn or two that the window gives it.",
         9,
-        {**_SHIFT, "policy": "h2o", "entry": "70"},
+        {**_SHIFT, "policy": "h2o", "entry": "20"},
     ),
     Stop(
         "The same dialog under FD-KVC. At the turn to {topic} it adapts more slowly than H2O: "
@@ -71,7 +81,7 @@ STOPS = (
     ),
     Stop(
         "At the end {retention} of the cache is of topic {topic}. The price: what the dialog said "
-        "of A is nearly gone. Try the Topic Return scenario to see when that hurts.",
+        "of A is gone. Try the Topic Return scenario to see when that hurts.",
         9,
         {**_SHIFT, "policy": "fd-kvc"},
     ),
@@ -112,6 +122,13 @@ def tell_stop(page: str, run: Run) -> None:
     if at is None:
         return
     stop = STOPS[at]
+    if replace(run.choice, asked=()) != stop.choice:
+        st.info(
+            f"**Stop {at + 1} of {len(STOPS)}** is about {stop.choice.policy.label}. The settings "
+            "have changed since: the next stop, or the one before, shows its own again.",
+            icon=":material/explore:",
+        )
+        return
     row = run.turns.iloc[min(stop.turn, len(run.turns) - 1)]
     words = stop.words.format(
         retention=f"{row['retention']:.0%}", topic=row["topic"], cached=f"{row['cached']:.0f}"

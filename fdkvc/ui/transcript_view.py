@@ -14,6 +14,7 @@ import streamlit as st
 
 from fdkvc.evidence import lost_in
 from fdkvc.explain import explain, sentences
+from fdkvc.lexical import LEXICAL
 from fdkvc.recordings import Recording
 from fdkvc.transcripts import Demand
 from fdkvc.ui.dialog_files import HeadChoice
@@ -70,6 +71,14 @@ def explain_colours(head: HeadChoice) -> None:
         '<span><s class="now">struck heavily</s> evicted in this turn</span>'
         f"{evidence if head.recording.evidence else ''}{topics}</div>"
     )
+    source = head.recording.source
+    caution = (
+        ", a vector drawn for each word by its letters alone. Such attention is nearly even, so "
+        "that policies that look at it decide by age and chance; a trace of a model has its own."
+        if source.startswith(LEXICAL)
+        else "."
+    )
+    st.html(f"<small>Attention by: {escape(source)}{caution}</small>")
 
 
 def demanded(recording: Recording) -> tuple[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import cycle
 from typing import Any
 
 import streamlit as st
@@ -13,6 +12,7 @@ from fdkvc.parameters import Parameter, parameters_of
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named, read_policy
 from fdkvc.ui import fields
 from fdkvc.ui.fields import Field
+from fdkvc.ui.settings import choose_hyperparameters
 
 MOST_POLICIES = 12
 """More lines than this cannot be told apart."""
@@ -119,7 +119,9 @@ def _add_variant(page: str, chosen: Field) -> None:
             fields.set_and_rerun([(chosen, [*chosen.value, variant.name])])
 
 
-def edit_policy(page: str, start: Policy, keys: Sequence[str] = tuple(POLICIES)) -> Policy:
+def edit_policy(
+    page: str, start: Policy, keys: Sequence[str] = tuple(POLICIES), columns: int = 2
+) -> Policy:
     """Show controls that change a policy and its hyperparameters; return what they make of it.
 
     Parameters
@@ -130,17 +132,19 @@ def edit_policy(page: str, start: Policy, keys: Sequence[str] = tuple(POLICIES))
         What the controls begin with.
     keys : sequence of str
         The policies to choose from.
+    columns : int
+        How many hyperparameters stand side by side.
     """
     known = Parameter("Policy", "", choices=tuple(keys))
     key = fields.choice(
         Field(page, "policy", start.key, known), {key: POLICIES[key].label for key in keys}
     )
     base = start if key == start.key else policy_named(key)
-    values = {}
-    for place, (name, parameter) in zip(
-        cycle(st.columns(2)), parameters_of(base).items(), strict=False
-    ):
-        with place:
-            field = Field(f"{page}/{key}", name, getattr(base, name), parameter)
-            values[name] = fields.hyperparameter(field)
+    values, _ = choose_hyperparameters(
+        [
+            Field(f"{page}/{key}", name, getattr(base, name), parameter)
+            for name, parameter in parameters_of(base).items()
+        ],
+        columns,
+    )
     return policy_named(key, **values)

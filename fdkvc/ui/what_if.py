@@ -48,7 +48,7 @@ def ask(page: str, lanes: Sequence[Lane]) -> None:
         with right:
             known = Parameter("Budget", "A smaller one evicts at once.", low=1, high=MOST_BUDGET)
             budget = fields.number(Field(own, "budget", origin.run.choice.budget, known))
-        policy = edit_policy(own, origin.run.choice.policy)
+        policy = edit_policy(own, origin.run.choice.policy, columns=3)
         left, right = st.columns(2, vertical_alignment="bottom")
         with left:
             entry = st.segmented_control(

@@ -83,9 +83,11 @@ def test_a_run_is_forked_and_its_future_laid_beside_it(page: Page) -> None:
     trace = simulate(policy_named("fd-kvc"), DIALOG, 56)
     change = Fork(4, policy=policy_named("fd-kvc", gamma=0.6), budget=56)
     future = fork(trace, DIALOG, change)
+    page.set_viewport_size({"width": 1280, "height": 900})
     open_compare(page, scenario="shift", seed=7, policies="h2o,fd-kvc", turn=4)
 
     page.get_by_role("button", name="What if").click()
+    expect(page.get_by_role("button", name="Continue from here")).to_be_in_viewport(ratio=1)
     decay = page.get_by_role("spinbutton", name=re.compile("Recency decay"))
     decay.fill("0.6")
     decay.press("Enter")

@@ -172,3 +172,23 @@ def test_on_a_narrow_window_the_transcript_scrolls_in_its_box(page: Page) -> Non
     assert box is not None
     assert box["x"] + box["width"] <= 800
     assert transcript(page).evaluate("each => each.scrollWidth > each.clientWidth")
+
+
+def test_going_from_file_to_file_and_on(page: Page) -> None:
+    """What is chosen is shown by the words of the file that is open, and the page goes on."""
+    chats = read_file(EXAMPLES / "chat.json")
+    open_dialogs(page, dialog=1)
+    dialog = page.get_by_role("combobox", name="Dialog of the file")
+    expect(dialog).to_have_value(DIALOGS[1].name)
+
+    for label, name, policy in (
+        ("a chat with tools", chats[min(1, len(chats) - 1)].name, "Random"),
+        ("service dialogs", DIALOGS[min(1, len(chats) - 1)].name, "TOVA"),
+    ):
+        page.get_by_role("combobox", name="File", exact=True).click()
+        page.get_by_role("option", name=re.compile(label)).click()
+        expect(dialog).to_have_value(name)
+        page.get_by_role("button", name=policy, exact=True).click()
+        expect(page).to_have_url(re.compile(rf"policies=[^&]*{policy.lower()}"))
+        expect(dialog).to_have_value(name)
+        settled(page)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
+from benchmarks.live_app import settled
 from browser.test_step import cache, expect_turn, open_step
 from fdkvc.dialogs import generate, scenario_named
 from fdkvc.explain import explain, sentences
-from fdkvc.policies import policy_named
+from fdkvc.policies import POLICIES, policy_named
 from fdkvc.simulate import simulate
 
 DIALOG = generate(scenario_named("mixed"), 1, 7)
@@ -77,6 +78,68 @@ def test_a_changed_hyperparameter_is_marked_and_restored(page: Page) -> None:
     page.get_by_role("button", name="Restore the paper's").click()
     expect(page.get_by_text("changed from 0.88")).to_have_count(0)
     expect(gamma).to_have_value("0.88")
+
+
+def test_another_dialog_and_policy_after_an_entry_was_picked(page: Page) -> None:
+    """Every view follows, also where a policy has no states: as in a page opened anew."""
+    open_step(page, scenario="complex", seed=7, policy="snapkv", turn=5, entry=100)
+    page.get_by_role("button", name="Another dialog").click()
+    expect(page.get_by_role("spinbutton", name="Seed")).to_have_value("8")
+    page.get_by_role("button", name="Next").click()
+    expect_turn(page, 6, 19)
+    page.get_by_role("combobox", name="Policy").click()
+    page.get_by_role("option", name="H2O", exact=True).click()
+    expect(page).to_have_url(re.compile("policy=h2o"))
+    expect_turn(page, 6, 19)
+    settled(page)
+    fresh = page.context.new_page()
+    fresh.goto(page.url)
+    expect_turn(fresh, 6, 19)
+    settled(fresh)
+
+    drawn = "marks => marks.map(mark => mark.getAttribute('d') + mark.getAttribute('fill')).sort()"
+    shown, again = (
+        window.locator(".st-key-panel-timeline svg path").evaluate_all(drawn)
+        for window in (page, fresh)
+    )
+    assert len(shown) > 50
+    assert shown == again
+
+
+def widths(equations: Locator) -> dict[str, float]:
+    """Return how wide each equation is by itself, whatever room it has."""
+    measured: dict[str, float] = equations.evaluate_all(
+        """all => Object.fromEntries(all.map(each => {
+          const boxes = [...each.querySelectorAll('.base')].map(b => b.getBoundingClientRect());
+          const left = Math.min(...boxes.map(box => box.left));
+          return [each.textContent, Math.max(...boxes.map(box => box.right)) - left];
+        }))"""
+    )
+    return measured
+
+
+def test_no_equation_is_cut_and_no_number_broken_on_a_small_screen(page: Page) -> None:
+    page.set_viewport_size({"width": 1280, "height": 900})
+    open_step(page, turn=4, policy="fd-kvc", kappa=1, recall=1, window=0.5)
+    algorithm = page.locator(".st-key-algorithm")
+    expect(algorithm.locator(".numbers span").first).to_be_attached()
+    equations = algorithm.locator(".katex-display")
+    expect(equations).to_have_count(9)
+    room = equations.first.evaluate("each => each.clientWidth")
+    shown = widths(equations)
+    assert equations.evaluate_all("all => all.every(each => each.scrollWidth <= each.clientWidth)")
+    assert algorithm.locator(".numbers span").evaluate_all(
+        "all => all.every(each => each.getClientRects().length == 1)"
+    )
+
+    page.goto("/policies")  # which sets out all equations of all policies, as large
+    everywhere = page.locator("details .katex-display")
+    expect(everywhere).to_have_count(sum(len(policy.steps) for policy in POLICIES.values()))
+    page.locator("details").evaluate_all("all => all.forEach(each => {each.open = true})")
+    expect(everywhere.last).to_be_visible()
+    shown |= widths(everywhere)
+    assert min(shown.values()) > 0
+    assert {name: wide for name, wide in shown.items() if wide > room} == {}
 
 
 @pytest.mark.parametrize(

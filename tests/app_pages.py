@@ -1,0 +1,67 @@
+"""The pages of the app, opened and used without a browser."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from streamlit.components.v2 import manifest_scanner
+from streamlit.testing.v1 import AppTest
+
+ROOT = Path(__file__).parents[1]
+SECONDS = 120
+"""When to give up on what never comes; a busy machine is slow, and no less right."""
+
+# Every run of a page would look for components in all packages that are installed.
+manifest_scanner.scan_component_manifests = cache(manifest_scanner.scan_component_manifests)
+
+
+def new_session() -> AppTest:
+    """Return the app as a person meets it, not yet run."""
+    return AppTest.from_file(str(ROOT / "app.py"), default_timeout=SECONDS)
+
+
+def open_page(page: str, state: Mapping[str, object] | None = None, /, **link: object) -> AppTest:
+    """Open a page by a link, in a new session that knows no more than this state."""
+    app = new_session().switch_page(f"pages/{page}.py")
+    for name, value in (state or {}).items():
+        app.session_state[name] = value
+    for name, part in link.items():
+        app.query_params[name] = str(part)
+    return settled(app.run())
+
+
+def settled(app: AppTest) -> AppTest:
+    """Return the page, or raise what it raised."""
+    assert not app.exception, app.exception[0].value
+    return app
+
+
+def press(app: AppTest, label: str) -> AppTest:
+    """Press the one button that says this."""
+    (button,) = [button for button in app.button if button.label == label]
+    return settled(button.click().run())
+
+
+def run_until(app: AppTest, words: str) -> AppTest:
+    """Run the page again until its background work has ended and it says so in these words."""
+    deadline = time.monotonic() + SECONDS
+    while not any(words in said.value for said in (*app.caption, *app.error)):
+        assert time.monotonic() < deadline, f"it never said {words!r}"
+        time.sleep(0.05)
+        settled(app.run())
+    return app
+
+
+def specs(app: AppTest) -> list[dict[str, Any]]:
+    """Return the specification of each chart."""
+    return [json.loads(chart.proto.spec) for chart in app.get("vega_lite_chart")]
+
+
+def html(app: AppTest) -> str:
+    """Return all HTML of the page."""
+    return "\n".join(str(element.proto.body) for element in app.get("html"))

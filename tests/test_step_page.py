@@ -1,0 +1,64 @@
+"""The step page as its script draws it: the policy's controls, and why an entry stays or goes."""
+
+from __future__ import annotations
+
+import pytest
+from app_pages import open_page, settled
+from streamlit.testing.v1 import AppTest
+
+from fdkvc.ui.story import LIFE_ALT
+
+
+def asked_what_would_have_kept(app: AppTest) -> AppTest:
+    app.toggle(key="step/counterfactual").set_value(True).run()
+    return settled(app)
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        ("fd-kvc", "Restore the paper's"),
+        ("fd-kvc-window", "Restore the defaults"),
+        ("h2o", "Restore the defaults"),
+    ],
+)
+def test_what_is_restored_is_called_what_it_is(policy: str, words: str) -> None:
+    assert open_page("step", policy=policy).button(key="step/restore").label == words
+
+
+@pytest.mark.parametrize(
+    ("page", "place", "link"),
+    [("step", "step/fd-kvc", {}), ("compare", "compare/draft/fd-kvc/fd-kvc", {"turn": 3})],
+)
+def test_the_papers_hyperparameters_come_first(
+    page: str, place: str, link: dict[str, object]
+) -> None:
+    app = open_page(page, **link)
+    beyond = [expander for expander in app.expander if expander.label == "Beyond the paper"]
+    hidden = [each.key for expander in beyond for each in expander.number_input]
+
+    assert f"{place}/kappa" in hidden
+    assert f"{place}/gamma" not in hidden
+    assert app.number_input(key=f"{place}/gamma").value == 0.88
+
+
+def test_settings_that_cannot_keep_an_entry_have_a_dash() -> None:
+    app = asked_what_would_have_kept(open_page("step", turn=5, entry=11))
+    table = app.dataframe[0].value.set_index("setting")
+
+    kept = table["would keep it"] != "–"
+    assert 0 < kept.sum() < len(table)
+    assert (table["share of its range"] == "–").equals(~kept)
+    assert table["share of its range"][kept].str.endswith(" %").all()
+    assert table.loc["Recency decay", "now"] == "0.88"
+
+
+@pytest.mark.parametrize(("policy", "tables"), [("fifo", 2), ("fd-kvc", 3)])
+def test_the_life_of_an_entry_is_told_to_all_and_kept_for_a_picture(
+    policy: str, tables: int
+) -> None:
+    app = open_page("step", policy=policy, turn=5, entry=11)
+    (life,) = [chart for chart in app.get("vega_lite_chart") if chart.proto.alt == LIFE_ALT]
+
+    assert len(life.proto.datasets) == tables  # a policy without channels has none to draw
+    assert set(app.session_state["step/charts"]) == {"timeline", "cache", "life"}
