@@ -12,7 +12,7 @@ from hashlib import sha256
 from fdkvc.attention import Ints
 from fdkvc.dialogs import DialogBatch
 from fdkvc.explain import explain
-from fdkvc.parameters import Parameter, defaults_of, parameters_of
+from fdkvc.parameters import Parameter, defaults_of, parameters_of, written
 from fdkvc.policies.base import Policy
 from fdkvc.simulate import simulate
 from fdkvc.trace import Trace
@@ -82,11 +82,11 @@ class Change:
         """
         if self.after is None or self.share is None:
             name = f"{self.label[0].lower()}{self.label[1:]}"
-            tried = f"from {self.low:g} to {self.high:g}"
+            tried = f"from {written(self.low)} to {written(self.high)}"
             return f"No value of {name} that was tried, {tried}, would have kept it."
         return (
-            f"{self.label} at {self.after:g} instead of {self.before:g} would have kept it, "
-            f"a change of {percent(self.share, 1)} of its range."
+            f"{self.label} at {written(self.after)} instead of {written(self.before)} "
+            f"would have kept it, a change of {percent(self.share, 1)} of its range."
         )
 
 

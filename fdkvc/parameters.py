@@ -59,7 +59,7 @@ class Parameter:
         if self.choices:
             return "one of " + ", ".join(self.choices)
         noun = "a whole number" if kind is int else "a number"
-        lowest, highest = _written(self.low), _written(self.high)
+        lowest, highest = written(self.low), written(self.high)
         low = f"{'above' if self.open_low else 'from'} {lowest}"
         high = f"{'below' if self.open_high else 'at most'} {highest}"
         if math.isinf(self.high):
@@ -81,9 +81,15 @@ class Parameter:
         return above and below and math.isfinite(value)
 
 
-def _written(bound: float) -> str:
-    """Write a bound, a whole one in full."""
-    return f"{bound:.0f}" if float(bound).is_integer() else f"{bound:g}"
+def written(value: float) -> str:
+    """Write a value of a parameter, a whole one in full.
+
+    Examples
+    --------
+    >>> written(0.88), written(2**31)
+    ('0.88', '2147483648')
+    """
+    return f"{value:.0f}" if float(value).is_integer() else f"{value:g}"
 
 
 def parameter(default: float | int | str, label: str, help: str, **facts: Any) -> Any:

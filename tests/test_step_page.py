@@ -53,6 +53,15 @@ def test_settings_that_cannot_keep_an_entry_have_a_dash() -> None:
     assert table.loc["Recency decay", "now"] == "0.88"
 
 
+def test_a_great_number_is_told_in_full() -> None:
+    link = {"policy": "random", "chance_seed": 1500000000, "turn": 3, "entry": 1}
+    app = asked_what_would_have_kept(open_page("step", **link))
+    table = app.dataframe[0].value.set_index("setting")
+
+    assert table.loc["Seed of chance", "now"] == "1500000000"
+    assert str(table.loc["Seed of chance", "would keep it"]).isdigit()
+
+
 @pytest.mark.parametrize(("policy", "tables"), [("fifo", 2), ("fd-kvc", 3)])
 def test_the_life_of_an_entry_is_told_to_all_and_kept_for_a_picture(
     policy: str, tables: int

@@ -16,6 +16,7 @@ from fdkvc.counterfactual import Change, counterfactual, nearest
 from fdkvc.explain import explain, life, sentences
 from fdkvc.history import life_tables
 from fdkvc.narrate import StepStory, headline, narrate
+from fdkvc.parameters import written
 from fdkvc.policies.base import Step
 from fdkvc.ui.downloads import show_chart
 from fdkvc.ui.entry import choose_entry
@@ -147,8 +148,8 @@ def _what_would_have_kept_it(run: Run, turn: int, token: int) -> None:
         [
             {
                 "setting": change.label,
-                "now": f"{change.before:g}",
-                "would keep it": "–" if change.after is None else f"{change.after:.4g}",
+                "now": written(change.before),
+                "would keep it": "–" if change.after is None else written(change.after),
                 "share of its range": "–" if change.share is None else percent(change.share, 2),
             }
             for change in changes
@@ -164,9 +165,10 @@ def _what_would_have_kept_it(run: Run, turn: int, token: int) -> None:
 
 
 def _change_words(change: Change) -> str:
+    assert change.after is not None
+    assert change.share is not None
     symbol = f" ${change.symbol}$" if change.symbol else ""
-    share = 100 * (change.share or 0)
     return (
-        f"{change.label.lower()}{symbol} from {change.before:g} to **{change.after:.4g}**, "
-        f"{share:.2g} % of its valid range"
+        f"{change.label.lower()}{symbol} from {written(change.before)} to "
+        f"**{written(change.after)}**, {percent(change.share, 2)} of its valid range"
     )
