@@ -130,6 +130,7 @@ def test_a_broken_file_is_told_in_a_sentence_and_nothing_is_lost(
     open_dialogs(page, file="own")
     bring(page, good)
     expect_turn(page, 0)
+    settled(page)
     page.keyboard.press("ArrowRight")
     expect_turn(page, 1)
 
