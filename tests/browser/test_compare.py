@@ -97,6 +97,7 @@ def test_a_run_is_forked_and_its_future_laid_beside_it(page: Page) -> None:
     expect(page.get_by_text("continued after turn 4")).to_be_visible()
     expect(page.get_by_text("recency decay at 0.6 instead of 0.88")).to_be_visible()
     expect(decay).not_to_be_visible()
+    expect(lanes(page)).to_have_count(3)
     expect_turn(page, 4)
     assert kept(page, 3) == kept(page, 2) == decided(trace, 4)
     page.get_by_role("button", name="Next").click()
