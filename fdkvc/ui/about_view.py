@@ -130,14 +130,15 @@ def show_method(page: str) -> None:
     numbered = list(enumerate(policy.steps, 1))
     if all(_equations(step.source) for step in policy.steps):
         told: list[Carrier] = []
-        for number, step in numbered:
-            code = [carrier for carrier in carriers(policy, step) if carrier not in told]
-            told += code
-            with st.container(border=True, horizontal=True, key=f"{page}-step-{number}"):
-                with st.container():
-                    _show_equation(number, step)
-                with st.container():
-                    _show_code(code)
+        with st.container(gap="xsmall"):
+            for number, step in numbered:
+                code = [carrier for carrier in carriers(policy, step) if carrier not in told]
+                told += code
+                with st.container(border=True, horizontal=True, key=f"{page}-step-{number}"):
+                    with st.container():
+                        _show_equation(number, step)
+                    with st.container():
+                        _show_code(code)
     else:
         with side_by_side("method"):
             with st.container(border=True):
