@@ -94,12 +94,14 @@ def serve(script: Path, log: Path) -> Iterator[str]:
 
 
 def settled(page: Page) -> Page:
-    """Wait until the app's script has run to its end, and return the page.
+    """Wait until the app's script has run to its end and the browser has drawn it; return the page.
 
     A click needs some milliseconds to start the script, so that right after one this may return
-    too early: expect what the click brings instead.
+    too early: expect what the click brings instead. A button that is already to be seen hears its
+    key only when the browser has nothing left to do.
     """
     page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for()
+    page.evaluate("() => new Promise(done => requestIdleCallback(() => done()))")
     return page
 
 

@@ -142,8 +142,9 @@ def _parser() -> argparse.ArgumentParser:
         nargs="+",
         default=["each"],
         metavar="HOW",
-        help="each for itself, together by the mean of their scores, or both; default: each",
+        help="each for itself, together by the mean of their scores, one or both; default: each",
     )
+    _add_more_metrics(option, "the evidence")
     option("--baseline", metavar="KEY", help="default: h2o, or the first policy if it is not run")
     option(
         "--seed",
@@ -167,13 +168,7 @@ def _parser() -> argparse.ArgumentParser:
     option("--schedule", metavar="LETTERS", help="a dialog of your own, a topic a turn: AAABBBCC")
     option("--policy", default="fd-kvc", metavar="KEY", help="default: fd-kvc")
     option("--set", nargs="+", default=[], metavar="NAME=X", help="hyperparameters of the policy")
-    option(
-        "--metrics",
-        nargs="+",
-        default=[],
-        metavar="KEY",
-        help="beside the paper's three, such as attention_loss or regret",
-    )
+    _add_more_metrics(option, "the paper's three")
     _add_run(option)
     option("--out", required=True, metavar="DIR", help="write entries.csv and turns.csv there")
     return parser
@@ -207,6 +202,16 @@ def _add_metrics(option: Callable[..., Any]) -> None:
         nargs="+",
         metavar="KEY",
         help="default: the paper's three; others cost more, such as attention_loss or regret",
+    )
+
+
+def _add_more_metrics(option: Callable[..., Any], beside: str) -> None:
+    option(
+        "--metrics",
+        nargs="+",
+        default=[],
+        metavar="KEY",
+        help=f"beside {beside}, such as attention_loss or regret",
     )
 
 
@@ -394,7 +399,7 @@ def _dialogs(settings: Any) -> None:
     from fdkvc.replay import Replay, replay
     from fdkvc.tables import check_baseline, default_baseline
 
-    chosen: dict[str, Any] = {"heads": tuple(settings.heads)}
+    chosen: dict[str, Any] = {"heads": tuple(settings.heads), "metrics": tuple(settings.metrics)}
     if settings.policies is not None:
         chosen["policies"] = tuple(read_policy(name) for name in settings.policies)
     if settings.budgets is not None:
@@ -431,10 +436,13 @@ def _capture(settings: Any) -> None:
     from fdkvc.benchmark import Progress
     from fdkvc.capture import load_model, record
     from fdkvc.trace_file import trace_bytes
+    from fdkvc.words import count
 
-    transcripts, _ = _transcripts(settings)
     out = Path(settings.out)
+    if out.suffix != ".npz":
+        raise ValueError(f"--out must name a file that ends in .npz, not {settings.out!r}")
     export.check_folder(out.parent)
+    transcripts, _ = _transcripts(settings)
     model = load_model(settings.model, settings.layer, settings.heads)
     began, recordings = perf_counter(), []
     with _progress() as on_progress:
@@ -448,8 +456,8 @@ def _capture(settings: Any) -> None:
     first = recordings[0]
     tokens = sum(recording.starts[-1] for recording in recordings)
     _print(
-        f"{first.source}: {len(recordings)} dialogs, {tokens} tokens, {len(first.heads)} heads of "
-        f"{first.keys.shape[2]} dimensions",
+        f"{first.source}: {count(len(recordings), 'dialog')}, {tokens} tokens, "
+        f"{count(len(first.heads), 'head')} of {first.keys.shape[2]} dimensions",
         settings.out,
     )
 

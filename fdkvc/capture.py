@@ -19,6 +19,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -137,6 +138,8 @@ def load_model(name: str, layer: int, heads: Sequence[int] | None = None) -> Mod
         raise ValueError(
             f"capture needs the packages of requirements-capture.txt: {error.name} is missing"
         ) from None
+    if not Path(name).exists() and (name.startswith((".", "/", "~")) or name.count("/") > 1):
+        raise ValueError(f"the model {name!r} cannot be loaded: there is no such folder")
     disable_progress_bar()
     recorder = _Recorder(layer)
     AttentionInterface.register(INTERFACE, recorder)

@@ -23,11 +23,11 @@ import pandas as pd
 from fdkvc import tables
 from fdkvc.benchmark import Benchmark, Latency, Results
 from fdkvc.dialogs import DialogBatch
-from fdkvc.evidence import EVIDENCE_METRICS
 from fdkvc.metrics import metric_named
-from fdkvc.replay import Replay, replay_paired, replay_summary
+from fdkvc.replay import Replay, replay_metric, replay_paired, replay_summary
 from fdkvc.statistics import AdaptationSummary, Paired
 from fdkvc.trace import Trace
+from fdkvc.words import count
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """A spreadsheet runs a text that starts with one of these as a formula."""
@@ -217,6 +217,7 @@ def replay_files(
         "dialogs": int(replayed.dialog.nunique()),
         "budgets": list(settings.budgets),
         "heads": list(settings.heads),
+        "metrics": list(settings.metrics),
         "baseline": baseline,
         "policies": [
             {"key": policy.key, **dataclasses.asdict(policy)} for policy in settings.policies
@@ -400,23 +401,22 @@ def replay_text(replayed: pd.DataFrame) -> str:
     table = replay_summary(replayed)
     budgets = [int(budget) for budget in table.budget.unique()]
     cells: dict[tuple[str, str], list[str]] = {}
-    for metric in EVIDENCE_METRICS:
+    for metric in dict.fromkeys(replayed.metric):
         for row in _records(table[table.metric == metric]):
             name = row["policy"] if row["heads"] == "each" else f"{row['policy']}, heads together"
             texts = cells.setdefault((metric, name), [""] * len(budgets))
-            scale, digits = (100, 1) if EVIDENCE_METRICS[metric].percent else (1, 2)
+            scale, digits = (100, 1) if replay_metric(metric).percent else (1, 2)
             text = f"{scale * row['mean']:.{digits}f}"
             if not math.isnan(row["ci_high"]):
                 text += f" ± {scale * (row['ci_high'] - row['mean']):.{digits}f}"
             texts[budgets.index(row["budget"])] = text
     rows = [
-        [f"{metric}{' %' if EVIDENCE_METRICS[metric].percent else ''}", policy, *texts]
+        [f"{metric}{' %' if replay_metric(metric).percent else ''}", policy, *texts]
         for (metric, policy), texts in cells.items()
     ]
-    count = int(replayed.dialog.nunique())
+    dialogs = count(int(replayed.dialog.nunique()), "dialog")
     return (
-        f"Means over {count} {'dialog' if count == 1 else 'dialogs'} by budget, ± half of the 95 % "
-        f"interval\n\n"
+        f"Means over {dialogs} by budget, ± half of the 95 % interval\n\n"
         f"{text_table(['metric', 'policy', *map(str, budgets)], rows, 2, grouped=True)}"
     )
 
@@ -455,7 +455,7 @@ def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _dialogs(benchmark: Benchmark) -> str:
-    return "1 dialog" if benchmark.dialogs == 1 else f"{benchmark.dialogs} dialogs"
+    return count(benchmark.dialogs, "dialog")
 
 
 def _metric_header(benchmark: Benchmark) -> list[str]:

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from fdkvc.attention import Floats
 from fdkvc.dialogs import DialogBatch, check_vectors, one_dialog, stack
 from fdkvc.transcripts import Demand, Mention, Transcript, check_size
+from fdkvc.words import listed
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,11 @@ class Recording:
             raise ValueError(
                 f"{name}: there are tokens of {len(self.tokens)} turns, but the dialog has "
                 f"{len(self.transcript.turns)}"
+            )
+        if len(set(self.heads)) < len(self.heads) or min(self.heads, default=0) < 0:
+            raise ValueError(
+                f"{name}: the heads are {listed(list(map(str, self.heads)))}, but must be "
+                "different numbers from 0"
             )
         tokens = sum(map(len, self.tokens))
         if len(check_vectors("embeddings", self.embeddings, 2)) != tokens:

@@ -18,8 +18,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fdkvc.benchmark import Progress
-from fdkvc.evidence import measure
+from fdkvc.evidence import EVIDENCE_METRICS, EvidenceMetric, measure
 from fdkvc.heads import together
+from fdkvc.metrics import first_late_turn, metric_named
 from fdkvc.parameters import Parameter, check_count, check_parameter
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.recordings import Recording, many_rows
@@ -59,6 +60,8 @@ class Replay:
     budgets : tuple of int
     heads : tuple of {"each", "together"}
         Whether each head decides for itself, or all of a dialog once by the mean of their scores.
+    metrics : tuple of str
+        Keys of what is measured beside the evidence; see `fdkvc.metrics.metric_named`.
 
     Raises
     ------
@@ -69,18 +72,22 @@ class Replay:
     policies: tuple[Policy, ...] = tuple(policy_named(key) for key in (*PAPER_POLICIES, "random"))
     budgets: tuple[int, ...] = BUDGETS
     heads: tuple[str, ...] = ("each",)
+    metrics: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for budget in self.budgets:
             check_count("budget", budget)
         for mode in self.heads:
             check_parameter("heads", HEADS, mode, str)
+        for key in self.metrics:
+            metric_named(key)
         if not (self.budgets and self.policies and self.heads):
             raise ValueError("a replay needs at least one policy and one budget")
         for kind, names in (
             ("policy", [policy.name for policy in self.policies]),
             ("budget", list(map(str, self.budgets))),
             ("heads", list(self.heads)),
+            ("metric", list(self.metrics)),
         ):
             for name in names:
                 if names.count(name) > 1:
@@ -110,7 +117,8 @@ def replay(
     -------
     DataFrame
         Columns `REPLAYED`: a row for each dialog, policy, way of the heads, budget and metric of
-        `fdkvc.evidence.EVIDENCE_METRICS`; NaN where a metric says nothing of a dialog.
+        `fdkvc.evidence.EVIDENCE_METRICS`, then of those asked for, as ``late_…``; NaN where a
+        metric says nothing of a dialog.
 
     Raises
     ------
@@ -149,15 +157,34 @@ def _chunks(recordings: Sequence[Recording]) -> Iterator[list[Recording]]:
 
 def _replay_chunk(settings: Replay, recordings: Sequence[Recording]) -> list[Row]:
     dialogs, heads = many_rows(recordings), len(recordings[0].heads)
+    asked = {f"late_{key}": metric_named(key) for key in settings.metrics}
+    outputs_from = first_late_turn(dialogs) if asked else dialogs.turns
     found = []
     for policy, mode, budget in product(settings.policies, settings.heads, settings.budgets):
         deciding = together(policy, heads) if mode == "together" else policy
-        trace = simulate(deciding, dialogs, budget, entries=False, outputs_from=dialogs.turns)
+        trace = simulate(deciding, dialogs, budget, entries=False, outputs_from=outputs_from)
+        late = {name: metric.late(trace, dialogs) for name, metric in asked.items()}
         for at, recording in enumerate(recordings):
-            name = recording.transcript.name
-            for metric, value in measure(trace, recording, at * heads).items():
+            name, rows = recording.transcript.name, slice(at * heads, (at + 1) * heads)
+            measured = measure(trace, recording, rows.start)
+            measured |= {key: float(values[rows].mean()) for key, values in late.items()}
+            for metric, value in measured.items():
                 found.append((name, policy.name, mode, budget, metric, value))
     return found
+
+
+def replay_metric(name: str) -> EvidenceMetric:
+    """Return what a number of a replay is called and how people read it.
+
+    Examples
+    --------
+    >>> replay_metric("call_recall").label, replay_metric("late_retention").label
+    ('Call-argument recall', 'Late retention')
+    """
+    if name in EVIDENCE_METRICS:
+        return EVIDENCE_METRICS[name]
+    metric = metric_named(name.removeprefix("late_"))
+    return EvidenceMetric(name, metric.title, metric.help, metric.percent)
 
 
 def replay_summary(replayed: pd.DataFrame) -> pd.DataFrame:

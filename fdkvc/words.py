@@ -77,10 +77,10 @@ def count(n: int, noun: str, plural: str = "") -> str:
 
     Examples
     --------
-    >>> count(1, "token"), count(3, "entry", "entries"), count(0, "turn")
-    ('1 token', '3 entries', 'no turns')
+    >>> count(1, "token"), count(3000, "entry", "entries"), count(0, "turn")
+    ('1 token', '3,000 entries', 'no turns')
     """
-    return f"{n or 'no'} {noun if n == 1 else plural or noun + 's'}"
+    return f"{f'{n:,}' if n else 'no'} {noun if n == 1 else plural or noun + 's'}"
 
 
 def all_of(n: int, noun: str, plural: str = "") -> str:

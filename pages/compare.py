@@ -14,7 +14,8 @@ PAGE = "compare"
 
 enter_page()
 
-wrong = lanes_view.adopt_link(PAGE, fields.arriving_link(PAGE))
+link = fields.arriving_link(PAGE)
+wrong = lanes_view.adopt_link(PAGE, link)
 
 heading(
     "Compare",
@@ -31,6 +32,7 @@ with st.sidebar:
 
 runs = load_lanes(dialog, policies, budget, asked)
 turns = runs[0].run.dialogs.turns
+problems(settings.keep_to_dialog(PAGE, runs[0].run.dialogs, link))
 
 with st.container(horizontal=True, vertical_alignment="center"):
     every = playback(PAGE, turns)

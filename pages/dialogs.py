@@ -14,7 +14,8 @@ PAGE = "dialogs"
 
 enter_page()
 
-wrong = dialog_settings.adopt_link(PAGE, fields.arriving_link(PAGE))
+link = fields.arriving_link(PAGE)
+wrong = dialog_settings.adopt_link(PAGE, link)
 
 heading(
     "Dialogs",
@@ -34,6 +35,7 @@ if chosen is None:
 head = chosen.head
 lanes = load_lanes(head, policies, chosen.budget, asked)
 turns = len(chosen.recording.tokens)
+problems(settings.keep_to_dialog(PAGE, head.recording.dialogs, link))
 
 with st.container(horizontal=True, vertical_alignment="center"):
     every = playback(PAGE, turns)
@@ -42,7 +44,7 @@ with st.container(horizontal=True, vertical_alignment="center"):
 explain_colours(head)
 transcript = st.container()
 picked = settings.entry_field(PAGE).value
-steps = dialog_sections.open_section(PAGE, chosen, lanes, lane, order)
+steps = dialog_sections.open_section(PAGE, chosen, lanes, lane, order, asked)
 
 
 @st.fragment(run_every=every)

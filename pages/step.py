@@ -12,7 +12,8 @@ PAGE = "step"
 
 enter_page()
 
-wrong = settings.adopt_link(PAGE, fields.arriving_link(PAGE))
+link = fields.arriving_link(PAGE)
+wrong = settings.adopt_link(PAGE, link)
 
 heading(
     "Step through",
@@ -29,6 +30,7 @@ with st.sidebar:
 
 run = load_run(RunChoice(dialog, policy, budget, asked))
 settings.tell_rules(beside, run.trace)
+problems(settings.keep_to_dialog(PAGE, run.dialogs, link))
 
 with st.container(horizontal=True, vertical_alignment="center"):
     every = playback(PAGE, run.dialogs.turns)

@@ -200,6 +200,8 @@ def test_what_is_no_model_gets_one_sentence(
     with pytest.raises(ValueError, match="cannot be loaded") as caught:
         load_model(str(tmp_path), 0)
     assert "\n" not in str(caught.value)
+    with pytest.raises(ValueError, match="nowhere' cannot be loaded: there is no such folder"):
+        load_model(str(tmp_path / "nowhere"), 0)
 
 
 def test_a_dialog_longer_than_the_model_holds_is_named(causal: str, encoder: str) -> None:

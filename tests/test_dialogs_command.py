@@ -91,7 +91,7 @@ def test_capture_writes_a_trace_that_replays(
     monkeypatch.setattr(fdkvc.capture, "record", lambda _, dialog: lexical_recording(dialog))
     out = tmp_path / "trace.npz"
     assert run("capture", "--model", "m", "--layer", "3", "--heads", "0", "--out", out) == 0
-    assert "2 dialogs, 657 tokens, 1 heads of 16 dimensions" in capsys.readouterr().out
+    assert "2 dialogs, 657 tokens, 1 head of 16 dimensions" in capsys.readouterr().out
     assert [path.name for path in tmp_path.iterdir()] == ["trace.npz"]
     with np.load(out) as loaded:
         assert loaded["dialog_names"].tolist() == [
@@ -105,6 +105,8 @@ def test_capture_says_what_it_needs(tmp_path: Path, capsys: CAPTURED) -> None:
     nowhere = tmp_path / "file" / "folder" / "trace.npz"
     assert run("capture", "--model", "m", "--layer", "0", "--out", nowhere) == 2
     assert "cannot be made" in capsys.readouterr().err
+    assert run("capture", "--model", "m", "--layer", "0", "--out", tmp_path / "trace") == 2
+    assert "--out must name a file that ends in .npz, not" in capsys.readouterr().err
     assert run("capture", "--model", tmp_path, "--layer", "0", "--out", tmp_path / "x.npz") == 2
     said = capsys.readouterr().err
     assert "requirements-capture.txt" in said or "cannot be loaded" in said

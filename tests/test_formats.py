@@ -354,7 +354,7 @@ HERE = r"dialogue 0 \(7_00001\)"
         ),
         (
             chatted(content="a", tool_calls=[{"function": {"name": "f", "arguments": "[" * 99}}]),
-            "is nested too deeply",
+            "dialog 0, turn 1: 'arguments' of f: line 1 is nested too deeply",
         ),
         (
             chatted(content="a", tool_calls=[{"function": {"name": "f", "arguments": "[]"}}]),

@@ -9,8 +9,11 @@ import pytest
 from app_pages import ROOT, html, new_session, open_page, settled, specs
 from streamlit.testing.v1 import AppTest
 
+from fdkvc.dialogs import generate, scenario_named
+from fdkvc.formats import EXAMPLES, read_file
+from fdkvc.lexical import lexical_recording
 from fdkvc.metrics import ASKED_METRICS
-from fdkvc.policies import POLICIES
+from fdkvc.policies import POLICIES, policy_named
 from fdkvc.ui.frame import PAGES
 from fdkvc.ui.runs import load_run
 from fdkvc.ui.tour import STOPS
@@ -123,3 +126,29 @@ def test_what_a_lagging_browser_sends_of_another_dialog_is_not_taken() -> None:
     app = open_page("step", {"step/entry": "“three” · token 200 · A · from turn 6"})
 
     assert app.session_state["step/entry"] is None
+
+
+@pytest.mark.parametrize("page", ["step", "compare", "dialogs"])
+def test_a_link_past_the_end_of_its_dialog_is_told(page: str) -> None:
+    if page == "dialogs":
+        dialogs = lexical_recording(read_file(EXAMPLES / "dialogues.json")[0]).dialogs
+    else:
+        dialogs = generate(scenario_named("mixed"), 1, 7)
+    turn, token = dialogs.turns - 1, int(dialogs.bounds[0, -1]) - 1
+
+    app = open_page(page, turn=turn + 1, entry=token + 1)
+
+    assert [each.value for each in app.error] == [
+        f"This link is not quite right: {name} is {last + 1}, but must be a whole number from 0 "
+        f"to {last} in this dialog. Using {instead} instead."
+        for name, last, instead in (("Turn", turn, turn), ("Entry", token, "none"))
+    ]
+    assert app.session_state[f"{page}/turn"] == turn
+
+
+def test_the_policies_page_shows_the_equations_of_every_option() -> None:
+    shown = {each.value for each in open_page("policies").latex}
+
+    steps = policy_named("fd-kvc", kappa=1.0, recall=1.0, window=0.5).steps
+    assert {step.name for step in steps} >= {"Recall", "Adaptive channel weights", "Protection"}
+    assert all(any(step.equation in text for text in shown) for step in steps)

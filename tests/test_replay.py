@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import threading
 from pathlib import Path
@@ -17,6 +18,7 @@ from fdkvc.evidence import EVIDENCE_METRICS, measure
 from fdkvc.export import replay_files, replay_text
 from fdkvc.formats import EXAMPLES, read_file
 from fdkvc.lexical import lexical_recording
+from fdkvc.metrics import metric_named
 from fdkvc.policies import policy_named, read_policy
 from fdkvc.replay import BUDGETS, REPLAYED, Replay, replay, replay_paired, replay_summary
 from fdkvc.simulate import simulate
@@ -43,6 +45,25 @@ def test_every_number_is_that_of_the_dialog_alone() -> None:
         trace = simulate(SMALL.policies[1], recording.dialogs, 24)
         for metric, number in measure(trace, recording).items():
             assert values("fd-kvc gamma=0.8", 24, metric)[row] == pytest.approx(number, nan_ok=True)
+
+
+def test_metrics_that_are_asked_for_are_the_mean_over_heads() -> None:
+    asked = ("retention", "output_error", "regret")
+    table = replay(dataclasses.replace(SMALL, metrics=asked), RECORDINGS)
+
+    assert list(dict.fromkeys(table.metric)) == [
+        *EVIDENCE_METRICS,
+        *(f"late_{key}" for key in asked),
+    ]
+    of_evidence = table.metric.isin(list(EVIDENCE_METRICS))
+    pd.testing.assert_frame_equal(table[of_evidence].reset_index(drop=True), REPLAYED_ONCE)
+    numbers = table.set_index(["dialog", "policy", "budget", "metric"]).value
+    for recording in RECORDINGS:
+        trace = simulate(SMALL.policies[0], recording.dialogs, 24)
+        for key in asked:
+            found = numbers[recording.transcript.name, "h2o", 24, f"late_{key}"]
+            alone = metric_named(key).late(trace, recording.dialogs).mean()
+            assert found == pytest.approx(alone, abs=1e-6)
 
 
 def test_chunks_do_not_change_a_number(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -160,6 +160,7 @@ def nudged(name: str, at: tuple[int, ...], value: int) -> np.ndarray[Any, Any]:
             changed(embeddings=header(f"({TOKENS}, 64)", order="True")),
             "embeddings must be a plain array in C order",
         ),
+        (changed(heads=np.array([-1])), "the heads are -1, but must be different numbers from 0"),
         (changed(heads=np.zeros(0, np.int64)), r"heads has shape \(0,\), but H is at least 1"),
         (
             changed(token_texts=header(f"({TOKENS},)", "<U1", b"\xff\xff\xff\x7f" * TOKENS)),

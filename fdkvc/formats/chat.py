@@ -83,8 +83,8 @@ def _calls(message: Mapping[str, Any], place: str) -> Iterator[tuple[str, dict[s
         method = clean_name(part(function, "name", str, place))
         arguments = function.get("arguments")
         if isinstance(arguments, str):
-            check_structure(arguments.encode("utf-8", "replace"))
             try:
+                check_structure(arguments.encode("utf-8", "replace"))
                 arguments = parse_json(arguments)
             except ValueError as error:
                 raise ValueError(f"{place}: 'arguments' of {method}: {error}") from None

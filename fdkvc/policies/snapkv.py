@@ -58,7 +58,12 @@ class SnapKV(Policy):
         high=1,
     )
     kernel: int = parameter(
-        5, "Kernel", "Neighbouring entries that share their votes; 1 pools nothing.", low=1, high=63
+        5,
+        "Kernel",
+        "Neighbouring entries that share their votes; 1 pools nothing, and an even number is one "
+        "more, as the entry stands in the middle.",
+        low=1,
+        high=63,
     )
 
     def voters(self, turn: Observation) -> Ints:

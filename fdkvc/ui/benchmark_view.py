@@ -15,6 +15,7 @@ from fdkvc.ui.cost_view import show_cost
 from fdkvc.ui.figures_view import show_figures
 from fdkvc.ui.files_view import show_files
 from fdkvc.ui.paper_tables import show_tables
+from fdkvc.words import count
 
 SECTIONS: dict[str, Callable[[str, Study], None]] = {
     "Tables": show_tables,
@@ -31,7 +32,7 @@ def about_run(study: Study, chosen: Benchmark) -> None:
     """Say which run is shown, and whether the settings have changed since."""
     results, ran = study.results, study.results.benchmark
     finished = {scenario.key: results.dialogs(scenario.key) for scenario in ran.scenarios}
-    words = f"{ran.dialogs:,} dialogs a scenario, seed {ran.seed}, budget {ran.budget}"
+    words = f"{count(ran.dialogs, 'dialog')} a scenario, seed {ran.seed}, budget {ran.budget}"
     st.caption(f"Shown: {words}, {len(ran.policies)} policies, {results.seconds:.1f} s.")
     if not results.complete:
         st.warning(

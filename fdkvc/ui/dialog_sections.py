@@ -19,7 +19,12 @@ Steps = Callable[[int], None]
 
 
 def open_section(
-    page: str, chosen: Chosen, lanes: tuple[Lane, ...], lane: Lane, order: str
+    page: str,
+    chosen: Chosen,
+    lanes: tuple[Lane, ...],
+    lane: Lane,
+    order: str,
+    asked: tuple[str, ...],
 ) -> Steps:
     """Show the section that is open, without what a turn changes; return what shows that."""
     sections: dict[str, Callable[[], Steps | None]] = {
@@ -27,7 +32,7 @@ def open_section(
         "Caches side by side": lambda: _side_by_side(page, lanes),
         "Evidence": lambda: show_evidence(page, chosen, lanes),
         "Heads": lambda: show_heads(chosen, lanes, lane),
-        "All dialogs of the file": lambda: show_replay(page, chosen, lanes),
+        "All dialogs of the file": lambda: show_replay(page, chosen, lanes, asked),
     }
     tabs = st.tabs(list(sections), key=f"{page}/sections", on_change="rerun")
     for tab, show in zip(tabs, sections.values(), strict=True):

@@ -124,9 +124,14 @@ def adopt(fields: Sequence[Field], link: Mapping[str, str]) -> list[str]:
             field.set(field.parse(link[field.name]))
         except ValueError as error:
             field.set(field.default)
-            shown = field.written(field.default) or "none"
-            wrong.append(f"This link is not quite right: {error}. Using {shown} instead.")
+            wrong.append(not_quite_right(field, error, field.default))
     return wrong
+
+
+def not_quite_right(field: Field, error: object, instead: Any) -> str:
+    """Say what is wrong with a field of a link, and what is shown instead."""
+    shown = field.written(instead) or "none"
+    return f"This link is not quite right: {error}. Using {shown} instead."
 
 
 def adopt_link(fields: Sequence[Field], link: Mapping[str, str]) -> list[str]:

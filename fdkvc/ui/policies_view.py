@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import streamlit as st
@@ -13,6 +14,7 @@ from fdkvc.dialogs import BENCHMARK_SCENARIOS, SCENARIOS
 from fdkvc.metrics import ASKED_METRICS, METRICS, metric_named
 from fdkvc.parameters import Parameter, defaults_of, parameters_of
 from fdkvc.policies import POLICIES, Policy, policy_named
+from fdkvc.policies.base import Step
 from fdkvc.statistics import summarize
 from fdkvc.ui import fields
 from fdkvc.ui.chance_view import say_chance
@@ -142,10 +144,34 @@ def show_each() -> None:
             _show_policy(policy_named(key))
 
 
+def option_steps(policy: Policy) -> dict[str, list[Step]]:
+    """Return the steps that only an option brings, by what switches it on.
+
+    Each parameter is tried at its bounds and choices, all others as they are.
+    """
+    found: dict[str, list[Step]] = {}
+    seen = [step.equation for step in policy.steps]
+    defaults = defaults_of(policy)
+    for name, known in parameters_of(policy).items():
+        for value in known.choices or (known.low, known.high):
+            if not known.accepts(value, type(defaults[name])):
+                continue
+            for step in replace(policy, **{name: value}).steps:
+                if step.equation not in seen:
+                    label = f"{known.label}: {value}" if known.choices else known.label
+                    found.setdefault(label, []).append(step)
+                    seen.append(step.equation)
+    return found
+
+
+def _show_step(step: Step) -> None:
+    st.markdown(f"**{step.name}** :gray[({step.source})]")
+    st.latex(step.equation)
+
+
 def _show_policy(policy: Policy) -> None:
     for step in policy.steps:
-        st.markdown(f"**{step.name}** :gray[({step.source})]")
-        st.latex(step.equation)
+        _show_step(step)
     known, defaults = parameters_of(policy), defaults_of(policy)
     if known:
         st.table(
@@ -159,5 +185,9 @@ def _show_policy(policy: Policy) -> None:
                 for name, each in known.items()
             ]
         )
+    for label, steps in option_steps(policy).items():
+        st.markdown(f"With *{label}*:")
+        for step in steps:
+            _show_step(step)
     looks = ", ".join(policy.looks_at)
     st.markdown(f"Looks at: {looks}. Key: `{policy.key}`.  \n:gray[Source: {policy.source}.]")

@@ -13,10 +13,9 @@ import streamlit as st
 
 from fdkvc.charts.budgets import budgets_spec
 from fdkvc.charts.theme import Spec, with_data
-from fdkvc.evidence import EVIDENCE_METRICS
 from fdkvc.export import replay_files
 from fdkvc.parameters import Parameter
-from fdkvc.replay import BUDGETS, Replay, replay, replay_summary
+from fdkvc.replay import BUDGETS, Replay, replay, replay_metric, replay_summary
 from fdkvc.tables import default_baseline
 from fdkvc.ui import fields
 from fdkvc.ui.dialog_files import DialogFile
@@ -55,8 +54,17 @@ class Replayed:
     seconds: float
 
 
-def show_replay(page: str, chosen: Chosen, lanes: Sequence[Lane]) -> None:
-    """Let a person run all dialogs of the file, and show what came of it."""
+def show_replay(page: str, chosen: Chosen, lanes: Sequence[Lane], asked: tuple[str, ...]) -> None:
+    """Let a person run all dialogs of the file, and show what came of it.
+
+    Parameters
+    ----------
+    page : str
+    chosen : Chosen
+    lanes : sequence of Lane
+    asked : tuple of str
+        Keys of the metrics beside the evidence.
+    """
     file = chosen.file
     measured, every = file.measured, len(file.transcripts)
     which = "all" if measured == every else f"the first {measured} of the"
@@ -65,7 +73,7 @@ def show_replay(page: str, chosen: Chosen, lanes: Sequence[Lane]) -> None:
         "every budget that is chosen here: how much of the evidence was still in the cache when "
         "it was needed." + (" The command line measures any number." if measured < every else "")
     )
-    settings = _choose(page, file, lanes)
+    settings = _choose(page, file, lanes, asked)
     done: Replayed | None = run_panel(f"{page}/replay", "Run", replay_work(settings, file))
     if done is not None:
         _about(done, settings, file)
@@ -84,7 +92,7 @@ def replay_work(settings: Replay, file: DialogFile) -> Work:
     return work
 
 
-def _choose(page: str, file: DialogFile, lanes: Sequence[Lane]) -> Replay:
+def _choose(page: str, file: DialogFile, lanes: Sequence[Lane], asked: tuple[str, ...]) -> Replay:
     known = Parameter("Budgets", "Entries that the cache may hold after a turn.")
     default = tuple(map(str, BUDGETS))
     budgets = fields.several(
@@ -94,15 +102,16 @@ def _choose(page: str, file: DialogFile, lanes: Sequence[Lane]) -> Replay:
     if file.traced and len(file.traced[0].heads) > 1:
         modes = fields.several(Field(page, "modes", modes, Parameter("Heads", "")), MODES)
     policies = tuple(lane.run.choice.policy for lane in lanes)
-    return Replay(policies, tuple(map(int, budgets)), modes)
+    return Replay(policies, tuple(map(int, budgets)), modes, asked)
 
 
 def _about(done: Replayed, settings: Replay, file: DialogFile) -> None:
     """Say which run is shown, and whether it is of what stands above."""
     finished, asked = done.table.dialog.nunique(), done.file.measured
     st.caption(
-        f"Shown: {finished} dialogs, {len(done.settings.policies)} policies, "
-        f"{len(done.settings.budgets)} budgets, {done.seconds:.1f} s."
+        f"Shown: {count(finished, 'dialog')}, "
+        f"{count(len(done.settings.policies), 'policy', 'policies')}, "
+        f"{count(len(done.settings.budgets), 'budget')}, {done.seconds:.1f} s."
     )
     if finished == asked < FEW:
         st.info(
@@ -112,7 +121,7 @@ def _about(done: Replayed, settings: Replay, file: DialogFile) -> None:
         )
     if finished < asked:
         st.warning(
-            f"Cancelled: {finished} of {asked} dialogs are finished, and shown.",
+            f"Cancelled: {finished} of {count(asked, 'dialog')} finished, and shown.",
             icon=":material/cancel:",
         )
     if done.settings != settings or done.file.digest != file.digest:
@@ -127,7 +136,7 @@ def _show(page: str, done: Replayed) -> None:
     if summary.empty:
         st.info("Nothing was finished before the run was cancelled.")
         return
-    metrics = [key for key in EVIDENCE_METRICS if key in set(summary.metric)]
+    metrics = [key for key in dict.fromkeys(done.table.metric) if key in set(summary.metric)]
     with side_by_side("replay"):
         for key in metrics:
             with panel(f"replay-{key}"):
@@ -135,11 +144,11 @@ def _show(page: str, done: Replayed) -> None:
     key = st.selectbox(
         "Table of",
         metrics,
-        format_func=lambda key: EVIDENCE_METRICS[key].label,
+        format_func=lambda key: replay_metric(key).label,
         key=f"{page}/replay/metric",
         width=360,
     )
-    st.html(table_html(_table(summary, key), EVIDENCE_METRICS[key].label))
+    st.html(table_html(_table(summary, key), replay_metric(key).label))
     charts = shown_charts(page)
     with st.popover("Download the run", icon=":material/download:"):
         st.caption("The same files as `python -m fdkvc dialogs` writes.")
@@ -179,7 +188,7 @@ def files_of(done: Replayed) -> Mapping[str, str]:
 
 def _curves(done: Replayed, summary: pd.DataFrame, key: str) -> Spec:
     rows = summary[summary.metric == key].drop(columns=["metric", "heads"])
-    metric = EVIDENCE_METRICS[key]
+    metric = replay_metric(key)
     spec = budgets_spec(
         metric.label,
         tuple(sorted(done.settings.budgets)),
@@ -194,8 +203,8 @@ def _curves(done: Replayed, summary: pd.DataFrame, key: str) -> Spec:
 def _table(summary: pd.DataFrame, key: str) -> dict[str, list[str]]:
     """Return a row for each policy and a column for each budget: mean ± half of the interval."""
     rows = summary[summary.metric == key]
-    scale, digits = (100, 1) if EVIDENCE_METRICS[key].percent else (1, 2)
-    unit = " %" if EVIDENCE_METRICS[key].percent else ""
+    scale, digits = (100, 1) if replay_metric(key).percent else (1, 2)
+    unit = " %" if replay_metric(key).percent else ""
     columns = {"policy": list(dict.fromkeys(rows.policy))}
     for budget, group in rows.groupby("budget"):
         by_policy = group.set_index("policy")

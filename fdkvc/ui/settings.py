@@ -10,7 +10,7 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from fdkvc.dialogs import SCENARIOS, Scenario, World, own_scenario, scenario_named
+from fdkvc.dialogs import SCENARIOS, DialogBatch, Scenario, World, own_scenario, scenario_named
 from fdkvc.metrics import ASKED_METRICS, metric_named
 from fdkvc.parameters import Parameter, defaults_of, parameters_of
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named
@@ -263,6 +263,33 @@ def _all_fields(page: str, policy: str | None = None) -> list[Field]:
 def view_fields(page: str) -> list[Field]:
     """Return the fields of what is looked at: the turn, and the entry that was picked."""
     return [turn_field(page), entry_field(page)]
+
+
+def keep_to_dialog(page: str, dialogs: DialogBatch, link: Mapping[str, str]) -> list[str]:
+    """Take the turn and the entry to what a dialog has; say where a link asked for others.
+
+    Parameters
+    ----------
+    page : str
+    dialogs : DialogBatch
+        The one that is shown.
+    link : mapping of str to str
+        From `fields.arriving_link`; empty where no link was followed.
+    """
+    last_turn, last_token = dialogs.turns - 1, int(dialogs.bounds[0, -1]) - 1
+    wrong = []
+    for field, last, kept in (
+        (turn_field(page), last_turn, last_turn),
+        (entry_field(page), last_token, None),
+    ):
+        here = replace(field, parameter=replace(field.parameter, high=last))
+        try:
+            here.check(field.value)
+        except ValueError as error:
+            field.set(kept)
+            if field.name in link:
+                wrong.append(fields.not_quite_right(field, f"{error} in this dialog", kept))
+    return wrong
 
 
 def asked_field(page: str) -> Field:

@@ -15,6 +15,7 @@ from fdkvc.tables import late_metric
 from fdkvc.ui.downloads import show_chart, shown_charts
 from fdkvc.ui.frame import page_theme, panel, side_by_side
 from fdkvc.ui.settings import dialog_fields
+from fdkvc.words import count
 
 STEP_PAGE = "pages/step.py"
 
@@ -24,8 +25,9 @@ def about_sweep(sweep: Sweep, results: Results, chosen: Sweep) -> None:
     finished = results.dialogs(sweep.scenario.key)
     st.caption(
         f"Shown: {', '.join(sweep.parameters)} of {POLICIES[sweep.policy].label} on "
-        f"{sweep.scenario.label}, {finished} dialogs, seed {sweep.seed}, budget {sweep.budget}, "
-        f"{len(results.benchmark.policies)} settings, {results.seconds:.1f} s."
+        f"{sweep.scenario.label}, {count(finished, 'dialog')}, seed {sweep.seed}, "
+        f"budget {sweep.budget}, {count(len(results.benchmark.policies), 'setting')}, "
+        f"{results.seconds:.1f} s."
     )
     if not results.complete:
         st.warning(
