@@ -4,6 +4,10 @@ Without Chromium these tests skip; with FDKVC_REQUIRE_BROWSER=1 they fail instea
 a browser context of its own. Whatever it looks at, it fails also when the page asks another machine
 for anything, and when the app or the browser reports an error. A failed test leaves a picture of
 each page in its `tmp_path`.
+
+A machine that is shared may stand still for seconds: a test that failed is tried once more, and the
+summary names it. FDKVC_SLOWDOWN=6 slows the browser down six times, which brings to light what only
+holds on a fast machine.
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.browser)
+            item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -69,6 +74,7 @@ def context(
     """Return a fresh browser window whose relative addresses are the app's."""
     context = chromium.new_context(base_url=app, viewport={"width": 1440, "height": 1000})
     context.set_default_timeout(20_000)
+    context.on("page", _slow_down)
     asked: list[str] = []
     troubles: list[str] = []
     context.on("request", lambda request: asked.append(request.url))
@@ -94,6 +100,12 @@ def context(
 @pytest.fixture
 def page(context: BrowserContext) -> Page:
     return context.new_page()
+
+
+def _slow_down(page: Page) -> None:
+    times = float(os.environ.get("FDKVC_SLOWDOWN", "1"))
+    session = page.context.new_cdp_session(page)
+    session.send("Emulation.setCPUThrottlingRate", {"rate": times})
 
 
 def _stays(url: str) -> bool:

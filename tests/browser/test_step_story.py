@@ -33,15 +33,11 @@ def test_playing_shows_every_turn(page: Page) -> None:
     page.get_by_role("combobox", name="Speed").click()
     page.get_by_role("option", name="5 turns a second").click()
     every = {f"{turn} of 19" for turn in range(1, 20)}
-    for _ in range(2):  # a machine that is busy for a moment has a second try
-        page.evaluate("() => window.shownTurns.clear()")
-        page.get_by_role("button", name="Play").click()
-        expect(page.get_by_role("button", name="Pause")).to_be_visible()
-        expect(page.get_by_role("button", name="Play")).to_be_visible(timeout=60_000)
-        expect_turn(page, 19, 19)
-        shown = set(page.evaluate("() => [...window.shownTurns]"))
-        if every <= shown:
-            break
+    page.get_by_role("button", name="Play").click()
+    expect(page.get_by_role("button", name="Pause")).to_be_visible()
+    expect(page.get_by_role("button", name="Play")).to_be_visible(timeout=60_000)
+    expect_turn(page, 19, 19)
+    shown = set(page.evaluate("() => [...window.shownTurns]"))
     assert every <= shown
 
 
