@@ -8,8 +8,7 @@ import streamlit as st
 
 from fdkvc.parameters import Parameter
 from fdkvc.ui.fields import Field
-
-LAG = 2.0  # seconds that a browser may lag behind what plays
+from fdkvc.ui.scrubber import scrubber
 
 SPEEDS = {"1 turn a second": 1.0, "2 turns a second": 2.0, "5 turns a second": 5.0}
 
@@ -76,15 +75,6 @@ def transport(page: str, turns: int, every: float | None) -> int:
     def step(by: int) -> None:
         go(turn.value + by)  # from where it stands when it is pressed, not when it was drawn
 
-    # The slider has a key of its own and does not move the turn while playing: a browser that lags
-    # behind would send the place where it still stands.
-    slider = Field(page, "slider", 0, turn.parameter)
-
-    def scrub() -> None:
-        just_played = monotonic() - st.session_state.get(f"{page}/stepped", -LAG) < LAG
-        if every is None and not just_played:
-            go(slider.value)
-
     with st.container(horizontal=True, vertical_alignment="center", key=f"{page}-transport"):
         for name, icon, shortcut, move, by in (
             ("First", "first_page", "Home", go, 0),
@@ -101,17 +91,7 @@ def transport(page: str, turns: int, every: float | None) -> int:
                 args=(by,),
             )
         if last:
-            slider.set(turn.value)
-            st.slider(
-                "Turn",
-                0,
-                last,
-                key=slider.key,
-                label_visibility="collapsed",
-                width=320,
-                disabled=every is not None,
-                on_change=scrub,
-            )
+            scrubber(f"{page}/slider", turn.value, last, disabled=every is not None, go=go)
     return int(turn.value)
 
 

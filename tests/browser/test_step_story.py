@@ -13,6 +13,7 @@ from fdkvc.dialogs import generate, scenario_named
 from fdkvc.explain import explain, sentences
 from fdkvc.policies import POLICIES, policy_named
 from fdkvc.simulate import simulate
+from fdkvc.ui.policies_view import option_steps
 
 DIALOG = generate(scenario_named("mixed"), 1, 7)
 
@@ -49,6 +50,29 @@ def test_the_slider_goes_to_any_turn(page: Page) -> None:
         slider.press("ArrowRight")
 
     expect_turn(page, 3, 11)
+    page.get_by_role("button", name="Next").click()
+    expect_turn(page, 4, 11)
+    slider.press("End")
+    page.get_by_role("button", name="Back").click()
+    expect_turn(page, 10, 11)
+
+
+def test_the_views_follow_the_slider_while_it_is_dragged(page: Page) -> None:
+    open_step(page, scenario="mixed", seed=7)
+    slider = page.get_by_role("slider", name="Turn")
+    box = slider.bounding_box()
+    assert box is not None
+    middle = box["y"] + box["height"] / 2
+
+    page.mouse.move(box["x"] + 8, middle)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] / 2, middle, steps=8)
+    expect(page.get_by_role("status").first).to_contain_text(re.compile("[56] of 11"))
+    page.mouse.move(box["x"] + box["width"] + 20, middle, steps=8)
+    expect_turn(page, 11, 11)
+    page.mouse.up()
+
+    expect_turn(page, 11, 11)
 
 
 def test_a_click_on_an_entry_tells_why_it_went(page: Page) -> None:
@@ -134,7 +158,11 @@ def test_no_equation_is_cut_and_no_number_broken_on_a_small_screen(page: Page) -
 
     page.goto("/policies")  # which sets out all equations of all policies, as large
     everywhere = page.locator("details .katex-display")
-    expect(everywhere).to_have_count(sum(len(policy.steps) for policy in POLICIES.values()))
+    policies = [policy_named(key) for key in POLICIES]
+    options = [each for policy in policies for each in option_steps(policy).values()]
+    expect(everywhere).to_have_count(
+        sum(map(len, options)) + sum(len(policy.steps) for policy in policies)
+    )
     page.locator("details").evaluate_all("all => all.forEach(each => {each.open = true})")
     expect(everywhere.last).to_be_visible()
     shown |= widths(everywhere)
