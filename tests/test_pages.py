@@ -128,6 +128,15 @@ def test_what_a_lagging_browser_sends_of_another_dialog_is_not_taken() -> None:
     assert app.session_state["step/entry"] is None
 
 
+def test_a_link_holds_the_order_of_the_cells_and_the_open_section() -> None:
+    app = open_page("dialogs", order="score", section="evidence")
+
+    assert not app.error
+    assert app.button_group(key="dialogs/order").value == "score"
+    assert app.session_state["dialogs/sections"] == "Evidence"
+    assert (app.query_params["order"], app.query_params["section"]) == ("score", "evidence")
+
+
 @pytest.mark.parametrize("page", ["step", "compare", "dialogs"])
 def test_a_link_past_the_end_of_its_dialog_is_told(page: str) -> None:
     if page == "dialogs":

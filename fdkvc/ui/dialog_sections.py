@@ -7,7 +7,7 @@ from collections.abc import Callable
 import streamlit as st
 
 from fdkvc.ui import lanes_view, step_view, story
-from fdkvc.ui.dialog_settings import Chosen
+from fdkvc.ui.dialog_settings import SECTIONS, Chosen, section_field, sections_key
 from fdkvc.ui.evidence_view import show_evidence
 from fdkvc.ui.heads_view import show_heads
 from fdkvc.ui.lanes import Lane
@@ -28,15 +28,22 @@ def open_section(
 ) -> Steps:
     """Show the section that is open, without what a turn changes; return what shows that."""
     sections: dict[str, Callable[[], Steps | None]] = {
-        "One cache": lambda: _one_cache(page, lane, order),
-        "Caches side by side": lambda: _side_by_side(page, lanes),
-        "Evidence": lambda: show_evidence(page, chosen, lanes),
-        "Heads": lambda: show_heads(chosen, lanes, lane),
-        "All dialogs of the file": lambda: show_replay(page, chosen, lanes, asked),
+        "cache": lambda: _one_cache(page, lane, order),
+        "lanes": lambda: _side_by_side(page, lanes),
+        "evidence": lambda: show_evidence(page, chosen, lanes),
+        "heads": lambda: show_heads(chosen, lanes, lane),
+        "all": lambda: show_replay(page, chosen, lanes, asked),
     }
-    tabs = st.tabs(list(sections), key=f"{page}/sections", on_change="rerun")
-    for tab, show in zip(tabs, sections.values(), strict=True):
+    field = section_field(page)
+    tabs = st.tabs(
+        [SECTIONS[key] for key in sections],
+        default=SECTIONS[field.value],
+        key=sections_key(page),
+        on_change="rerun",
+    )
+    for tab, (key, show) in zip(tabs, sections.items(), strict=True):
         if tab.open:
+            field.set(key)
             with tab:
                 return show() or _nothing
     return _nothing

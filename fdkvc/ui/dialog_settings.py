@@ -27,7 +27,7 @@ from fdkvc.ui.dialog_files import (
 from fdkvc.ui.fields import Field
 from fdkvc.ui.frame import say_plainly
 from fdkvc.ui.lanes import Lane, LaneField, pair_fields
-from fdkvc.ui.settings import MOST_BUDGET, asked_field, view_fields
+from fdkvc.ui.settings import MOST_BUDGET, asked_field, order_field, view_fields
 from fdkvc.ui.variants import policies_field
 
 OWN = "own"
@@ -37,6 +37,14 @@ TOPICS = {
     "annotated": "as annotated",
     "segmented": "found by TextTiling",
     "marked": "marked by me",
+}
+
+SECTIONS = {
+    "cache": "One cache",
+    "lanes": "Caches side by side",
+    "evidence": "Evidence",
+    "heads": "Heads",
+    "all": "All dialogs of the file",
 }
 
 
@@ -108,6 +116,16 @@ def look_field(page: str) -> Field:
     return LaneField(page, "look", "", Parameter("Look at", "Whose cache is shown below."))
 
 
+def section_field(page: str) -> Field:
+    """Return the field that holds which section is open below the transcript."""
+    return Field(page, "section", "cache", Parameter("Section", "", choices=tuple(SECTIONS)))
+
+
+def sections_key(page: str) -> str:
+    """Return where the session holds the words of the open section."""
+    return f"{page}/sections"
+
+
 def all_fields(page: str) -> list[Field]:
     """Return every field of the page's view."""
     return [
@@ -115,6 +133,7 @@ def all_fields(page: str) -> list[Field]:
         *(_schedule_field(page), _head_field(page), _heads_field(page), _budget_field(page)),
         *(policies_field(page, POLICIES_AT_FIRST), look_field(page)),
         *view_fields(page),
+        *(order_field(page), section_field(page)),
         *pair_fields(page),
         asked_field(page),
     ]
@@ -122,7 +141,10 @@ def all_fields(page: str) -> list[Field]:
 
 def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     """Let the page show what a link asks for; say what of it is not right, in sentences."""
-    return fields.adopt_link(all_fields(page), link)
+    wrong = fields.adopt_link(all_fields(page), link)
+    if section_field(page).name in link:
+        st.session_state[sections_key(page)] = SECTIONS[section_field(page).value]
+    return wrong
 
 
 def write_link(page: str) -> None:

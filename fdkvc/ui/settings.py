@@ -22,6 +22,7 @@ from fdkvc.ui.transport import turn_field
 
 OWN = "own"
 SHOWN_OF_WORLD = ("tokens_per_turn", "noise")
+ORDERS = {"age": "cells by age", "score": "by score"}
 MOST_TURNS = 60
 MOST_TOKENS = 128
 MOST_BUDGET = 512
@@ -256,6 +257,7 @@ def _all_fields(page: str, policy: str | None = None) -> list[Field]:
         *dialog_fields(page),
         *policy_fields(page, policy),
         *view_fields(page),
+        order_field(page),
         asked_field(page),
     ]
 
@@ -300,6 +302,11 @@ def asked_field(page: str) -> Field:
 def entry_field(page: str) -> Field:
     """Return the field that holds the entry a person has picked, if any."""
     return Field(page, "entry", None, Parameter("Entry", "Which token.", low=0, high=10**6))
+
+
+def order_field(page: str) -> Field:
+    """Return the field that holds the order of the cache's cells."""
+    return Field(page, "order", "age", Parameter("Order", "", choices=tuple(ORDERS)))
 
 
 def write_link(page: str) -> None:

@@ -15,18 +15,15 @@ from fdkvc.charts.theme import Spec, Theme, with_data
 from fdkvc.charts.timeline import Line
 from fdkvc.export import trace_files
 from fdkvc.metrics import memory
-from fdkvc.parameters import Parameter
 from fdkvc.ui.arrow import cut_by_turn
 from fdkvc.ui.downloads import download_files, download_pictures, show_chart, shown_charts
 from fdkvc.ui.entry import take_click
-from fdkvc.ui.fields import Field
+from fdkvc.ui.fields import offer
 from fdkvc.ui.frame import page_theme, panel, side_by_side
 from fdkvc.ui.runs import Run
-from fdkvc.ui.settings import entry_field
+from fdkvc.ui.settings import ORDERS, entry_field, order_field
 
 FILES = ["entries.csv", "turns.csv"]
-ORDERS = {"age": "cells by age", "score": "by score"}
-
 
 TIMELINE_ALT = (
     "Over the turns: the topic, the cached entries by age, and the lines whose figures stand above"
@@ -37,24 +34,20 @@ CACHE_ALT = (
 )
 
 
-def order_field(page: str) -> Field:
-    """Return the field that holds the order of the cache's cells."""
-    return Field(page, "order", "age", Parameter("Order", "", choices=tuple(ORDERS)))
-
-
 def choose_order(page: str) -> str:
     """Let a person choose the order of the cache's cells, outside of what a step draws again."""
-    order: str = st.segmented_control(
+    field = order_field(page)
+    offer(field, ORDERS)
+    st.segmented_control(
         "Cells",
         list(ORDERS),
         format_func=lambda key: ORDERS[key],
-        key=order_field(page).key,
-        default="age",
+        key=field.key,
         required=True,
         label_visibility="collapsed",
         persist_state="session",
     )
-    return order
+    return str(field.value)
 
 
 def views(page: str, run: Run, turn: int, order: str) -> None:
