@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike
 from fdkvc.attention import Floats
 from fdkvc.dialogs import DialogBatch, check_vectors, one_dialog, stack
 from fdkvc.transcripts import Demand, Mention, Transcript, check_size
-from fdkvc.words import listed
 
 
 @dataclass(frozen=True)
@@ -94,8 +93,8 @@ class Recording:
             )
         if len(set(self.heads)) < len(self.heads) or min(self.heads, default=0) < 0:
             raise ValueError(
-                f"{name}: the heads are {listed(list(map(str, self.heads)))}, but must be "
-                "different numbers from 0"
+                f"{name}: the heads are {', '.join(map(str, self.heads))}, but must be different "
+                "numbers from 0"
             )
         tokens = sum(map(len, self.tokens))
         if len(check_vectors("embeddings", self.embeddings, 2)) != tokens:
