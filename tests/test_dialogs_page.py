@@ -26,7 +26,7 @@ from fdkvc.simulate import simulate
 from fdkvc.trace_file import trace_bytes
 from fdkvc.ui import dialog_files, transcript_view
 from fdkvc.ui.dialog_files import DialogFile, read_dialog_file, shipped_file
-from fdkvc.ui.replay_view import Replayed, files_of, replay_work
+from fdkvc.ui.replay_view import FEW, Replayed, files_of, replay_work
 
 DIALOG = read_file(EXAMPLES / "dialogues.json")[0]
 RECORDING = lexical_recording(DIALOG)
@@ -346,6 +346,19 @@ def test_all_dialogs_are_measured_and_give_the_command_lines_files() -> None:
 
     assert specs(app)[0]["title"]["text"] == "Call-argument recall"
     assert "budget 128" in html(app)
+
+
+def test_few_dialogs_have_no_intervals_and_many_do() -> None:
+    said = [{"role": "user", "content": "hold a table"}, {"role": "bot", "content": "at six?"}]
+    for dialogs, intervals in ((2, False), (FEW, True)):
+        lines = "\n".join(json.dumps(said) for _ in range(dialogs))
+        file = read_dialog_file(lines.encode(), "own.jsonl")
+        app = section(open_dialogs(file, policies="fifo"), "All dialogs of the file")
+        run_until(press(app, "Run"), f"Shown: {dialogs} dialogs")
+
+        assert ("±" in html(app)) == intervals
+        assert ("interval" in specs(app)[0]["title"]["subtitle"]) == intervals
+        assert any("no useful intervals" in each.value for each in app.info) != intervals
 
 
 def test_as_many_dialogs_are_measured_as_the_page_allows(monkeypatch: pytest.MonkeyPatch) -> None:

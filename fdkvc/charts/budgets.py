@@ -25,6 +25,7 @@ def budgets_spec(
     policies: tuple[str, ...],
     top: float,
     percent: bool,
+    intervals: bool,
     theme: Theme,
 ) -> Spec:
     """Build the spec of one metric over the budgets.
@@ -41,6 +42,8 @@ def budgets_spec(
         The end of the y axis, which begins at 0.
     percent : bool
         Whether people read it as a percentage.
+    intervals : bool
+        Whether there are enough dialogs for intervals to say something.
     theme : Theme
 
     Returns
@@ -67,6 +70,10 @@ def budgets_spec(
     line = base.mark_line(strokeWidth=2, aria=False).encode(
         y=y, strokeDash=alt.StrokeDash("policy:N", scale=dash_scale(policies), legend=None)
     )
+    tooltips = [
+        alt.Tooltip("ci_low:Q", title="interval from", format=form),
+        alt.Tooltip("ci_high:Q", title="to", format=form),
+    ]
     points = base.mark_point(filled=True, size=70, opacity=1).encode(
         y=y,
         shape=alt.Shape("policy:N", scale=shape_scale(policies), legend=legend),
@@ -74,11 +81,11 @@ def budgets_spec(
             alt.Tooltip("policy:N"),
             alt.Tooltip("budget:Q"),
             alt.Tooltip("mean:Q", format=form),
-            alt.Tooltip("ci_low:Q", title="interval from", format=form),
-            alt.Tooltip("ci_high:Q", title="to", format=form),
+            *(tooltips if intervals else []),
             alt.Tooltip("n:Q", title="dialogs"),
         ],
     )
-    subtitle = "mean over the dialogs, with its 95 % interval"
-    chart = alt.layer(band, line, points).properties(height=280, title=panel_title(title, subtitle))
+    subtitle = f"mean over the dialogs{', with its 95 % interval' if intervals else ''}"
+    layers = [band, line, points] if intervals else [line, points]
+    chart = alt.layer(*layers).properties(height=280, title=panel_title(title, subtitle))
     return single(chart, theme)

@@ -161,8 +161,12 @@ def _show(page: str, done: Replayed) -> None:
 
 @lru_cache(maxsize=4)
 def _summary(done: Replayed) -> pd.DataFrame:
-    """Return means and intervals; a policy under both ways of the heads has two names."""
+    """Return means and intervals; a policy under both ways of the heads has two names.
+
+    Over few dialogs there is no interval: it would reach beyond all that is possible.
+    """
     table = replay_summary(done.table)
+    table.loc[table.n < FEW, ["ci_low", "ci_high"]] = float("nan")
     titles = {policy.name: policy.title for policy in done.settings.policies}
     several = len(done.settings.heads) > 1
     table["policy"] = [
@@ -193,11 +197,19 @@ def _curves(done: Replayed, summary: pd.DataFrame, key: str) -> Spec:
         metric.label,
         tuple(sorted(done.settings.budgets)),
         tuple(dict.fromkeys(summary.policy)),
-        1.0 if metric.percent else 1.05 * float(rows[["mean", "ci_high"]].max().max()),
+        _top(rows, metric.percent),
         metric.percent,
+        bool(rows["ci_high"].notna().any()),
         page_theme(),
     )
     return with_data(spec, {"budgets": rows.reset_index(drop=True)})
+
+
+def _top(rows: pd.DataFrame, percent: bool) -> float:
+    """Return the end of the y axis."""
+    if percent:
+        return max(1.0, 1.05 * float(rows["mean"].max()))
+    return 1.05 * float(rows[["mean", "ci_high"]].max().max())
 
 
 def _table(summary: pd.DataFrame, key: str) -> dict[str, list[str]]:
