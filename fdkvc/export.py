@@ -27,7 +27,7 @@ from fdkvc.metrics import metric_named
 from fdkvc.replay import Replay, replay_metric, replay_paired, replay_summary
 from fdkvc.statistics import AdaptationSummary, Paired
 from fdkvc.trace import Trace
-from fdkvc.words import count
+from fdkvc.words import count, plus_minus
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """A spreadsheet runs a text that starts with one of these as a formula."""
@@ -391,8 +391,9 @@ def ablation_text(results: Results, parameter: str) -> str:
     rows = [[f"{value:g}", *texts] for (value,), texts in cells.items()]
     header = [parameter, *_metric_header(benchmark)]
     return (
-        f"{benchmark.scenarios[0].label}: means over the last turns of {_dialogs(benchmark)}, "
-        f"± half of the 95 % interval\n\n{text_table(header, rows)}"
+        f"{benchmark.scenarios[0].label}: means over the last turns of "
+        f"{count(benchmark.dialogs, 'dialog')}, ± half of the 95 % interval\n\n"
+        f"{text_table(header, rows)}"
     )
 
 
@@ -406,10 +407,8 @@ def replay_text(replayed: pd.DataFrame) -> str:
             name = row["policy"] if row["heads"] == "each" else f"{row['policy']}, heads together"
             texts = cells.setdefault((metric, name), [""] * len(budgets))
             scale, digits = (100, 1) if replay_metric(metric).percent else (1, 2)
-            text = f"{scale * row['mean']:.{digits}f}"
-            if not math.isnan(row["ci_high"]):
-                text += f" ± {scale * (row['ci_high'] - row['mean']):.{digits}f}"
-            texts[budgets.index(row["budget"])] = text
+            words = plus_minus(row["mean"], row["ci_high"], scale, digits)
+            texts[budgets.index(row["budget"])] = words
     rows = [
         [f"{metric}{' %' if replay_metric(metric).percent else ''}", policy, *texts]
         for (metric, policy), texts in cells.items()
@@ -438,7 +437,7 @@ def _summary_text(results: Results) -> str:
     rows = [[*names, *texts] for names, texts in cells.items()]
     header = ["scenario", "policy", *_metric_header(benchmark)]
     text = (
-        f"Means over the last turns of {_dialogs(benchmark)} a scenario, "
+        f"Means over the last turns of {count(benchmark.dialogs, 'dialog')} a scenario, "
         f"± half of the 95 % interval\n\n{text_table(header, rows, 2, grouped=True)}"
     )
     if table.published[table.metric == "late_alignment"].notna().any():
@@ -452,10 +451,6 @@ def _summary_text(results: Results) -> str:
 
 def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(name): cell for name, cell in row.items()} for row in frame.to_dict("records")]
-
-
-def _dialogs(benchmark: Benchmark) -> str:
-    return count(benchmark.dialogs, "dialog")
 
 
 def _metric_header(benchmark: Benchmark) -> list[str]:
@@ -479,9 +474,7 @@ def _measured_beside_published(
     for row in _records(table):
         percent = tables.late_metric(row["metric"]).percent
         scale, digits, printed_digits = (100, 1, 1) if percent else (1, 3, 4)  # as it is printed
-        measured = f"{scale * row['mean']:.{digits}f}"
-        if not math.isnan(row["ci_high"]):
-            measured += f" ± {scale * (row['ci_high'] - row['mean']):.{digits}f}"
+        measured = plus_minus(row["mean"], row["ci_high"], scale, digits)
         figure = scale * row["published"]
         printed = "" if math.isnan(figure) else f"{figure:.{printed_digits}f}"
         cells = texts.setdefault(tuple(row[name] for name in by), [""] * (2 * len(place)))
@@ -504,7 +497,7 @@ def _adaptation_text(results: Results) -> str:
     header = ["policy", "mean", "published", "median", "published", "p90", "published", "never"]
     return (
         "Turns from a change of topic to 80 % retention of the new one, "
-        f"{_dialogs(results.benchmark)}\n\n{text_table(header, rows)}"
+        f"{count(results.benchmark.dialogs, 'dialog')}\n\n{text_table(header, rows)}"
     )
 
 

@@ -26,6 +26,7 @@ from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.recordings import Recording, many_rows
 from fdkvc.simulate import simulate
 from fdkvc.statistics import paired, summarize
+from fdkvc.tables import late_metric
 
 BUDGETS = (32, 48, 64, 96, 128)
 """Budgets to try when no others are asked for."""
@@ -183,7 +184,7 @@ def replay_metric(name: str) -> EvidenceMetric:
     """
     if name in EVIDENCE_METRICS:
         return EVIDENCE_METRICS[name]
-    metric = metric_named(name.removeprefix("late_"))
+    metric = late_metric(name)
     return EvidenceMetric(name, metric.title, metric.help, metric.percent)
 
 

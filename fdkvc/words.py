@@ -72,6 +72,18 @@ def percent(share: float, digits: int = 0) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
+def plus_minus(mean: float, high: float, scale: float = 1, digits: int = 1) -> str:
+    """Write a mean with half of its interval, which is left out where it is not known.
+
+    Examples
+    --------
+    >>> plus_minus(0.75, 0.789, scale=100), plus_minus(0.75, float("nan"), digits=2)
+    ('75.0 ± 3.9', '0.75')
+    """
+    words = f"{scale * mean:.{digits}f}"
+    return words if np.isnan(high) else f"{words} ± {scale * (high - mean):.{digits}f}"
+
+
 def count(n: int, noun: str, plural: str = "") -> str:
     """Write how many there are of something.
 

@@ -26,7 +26,7 @@ from fdkvc.ui.frame import page_theme, panel, side_by_side, table_html
 from fdkvc.ui.jobs import Report, Work
 from fdkvc.ui.lanes import Lane
 from fdkvc.ui.run_panel import run_panel
-from fdkvc.words import count
+from fdkvc.words import count, plus_minus
 
 FILES = ["replay.csv", "replay_summary.csv", "replay_paired.csv", "replay.json"]
 TRIED = (16, 24, 32, 48, 64, 96, 128, 192, 256)
@@ -221,14 +221,8 @@ def _table(summary: pd.DataFrame, key: str) -> dict[str, list[str]]:
     for budget, group in rows.groupby("budget"):
         by_policy = group.set_index("policy")
         columns[f"budget {budget}"] = [
-            _mean_words(by_policy.loc[policy], scale, digits) + unit for policy in columns["policy"]
+            plus_minus(row["mean"], row["ci_high"], scale, digits) + unit
+            for row in by_policy.loc[columns["policy"]].to_dict("records")
         ]
     columns["dialogs"] = [str(rows[rows.policy == policy].n.max()) for policy in columns["policy"]]
     return columns
-
-
-def _mean_words(row: pd.Series, scale: int, digits: int) -> str:
-    words = f"{scale * row['mean']:.{digits}f}"
-    if pd.isna(row["ci_high"]):
-        return words
-    return f"{words} ± {scale * (row['ci_high'] - row['mean']):.{digits}f}"

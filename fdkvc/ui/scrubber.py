@@ -10,7 +10,9 @@ from collections.abc import Callable
 
 import streamlit as st
 
-HTML = '<label class="scrubber"><input type="range" min="0" aria-label="Turn"><output></output>'
+HTML = """
+<div class="scrubber"><input type="range" min="0" aria-label="Turn"><output></output></div>
+"""
 
 CSS = """
 .scrubber { display: flex; align-items: center; gap: 0.6rem; height: 2.5rem; }

@@ -66,7 +66,6 @@ def transport(page: str, turns: int, every: float | None) -> int:
     """
     turn = turn_field(page)
     last = turns - 1
-    turn.set(min(max(turn.value, 0), last))
     _advance(page, turn, last, every)
 
     def go(to: int) -> None:
