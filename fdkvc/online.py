@@ -48,6 +48,12 @@ class OnlineCache:
         Entries that the cache may hold at the end of a turn, at least 1; it grows under a policy
         that is not bounded.
 
+    Attributes
+    ----------
+    fed : int
+        Tokens fed so far, which is the next token's id. Who goes on with a stream that began
+        elsewhere sets it before the first turn.
+
     Raises
     ------
     ValueError

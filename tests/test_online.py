@@ -77,6 +77,17 @@ def test_ids_count_the_tokens_fed() -> None:
     np.testing.assert_array_equal(turns[1].attention, turns[0].attention)
 
 
+@pytest.mark.parametrize("key", ["fifo", "sink"])
+@pytest.mark.parametrize("fed", [2**24 - 9, 2**31 - 9, 2**52 - 9])
+def test_a_stream_may_go_on_for_ever(key: str, fed: int) -> None:
+    cache = OnlineCache(policy_named(key), budget=5)
+    cache.fed = fed
+    vectors, _ = random_vectors(0, [1] * 30)
+
+    for last, new in enumerate(cut(vectors, [1] * 30), fed):
+        assert cache.feed(**new).kept.tolist() == list(range(max(fed, last - 4), last + 1))
+
+
 def test_before_the_first_token_there_is_nothing() -> None:
     cache = OnlineCache(policy_named("fd-kvc"), budget=3)
     vectors, _ = random_vectors(0, [4])

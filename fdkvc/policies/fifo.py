@@ -19,7 +19,8 @@ POSITION = Step("Position", r"s_i = i", "the token's place in the dialog", write
 class Fifo(Policy):
     """Keep the newest entries ("Standard (FIFO)", the paper's Section 4.2).
 
-    The score of an entry is its place in the dialog.
+    The score of an entry is its place in the dialog, in double precision: single precision tells
+    neighbours apart up to place 2²⁴ alone, which a stream outlives.
     """
 
     key = "fifo"
@@ -31,4 +32,4 @@ class Fifo(Policy):
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
         """Return the place in the dialog."""
-        return {"position": turn.position(cache.token).astype(np.float32)}
+        return {"position": turn.position(cache.token).astype(np.float64)}
