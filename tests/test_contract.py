@@ -19,7 +19,7 @@ from worlds import (
 )
 
 from fdkvc.attention import Observation
-from fdkvc.dialogs import SCENARIOS, DialogBatch, World, generate, one_dialog, stack
+from fdkvc.dialogs import LARGEST, SCENARIOS, DialogBatch, World, generate, one_dialog, stack
 from fdkvc.online import OnlineCache
 from fdkvc.parameters import Parameter, defaults_of, parameters_of
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named, read_policy
@@ -262,6 +262,32 @@ def columns_of(dialogs: DialogBatch) -> dict[str, np.ndarray]:
         for field in dataclasses.fields(dialogs)
         if isinstance(value := getattr(dialogs, field.name), np.ndarray)
     }
+
+
+# ------------------------------------------------------------------------------- large numbers
+
+
+@every_turn
+@pytest.mark.filterwarnings("error")
+def test_the_largest_numbers_that_are_accepted_do_no_harm(name: str) -> None:
+    """Not in their own row, and not in the row of another dialog."""
+    lengths, policy = [12] * 4, read_policy(name)
+    vectors, _ = random_vectors(6, lengths)
+    usual = one_dialog(**vectors, turn_lengths=lengths)
+    draws = np.random.default_rng(0).standard_normal((4, 48, 12))
+    for largest in (1e10, LARGEST):
+        scaled = np.clip(draws * largest, -LARGEST, LARGEST)
+        large = dict(zip(vectors, scaled, strict=True))
+        large |= {each: large[each][:, :4] for each in ("queries", "keys", "values")}
+        batch = stack([one_dialog(**large, turn_lengths=lengths), usual])
+
+        trace = simulate(policy, batch, 7)
+
+        entries = trace.every_entry()
+        assert np.isfinite(entries.score[entries.rank > 0]).all()
+        assert np.isfinite(trace.output).all()
+        assert ((trace.kept >= 0).sum(axis=2) == trace.budget).all() or not policy.bounded
+        assert_same_run(simulate(policy, usual, 7), trace, 0, 1)
 
 
 # ------------------------------------------------------------------------------- empty turns

@@ -73,10 +73,11 @@ class ExpectedAttention(Policy):
         centred = (q - mu[:, None]) * column
         products = centred[:, :, :, None] * centred[:, :, None, :]
         sigma = entry_total(products) / count[:, None, None]
-        spread = ((k[:, :, None, :] * sigma[:, None]).sum(axis=-1) * k).sum(axis=-1)
+        wide = k.astype(np.float64)  # a product of four coordinates overflows single precision
+        spread = ((wide[:, :, None, :] * sigma[:, None]).sum(axis=-1) * wide).sum(axis=-1)
         logits = (k * mu[:, None]).sum(axis=-1) / np.sqrt(d) + spread / (2 * d)
 
-        expected = softmax(np.where(chosen, logits, np.float32(-np.inf)))
+        expected = softmax(np.where(chosen, logits, -np.inf)).astype(np.float32)
         lengths = np.linalg.norm(turn.values(cache.token), axis=-1)
         return {"expected attention": expected * lengths}
 
