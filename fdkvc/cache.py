@@ -210,9 +210,7 @@ def among(token: Ints, wanted: Ints) -> Bools:
     return found
 
 
-def select(
-    score: Floats, cache: Cache, protected: Bools, budget: int, pinned: Bools | None = None
-) -> Bools:
+def select(score: Floats, cache: Cache, protected: Bools, budget: int) -> Bools:
     """Choose what stays: the protected, then the best by score; a tie goes to the older entry.
 
     Parameters
@@ -222,9 +220,8 @@ def select(
     cache : Cache
         What the scores belong to, C ≥ `budget` slots.
     protected : array (B, C) of bool
+        At most `budget` a row.
     budget : int
-    pinned : array (B, C) of bool, optional
-        Those of the protected that go before the others, at most `budget` a row.
 
     Returns
     -------
@@ -241,8 +238,6 @@ def select(
     priority = score if cache.full else np.where(cache.present, score, -np.inf)
     if protected.any():
         priority = np.where(protected, np.inf, priority)
-    if pinned is not None:
-        priority[protected & ~pinned] = np.finfo(priority.dtype).max
     if priority.shape[1] == budget:
         return np.ones(priority.shape, np.bool_)
     cutoff = np.partition(priority, -budget, axis=1)[:, -budget, None]

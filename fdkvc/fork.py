@@ -11,7 +11,7 @@ from fdkvc.cache import EMPTY, Cache, among, last_in, select
 from fdkvc.dialogs import DialogBatch
 from fdkvc.parameters import check_count, parameters_of
 from fdkvc.policies.base import Policy, total
-from fdkvc.simulate import simulate
+from fdkvc.simulate import protection, simulate
 from fdkvc.trace import State, Trace, known_state
 
 
@@ -190,12 +190,9 @@ def _resized(
     """Evict down to a smaller budget, or add the empty slots of a larger one."""
     rows, slots = cache.token.shape
     if budget < slots:
-        protected = policy.protects(cache, turn, budget)
-        held = None if pinned is None else among(cache.token, pinned)
-        if held is not None:
-            protected = protected | held
+        protected = protection(policy, cache, turn, budget, pinned)
         score = total(policy.terms(cache, turn))
-        return cache.keep(select(score, cache, protected, budget, held))
+        return cache.keep(select(score, cache, protected, budget))
     more = np.full((rows, budget - slots), EMPTY, np.intp)
     return cache.insert(more, {name: np.zeros(more.shape, np.float32) for name in cache.channels})
 

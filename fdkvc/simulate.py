@@ -84,6 +84,36 @@ def with_recalled(policy: Policy, before: State, turn: Observation) -> tuple[Cac
     return ordered, np.where(back, EMPTY, tier)
 
 
+def protection(
+    policy: Policy, entries: Cache, turn: Observation, budget: int, pinned: Ints | None
+) -> Bools:
+    """Mark what stays whatever its score (B, C), at most `budget` a row.
+
+    The pinned go first. Where the policy protects more than the places that they leave, it
+    protects what it would in a smaller budget: the oldest of a recent window and the last of the
+    sinks lose their place, and never the newest or the first.
+
+    Parameters
+    ----------
+    policy : Policy
+    entries : Cache
+    turn : Observation
+    budget : int
+    pinned : array (B, P), optional
+        At most `budget` a row, −1 for none.
+    """
+    protected = policy.protects(entries, turn, budget)
+    if pinned is None:
+        return protected
+    held = among(entries.token, pinned)
+    for places in reversed(range(budget)):
+        crowded = (protected | held).sum(axis=1, keepdims=True) > budget
+        if not crowded.any():
+            break
+        protected = np.where(crowded, policy.protects(entries, turn, places), protected)
+    return protected | held
+
+
 def take_turn(
     policy: Policy, before: State, turn: Observation, budget: int, pinned: Ints | None = None
 ) -> TurnResult:
@@ -121,12 +151,8 @@ def take_turn(
 
     terms = policy.terms(entries, turn)
     score = total(terms)
-    protected = policy.protects(entries, turn, budget)
-    held = None
-    if pinned is not None:
-        held = among(entries.token, pinned)
-        protected = protected | held
-    kept = select(score, entries, protected, budget, held)
+    protected = protection(policy, entries, turn, budget, pinned)
+    kept = select(score, entries, protected, budget)
     cache = entries.keep(kept)
     if tier is not None:
         stood = np.concatenate([old.token, turn.new], axis=1)

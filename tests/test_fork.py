@@ -23,7 +23,7 @@ from worlds import (
 from fdkvc import simulate as simulation
 from fdkvc.dialogs import SCENARIOS, DialogBatch, generate, stack
 from fdkvc.fork import Fork, fork, state_at_fork
-from fdkvc.policies import POLICIES, Policy, policy_named
+from fdkvc.policies import POLICIES, Policy, policy_named, read_policy
 from fdkvc.simulate import simulate
 from fdkvc.trace import Rule, Trace
 
@@ -185,6 +185,61 @@ def test_what_a_fork_pinned_stays_pinned_in_a_fork_of_it() -> None:
     again = fork(once, dialog, Fork(5))
     np.testing.assert_array_equal(again.kept, once.kept[:, 3:])
     np.testing.assert_array_equal(again.output, once.output[:, 3:])
+
+
+FILLING = ("h2o window=1", "snapkv window=1", "fd-kvc window=1", "scissorhands window=1")
+"""Policies that protect as many of the newest entries as the budget holds."""
+
+
+@pytest.mark.parametrize("name", FILLING)
+def test_a_pinned_entry_takes_the_place_of_the_oldest_in_a_window(name: str) -> None:
+    dialog = generate(SCENARIOS["shift"])
+    trace = simulate(read_policy(name), dialog, 8)
+    assert kept_tokens(trace, 0, 1) == list(range(56, 64))
+
+    future = fork(trace, dialog, Fork(1, pinned=56))
+
+    assert kept_tokens(future, 0, 2) == [56, *range(89, 96)]
+    entries = future.every_entry()
+    assert (entries.protected.sum(axis=2) == 8).all()
+    assert (entries.rule[entries.protected] == Rule.none).all()
+
+
+@pytest.mark.parametrize("name", FILLING)
+@pytest.mark.parametrize("pins", [2, 7, 8])
+def test_several_pinned_entries_leave_a_window_the_other_places(name: str, pins: int) -> None:
+    dialog = generate(SCENARIOS["shift"])
+    held = list(range(40, 40 + pins))
+    trace = simulate(read_policy(name), dialog, 8, pinned=np.array([held]))
+
+    assert kept_tokens(trace, 0, 2) == [*held, *range(88 + pins, 96)]
+
+
+@pytest.mark.parametrize("key", ["sink", "expected-attention"])
+def test_a_pinned_entry_takes_the_place_of_the_last_sink(key: str) -> None:
+    dialog = generate(SCENARIOS["shift"])
+    trace, policy = simulate(policy_named("fifo"), dialog, 32), policy_named(key, sinks=8)
+    change = Fork(0, policy=policy, budget=8, pinned=20)
+
+    assert state_at_fork(trace, dialog, change).cache.token[0].tolist() == [*range(7), 20]
+    assert kept_tokens(fork(trace, dialog, change), 0, 9) == [*range(7), 20]
+
+
+def test_pins_that_find_room_leave_the_window_as_it_is() -> None:
+    dialog = generate(SCENARIOS["shift"])
+    pinned = simulate(policy_named("h2o"), dialog, 8, pinned=np.array([[40, 41, 42, 43]]))
+
+    assert kept_tokens(pinned, 0, 9) == [40, 41, 42, 43, 316, 317, 318, 319]
+
+
+def test_each_row_protects_what_its_own_pins_leave_room_for() -> None:
+    batch = stack([random_dialog(seed, [6, 6, 6]) for seed in range(2)])
+    pinned = np.array([[0, 1], [-1, -1]])
+
+    trace = simulate(policy_named("h2o", window=1), batch, 4, pinned=pinned)
+
+    assert kept_tokens(trace, 0, 2) == [0, 1, 16, 17]
+    assert kept_tokens(trace, 1, 2) == [14, 15, 16, 17]
 
 
 # ------------------------------------------------------------------------------- the budget
