@@ -323,7 +323,8 @@ class Adaptation:
     ----------
     turns : array (B,)
         Turns of the new topic up to and including the first with enough retention; the number
-        of turns that there were, if it never came; NaN without a change of topic.
+        of turns that there were, if it never came; NaN without a change of topic, or if the
+        record begins after it, as that of a fork may.
     never : array (B,) of bool
     """
 
@@ -337,7 +338,9 @@ def adaptation(trace: Trace, dialogs: DialogBatch) -> Adaptation:
 
 
 def adaptation_of(series: Floats, dialogs: DialogBatch) -> Adaptation:
-    """Count them from the retention of every turn (B, T)."""
+    """Count them from the retention of all turns, or of the last of them (B, T)."""
+    begins = dialogs.turns - series.shape[1]
+    series = np.pad(series, [(0, 0), (begins, 0)], constant_values=np.nan)
     current, own = dialogs.current, dialogs.in_turns
     turn = np.arange(dialogs.turns)
     first = np.take_along_axis(current, (current >= 0).argmax(axis=1)[:, None], axis=1)
@@ -350,9 +353,9 @@ def adaptation_of(series: Floats, dialogs: DialogBatch) -> Adaptation:
     there = (turn >= change) & (turn < end) & (series >= np.float32(ADAPTED))
     never = ~there.any(axis=1)
     count = np.where(never, end[:, 0] - change[:, 0], there.argmax(axis=1) - change[:, 0] + 1)
-    changed = change[:, 0] < dialogs.turns
-    turns = np.where(changed, count, np.nan).astype(np.float32)
-    return Adaptation(turns, never & changed)
+    known = (change[:, 0] < dialogs.turns) & (change[:, 0] >= begins)
+    turns = np.where(known, count, np.nan).astype(np.float32)
+    return Adaptation(turns, never & known)
 
 
 @dataclass(frozen=True)

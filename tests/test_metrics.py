@@ -10,6 +10,7 @@ import pytest
 from worlds import plain_dialog, random_dialog
 
 from fdkvc.dialogs import SCENARIOS, DialogBatch, World, generate, one_dialog, stack
+from fdkvc.fork import Fork, fork
 from fdkvc.metrics import (
     METRICS,
     Adaptation,
@@ -251,6 +252,38 @@ def test_adaptation_of_ragged_rows_is_that_of_each_alone() -> None:
     np.testing.assert_array_equal(together.turns, [2, 4, NAN, 2])
     np.testing.assert_array_equal(together.turns, [one.turns[0] for one in alone])
     assert together.never.tolist() == [True, False, False, True]
+
+
+@pytest.mark.parametrize("first", range(6))
+def test_adaptation_is_known_where_the_record_begins_by_the_change_of_topic(first: int) -> None:
+    batch = stack(
+        [
+            alike(10, 2, 2, 2, 2, 2, topics="ABBBBB"),
+            alike(10, 2, 2, 2, 2, 2, topics="AAABBB"),
+            alike(10, 2, 2, 2, 2, 2, topics="AAAAAA"),
+        ]
+    )
+    trace = fifo(batch, 10)
+    whole = adaptation(trace, batch)
+    assert whole.turns[:2].tolist() == [4, 3]
+    assert whole.never.tolist() == [False, True, False]
+
+    late = adaptation(trace.since(first), batch)
+
+    known = np.array([first <= 1, first <= 3, True])
+    np.testing.assert_array_equal(late.turns, np.where(known, whole.turns, NAN))
+    np.testing.assert_array_equal(late.never, whole.never & known)
+
+
+def test_a_fork_before_the_change_of_topic_has_an_adaptation() -> None:
+    dialog = alike(10, 2, 2, 2, 2, 2, topics="AABBBB")
+    run = simulate(policy_named("fifo"), dialog, 10)
+
+    smaller = adaptation(fork(run, dialog, Fork(1, budget=5)), dialog)
+    unknown = adaptation(fork(run, dialog, Fork(2, budget=5)), dialog)
+
+    assert (smaller.turns.tolist(), smaller.never.tolist()) == ([2], [False])
+    assert (np.isnan(unknown.turns).tolist(), unknown.never.tolist()) == ([True], [False])
 
 
 # ------------------------------------------------------------------------------- memory
