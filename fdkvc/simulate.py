@@ -329,16 +329,15 @@ class _Recorder:
         self._write(at, "rule", rule.astype(np.uint8), 0)
         self._write(at, "protected", result.protected, False)
 
-        terms = {name: term.copy() for name, term in result.terms.items()}
         channels = {name: column.copy() for name, column in entries.channels.items()}
         if stale.any():  # these were decided on, and removed, before the others
             for name, column in result.update.cache.channels.items():
                 channels[name][:, :slots][stale] = column[stale]
         for name, column in channels.items():
             self._write(at, f"channels/{name}", np.where(token >= 0, column, np.nan))
-        for name, term in terms.items():
-            self._write(at, f"terms/{name}", np.where(entries.present, term, np.nan))
-        self._write(at, "score", np.where(entries.present, result.score, np.nan))
+        worth = {f"terms/{name}": term for name, term in result.terms.items()}
+        for name, number in {**worth, "score": result.score}.items():
+            self._write(at, name, np.where(entries.present, number, np.nan).astype(np.float32))
         self._write(at, "rank", ranking(result.score, entries), 0)
 
         for name in ("attention_before", "attention_after"):

@@ -110,8 +110,8 @@ class EntryTrace:
     The first `budget` slots hold the entries that were cached before the turn, older first; the
     others hold the turn's own tokens. With a second tier of R places there are R slots more before
     the turn's own, and what came back from it stands among the cached. Numbers stand as they
-    decided: channels after the turn's updates, terms and score as eviction saw them. What does not
-    apply is NaN.
+    decided, in single precision: channels after the turn's updates, terms and score as eviction saw
+    them. What does not apply is NaN.
 
     Attributes
     ----------

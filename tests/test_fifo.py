@@ -36,5 +36,3 @@ def test_the_newest_stay_however_long_the_dialog(sinks: int, bits: int) -> None:
     for turn, last in enumerate([5, 6, 7, 12]):
         newest = range(last - 4 + sinks, last + 1)
         assert kept_tokens(trace, 0, turn) == [*first, *newest]
-    position = trace.every_entry().terms["position"][0, 3, :10]
-    assert position.tolist() == place[[*kept_tokens(trace, 0, 2), 8, 9, 10, 11, 12]].tolist()
