@@ -64,6 +64,31 @@ class Fork:
             said.append(f"token {self.dropped} dropped")
         return said
 
+    def starts_anew(self, policy: Policy) -> bool:
+        """Whether its policy remembers something, but cannot go on with what this one remembers.
+
+        It goes on if it is the same policy with other numbers. Other policies, and other choices
+        of one, such as whose queries count, remember on scales of their own: a sum that begins
+        at 1 would stand above all that began at 0, whatever attention they got.
+
+        Examples
+        --------
+        >>> from fdkvc.policies import policy_named
+        >>> h2o, fd_kvc = policy_named("h2o"), policy_named("fd-kvc")
+        >>> Fork(5, policy=h2o.variant(window=0.2)).starts_anew(h2o)
+        False
+        >>> Fork(5, policy=h2o.variant(queries="each")).starts_anew(h2o)
+        True
+        >>> Fork(5, policy=fd_kvc).starts_anew(h2o)
+        True
+        """
+        if self.policy is None or not self.policy.channels:
+            return False
+        choices = [name for name, known in parameters_of(policy).items() if known.choices]
+        return type(self.policy) is not type(policy) or any(
+            getattr(self.policy, name) != getattr(policy, name) for name in choices
+        )
+
 
 def fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> Trace:
     """Continue a run after one of its turns with something changed.
@@ -108,11 +133,13 @@ def fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> Trace:
 def state_at_fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> State:
     """Return what the forked run starts from: what the turn left, with the change made to it.
 
-    Where the policy changes, channels and row states of the same name carry over. Other channels
-    start as they would for a new entry of this turn, other row states as in a new run; a second
-    tier keeps the last that went to it. A smaller budget keeps the best by the score that the
-    policy of the fork gives them now; if that, or a dropped token, takes entries away, the
-    attention of the others is scaled up to 1.
+    The same policy with other numbers goes on with what it remembers. One that starts anew (see
+    `Fork.starts_anew`) takes the cached entries as if the turn of the fork had brought them all,
+    so that old and new stand on one scale: channels start as a new entry's and take up the turn's
+    attention where the policy's do, row states start as in a new run. A second tier keeps the last
+    that went to it. A smaller budget keeps the best by the score that the policy of the fork gives
+    them now; if that, or a dropped token, takes entries away, the attention of the others is scaled
+    up to 1.
 
     Parameters and errors are those of `fork`.
     """
@@ -124,7 +151,8 @@ def state_at_fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> State:
                 f"token {token} cannot be {verb}: it is not in the cache after turn {change.turn}"
             )
 
-    cache = _continued(before.cache, policy, turn)
+    anew = change.starts_anew(trace.policy)
+    cache = (_anew if anew else _continued)(before.cache, policy, turn)
     # The attention weights go where their entries go, like a channel.
     weights = {
         "attention_before": before.attention_before,
@@ -168,20 +196,31 @@ def _settings(trace: Trace, dialogs: DialogBatch, change: Fork) -> tuple[Policy,
 
 
 def _continued(cache: Cache, policy: Policy, turn: Observation) -> Cache:
-    """Return the same entries with the channels and row states of this policy."""
-    births = policy.birth(turn.with_new(cache.token))
-    rows = len(cache.token)
+    """Return the same entries with what was remembered of them, as far as this policy asks it."""
+    start = _row_states(policy, len(cache.token))
     return Cache(
         cache.token,
-        {
-            name: cache.channels.get(name, np.where(cache.present, births[name], 0))
-            for name in policy.channels
-        },
-        {
-            name: cache.state.get(name, np.full(rows, start, np.float32))
-            for name, start in policy.initial_state().items()
-        },
+        {name: cache[name] for name in policy.channels},
+        {name: cache.state.get(name, value) for name, value in start.items()},
     )
+
+
+def _anew(cache: Cache, policy: Policy, turn: Observation) -> Cache:
+    """Return the same entries as if this turn had brought them to a new run of this policy."""
+    brought = turn.with_new(cache.token)
+    nothing = Cache(
+        cache.token[:, :0],
+        dict.fromkeys(policy.channels, np.zeros((len(cache.token), 0), np.float32)),
+        _row_states(policy, len(cache.token)),
+    )
+    born = nothing.insert(cache.token, policy.birth(brought))
+    return policy.absorb(born, brought).where(turn.active, born)
+
+
+def _row_states(policy: Policy, rows: int) -> dict[str, Floats]:
+    """Return the row states that a new run starts with."""
+    starts = policy.initial_state().items()
+    return {name: np.full(rows, start, np.float32) for name, start in starts}
 
 
 def _resized(

@@ -209,6 +209,26 @@ def test_a_fork_is_a_lane_beside_its_origin() -> None:
     assert link_of(app)["fork"] == ""
 
 
+@pytest.mark.parametrize(
+    ("origin", "to", "told"),
+    [
+        ("h2o", "fd-kvc", "FD-KVC starts anew: it takes the cached entries as if turn 4 had"),
+        ("h2o", "h2o:queries=each", "H2O queries=each starts anew: it takes the cached"),
+        ("fd-kvc", "fd-kvc:gamma=0.6", None),
+        ("fd-kvc", "fifo", None),
+    ],
+)
+def test_a_fork_says_whether_its_policy_starts_anew(origin: str, to: str, told: str | None) -> None:
+    link = {"policies": "h2o,fd-kvc", "fork": origin, "fork_policy": to}
+    words = shown(open_page("compare", scenario="shift", fork_turn=4, **link))
+
+    assert "another choice of one, starts anew, as if this turn" in words  # before one forks
+    if told is None:
+        assert "starts anew: it" not in words
+    else:
+        assert told in words
+
+
 def test_a_fork_begins_at_the_turn_that_is_shown() -> None:
     app = open_page("compare", scenario="shift", policies="h2o,fd-kvc", turn=3)
     app.number_input(key="compare/draft/fd-kvc/budget").set_value(30).run()

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from worlds import (
     assert_same_run,
     assert_same_state,
-    by_token,
     columns,
     dialogs,
     kept_tokens,
@@ -23,8 +22,9 @@ from worlds import (
 from fdkvc import simulate as simulation
 from fdkvc.dialogs import SCENARIOS, DialogBatch, generate, stack
 from fdkvc.fork import Fork, fork, state_at_fork
+from fdkvc.parameters import parameters_of
 from fdkvc.policies import POLICIES, Policy, policy_named, read_policy
-from fdkvc.simulate import simulate
+from fdkvc.simulate import initial_state, simulate, take_turn
 from fdkvc.trace import Rule, Trace
 
 EVICTING = policy_named("fd-kvc", tau=0.6, w_c=0, alpha_0=1)
@@ -136,6 +136,8 @@ def test_a_pinned_entry_is_never_evicted(
         assert token in kept
         assert len(kept) <= policy.capacity(budget, len(dialog.keys[0]))
     entries = future.every_entry()
+    assert (entries.protected.sum(axis=2) <= future.budget).all()
+    assert (entries.rule[entries.protected] != Rule.budget).all()
     assert entries.protected[entries.token == token].all()
     assert (entries.rule[entries.token == token] == Rule.none).all()
 
@@ -298,43 +300,96 @@ def test_a_larger_budget_fills_with_what_comes() -> None:
 # ------------------------------------------------------------------------------- the policy
 
 
-@pytest.mark.parametrize("further", range(4))
+def goes_on(one: Policy, other: Policy) -> bool:
+    """Whether `other` differs from `one` in numbers alone."""
+    numbers = {
+        name: getattr(other, name)
+        for name, known in parameters_of(one).items()
+        if one.key == other.key and not known.choices
+    }
+    return one.variant(**numbers) == other
+
+
+@given(forkable(), any_policy, st.data())
+def test_numbers_alone_leave_what_is_remembered_and_all_else_starts_it_anew(
+    run: tuple[Trace, DialogBatch, int], policy: Policy, data: st.DataObject
+) -> None:
+    trace, dialog, turn = run
+    if data.draw(st.booleans(), label="the same policy"):
+        policy = data.draw(policies((trace.policy.key,)), label="policy")
+    before, change = trace.state_after(turn), Fork(turn, policy=policy, budget=trace.budget)
+
+    start = state_at_fork(trace, dialog, change)
+
+    held, was = start.cache.present, before.cache.present
+    room = start.cache.token.shape[1] - was.sum()
+    if room >= 0:  # nothing left, so what the turn answered stands
+        np.testing.assert_array_equal(start.cache.token[held], before.cache.token[was])
+        np.testing.assert_array_equal(start.output, before.output)
+    assert tuple(start.cache.channels) == policy.channels
+    assert set(start.cache.state) == set(policy.initial_state())
+    if not policy.channels or goes_on(trace.policy, policy):
+        assert not change.starts_anew(trace.policy)
+        if room >= 0:
+            for name, column in start.cache.channels.items():
+                np.testing.assert_array_equal(column[held], before.cache[name][was], err_msg=name)
+        for name, first in policy.initial_state().items():
+            expected = before.cache.state.get(name, np.array([first], np.float32))
+            np.testing.assert_array_equal(start.cache.state[name], expected, err_msg=name)
+    else:
+        assert change.starts_anew(trace.policy)
+    fork(trace, dialog, change)
+
+
+@pytest.mark.parametrize("empty", [False, True])
 @every_policy
-def test_channels_of_the_same_name_carry_over_and_others_start_anew(key: str, further: int) -> None:
-    keys = [*POLICIES, *POLICIES]
-    to = keys[keys.index(key) + further]  # itself, and the next in the registry
-    dialog = generate(SCENARIOS["mixed"], 1, 7)
-    trace, policy = simulate(policy_named(key), dialog, 56), policy_named(to)
-    before = trace.state_after(6)
+def test_who_starts_anew_takes_all_entries_as_if_the_turn_had_brought_them(
+    key: str, empty: bool
+) -> None:
+    lengths = [6, 9, 0 if empty else 9, 4]
+    dialog = random_dialog(5, lengths)
+    trace, policy = simulate(policy_named("tova"), dialog, 8), policy_named(key)
 
-    state = state_at_fork(trace, dialog, Fork(6, policy=policy))
+    cache = state_at_fork(trace, dialog, Fork(2, policy=policy)).cache
 
-    np.testing.assert_array_equal(
-        state.cache.token[state.cache.present], before.cache.token[before.cache.present]
-    )
-    assert tuple(state.cache.channels) == policy.channels
-    assert set(state.cache.state) == set(policy.initial_state())
-    for name, column in state.cache.channels.items():
-        if name in before.cache.channels:
-            np.testing.assert_array_equal(
-                column[state.cache.present], before.cache[name][before.cache.present], err_msg=name
-            )
-    for name, start in policy.initial_state().items():
-        expected = before.cache.state.get(name, np.array([start], np.float32))
-        np.testing.assert_array_equal(state.cache.state[name], expected, err_msg=name)
-    # Nothing left, so what the turn answered stands.
-    np.testing.assert_array_equal(state.output, before.output)
-    fork(trace, dialog, Fork(6, policy=policy))
+    if not policy.channels:
+        return
+    # A run whose only turn brings these very tokens, and asks what this turn asked.
+    turn = dialog.observe(2)
+    brought = turn.with_new(trace.kept[:, 2])
+    alone = take_turn(policy, initial_state(policy, 1, 8, 4), brought, 8).after.cache
+    if empty:  # nothing was asked
+        births = policy.birth(brought)
+        assert {name: column.tolist() for name, column in cache.channels.items()} == {
+            name: births[name].tolist() for name in policy.channels
+        }
+        return
+    assert cache.token[cache.present].tolist() == alone.token[alone.present].tolist()
+    for name, column in cache.channels.items():
+        np.testing.assert_array_equal(column[cache.present], alone[name][alone.present])
 
 
-def test_fd_kvc_after_h2o_knows_the_attention_and_starts_recency_as_for_a_new_entry() -> None:
+@pytest.mark.parametrize("turn", [3, 6])
+def test_what_one_policy_kept_is_not_gone_at_once_for_being_on_another_scale(turn: int) -> None:
+    """H2O's sums begin at 0 and FD-KVC's at 1; the topic stays the same after these forks."""
+    dialog = generate(SCENARIOS["shift"], 1, 0)
+    assert dialog.current[0, turn] == dialog.current[0, turn + 2]
+    h2o = simulate(policy_named("h2o"), dialog, 56)
+
+    future = fork(h2o, dialog, Fork(turn, policy=policy_named("fd-kvc")))
+
+    first, second = np.isin(future.kept[0, :2], h2o.kept[0, turn]).sum(axis=1)
+    assert first > 56 - 32  # more than the places that the new ones left free
+    assert second > 0
+
+
+def test_fd_kvc_after_h2o_starts_as_for_new_entries() -> None:
     dialog = generate(SCENARIOS["shift"], 1, 7)
     trace = simulate(policy_named("h2o"), dialog, 56)
 
     cache = state_at_fork(trace, dialog, Fork(5, policy=policy_named("fd-kvc"))).cache
 
-    accumulated = by_token(trace.every_entry(), trace.every_entry().channels["cumulative"], 0, 5)
-    assert cache["cumulative"][0].tolist() == [accumulated[token] for token in cache.token[0]]
+    assert cache["cumulative"].tolist() == [[1] * 56]
     embeddings = dialog.embeddings[0].astype(float)
     mean = embeddings[5 * 32 : 6 * 32].mean(axis=0)
     similarity = embeddings @ mean / np.linalg.norm(embeddings, axis=1) / np.linalg.norm(mean)
@@ -342,6 +397,16 @@ def test_fd_kvc_after_h2o_knows_the_attention_and_starts_recency_as_for_a_new_en
         cache["recency"][0], np.maximum(similarity[cache.token[0]], 0), atol=1e-5
     )
     assert cache.state["learning_rate"].tolist() == [np.float32(0.3)]
+
+
+def test_h2o_after_fd_kvc_has_heard_the_turn_of_the_fork() -> None:
+    dialog = generate(SCENARIOS["shift"], 1, 7)
+    trace = simulate(policy_named("fd-kvc"), dialog, 56)
+
+    cache = state_at_fork(trace, dialog, Fork(5, policy=policy_named("h2o"))).cache
+
+    attention = dialog.observe(5).attention(cache.token)
+    np.testing.assert_array_equal(cache["cumulative"], attention)
 
 
 def test_a_changed_decay_acts_from_the_turn_after_the_fork() -> None:

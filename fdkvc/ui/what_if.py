@@ -40,7 +40,11 @@ def ask(page: str, lanes: Sequence[Lane]) -> None:
     """Show the button behind which a person changes a run from the current turn on."""
     # A popover with another key is a closed one: each fork closes it.
     with st.popover("What if …", icon=":material/alt_route:", key=f"{page}/what-if/{_forks(page)}"):
-        st.markdown("Continue one run **after the turn that is shown**, with something changed.")
+        st.markdown(
+            "Continue one run **after the turn that is shown**, with something changed. With other "
+            "numbers its policy goes on with what it remembers of the entries; another policy, or "
+            "another choice of one, starts anew, as if this turn had brought them all."
+        )
         draft, left, right = f"{page}/draft", *st.columns(2)
         with left:
             origin = _choose_run(draft, lanes)
@@ -125,6 +129,12 @@ def with_fork(page: str, lanes: tuple[Lane, ...]) -> tuple[Lane, ...]:
         return lanes
     changes = change.changes(origin.run.choice.policy, origin.run.choice.budget) or ["no change"]
     parted = first_difference(overlap(origin.run, run))
+    memory = (
+        f" {run.choice.policy.title} starts anew: it takes the cached entries as if turn {turn} "
+        "had brought them all."
+        if change.starts_anew(origin.run.choice.policy)
+        else ""
+    )
     outcome = (
         "The two caches stay the same to the end."
         if parted is None
@@ -133,7 +143,7 @@ def with_fork(page: str, lanes: tuple[Lane, ...]) -> tuple[Lane, ...]:
     with st.container(horizontal=True, vertical_alignment="center", key=f"{page}-fork"):
         st.markdown(
             f":material/alt_route: **{origin.label}, continued after turn {turn}** with "
-            f"{listed(changes)}. {outcome}"
+            f"{listed(changes)}.{memory} {outcome}"
         )
         _offer_removal(page)
     words = f"{name} after turn {turn}: {', '.join(changes)}"
