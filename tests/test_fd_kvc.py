@@ -109,6 +109,33 @@ def test_the_papers_threshold_evicts_nothing() -> None:
         assert not trace.evicted["threshold"].any()
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"reinforcement": "averaged"}, {"relevance": "attention"}, {"kappa": 1.0}],
+    ids=str,
+)
+def test_neither_channel_changes_the_other(options: dict[str, float]) -> None:
+    """Eqs. 1 to 3: an entry's recency does not ask its cumulative attention, nor that its recency.
+
+    The decay is γ for all: those that gathered much, those that gathered nothing, old and young.
+    """
+    policy, dialog = policy_named("fd-kvc", **options), generate(SCENARIOS["shift"], 1, 7)
+    before, turn = simulate(policy, dialog, 56).state_after(4).cache, dialog.observe(5)
+    ladder = np.concatenate([[0], np.geomspace(1e-3, 1e3, 55)]).astype(np.float32)[None]
+
+    plain = policy.update(before, turn)
+    with_sums = policy.update(before.with_channels(cumulative=ladder), turn)
+    with_recency = policy.update(before.with_channels(recency=ladder), turn)
+
+    np.testing.assert_array_equal(with_sums.cache["recency"], plain.cache["recency"])
+    np.testing.assert_array_equal(with_recency.cache["cumulative"], plain.cache["cumulative"])
+    np.testing.assert_array_equal(
+        with_recency.recorded["recency decayed"], np.float32(0.88) * ladder
+    )
+    gathered = with_sums.cache["cumulative"] - ladder
+    np.testing.assert_allclose(gathered, with_sums.recorded["attention"], atol=1e-4)
+
+
 def test_recency_exceeds_one_and_stays_below_its_limit() -> None:
     policy = policy_named("fd-kvc")
     dialogs = generate(SCENARIOS["adaptation"], dialogs=10, seed=1)
