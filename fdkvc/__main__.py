@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from fdkvc.parameters import BUDGET, DIALOGS, SEED, TURNS, WORKERS, Parameter, check_parameter
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 
 MISTAKE = 2
 INTERRUPTED = 130
+
+MOST_LETTERS = 1000
+"""Characters of a sentence about a mistake; the middle of a longer one is left out."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,7 +60,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _end(sentence: str, code: int) -> int:
-    print(f"fdkvc: {sentence}", file=sys.stderr)
+    # What was typed or read may hold anything: a terminal obeys some characters.
+    plain = "".join(letter if letter.isprintable() else " " for letter in sentence)
+    if len(plain) > MOST_LETTERS:
+        plain = f"{plain[: MOST_LETTERS // 2]} … {plain[-MOST_LETTERS // 2 :]}"
+    print(f"fdkvc: {plain}", file=sys.stderr)
     return code
 
 
@@ -136,7 +145,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="KEY",
         help="default: the paper's four and random; a variant is fd-kvc:gamma=0.8",
     )
-    option("--budgets", nargs="+", type=_number, metavar="N", help="default: 32 48 64 96 128")
+    option(
+        "--budgets",
+        nargs="+",
+        type=_number,
+        metavar="N",
+        help=f"each {BUDGET.allowed(int)}; default: 32 48 64 96 128",
+    )
     option(
         "--heads",
         nargs="+",
@@ -151,7 +166,7 @@ def _parser() -> argparse.ArgumentParser:
         type=_number,
         default=0,
         metavar="N",
-        help="of the lexical embedding; default: %(default)s",
+        help=f"of the lexical embedding, {SEED.allowed(int)}; default: %(default)s",
     )
     option("--out", metavar="DIR", help="write the tables as CSV, and replay.json, to this folder")
 
@@ -165,7 +180,11 @@ def _parser() -> argparse.ArgumentParser:
 
     option = command("trace", _trace, "run one policy on one dialog and write all that happened")
     option("--scenario", metavar="KEY", help="default: mixed")
-    option("--schedule", metavar="LETTERS", help="a dialog of your own, a topic a turn: AAABBBCC")
+    option(
+        "--schedule",
+        metavar="LETTERS",
+        help=f"a dialog of your own, a topic a turn, at most {TURNS.high}: AAABBBCC",
+    )
     option("--policy", default="fd-kvc", metavar="KEY", help="default: fd-kvc")
     option("--set", nargs="+", default=[], metavar="NAME=X", help="hyperparameters of the policy")
     _add_more_metrics(option, "the paper's three")
@@ -175,13 +194,18 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_dialogs(option: Callable[..., Any], dialogs: int) -> None:
-    option("--dialogs", type=_number, default=dialogs, metavar="N", help="default: %(default)s")
+    _add_number(option, "--dialogs", DIALOGS, dialogs, "of each scenario")
     _add_place(option)
     _add_run(option)
 
 
 def _add_place(option: Callable[..., Any]) -> None:
-    option("--workers", type=_number, metavar="N", help="processes; default: the machine's cores")
+    option(
+        "--workers",
+        type=_number,
+        metavar="N",
+        help=f"processes, {WORKERS.allowed(int)}; default: the machine's cores",
+    )
     option("--dask", metavar="ADDRESS", help="of a Dask scheduler; its cluster runs the dialogs")
 
 
@@ -216,13 +240,20 @@ def _add_more_metrics(option: Callable[..., Any], beside: str) -> None:
 
 
 def _add_run(option: Callable[..., Any]) -> None:
-    option("--seed", type=_number, default=0, metavar="N", help="default: %(default)s")
+    _add_number(option, "--seed", SEED, 0, "of what is drawn")
+    _add_number(option, "--budget", BUDGET, 56, "entries the cache may hold")
+
+
+def _add_number(
+    option: Callable[..., Any], name: str, known: Parameter, default: int, what: str
+) -> None:
+    allowed = known.allowed(int)
     option(
-        "--budget",
+        name,
         type=_number,
-        default=56,
+        default=default,
         metavar="N",
-        help="entries the cache may hold; default: %(default)s",
+        help=f"{what}, {allowed}; default: {default}",
     )
 
 
@@ -359,19 +390,14 @@ def _sweep(settings: Any) -> None:
 
 
 def _repeat(settings: Any) -> None:
-    from pathlib import Path
-
     from fdkvc.benchmark import run_benchmark
     from fdkvc.export import benchmark_files
+    from fdkvc.formats import read_bytes
     from fdkvc.repeat import MOST_BYTES, compared, differing, read_run
     from fdkvc.report import study_files, sweep_files
     from fdkvc.study import run_study
 
-    try:
-        with Path(settings.file).open("rb") as file:
-            record = read_run(file.read(MOST_BYTES + 1))
-    except OSError as error:
-        raise ValueError(f"the file {settings.file!r} cannot be read: {error.strerror}") from None
+    record = read_run(read_bytes(settings.file, MOST_BYTES))
     with _place(settings) as place, _progress() as on_progress:
         if record.needs_study:
             files = study_files(run_study(record.benchmark, **place, on_progress=on_progress))
@@ -441,7 +467,7 @@ def _capture(settings: Any) -> None:
     out = Path(settings.out)
     if out.suffix != ".npz":
         raise ValueError(f"--out must name a file that ends in .npz, not {settings.out!r}")
-    export.check_folder(out.parent)
+    export.check_folder(out.parent, [out.name])
     transcripts, _ = _transcripts(settings)
     model = load_model(settings.model, settings.layer, settings.heads)
     began, recordings = perf_counter(), []
@@ -526,16 +552,17 @@ def _ablation(settings: Any) -> None:
 
 def _trace(settings: Any) -> None:
     from fdkvc import export
+    from fdkvc.benchmark import check_different
     from fdkvc.dialogs import generate
     from fdkvc.metrics import metric_named
-    from fdkvc.parameters import check_count
     from fdkvc.policies import policy_named
     from fdkvc.simulate import simulate
 
     scenario = _scenario(settings)
-    policy = policy_named(settings.policy, **dict(map(_setting, settings.set)))
-    check_count("budget", settings.budget)
-    check_count("seed", settings.seed, low=0)
+    policy = policy_named(settings.policy, **_settings(settings.set))
+    check_parameter("budget", BUDGET, settings.budget, int)
+    check_parameter("seed", SEED, settings.seed, int)
+    check_different("metric", settings.metrics)
     for key in settings.metrics:
         metric_named(key)
     export.check_folder(settings.out)
@@ -560,11 +587,16 @@ def _scenario(settings: Any) -> Scenario:
     return own_scenario(settings.schedule)
 
 
-def _setting(text: str) -> tuple[str, int | float | str]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise ValueError(f"--set is {text!r}, but must be NAME=VALUE, such as gamma=0.8")
-    return name, _number(value)
+def _settings(texts: Sequence[str]) -> dict[str, int | float | str]:
+    found: dict[str, int | float | str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ValueError(f"--set is {text!r}, but must be NAME=VALUE, such as gamma=0.8")
+        if name in found:
+            raise ValueError(f"--set gives {name!r} twice")
+        found[name] = _number(value)
+    return found
 
 
 # ------------------------------------------------------------------------------- what is seen

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
@@ -32,6 +33,7 @@ from fdkvc.dialogs import (
     build,
     draw,
     generate,
+    numbers_of_a_dialog,
 )
 from fdkvc.metrics import (
     METRICS,
@@ -40,10 +42,10 @@ from fdkvc.metrics import (
     first_late_turn,
     metric_named,
 )
-from fdkvc.parameters import check_count
+from fdkvc.parameters import BUDGET, DIALOGS, SEED, WORKERS, check_count, check_parameter
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.simulate import simulate
-from fdkvc.trace import Trace
+from fdkvc.trace import Rule, Trace
 from fdkvc.workers import Submit, cores, shared_workers
 
 CHUNK = 100
@@ -54,6 +56,15 @@ SMALL = 25
 
 AHEAD = 2
 """Chunks in hand for each worker, so that none waits for its next."""
+
+MOST_NUMBERS = 2**25
+"""Numbers that the dialogs of a chunk may take together: 128 MB."""
+
+MOST_KEPT = 2**27
+"""Numbers that may come out of a run: 512 MB."""
+
+MOST_NAMED = 512
+"""Policies of a run, or scenarios, or metrics."""
 
 COMPOSITE = "composite"
 ADAPTATION = "adaptation"
@@ -98,20 +109,48 @@ class Benchmark:
     series: bool = False
 
     def __post_init__(self) -> None:
-        check_count("dialogs", self.dialogs)
-        check_count("seed", self.seed, low=0)
-        check_count("budget", self.budget)
-        for key in self.metrics:
-            metric_named(key)
+        check_parameter("dialogs", DIALOGS, self.dialogs, int)
+        check_parameter("seed", SEED, self.seed, int)
+        check_parameter("budget", BUDGET, self.budget, int)
         if not self.scenarios or not self.policies:
             raise ValueError("a benchmark needs at least one scenario and one policy")
-        for kind, names in (
-            ("scenario", [scenario.key for scenario in self.scenarios]),
-            ("policy", [policy.name for policy in self.policies]),
-        ):
-            for name in names:
-                if names.count(name) > 1:
-                    raise ValueError(f"{kind} {name!r} is given twice")
+        check_different("scenario", [scenario.key for scenario in self.scenarios])
+        check_different("policy", [policy.name for policy in self.policies])
+        check_different("metric", self.metrics)
+        for key in self.metrics:
+            metric_named(key)
+        self._check_size()
+
+    @property
+    def numbers_of_a_dialog(self) -> int:
+        """Numbers that a dialog takes while it runs, in its largest scenario and under a policy."""
+        turns = max(len(scenario.schedule) for scenario in self.scenarios)
+        return numbers_of_a_dialog(turns, self.world) + 3 * turns * self.budget
+
+    def _check_size(self) -> None:
+        """Say what is too much before anything of it is allocated."""
+        if self.numbers_of_a_dialog > MOST_NUMBERS:
+            raise ValueError(
+                f"a dialog takes {self.numbers_of_a_dialog:,} numbers while it runs, but at most "
+                f"{MOST_NUMBERS:,} are allowed: give it fewer turns, tokens or dimensions"
+            )
+        late = len(self.scenarios) * len(self.metrics)
+        turns = sum(len(scenario.schedule) for scenario in self.scenarios) if self.series else 0
+        kept = self.dialogs * len(self.policies) * (late + turns * (len(self.metrics) + len(Rule)))
+        if kept > MOST_KEPT:
+            raise ValueError(
+                f"the run has {kept:,} results, but at most {MOST_KEPT:,} are kept: ask for fewer "
+                "dialogs, policies, scenarios or metrics"
+            )
+
+
+def check_different(kind: str, names: Sequence[str]) -> None:
+    """Raise a ValueError if a name is given twice, or there are more than a run takes."""
+    for name, times in Counter(names).items():
+        if times > 1:
+            raise ValueError(f"{kind} {name!r} is given twice")
+    if len(names) > MOST_NAMED:
+        raise ValueError(f"{kind} has {len(names):,} values, but at most {MOST_NAMED} are allowed")
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,7 +332,7 @@ def run_benchmark(
     workers : int, optional
         Processes to start, or chunks that `executor` runs at once; the machine's cores by default.
     chunk : int, optional
-        Dialogs in a chunk.
+        Dialogs in a chunk, or fewer where so many are too large.
     on_progress : function, optional
         Called after each chunk, in the calling thread.
     cancelled : Event, optional
@@ -305,11 +344,14 @@ def run_benchmark(
         If `workers` or `chunk` is below 1.
     """
     workers = cores() if workers is None else workers
+    if executor is None:
+        check_parameter("workers", WORKERS, workers, int)
     check_count("workers", workers)
     if chunk is None:
         # Smaller runs are split so that every worker has something to do.
         chunk = min(CHUNK, max(SMALL, -(-benchmark.dialogs // workers)))
     check_count("chunk", chunk)
+    chunk = min(chunk, max(1, MOST_NUMBERS // benchmark.numbers_of_a_dialog))
     cancelled = cancelled or threading.Event()
     _one_blas_thread()
     began = perf_counter()

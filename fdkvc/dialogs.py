@@ -27,7 +27,7 @@ from fdkvc.attention import (
     row_products,
     softmax,
 )
-from fdkvc.parameters import Checked, Parameter, check_count, check_parameter, parameter
+from fdkvc.parameters import TURNS, Checked, Parameter, check_count, check_parameter, parameter
 
 TOPIC_THRESHOLD = 0.3
 """A token is of a topic when its cosine with it exceeds this (the paper's evaluation metrics)."""
@@ -93,6 +93,10 @@ class Scenario:
     blend: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
+        if len(self.schedule) > TURNS.high:
+            raise ValueError(
+                f"the schedule has {len(self.schedule):,} turns, but at most {TURNS.high} may be"
+            )
         if not self.schedule or not set(self.schedule) <= set(string.ascii_uppercase):
             raise ValueError(
                 f"the schedule is {self.schedule!r}, but must be letters A to Z, one for each turn"
@@ -583,6 +587,18 @@ class Draws:
     projections: Floats
     directions: Floats
     noise: Floats
+
+
+def numbers_of_a_dialog(turns: int, world: World) -> int:
+    """Count the numbers that a dialog takes: what is drawn, its vectors and their products.
+
+    Examples
+    --------
+    >>> numbers_of_a_dialog(12, World())
+    73728
+    """
+    d, h, tokens = world.dimension, world.head_dimension, turns * world.tokens_per_turn
+    return 3 * d * h + 2 * tokens * (d + h + turns)
 
 
 def draw(

@@ -75,7 +75,10 @@ class Parameter:
         whole_or_real = numbers.Integral if kind is int else numbers.Real
         if isinstance(value, bool) or not isinstance(value, whole_or_real):
             return False
-        value = float(value)
+        try:
+            value = float(value)
+        except OverflowError:  # a whole number larger than any float
+            return False
         above = value > self.low if self.open_low else value >= self.low
         below = value < self.high if self.open_high else value <= self.high
         return above and below and math.isfinite(value)
@@ -90,6 +93,14 @@ def written(value: float) -> str:
     ('0.88', '2147483648')
     """
     return f"{value:.0f}" if float(value).is_integer() else f"{value:g}"
+
+
+DIALOGS = Parameter("Dialogs a scenario", "More give narrower intervals.", low=1, high=100_000)
+SEED = Parameter("Seed", "The same seed gives the same numbers.", low=0, high=2**31)
+BUDGET = Parameter("Budget", "Entries that the cache may hold after a turn.", low=1, high=8192)
+WORKERS = Parameter("Workers", "Processes that share the dialogs of a run.", low=1, high=256)
+TURNS = Parameter("Turns", "Turns of a dialog.", low=1, high=512)
+"""What every run is asked for. The ranges are the command line's; a page narrows some of them."""
 
 
 def parameter(default: float | int | str, label: str, help: str, **facts: Any) -> Any:

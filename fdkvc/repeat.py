@@ -78,7 +78,7 @@ def read_run(content: bytes | str) -> Record:
     parameters = _part(run, "parameters", dict)
     policies = [
         _checked(
-            policy_named,
+            lambda key, **values: policy_named(key, **values),
             f"policy {number}",
             an_object(policy, f"the file is not a run.json: policy {number}"),
         )

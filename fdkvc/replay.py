@@ -17,11 +17,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fdkvc.benchmark import Progress
+from fdkvc.benchmark import Progress, check_different
 from fdkvc.evidence import EVIDENCE_METRICS, EvidenceMetric, measure
 from fdkvc.heads import together
 from fdkvc.metrics import first_late_turn, metric_named
-from fdkvc.parameters import Parameter, check_count, check_parameter
+from fdkvc.parameters import BUDGET, Parameter, check_parameter
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.recordings import Recording, many_rows
 from fdkvc.simulate import simulate
@@ -77,22 +77,17 @@ class Replay:
 
     def __post_init__(self) -> None:
         for budget in self.budgets:
-            check_count("budget", budget)
+            check_parameter("budget", BUDGET, budget, int)
         for mode in self.heads:
             check_parameter("heads", HEADS, mode, str)
         for key in self.metrics:
             metric_named(key)
         if not (self.budgets and self.policies and self.heads):
             raise ValueError("a replay needs at least one policy and one budget")
-        for kind, names in (
-            ("policy", [policy.name for policy in self.policies]),
-            ("budget", list(map(str, self.budgets))),
-            ("heads", list(self.heads)),
-            ("metric", list(self.metrics)),
-        ):
-            for name in names:
-                if names.count(name) > 1:
-                    raise ValueError(f"{kind} {name!r} is given twice")
+        check_different("policy", [policy.name for policy in self.policies])
+        check_different("budget", list(map(str, self.budgets)))
+        check_different("heads", self.heads)
+        check_different("metric", self.metrics)
 
 
 def replay(

@@ -10,8 +10,8 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from fdkvc.benchmark import Benchmark, Results
-from fdkvc.dialogs import SCENARIOS, Scenario
+from fdkvc.benchmark import ADAPTATION, MOST_NAMED, Benchmark, Results
+from fdkvc.dialogs import BENCHMARK_SCENARIOS, SCENARIOS, Scenario
 from fdkvc.paper import published_ablation, published_sweep
 from fdkvc.parameters import defaults_of, parameters_of
 from fdkvc.policies import POLICIES, Policy, policy_named
@@ -26,6 +26,9 @@ from fdkvc.tables import (
 
 STEPS = 7
 """Values of a sweep that the paper does not print."""
+
+MOST_SETTINGS = MOST_NAMED - len(POLICIES)
+"""Settings of a sweep, which runs beside all policies."""
 
 Number = int | float
 
@@ -69,7 +72,17 @@ class Sweep:
         for name, values in self.axes:
             if not values:
                 raise ValueError(f"{name} has no values to sweep")
-        _ = self.variants  # each checks its own values
+        if self.scenario.key == ADAPTATION:
+            raise ValueError(
+                "the adaptation run has no late metrics to sweep: choose from "
+                f"{', '.join(BENCHMARK_SCENARIOS)}"
+            )
+        settings = math.prod(len(set(values)) for _, values in self.axes)
+        if settings > MOST_SETTINGS:
+            raise ValueError(
+                f"the sweep has {settings:,} settings, but at most {MOST_SETTINGS} may be"
+            )
+        _ = self.benchmark  # it checks the values, and all the rest
 
     @property
     def parameters(self) -> tuple[str, ...]:

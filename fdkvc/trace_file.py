@@ -49,14 +49,22 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from fdkvc.recordings import Recording, Token
-from fdkvc.transcripts import Demand, Mention, Transcript, Turn, check_size, clean, clean_name
+from fdkvc.transcripts import (
+    MOST_DIALOGS,
+    Demand,
+    Mention,
+    Transcript,
+    Turn,
+    check_size,
+    clean,
+    clean_name,
+)
 
 VERSION = 1
 
 MOST_BYTES = 512_000_000
 """Bytes of a file, and of all its arrays together."""
 
-MOST_DIALOGS = 2000
 MOST_HEADS = 128
 MOST_DIMENSIONS = 16_384
 

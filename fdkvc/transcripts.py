@@ -10,8 +10,12 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 from fdkvc.dialogs import own_scenario
+from fdkvc.parameters import TURNS
 
-MOST_TURNS = 512
+MOST_DIALOGS = 2000
+"""Dialogs of a file."""
+
+MOST_TURNS = int(TURNS.high)
 """Turns of a dialog."""
 
 MOST_TOKENS = 8192

@@ -14,7 +14,7 @@ from fdkvc.parameters import parameters_of
 from fdkvc.policies import POLICIES
 from fdkvc.sweep import Sweep, can_be_swept
 from fdkvc.ui.about_view import LIMITATIONS, carriers, whole_carriers
-from fdkvc.ui.benchmark_settings import MOST_DIALOGS
+from fdkvc.ui.benchmark_settings import DIALOGS_HERE
 from fdkvc.ui.benchmark_view import SECTIONS
 from fdkvc.ui.claims_view import plain
 from fdkvc.ui.jobs import Jobs
@@ -42,7 +42,7 @@ def test_before_a_run_the_page_says_what_it_is_and_how_to_run_more() -> None:
     app = open_page("benchmark")
     assert app.title[0].value == "Benchmark"
     assert not app.dataframe
-    assert f"At most {MOST_DIALOGS:,} dialogs a scenario run here" in " ".join(
+    assert f"At most {DIALOGS_HERE.high:,} dialogs a scenario run here" in " ".join(
         caption.value for caption in app.caption
     )
     assert "python -m fdkvc study --dialogs 6000 --seed 0" in app.code[0].value

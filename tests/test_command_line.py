@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pandas as pd
 import pytest
 
 from fdkvc import benchmark as benchmark_module
+from fdkvc import parameters
 from fdkvc.__main__ import main
 from fdkvc.benchmark import Benchmark, Latency, run_benchmark
 from fdkvc.dialogs import SCENARIOS, generate, own_scenario
@@ -279,23 +281,32 @@ def test_trace_takes_whole_numbers_for_a_hyperparameter_that_counts(tmp_path: Pa
 
 # ------------------------------------------------------------------------------- mistakes
 
-POSITIVE = "but must be a whole number of at least 1"
+DIALOGS, BUDGET, SEED, WORKERS = (
+    f"but must be {known.allowed(int)}"
+    for known in (parameters.DIALOGS, parameters.BUDGET, parameters.SEED, parameters.WORKERS)
+)
 COMMANDS = "'benchmark', 'ablation', 'study', 'sweep', 'repeat', 'dialogs', 'capture', 'trace'"
 HYPERPARAMETERS = (
     "gamma, alpha_0, mu, tau, beta, w_c, "
     "window, reinforcement, relevance, kappa, theta, recall, page_match"
 )
+LONG = {
+    "{huge}": "9" * 400,
+    "{letters}": "A" * 1000,
+    "{long}": "x" * 256,
+    "{many}": " ".join(str(percent / 100) for percent in range(1, 51)),
+}
 MISTAKES = {
-    "benchmark --dialogs 0": f"dialogs is 0, {POSITIVE}",
-    "benchmark --dialogs -5": f"dialogs is -5, {POSITIVE}",
-    "benchmark --dialogs many": f"dialogs is 'many', {POSITIVE}",
-    "benchmark --dialogs 1.5": f"dialogs is 1.5, {POSITIVE}",
-    "benchmark --dialogs nan": f"dialogs is nan, {POSITIVE}",
-    "benchmark --budget 0": f"budget is 0, {POSITIVE}",
-    "benchmark --workers 0": f"workers is 0, {POSITIVE}",
-    "benchmark --workers two": f"workers is 'two', {POSITIVE}",
-    "benchmark --seed -1": "seed is -1, but must be a whole number of at least 0",
-    "benchmark --seed x": "seed is 'x', but must be a whole number of at least 0",
+    "benchmark --dialogs 0": f"dialogs is 0, {DIALOGS}",
+    "benchmark --dialogs -5": f"dialogs is -5, {DIALOGS}",
+    "benchmark --dialogs many": f"dialogs is 'many', {DIALOGS}",
+    "benchmark --dialogs 1.5": f"dialogs is 1.5, {DIALOGS}",
+    "benchmark --dialogs nan": f"dialogs is nan, {DIALOGS}",
+    "benchmark --budget 0": f"budget is 0, {BUDGET}",
+    "benchmark --workers 0": f"workers is 0, {WORKERS}",
+    "benchmark --workers two": f"workers is 'two', {WORKERS}",
+    "benchmark --seed -1": f"seed is -1, {SEED}",
+    "benchmark --seed x": f"seed is 'x', {SEED}",
     "benchmark --policies lru": f"policy 'lru' is unknown: choose from {', '.join(POLICIES)}",
     "benchmark --policies fifo h2o fifo": "policy 'fifo' is given twice",
     "benchmark --scenarios own": (
@@ -343,8 +354,8 @@ MISTAKES = {
     "ablation --parameter w_c --values 0.3 0.30 --out {tmp}/out": (
         "policy 'fd-kvc w_c=0.3' is given twice"
     ),
-    "ablation --parameter w_c --dialogs 0 --out {tmp}/out": f"dialogs is 0, {POSITIVE}",
-    "ablation --parameter w_c --workers 0 --out {tmp}/out": f"workers is 0, {POSITIVE}",
+    "ablation --parameter w_c --dialogs 0 --out {tmp}/out": f"dialogs is 0, {DIALOGS}",
+    "ablation --parameter w_c --workers 0 --out {tmp}/out": f"workers is 0, {WORKERS}",
     "ablation --parameter w_c --out {tmp}/file/out": (
         "the folder '{tmp}/file/out' cannot be made: '{tmp}/file' is no folder"
     ),
@@ -373,8 +384,8 @@ MISTAKES = {
     "trace --policy sink --set sinks=0.5 --out {tmp}/out": (
         "sinks is 0.5, but must be a whole number from 0 to 64"
     ),
-    "trace --budget 0 --out {tmp}/out": f"budget is 0, {POSITIVE}",
-    "trace --seed -1 --out {tmp}/out": "seed is -1, but must be a whole number of at least 0",
+    "trace --budget 0 --out {tmp}/out": f"budget is 0, {BUDGET}",
+    "trace --seed -1 --out {tmp}/out": f"seed is -1, {SEED}",
     "trace --out {tmp}/file/out": (
         "the folder '{tmp}/file/out' cannot be made: '{tmp}/file' is no folder"
     ),
@@ -385,7 +396,7 @@ MISTAKES = {
     "benchmark --dask tcp://host:8786 --workers 2": (
         "--dask and --workers exclude each other: give one of them"
     ),
-    "study --dialogs 0 --out {tmp}/out": f"dialogs is 0, {POSITIVE}",
+    "study --dialogs 0 --out {tmp}/out": f"dialogs is 0, {DIALOGS}",
     "study --out {tmp}/file/out": (
         "the folder '{tmp}/file/out' cannot be made: '{tmp}/file' is no folder"
     ),
@@ -408,6 +419,51 @@ MISTAKES = {
     "repeat {tmp}/file": (
         "the file is not a run.json: it is no JSON (Expecting value: line 1 column 1 (char 0))"
     ),
+    "benchmark --dialogs 1000000000000": f"dialogs is 1000000000000, {DIALOGS}",
+    "benchmark --seed {huge}": f"seed is {{huge}}, {SEED}",
+    "benchmark --budget 1000000000": f"budget is 1000000000, {BUDGET}",
+    "benchmark --workers 1000000": f"workers is 1000000, {WORKERS}",
+    "study --dialogs 100000 --out {tmp}/out": (
+        "the run has 277,600,000 results, but at most 134,217,728 are kept: ask for fewer "
+        "dialogs, policies, scenarios or metrics"
+    ),
+    "benchmark --policies fd-kvc:key=fifo": (
+        f"'key' is not a hyperparameter of fd-kvc (it has: {HYPERPARAMETERS})"
+    ),
+    "benchmark --policies fd-kvc:gamma=0.8:gamma=0.9": (
+        "'gamma' is given twice in 'fd-kvc:gamma=0.8:gamma=0.9'"
+    ),
+    "benchmark --policies \x1b[31m": (
+        f"policy '\\x1b[31m' is unknown: choose from {', '.join(POLICIES)}"
+    ),
+    "benchmark \x1b[31m": "unrecognized arguments:  [31m (see python -m fdkvc --help)",
+    "benchmark --out {tmp}/{long}": (
+        "the folder '{tmp}/{long}' cannot be written: file name too long"
+    ),
+    "capture --model m --layer 0 --out {tmp}/{long}.npz": (
+        "the folder '{tmp}' cannot be written: file name too long"
+    ),
+    "trace --set key=1 --out {tmp}/out": (
+        f"'key' is not a hyperparameter of fd-kvc (it has: {HYPERPARAMETERS})"
+    ),
+    "trace --set gamma=0.8 gamma=0.9 --out {tmp}/out": "--set gives 'gamma' twice",
+    "trace --schedule {letters} --out {tmp}/out": (
+        "the schedule has 1,000 turns, but at most 512 may be"
+    ),
+    "sweep --parameter gamma --scenario adaptation --out {tmp}/out": (
+        "the adaptation run has no late metrics to sweep: choose from shift, return, mixed, "
+        "complex, gradual"
+    ),
+    "sweep --parameter gamma --values {many} --second w_c --second-values {many} --out {tmp}/out": (
+        "the sweep has 2,500 settings, but at most 495 may be"
+    ),
+    "repeat {tmp}": "the file '{tmp}' cannot be read: it is no regular file",
+    "repeat {tmp}/pipe": "the file '{tmp}/pipe' cannot be read: it is no regular file",
+    "dialogs --dialogs {tmp}/pipe": "the file '{tmp}/pipe' cannot be read: it is no regular file",
+    "dialogs --trace {tmp}/pipe": "the file '{tmp}/pipe' cannot be read: it is no regular file",
+    "capture --model m --layer 0 --dialogs {tmp}/pipe --out {tmp}/x.npz": (
+        "the file '{tmp}/pipe' cannot be read: it is no regular file"
+    ),
     "train": (
         f"argument COMMAND: invalid choice: 'train' (choose from {COMMANDS}) "
         "(see python -m fdkvc --help)"
@@ -426,14 +482,21 @@ def test_a_mistake_ends_in_one_sentence_before_anything_runs(
     monkeypatch.setattr(benchmark_module, "run_chunk", begin)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("")
-    assert main(line.replace("{tmp}", str(tmp_path)).split()) == 2
+    os.mkfifo(tmp_path / "pipe")
+
+    def filled(text: str) -> str:
+        for name, value in {"{tmp}": str(tmp_path), **LONG}.items():
+            text = text.replace(name, value)
+        return text
+
+    assert main(filled(line).split()) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
     # Python 3.12 and later write the choices of a command without quotation marks.
     plain = MISTAKES[line].replace(COMMANDS, COMMANDS.replace("'", ""))
     sentences = {f"fdkvc: {text}\n" for text in (MISTAKES[line], plain)}
-    assert printed.err in {text.replace("{tmp}", str(tmp_path)) for text in sentences}
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert printed.err in set(map(filled, sentences))
+    assert {path.name for path in tmp_path.iterdir()} == {"file", "pipe"}
 
 
 def test_a_cluster_without_its_packages_ends_in_a_sentence(
@@ -508,7 +571,7 @@ def test_help_explains_and_loads_nothing_heavy(line: str) -> None:
 def test_the_process_ends_with_the_code_and_the_sentence() -> None:
     ended = command("benchmark", "--budget", "0")
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr == f"fdkvc: budget is 0, {POSITIVE}\n"
+    assert ended.stderr == f"fdkvc: budget is 0, {BUDGET}\n"
 
 
 def test_the_process_writes_a_trace(tmp_path: Path) -> None:

@@ -59,11 +59,11 @@ def test_a_trace_file_gives_the_numbers_of_its_recordings(tmp_path: Path) -> Non
         (["--trace", "broken"], "the file is not an .npz archive: File is not a zip file"),
         (["--dialogs", "broken"], "line 1 names no speaker: begin it with a name and a colon"),
         (["--dialogs", "a", "--trace", "b"], "--dialogs and --trace exclude each other"),
-        (["--budgets", "0"], "budget is 0, but must be a whole number of at least 1"),
-        (["--budgets", "x"], "budget is 'x', but must be a whole number of at least 1"),
+        (["--budgets", "0"], "budget is 0, but must be a whole number from 1 to 8192"),
+        (["--budgets", "x"], "budget is 'x', but must be a whole number from 1 to 8192"),
         (["--policies", "lru"], "policy 'lru' is unknown: choose from fifo"),
         (["--baseline", "tova"], "baseline 'tova' is not among the policies"),
-        (["--seed", "-1"], "seed is -1, but must be a whole number of at least 0"),
+        (["--seed", "-1"], "seed is -1, but must be a whole number from 0 to 2147483648"),
     ],
 )
 def test_a_mistake_is_one_sentence(

@@ -15,13 +15,10 @@ from fdkvc.formats.annotated import read_dialogue
 from fdkvc.formats.chat import read_conversation
 from fdkvc.formats.plain import read_plain_text
 from fdkvc.json_input import an_object, check_structure, parse_json
-from fdkvc.transcripts import Transcript
+from fdkvc.transcripts import MOST_DIALOGS, Transcript
 
 MOST_BYTES = 20_000_000
 """Bytes of a file; the largest of SGD and MultiWOZ 2.2 are smaller."""
-
-MOST_DIALOGS = 2000
-"""Dialogs in a file."""
 
 EXAMPLES = Path(__file__).parent / "examples"
 """Short dialogs of this project's own writing, in each of the formats."""
@@ -89,6 +86,8 @@ def read_bytes(path: str | Path, most: int) -> bytes:
         If it cannot be read.
     """
     try:
+        if Path(path).exists() and not Path(path).is_file():  # a pipe would be waited for
+            raise ValueError(f"the file {str(path)!r} cannot be read: it is no regular file")
         with Path(path).open("rb") as file:
             return file.read(most + 1)
     except OSError as error:

@@ -2,40 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import streamlit as st
 
 from fdkvc.benchmark import Benchmark
 from fdkvc.dialogs import SCENARIOS
 from fdkvc.metrics import ASKED_METRICS, METRICS
-from fdkvc.parameters import Parameter
+from fdkvc.parameters import DIALOGS, SEED, Parameter
 from fdkvc.ui import fields
 from fdkvc.ui.fields import Field
+from fdkvc.ui.settings import BUDGET_HERE
 from fdkvc.ui.variants import choose_policies
 
-MOST_DIALOGS = 2000
+DIALOGS_HERE = replace(DIALOGS, high=2000)
 """Dialogs a scenario that a run on the page may have: it shares its server with others."""
 
-MOST_BUDGET = 512
 
-
-def dialogs_field(page: str, default: int, most: int = MOST_DIALOGS) -> Field:
+def dialogs_field(page: str, default: int, known: Parameter = DIALOGS_HERE) -> Field:
     """Return the field that holds the number of dialogs."""
-    known = Parameter("Dialogs a scenario", "More give narrower intervals.", low=1, high=most)
     return Field(page, "dialogs", default, known)
 
 
 def seed_field(page: str) -> Field:
     """Return the field that holds the seed."""
-    known = Parameter("Seed", "The same seed gives the same numbers.", low=0, high=2**31)
-    return Field(page, "seed", 0, known)
+    return Field(page, "seed", 0, SEED)
 
 
 def budget_field(page: str) -> Field:
     """Return the field that holds the budget."""
-    known = Parameter(
-        "Budget", "Entries that the cache may hold after a turn.", low=1, high=MOST_BUDGET
-    )
-    return Field(page, "budget", Benchmark.budget, known)
+    return Field(page, "budget", Benchmark.budget, BUDGET_HERE)
 
 
 def choose_metrics(page: str) -> tuple[str, ...]:
@@ -67,8 +63,8 @@ def choose_benchmark(page: str) -> Benchmark:
         budget=fields.number(budget_field(page)),
     )
     st.caption(
-        f"At most {MOST_DIALOGS:,} dialogs a scenario run here, because the server is shared. "
-        "The command line runs any number:"
+        f"At most {DIALOGS_HERE.high:,} dialogs a scenario run here, because the server is shared. "
+        "The command line runs more:"
     )
     st.code(command_line(benchmark), language=None, wrap_lines=True)
     return benchmark

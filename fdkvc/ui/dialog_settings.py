@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from fdkvc.formats import MOST_DIALOGS
 from fdkvc.parameters import Parameter
 from fdkvc.recordings import Recording
 from fdkvc.replay import HEADS
+from fdkvc.transcripts import MOST_DIALOGS
 from fdkvc.ui import fields
 from fdkvc.ui.dialog_files import (
     KINDS,
@@ -27,7 +27,7 @@ from fdkvc.ui.dialog_files import (
 from fdkvc.ui.fields import Field
 from fdkvc.ui.frame import say_plainly
 from fdkvc.ui.lanes import Lane, LaneField, pair_fields
-from fdkvc.ui.settings import MOST_BUDGET, asked_field, order_field, view_fields
+from fdkvc.ui.settings import BUDGET_HERE, asked_field, order_field, view_fields
 from fdkvc.ui.variants import policies_field
 
 OWN = "own"
@@ -105,10 +105,7 @@ def _heads_field(page: str) -> Field:
 
 
 def _budget_field(page: str) -> Field:
-    known = Parameter(
-        "Budget", "Entries that the cache may hold after a turn.", low=1, high=MOST_BUDGET
-    )
-    return Field(page, "budget", 48, known)
+    return Field(page, "budget", 48, BUDGET_HERE)
 
 
 def look_field(page: str) -> Field:

@@ -8,9 +8,10 @@ from fdkvc.dialogs import SCENARIOS, World
 from fdkvc.export import benchmark_files
 from fdkvc.repeat import MOST_BYTES, Record, compared, differing, read_run
 from fdkvc.study import Study
-from fdkvc.ui.benchmark_settings import MOST_BUDGET, MOST_DIALOGS
+from fdkvc.ui.benchmark_settings import DIALOGS_HERE
 from fdkvc.ui.files_view import files_of
 from fdkvc.ui.run_panel import start_run
+from fdkvc.ui.settings import BUDGET_HERE
 from fdkvc.ui.variants import MOST_POLICIES
 from fdkvc.ui.work import study_work
 from fdkvc.words import count
@@ -84,15 +85,15 @@ def _check_size(record: Record) -> None:
     elsewhere = "run `python -m fdkvc repeat run.json`"
     if record.sweep is not None:
         raise ValueError(f"it is of a sweep: {elsewhere}")
-    if benchmark.dialogs > MOST_DIALOGS:
+    if benchmark.dialogs > DIALOGS_HERE.high:
         raise ValueError(
-            f"it has {benchmark.dialogs:,} dialogs, but at most {MOST_DIALOGS:,} run here: "
+            f"it has {benchmark.dialogs:,} dialogs, but at most {DIALOGS_HERE.high:,} run here: "
             f"{elsewhere}"
         )
-    if benchmark.budget > MOST_BUDGET or len(benchmark.policies) > MOST_POLICIES:
+    if benchmark.budget > BUDGET_HERE.high or len(benchmark.policies) > MOST_POLICIES:
         raise ValueError(
             f"its budget is {benchmark.budget} with {len(benchmark.policies)} policies, but at "
-            f"most {MOST_BUDGET} with {MOST_POLICIES} run here: {elsewhere}"
+            f"most {BUDGET_HERE.high} with {MOST_POLICIES} run here: {elsewhere}"
         )
     own = [each.key for each in benchmark.scenarios if SCENARIOS.get(each.key) != each]
     if own or benchmark.world != World():

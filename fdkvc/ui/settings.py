@@ -12,7 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from fdkvc.dialogs import SCENARIOS, DialogBatch, Scenario, World, own_scenario, scenario_named
 from fdkvc.metrics import ASKED_METRICS, metric_named
-from fdkvc.parameters import Parameter, defaults_of, parameters_of
+from fdkvc.parameters import BUDGET, SEED, Parameter, defaults_of, parameters_of
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named
 from fdkvc.trace import Trace
 from fdkvc.ui import fields
@@ -25,7 +25,7 @@ SHOWN_OF_WORLD = ("tokens_per_turn", "noise")
 ORDERS = {"age": "cells by age", "score": "by score"}
 MOST_TURNS = 60
 MOST_TOKENS = 128
-MOST_BUDGET = 512
+BUDGET_HERE = replace(BUDGET, high=512)
 MOST_BOUND = 120_000  # turns × tokens whose exact bound takes a few seconds
 
 
@@ -53,14 +53,11 @@ def _schedule_field(page: str) -> Field:
 
 
 def _seed_field(page: str) -> Field:
-    return Field(page, "seed", 7, Parameter("Seed", "Which dialog is drawn.", low=0, high=2**31))
+    return Field(page, "seed", 7, replace(SEED, help="Which dialog is drawn."))
 
 
 def _budget_field(page: str) -> Field:
-    known = Parameter(
-        "Budget", "Entries that the cache may hold after a turn.", low=1, high=MOST_BUDGET
-    )
-    return Field(page, "budget", 56, known)
+    return Field(page, "budget", 56, BUDGET_HERE)
 
 
 def _policy_field(page: str) -> Field:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import streamlit as st
 
 from fdkvc.dialogs import SCENARIOS
-from fdkvc.parameters import Parameter, defaults_of, parameters_of
+from fdkvc.parameters import DIALOGS, Parameter, defaults_of, parameters_of
 from fdkvc.policies import POLICIES
 from fdkvc.sweep import Number, Sweep, can_be_swept, read_values, suggested_values
 from fdkvc.tables import ABLATED_POLICY, ABLATED_SCENARIO
@@ -22,7 +24,9 @@ from fdkvc.ui.fields import Field
 MOST_VALUES = 12
 """Values of a hyperparameter; of two, this many squared settings run."""
 
-MOST_DIALOGS = 600
+DIALOGS_HERE = replace(DIALOGS, high=600)
+"""Dialogs that a sweep on the page may have."""
+
 NONE = "–"
 
 
@@ -67,13 +71,13 @@ def choose_sweep(page: str) -> Sweep:
         axes=tuple(axes),
         scenario=SCENARIOS[scenario],
         metrics=choose_metrics(page),
-        dialogs=fields.number(dialogs_field(page, 200, MOST_DIALOGS)),
+        dialogs=fields.number(dialogs_field(page, 200, DIALOGS_HERE)),
         seed=fields.number(seed_field(page)),
         budget=fields.number(budget_field(page)),
     )
     st.caption(
-        f"At most {MOST_VALUES} values of a hyperparameter and {MOST_DIALOGS} dialogs run here, "
-        "because the server is shared. The command line runs any number:"
+        f"At most {MOST_VALUES} values of a hyperparameter and {DIALOGS_HERE.high} dialogs run "
+        "here, because the server is shared. The command line runs more:"
     )
     st.code(command_line(sweep), language=None, wrap_lines=True)
     return sweep

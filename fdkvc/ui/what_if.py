@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import streamlit as st
 
@@ -15,7 +16,7 @@ from fdkvc.ui.fields import Field
 from fdkvc.ui.frame import problems
 from fdkvc.ui.lanes import FORK, Lane, overlap, pair_fields
 from fdkvc.ui.runs import load_fork
-from fdkvc.ui.settings import MOST_BUDGET, entry_field
+from fdkvc.ui.settings import BUDGET_HERE, entry_field
 from fdkvc.ui.transport import turn_field
 from fdkvc.ui.variants import PolicyField, edit_policy
 from fdkvc.words import listed, sentence
@@ -30,7 +31,7 @@ def fork_fields(page: str) -> tuple[Field, ...]:
         PolicyField(page, "fork", "", Parameter("Fork", "")),
         Field(page, "fork_turn", None, Parameter("Turn of the fork", "", low=0, high=9999)),
         PolicyField(page, "fork_policy", "", Parameter("Policy of the fork", "")),
-        Field(page, "fork_budget", None, Parameter("Its budget", "", low=1, high=MOST_BUDGET)),
+        Field(page, "fork_budget", None, replace(BUDGET_HERE, label="Its budget", help="")),
         Field(page, "pinned", None, token),
         Field(page, "dropped", None, token),
     )
@@ -50,7 +51,7 @@ def ask(page: str, lanes: Sequence[Lane]) -> None:
             origin = _choose_run(draft, lanes)
         own = f"{draft}/{origin.name}"
         with right:
-            known = Parameter("Budget", "A smaller one evicts at once.", low=1, high=MOST_BUDGET)
+            known = replace(BUDGET_HERE, help="A smaller one evicts at once.")
             budget = fields.number(Field(own, "budget", origin.run.choice.budget, known))
         policy = edit_policy(own, origin.run.choice.policy, columns=3)
         left, right = st.columns(2, vertical_alignment="bottom")
