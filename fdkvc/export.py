@@ -11,8 +11,8 @@ import platform
 import shutil
 import tempfile
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -229,33 +229,63 @@ def replay_files(
 # ------------------------------------------------------------------------------- writing
 
 
-def check_folder(folder: str | os.PathLike[str]) -> None:
+def check_folder(folder: str | os.PathLike[str], names: Iterable[str] = ()) -> None:
     """Say beforehand whether `write_files` can write to a folder; nothing is left behind.
 
     Parameters
     ----------
     folder : path
         A folder, or one to be made, with those above it that are missing.
+    names : iterable of str
+        Of files to be written there, where a person chose them.
 
     Raises
     ------
     ValueError
         If it is something else than a folder, cannot be made, or is not writable.
     """
+    with _writable(folder) as (path, unfinished):
+        for name in names:
+            _check_file(path / name)
+            (unfinished / name).touch()
+
+
+@contextmanager
+def _writable(folder: str | os.PathLike[str]) -> Iterator[tuple[Path, Path]]:
+    """Give a folder, made if it is missing, and one within it that goes away in the end.
+
+    Folders that were made go away, too, unless something was put into them.
+    """
     if not os.fspath(folder):
         raise ValueError("the folder '' cannot be written: it has no name")
-    path = Path(folder)
-    if path.exists() and not path.is_dir():
-        raise ValueError(f"the folder {str(path)!r} cannot be written: it is not a folder")
-    missing = _missing(path)
-    there = missing[-1].parent if missing else path
-    if not there.is_dir():
-        raise ValueError(f"the folder {str(path)!r} cannot be made: {str(there)!r} is no folder")
+    path, made = Path(folder), []
     try:
-        with tempfile.TemporaryFile(dir=there):
-            pass
+        if path.exists() and not path.is_dir():
+            raise ValueError(f"the folder {str(path)!r} cannot be written: it is not a folder")
+        missing = _missing(path)
+        there = missing[-1].parent if missing else path
+        if not there.is_dir():
+            raise ValueError(
+                f"the folder {str(path)!r} cannot be made: {str(there)!r} is no folder"
+            )
+        made = missing
+        path.mkdir(parents=True, exist_ok=True)
+        # In the folder itself, so that moving from there is a rename and not a copy.
+        with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=path) as unfinished:
+            yield path, Path(unfinished)
     except OSError as error:
         raise ValueError(f"the folder {str(path)!r} cannot be written: {_reason(error)}") from error
+    finally:
+        for folder_made in made:
+            with suppress(OSError):
+                folder_made.rmdir()
+
+
+def _check_file(path: Path) -> None:
+    """Raise a ValueError if what stands where a file is to be written is something else."""
+    if path.exists() and not path.is_file():
+        what = "a folder" if path.is_dir() else "no regular file"
+        raise ValueError(f"the file {str(path)!r} cannot be written: it is {what}")
 
 
 def write_files(folder: str | os.PathLike[str], files: Files) -> None:
@@ -275,21 +305,8 @@ def write_files(folder: str | os.PathLike[str], files: Files) -> None:
     ValueError
         If the folder cannot be written, or a file in it cannot.
     """
-    check_folder(folder)
-    path = Path(folder)
-    made = _missing(path)
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        # In the folder itself, so that moving from there is a rename and not a copy.
-        with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=path) as unfinished:
-            _replace_all(path, files, Path(unfinished))
-            made = []
-    except OSError as error:
-        raise ValueError(f"the folder {str(path)!r} cannot be written: {_reason(error)}") from error
-    finally:
-        for folder_made in made:
-            with suppress(OSError):
-                folder_made.rmdir()
+    with _writable(folder) as (path, unfinished):
+        _replace_all(path, files, unfinished)
 
 
 def _missing(folder: Path) -> list[Path]:
@@ -304,8 +321,7 @@ def _replace_all(folder: Path, files: Files, unfinished: Path) -> None:
     new.mkdir()
     old.mkdir()
     for name, content in files.items():
-        if (folder / name).is_dir():
-            raise ValueError(f"the file {str(folder / name)!r} cannot be written: it is a folder")
+        _check_file(folder / name)
         (new / name).write_bytes(content.encode() if isinstance(content, str) else content)
         if (folder / name).exists():
             shutil.copy2(folder / name, old / name)

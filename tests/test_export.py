@@ -8,7 +8,6 @@ import json
 import math
 import os
 import platform
-import tempfile
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -332,14 +331,50 @@ def test_a_folder_without_permission_is_named(
     if existing:
         folder.mkdir()
 
-    def refuse(dir: Path) -> None:
-        assert dir == (folder if existing else tmp_path)
+    make = os.mkdir
+
+    def refuse(path: Path | str, mode: int = 0o777) -> None:
+        if Path(path).parent == (folder if existing else tmp_path):
+            raise PermissionError(13, "Permission denied")
+        make(path, mode)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "mkdir", refuse)
+        with pytest.raises(ValueError, match="out' cannot be written: permission denied"):
+            check_folder(folder)
+    assert folder.exists() == existing
+
+
+def test_a_folder_below_one_that_may_not_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> bool:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    monkeypatch.setattr(Path, "exists", refuse)
     with pytest.raises(ValueError, match="out' cannot be written: permission denied"):
-        check_folder(folder)
-    assert folder.exists() == existing
+        check_folder(tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", ["a" * 256, "missing/" + "a" * 256, "a/" * 3000])
+def test_a_name_that_is_too_long_is_refused_beforehand(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="cannot be written: file name too long"):
+        check_folder(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_cannot_be_written_is_refused_beforehand(tmp_path: Path) -> None:
+    check_folder(tmp_path, ["trace.npz"])
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for name, sentence in (
+        ("a" * 256, "cannot be written: file name too long"),
+        ("folder", "folder' cannot be written: it is a folder"),
+        ("pipe", "pipe' cannot be written: it is no regular file"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            check_folder(tmp_path, [name])
+    assert {path.name for path in tmp_path.iterdir()} == {"folder", "pipe"}
 
 
 def test_a_relative_folder_is_below_the_current_one(

@@ -52,7 +52,7 @@ PAPER_POLICIES = ("fifo", "sink", "h2o", "fd-kvc")
 """What the paper compares."""
 
 
-def policy_named(key: str, **hyperparameters: float | int | str) -> Policy:
+def policy_named(key: str, /, **hyperparameters: float | int | str) -> Policy:
     """Make a policy from its key and hyperparameters.
 
     Raises
@@ -103,6 +103,8 @@ def read_policy(name: str) -> Policy:
             raise ValueError(
                 f"{setting!r} in {name!r} is no hyperparameter: write NAME=VALUE, such as gamma=0.8"
             )
+        if field in values:
+            raise ValueError(f"{field!r} is given twice in {name!r}")
         kind = type(defaults.get(field, text))
         try:
             values[field] = kind(text)
