@@ -25,12 +25,16 @@ from typing import Any
 import numpy as np
 
 from fdkvc.attention import Floats
+from fdkvc.model_folder import check_model_folder
 from fdkvc.parameters import Parameter, check_parameter
 from fdkvc.recordings import Recording, Token
 from fdkvc.transcripts import Transcript, clean_name
 
 INTERFACE = "fdkvc_recorded"
 """The name under which the recording attention is known to the library."""
+
+MOST_PACKED = 16
+"""Numbers of a model for each that is stored: quantized weights have several in one."""
 
 Vectors = tuple[Floats, Floats, Floats, Floats]
 """Embeddings (n, d), and queries, keys and values (H, n, h), of n tokens."""
@@ -129,18 +133,21 @@ def load_model(name: str, layer: int, heads: Sequence[int] | None = None) -> Mod
         If the optional packages are missing, the model cannot be loaded or has no such layer or
         head, or it is not one that can be recorded.
     """
+    folder = Path(name)
+    is_path = folder.exists() or name.startswith((".", "/", "~")) or name.count("/") > 1
+    with _one_sentence(name):
+        stored = check_model_folder(folder) if is_path else None
     try:
         import torch
         from transformers import AttentionInterface, AutoConfig, AutoModel, AutoTokenizer
         from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
-        from transformers.utils.logging import disable_progress_bar
+        from transformers.utils.logging import disable_progress_bar, set_verbosity_error
     except ImportError as error:
         raise ValueError(
             f"capture needs the packages of requirements-capture.txt: {error.name} is missing"
         ) from None
-    if not Path(name).exists() and (name.startswith((".", "/", "~")) or name.count("/") > 1):
-        raise ValueError(f"the model {name!r} cannot be loaded: there is no such folder")
     disable_progress_bar()
+    set_verbosity_error()  # what it says in warnings is said in a sentence, or is no matter
     recorder = _Recorder(layer)
     AttentionInterface.register(INTERFACE, recorder)
     AttentionMaskInterface.register(INTERFACE, sdpa_mask)
@@ -154,12 +161,29 @@ def load_model(name: str, layer: int, heads: Sequence[int] | None = None) -> Mod
         raise ValueError(f"the tokenizer of {name!r} does not say where its tokens stand")
     chosen = _chosen(config, layer, heads)
     with _one_sentence(name):
-        model = AutoModel.from_pretrained(
-            name, attn_implementation=INTERFACE, dtype="auto" if gpu else torch.float32
+        with torch.device("meta"):  # where nothing is allocated
+            described = AutoModel.from_config(config).num_parameters()
+        if stored is not None and described > MOST_PACKED * stored:
+            raise ValueError(
+                f"config.json describes {described:,} numbers, but its weights have {stored:,}"
+            )
+        model, loaded = AutoModel.from_pretrained(
+            name,
+            attn_implementation=INTERFACE,
+            dtype="auto" if gpu else torch.float32,
+            use_safetensors=True,
+            ignore_mismatched_sizes=True,  # they are named below
+            output_loading_info=True,
         )
-    model = model.to("cuda" if gpu else "cpu").eval()
+        for key, *_ in sorted(loaded["mismatched_keys"]):
+            raise ValueError(f"its weights have another size of {key} than config.json says")
+        # What pools the last layer has no part in any attention.
+        missing = sorted(key for key in loaded["missing_keys"] if "pooler" not in key)
+        if missing:
+            raise ValueError(f"its weights lack {missing[0]}, of {len(missing)} that are missing")
+        model = model.to("cuda" if gpu else "cpu").eval()
+        prefix, suffix = _frame(tokenizer)
     causal = any(getattr(module, "is_causal", False) for module in model.modules())
-    prefix, suffix = _frame(tokenizer)
     return Model(name, model, tokenizer, causal, layer, chosen, prefix, suffix, recorder)
 
 
@@ -227,7 +251,11 @@ def _forward(model: Model, ids: Sequence[int], **settings: Any) -> Any:
     import torch
 
     tokens = torch.tensor([list(ids)], device=model.model.device)
-    return model.model(input_ids=tokens, output_hidden_states=True, **settings)
+    known = model.model.config.get_text_config().vocab_size
+    with _one_sentence(model.name, "read a dialog"):
+        if max(ids) >= known:
+            raise ValueError(f"its tokenizer gives the token {max(ids)}, but it knows {known:,}")
+        return model.model(input_ids=tokens, output_hidden_states=True, **settings)
 
 
 def _vectors(model: Model, output: Any, tokens: slice) -> Vectors:
@@ -290,10 +318,12 @@ def _chosen(config: Any, layer: int, heads: Sequence[int] | None) -> tuple[int, 
 
 
 @contextmanager
-def _one_sentence(name: str) -> Iterator[None]:
-    """Turn what the library says of a model that cannot be loaded into one sentence."""
+def _one_sentence(name: str, act: str = "be loaded") -> Iterator[None]:
+    """Turn what the library says of a model that cannot do something into one sentence."""
     try:
         yield
-    except (OSError, ValueError, KeyError, ImportError) as error:
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise ValueError(f"the model {name!r} cannot be loaded: {reason[:200]}") from None
+    except Exception as error:  # as many kinds as there are ways to break a model
+        reason = " ".join(str(error).split()) or type(error).__name__
+        if isinstance(error, KeyError):
+            reason = f"there is no {reason}"
+        raise ValueError(f"the model {name!r} cannot {act}: {reason[:200]}") from None

@@ -59,13 +59,13 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-def check_structure(content: bytes) -> None:
+def check_structure(content: bytes, most_values: int = MOST_VALUES) -> None:
     r"""Bound the depth and the number of values of JSON before anything is parsed.
 
     Raises
     ------
     ValueError
-        If there is more than `MOST_DEPTH` or `MOST_VALUES`.
+        If there is more than `MOST_DEPTH` or `most_values`.
 
     Examples
     --------
@@ -81,9 +81,9 @@ def check_structure(content: bytes) -> None:
     opening = outside & ((plain == ord("[")) | (plain == ord("{")))
     closing = outside & ((plain == ord("]")) | (plain == ord("}")))
     values = int((outside & (plain == ord(","))).sum()) + int(opening.sum())
-    if values > MOST_VALUES:
+    if values > most_values:
         raise ValueError(
-            f"the file holds {values:,} values, but at most {MOST_VALUES:,} are allowed"
+            f"the file holds {values:,} values, but at most {most_values:,} are allowed"
         )
     places = np.flatnonzero(opening | closing)
     depth = np.cumsum(np.where(opening[places], 1, -1))

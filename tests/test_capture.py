@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from refusals import assert_one_sentence
 
 from fdkvc.capture import load_model, record
 from fdkvc.formats import read_transcripts
@@ -202,6 +205,66 @@ def test_what_is_no_model_gets_one_sentence(
     assert "\n" not in str(caught.value)
     with pytest.raises(ValueError, match="nowhere' cannot be loaded: there is no such folder"):
         load_model(str(tmp_path / "nowhere"), 0)
+
+
+def told(name: str, **changes: Any) -> None:
+    """Change what the config.json of a model says."""
+    path = Path(name) / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"num_hidden_layers": 4}, "its weights lack layers.3.input_layernorm.weight"),
+        ({"num_attention_heads": 5}, "not a multiple of the number of attention heads"),
+        ({"num_key_value_heads": 4}, "its weights have another size of layers.0.self_attn"),
+        ({"hidden_size": 32}, "its weights have another size of"),
+        ({"head_dim": 8}, "its weights have another size of"),
+        ({"intermediate_size": 32}, "its weights have another size of layers.0.mlp"),
+        ({"vocab_size": 32}, "its weights have another size of embed_tokens.weight"),
+        (
+            {"vocab_size": 9_999_999},
+            "config.json describes 240,008,784 numbers, but its weights have 9,192",
+        ),
+        ({"hidden_act": "none"}, "there is no 'none'"),
+        ({"model_type": "none"}, "model type `none`"),
+        ({"pad_token_id": 99}, "Padding_idx must be within num_embeddings"),
+        ({"num_attention_heads": None}, "expected int, got NoneType"),
+    ],
+)
+def test_a_model_that_is_not_what_it_says_gets_one_sentence(
+    causal: str, tmp_path: Path, changes: dict[str, Any], sentence: str
+) -> None:
+    name = str(shutil.copytree(causal, tmp_path / "model"))
+    told(name, **changes)
+    with pytest.raises(ValueError, match=sentence) as caught:
+        load_model(name, 0)
+    assert_one_sentence(caught.value)
+
+
+def test_weights_without_what_pools_are_whole(encoder: str, tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    name = shutil.copytree(encoder, tmp_path / "model")
+    weights = load_file(name / "model.safetensors")
+    rest = {key: array for key, array in weights.items() if "pooler" not in key}
+    assert len(rest) < len(weights)
+    save_file(rest, name / "model.safetensors", metadata={"format": "pt"})
+    whole, own = (record(load_model(str(each), 0), DIALOG) for each in (encoder, name))
+    np.testing.assert_array_equal(whole.keys, own.keys)
+
+
+def test_a_token_that_the_model_does_not_know_is_named(causal: str, tmp_path: Path) -> None:
+    name = shutil.copytree(causal, tmp_path / "model")
+    path = name / "tokenizer.json"
+    changed = json.loads(path.read_text())
+    changed["model"]["vocab"]["rome"] = 1000
+    path.write_text(json.dumps(changed))
+    model = load_model(str(name), 0)
+    with pytest.raises(ValueError, match=r"gives the token 1000, but it knows 16") as caught:
+        record(model, DIALOG)
+    assert_one_sentence(caught.value)
 
 
 def test_a_dialog_longer_than_the_model_holds_is_named(causal: str, encoder: str) -> None:

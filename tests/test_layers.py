@@ -17,7 +17,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("attention",),
     ("dialogs",),
     ("json_input", "transcripts", "segmentation", "formats"),
-    ("recordings", "lexical", "trace_file", "capture"),
+    ("recordings", "lexical", "trace_file", "model_folder", "capture"),
     ("cache",),
     ("policies",),
     ("heads",),
