@@ -158,7 +158,7 @@ def cosine(a: Floats, b: Floats) -> Floats:
 def row_products(
     a: Floats,
     b: Floats,
-    lengths: Sequence[tuple[int, int]] | None = None,
+    real: Sequence[tuple[Ints, int]] | None = None,
     out: Floats | None = None,
 ) -> Floats:
     """Inner products of every vector of a row in `a` with every vector of the same row in `b`.
@@ -167,8 +167,9 @@ def row_products(
     ----------
     a : array (B, M, d)
     b : array (B, N, d)
-    lengths : sequence of (m, n), optional
-        The vectors of each row that are real, where rows differ; the rest of the result is zero.
+    real : sequence of (array (m,), n), optional
+        Which vectors of each row in `a` are real, and how many in `b`, where that is not all; the
+        rest of the result is zero.
     out : array (B, M, N), optional
         Where to put the result.
 
@@ -176,13 +177,13 @@ def row_products(
     -------
     array (B, M, N)
     """
-    if lengths is None:
+    if real is None:
         return np.matmul(a, b.swapaxes(-1, -2), out=out)
     # The shape of a matrix product may change how it rounds, so each row is multiplied in its own.
     products = np.empty((len(a), a.shape[1], b.shape[1]), np.float32) if out is None else out
     products[:] = 0
-    for row, (m, n) in enumerate(lengths):
-        products[row, :m, :n] = a[row, :m] @ b[row, :n].T
+    for row, (which, n) in enumerate(real):
+        products[row, which, :n] = a[row, which] @ b[row, :n].T
     return products
 
 

@@ -285,11 +285,13 @@ class DialogBatch:
         return np.bitwise_count(every).astype(np.intp)
 
     @cached_property
-    def _lengths(self) -> list[tuple[int, int]] | None:
-        """(turns, tokens) of each row where rows differ, else None."""
-        tokens = self.bounds[:, -1]
-        full = (self.turn_counts == self.turns).all() and (tokens == self.keys.shape[1]).all()
-        return None if full else list(zip(self.turn_counts.tolist(), tokens.tolist(), strict=True))
+    def _real(self) -> list[tuple[Ints, int]] | None:
+        """Which turns of each row have tokens, and its tokens; None where that is all of them."""
+        has_tokens, tokens = np.diff(self.bounds) > 0, self.bounds[:, -1]
+        if has_tokens.all() and (tokens == self.keys.shape[1]).all():
+            return None
+        turns = map(np.flatnonzero, has_tokens)
+        return list(zip(turns, tokens.tolist(), strict=True))
 
     def _turn_means(self, x: Floats) -> Floats:
         """Mean over each turn's tokens (B, T, ·); zero for a turn without tokens."""
@@ -316,8 +318,8 @@ class DialogBatch:
         # The mean of projected tokens is the projected mean.
         matrix = self.projection("query").swapaxes(-1, -2)
         width = matrix.shape[1]
-        lengths = self._lengths and [(turns, width) for turns, _ in self._lengths]
-        return row_products(self.mean_embeddings, matrix, lengths)
+        real = self._real and [(turns, width) for turns, _ in self._real]
+        return row_products(self.mean_embeddings, matrix, real)
 
     @cached_property
     def logits(self) -> Floats:
@@ -349,9 +351,9 @@ class DialogBatch:
         shape = (self.rows, self.turns, by_token.shape[1] + 1)
         products = (self.room or Room()).array(name, shape)
         for some in _blocks(self.rows):
-            lengths = self._lengths and self._lengths[some]
+            real = self._real and self._real[some]
             own = by_token[some]
-            row_products(by_turn[some], own, lengths, out=products[some, :, :-1])
+            row_products(by_turn[some], own, real, out=products[some, :, :-1])
             if cosines:
                 products[some, :, :-1] *= (1 / _lengths_of(own))[:, None, :]
         return products
@@ -364,7 +366,8 @@ class DialogBatch:
         return row_products(
             self.embeddings,
             self.projection("query").swapaxes(-1, -2),
-            self._lengths and [(tokens, self.keys.shape[-1]) for _, tokens in self._lengths],
+            self._real
+            and [(np.arange(tokens), self.keys.shape[-1]) for _, tokens in self._real],
         )
 
     def query_logits(self, turn: int) -> Floats:
@@ -380,8 +383,8 @@ class DialogBatch:
         counts = ends - self.bounds[:, turn]
         products = np.empty((self.rows, token.shape[1], int(ends.max()) + 1), np.float32)
         alike = (counts == counts[0]).all() and (ends == ends[0]).all()
-        lengths = None if alike else list(zip(counts.tolist(), ends.tolist(), strict=True))
-        row_products(queries, self.keys[:, : int(ends.max())], lengths, out=products[:, :, :-1])
+        real = None if alike else list(zip(map(np.arange, counts), ends.tolist(), strict=True))
+        row_products(queries, self.keys[:, : int(ends.max())], real, out=products[:, :, :-1])
         products[:, :, -1] = -np.inf
         return products
 
@@ -399,12 +402,12 @@ class DialogBatch:
     @cached_property
     def full_output(self) -> Floats:
         """Context output of each turn if nothing were ever evicted (B, T, h)."""
-        if self._lengths is None:
+        if self._real is None:
             return self.full_attention @ self.values
         output = np.zeros((self.rows, self.turns, self.values.shape[-1]), np.float32)
-        for row, (turns, tokens) in enumerate(self._lengths):
-            weights = self.full_attention[row, :turns, :tokens]
-            output[row, :turns] = weights @ self.values[row, :tokens]
+        for row, (turns, tokens) in enumerate(self._real):
+            weights = self.full_attention[row, turns, :tokens]
+            output[row, turns] = weights @ self.values[row, :tokens]
         return output
 
     @cached_property

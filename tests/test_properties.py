@@ -411,7 +411,7 @@ def test_products_of_rows_stay_within_their_lengths() -> None:
     full = np.einsum("bmd,bnd->bmn", a, b)
 
     np.testing.assert_allclose(row_products(a, b), full)
-    ragged_product = row_products(a, b, [(2, 4), (3, 1)])
+    ragged_product = row_products(a, b, [(np.arange(2), 4), (np.arange(3), 1)])
     np.testing.assert_allclose(ragged_product[0, :2], full[0, :2])
     np.testing.assert_allclose(ragged_product[1, :, :1], full[1, :, :1])
     assert not ragged_product[0, 2].any()
