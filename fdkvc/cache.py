@@ -13,6 +13,47 @@ from fdkvc.attention import Bools, Floats, Ints
 
 EMPTY = -1
 
+ROUNDING = 1.5e-6
+"""By less than this share of its size rounding moves a score, on any processor: a dozen units in
+the last place of single precision."""
+
+_BEYOND = np.float32(1e30)  # no score is as large: what is, stands for protection
+
+
+@dataclass(frozen=True)
+class Ties:
+    """Which scores are as good as equal to the cutoff, the lowest that would stay.
+
+    Attributes
+    ----------
+    relative : float
+        Those that differ from it by no more than this share of it, …
+    absolute : float
+        … and this much: for scores added up from what may be much larger than they are.
+
+    Examples
+    --------
+    >>> low, high = Ties(relative=0.25).band(np.array([[2]], np.float32))
+    >>> low.tolist(), high.tolist()
+    ([[1.5]], [[2.5]])
+    """
+
+    relative: float = ROUNDING
+    absolute: float = 0.0
+
+    def band(self, cutoff: Floats) -> tuple[Floats, Floats]:
+        """Return the lowest and the highest score that tie with each row's cutoff (B, 1)."""
+        size = np.minimum(np.abs(cutoff), _BEYOND)
+        reach = np.float32(self.relative) * size + np.float32(self.absolute)
+        return cutoff - reach, cutoff + reach
+
+
+EXACT = Ties(0)
+"""For scores that no rounding moves, such as positions: only equal ones tie."""
+
+OF_ONE = Ties(absolute=ROUNDING)
+"""For scores of cosines, or of other parts of the size of 1, which may add up to much less."""
+
 
 @dataclass(frozen=True, eq=False)
 class Cache:
@@ -210,8 +251,14 @@ def among(token: Ints, wanted: Ints) -> Bools:
     return found
 
 
-def select(score: Floats, cache: Cache, protected: Bools, budget: int) -> Bools:
+def select(
+    score: Floats, cache: Cache, protected: Bools, budget: int, ties: Ties = EXACT
+) -> Bools:
     """Choose what stays: the protected, then the best by score; a tie goes to the older entry.
+
+    The cutoff of a row is the lowest score that a choice by scores alone would keep. What scores
+    more than a tie with it stays, what scores less goes, and of all that tie with it the older
+    stay. So entries that are worth the same part by age, however their scores were rounded.
 
     Parameters
     ----------
@@ -222,6 +269,8 @@ def select(score: Floats, cache: Cache, protected: Bools, budget: int) -> Bools:
     protected : array (B, C) of bool
         At most `budget` a row.
     budget : int
+    ties : Ties, optional
+        By default only equal scores tie.
 
     Returns
     -------
@@ -231,20 +280,52 @@ def select(score: Floats, cache: Cache, protected: Bools, budget: int) -> Bools:
     Examples
     --------
     >>> cache = Cache(np.arange(4)[None])
-    >>> score = np.array([[2, 1, 2, 2]], np.float32)
+    >>> score = np.array([[2, 1, 2, 2.000001]], np.float32)
     >>> select(score, cache, np.zeros((1, 4), bool), 2).tolist()
+    [[True, False, False, True]]
+    >>> select(score, cache, np.zeros((1, 4), bool), 2, ties=Ties()).tolist()
     [[True, False, True, False]]
     """
-    priority = score if cache.full else np.where(cache.present, score, -np.inf)
-    if protected.any():
-        priority = np.where(protected, np.inf, priority)
+    priority = _priority(score, cache, protected)
     if priority.shape[1] == budget:
         return np.ones(priority.shape, np.bool_)
-    cutoff = np.partition(priority, -budget, axis=1)[:, -budget, None]
-    kept: Bools = priority >= cutoff
+    low, high = ties.band(_cutoff(priority, budget))
+    kept: Bools = priority >= low
     if np.count_nonzero(kept) > len(kept) * budget:
-        above = priority > cutoff
-        tied = priority == cutoff
+        above = priority > high
+        tied = kept & ~above
         room = budget - above.sum(axis=1, keepdims=True)
         kept = above | (tied & (np.cumsum(tied, axis=1) <= room))
     return kept
+
+
+def levelled(score: Floats, cache: Cache, protected: Bools, budget: int, ties: Ties) -> Floats:
+    """Return the scores (B, C) by which `select` decides: those that tie with the cutoff are it.
+
+    Where nothing has to go, there is no cutoff.
+
+    Examples
+    --------
+    >>> cache = Cache(np.arange(4)[None])
+    >>> score = np.array([[1.999999, 1, 2, 3]], np.float32)
+    >>> levelled(score, cache, np.zeros((1, 4), bool), 2, Ties()).tolist()
+    [[2.0, 1.0, 2.0, 3.0]]
+    """
+    if score.shape[1] == budget:
+        return score
+    priority = _priority(score, cache, protected)
+    cutoff = _cutoff(priority, budget)
+    low, high = ties.band(cutoff)
+    tied = (priority >= low) & (priority <= high) & cache.present & ~protected
+    return np.where(tied & (cache.count > budget)[:, None], cutoff, score)
+
+
+def _priority(score: Floats, cache: Cache, protected: Bools) -> Floats:
+    """Return the scores, with the protected above them all and the empty slots below."""
+    priority = score if cache.full else np.where(cache.present, score, -np.inf)
+    return np.where(protected, np.inf, priority) if protected.any() else priority
+
+
+def _cutoff(priority: Floats, budget: int) -> Floats:
+    """Return the lowest of the `budget` highest in each row (B, 1)."""
+    return np.partition(priority, -budget, axis=1)[:, -budget, None]

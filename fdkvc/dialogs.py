@@ -366,8 +366,7 @@ class DialogBatch:
         return row_products(
             self.embeddings,
             self.projection("query").swapaxes(-1, -2),
-            self._real
-            and [(np.arange(tokens), self.keys.shape[-1]) for _, tokens in self._real],
+            self._real and [(np.arange(tokens), self.keys.shape[-1]) for _, tokens in self._real],
         )
 
     def query_logits(self, turn: int) -> Floats:

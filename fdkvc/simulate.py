@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdkvc.attention import Bools, Floats, Ints, Observation
-from fdkvc.cache import EMPTY, Cache, among, empty_cache, last_in, ranking, select
+from fdkvc.cache import EMPTY, Cache, among, empty_cache, last_in, levelled, ranking, select
 from fdkvc.dialogs import DialogBatch
 from fdkvc.parameters import Parameter, check_count, check_parameter
 from fdkvc.policies.base import Policy, Update, total
@@ -152,7 +152,7 @@ def take_turn(
     terms = policy.terms(entries, turn)
     score = total(terms)
     protected = protection(policy, entries, turn, budget, pinned)
-    kept = select(score, entries, protected, budget)
+    kept = select(score, entries, protected, budget, policy.ties)
     cache = entries.keep(kept)
     if tier is not None:
         stood = np.concatenate([old.token, turn.new], axis=1)
@@ -335,10 +335,11 @@ class _Recorder:
                 channels[name][:, :slots][stale] = column[stale]
         for name, column in channels.items():
             self._write(at, f"channels/{name}", np.where(token >= 0, column, np.nan))
+        score = levelled(result.score, entries, result.protected, self.budget, self.policy.ties)
         worth = {f"terms/{name}": term for name, term in result.terms.items()}
-        for name, number in {**worth, "score": result.score}.items():
+        for name, number in {**worth, "score": score}.items():
             self._write(at, name, np.where(entries.present, number, np.nan).astype(np.float32))
-        self._write(at, "rank", ranking(result.score, entries), 0)
+        self._write(at, "rank", ranking(score, entries), 0)
 
         for name in ("attention_before", "attention_after"):
             weights = np.full(token.shape, np.nan, np.float32)

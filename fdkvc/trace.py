@@ -121,6 +121,7 @@ class EntryTrace:
         Values of `Status` and `Rule`.
     protected : array (B, T, W) of bool
     score : array (B, T, W)
+        The sum of the terms; where that ties with the cutoff, the cutoff. See `cache.levelled`.
     rank : array (B, T, W)
         Place by score, 1 for the highest, ties to the older; 0 for what the threshold evicted.
     attention_before, attention_after : array (B, T, W)

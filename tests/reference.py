@@ -18,6 +18,9 @@ Vector = list[float]
 
 EPSILON = 1e-8
 
+SAME = 1e-12
+"""By this share may double precision tell equal scores apart."""
+
 
 @dataclass
 class Entry:
@@ -50,10 +53,10 @@ class Turn:
     states : dict of str to float
         What the policy remembers beside its entries, such as what equations 6 and 7 left.
     margin : float
-        The smallest difference of scores that decided anything: lowest kept score that was not
-        protected against highest score evicted by the budget, and each old entry against the
-        threshold. Of scores that all are below 1 it is a share of the highest. 0 for a tie,
-        infinity where nothing was decided by a score.
+        How far a score is from where the decision would be another: from an end of the range
+        that ties with the cutoff, and that of an old entry from the threshold. Of scores that all
+        are below 1 it is a share of the highest. Infinity where nothing was decided by a score:
+        nothing had to go, or all that might have gone are worth the same, and age decided.
     """
 
     kept: list[int]
@@ -369,14 +372,17 @@ def expected_attention(seen: Seen, cache: list[Entry], state: State) -> Verdict:
 
 
 def random(seen: Seen, cache: list[Entry], state: State) -> Verdict:
-    """Draw a number for each entry from a hash of 64 bits, of which the upper 24 count."""
+    """Draw a number for each entry from a hash of 64 bits, of which the upper 24 count.
+
+    Of a key's numbers sign and exponent go in, the upper 9 of their 32 bits.
+    """
     entries = cache + [Entry(token) for token in seen.new]
     terms = {}
     for entry in entries:
         drawn = int(seen.parameters["chance_seed"])
         bits = [struct.pack("<f", number) for number in seen.keys[entry.token]]
         words = [seen.new[-1] + 1, entry.token + 1]
-        words += [int.from_bytes(number, "little") for number in bits]
+        words += [int.from_bytes(number, "little") >> 23 for number in bits]
         for word in words:
             drawn = (drawn ^ word) * 0x9E3779B97F4A7C15 % 2**64
             drawn ^= drawn >> 29
@@ -564,6 +570,15 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
 }
 
+RELATIVE = (1.5e-6, 0.0)
+"""Scores within this share of the cutoff tie with it."""
+
+TIES: dict[str, tuple[float, float]] = {
+    **dict.fromkeys(("fifo", "full", "sink", "scissorhands", "random"), (0.0, 0.0)),
+    **dict.fromkeys(("keydiff", "fd-kvc"), (1.5e-6, 1.5e-6)),
+}
+"""Policies of which other scores tie: exact ones, and sums of what is of the size of 1."""
+
 MODULATIONS: dict[str, Callable[[list[Entry], dict[str, float]], list[float]]] = {
     "fd-kvc": fd_kvc_modulation
 }
@@ -658,7 +673,7 @@ def run(
         verdict = POLICIES[policy](seen, cache, state)
         scores = {token: sum(terms.values()) for token, terms in verdict.terms.items()}
 
-        kept, over = best(scores, verdict.protected, budget)
+        kept, over, margin = best(scores, verdict.protected, budget, TIES.get(policy, RELATIVE))
         cache = [entry for entry in verdict.entries if entry.token in kept]
         evicted = dict.fromkeys(verdict.below_threshold, "threshold")
         evicted |= dict.fromkeys(over, "budget")
@@ -666,12 +681,7 @@ def run(
             waiting = [token for token in tier if token not in verdict.recalled]
             tier = (waiting + sorted(evicted))[-places:]
             state["moves"] += len(verdict.recalled) + min(len(evicted), places)
-        contested = [scores[token] for token in kept if token not in verdict.protected]
-        margin = verdict.threshold_margin
-        if over and contested:
-            gap = min(contested) - max(scores[token] for token in over)
-            highest = max(abs(score) for score in scores.values())
-            margin = min(margin, gap / min(highest, 1.0) if gap else 0.0)
+        margin = min(margin, verdict.threshold_margin)
 
         before = attention(seen.mean_query, [keys[token] for token in kept])
         after = before
@@ -702,10 +712,50 @@ def run(
     return record
 
 
-def best(scores: dict[int, float], protected: set[int], budget: int) -> tuple[list[int], list[int]]:
-    """Tokens to keep and to evict: the protected, then the best, of equals the older."""
-    ranked = sorted(scores, key=lambda token: (token not in protected, -scores[token], token))
-    return sorted(ranked[:budget]), ranked[budget:]
+def best(
+    scores: dict[int, float], protected: set[int], budget: int, ties: tuple[float, float]
+) -> tuple[list[int], list[int], float]:
+    """Tokens to keep and to evict, and by what margin.
+
+    The protected stay, then the best. Of those that are about as good as the last of them, the
+    older stay: `ties` says how far they may differ from it, as a share of it and beside that.
+    """
+    free = [token for token in sorted(scores) if token not in protected]
+    room = max(budget - (len(scores) - len(free)), 0)
+    if len(free) <= room:
+        return sorted(scores), [], math.inf
+    if not room:
+        kept = sorted(protected & set(scores))[:budget]
+        return kept, sorted(set(scores) - set(kept)), math.inf
+    cutoff = sorted((scores[token] for token in free), reverse=True)[room - 1]
+    reach = ties[0] * abs(cutoff) + ties[1]
+    edges = (cutoff - reach, cutoff + reach)
+
+    def choice(scores: dict[int, float]) -> set[int]:
+        above = [token for token in free if scores[token] > edges[1]]
+        tied = [token for token in free if edges[0] <= scores[token] <= edges[1]]
+        return {*above, *tied[: room - len(above)]}
+
+    chosen = choice(scores)
+    low, high = edges
+    moves = [
+        move
+        for token in free
+        if abs((score := scores[token]) - cutoff) > SAME * abs(cutoff)
+        for move in (
+            (abs(score - low), token, cutoff if score < low else -math.inf),
+            (abs(score - high), token, cutoff if score > high else math.inf),
+        )
+    ]
+    margin = math.inf
+    for way, token, moved in sorted(moves):
+        if choice({**scores, token: moved}) != chosen:
+            margin = way
+            break
+    highest = max(abs(score) for score in scores.values())
+    kept = sorted((protected & set(scores)) | chosen)
+    evicted = [token for token in free if token not in chosen]
+    return kept, evicted, margin / min(highest, 1.0) if highest else math.inf
 
 
 def untouched(state: State, dimension: int) -> Turn:

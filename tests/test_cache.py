@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdkvc.cache import Cache, empty_cache, newest, select
+from fdkvc.cache import OF_ONE, ROUNDING, Cache, Ties, empty_cache, levelled, newest, select
 
 
 def cache_of(*rows: list[int]) -> Cache:
@@ -127,6 +127,31 @@ def test_the_protected_stay_then_the_best_then_the_older(
         slots = np.flatnonzero(present)
         order = slots[np.lexsort((slots, -score[row, slots], ~protected[row, slots]))]
         assert set(np.flatnonzero(kept[row] & present)) == set(order[:budget])
+
+
+@given(decisions(), st.sampled_from([Ties(), OF_ONE]), st.integers(0, 2**32))
+def test_however_equal_scores_are_rounded_the_older_stays(
+    decision: tuple[np.ndarray, Cache, np.ndarray, int], ties: Ties, seed: int
+) -> None:
+    score, cache, protected, budget = decision
+    noise = np.random.default_rng(seed).uniform(-0.4, 0.4, score.shape)
+    rounded = score + ((ties.relative * abs(score) + ties.absolute) * noise).astype(np.float32)
+
+    kept = select(rounded, cache, protected, budget, ties=ties)
+
+    np.testing.assert_array_equal(kept, select(score, cache, protected, budget))
+    level = levelled(rounded, cache, protected, budget, ties)
+    np.testing.assert_array_equal(kept, select(level, cache, protected, budget))
+    np.testing.assert_allclose(level, rounded, ties.relative, ties.absolute)
+
+
+def test_what_is_no_tie_is_decided_by_its_score() -> None:
+    score = np.array([[1, 1 + 3 * ROUNDING]], np.float32)
+    free = np.zeros((1, 2), bool)
+
+    assert select(score, cache_of([0, 1]), free, 1, ties=Ties()).tolist() == [[False, True]]
+    assert select(score * 0.5, cache_of([0, 1]), free, 1, ties=Ties()).tolist() == [[False, True]]
+    assert select(score * 0.1, cache_of([0, 1]), free, 1, ties=OF_ONE).tolist() == [[True, False]]
 
 
 def test_a_cache_that_is_not_full_keeps_everything() -> None:

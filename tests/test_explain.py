@@ -187,6 +187,19 @@ def test_a_tie_is_settled_by_age() -> None:
     ]
 
 
+@pytest.mark.parametrize("chance", range(8))
+def test_what_only_rounding_tells_apart_is_told_as_a_tie(chance: int) -> None:
+    # Two keys are equally unlike their mean, however the products were rounded.
+    dialogs = random_dialog(chance, [1, 1], head_dimension=8)
+    trace = simulate(policy_named("keydiff"), dialogs, budget=1)
+
+    last, gone = (explain(trace, dialogs, 0, turn=1, token=token) for token in (0, 1))
+
+    assert (last.rank, gone.rank, gone.margin, gone.deciding_term) == (1, 2, 0, None)
+    assert sentences(last)[-1].endswith("scored the same, and a tie goes to the older.")
+    assert sentences(gone)[-1] == "The last to stay scored the same, and a tie goes to the older."
+
+
 def test_one_place_is_told_in_the_singular() -> None:
     dialogs = plain_dialog([[1.0], [2.0]])
     trace = simulate(policy_named("fifo"), dialogs, budget=1)

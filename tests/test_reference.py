@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from reference import DEFAULTS, POLICIES, Turn, run
+from reference import DEFAULTS, POLICIES, Turn, best, run
 
 
 def positions_only(policy: str, budget: int, turns: list[list[int]]) -> list[Turn]:
@@ -49,7 +49,7 @@ def test_h2o_sums_attention_and_forgets_the_evicted() -> None:
     # Token 2 is the protected window of one; of the rest token 0 has the larger sum.
     assert turns[1].scores == pytest.approx({0: 3 / 4 + 3 / 5, 1: 1 / 4 + 1 / 5, 2: 1 / 5})
     assert (turns[1].kept, turns[1].evicted, turns[1].protected) == ([0, 2], {1: "budget"}, {2})
-    assert turns[1].margin == pytest.approx(27 / 20 - 9 / 20)
+    assert turns[1].margin == pytest.approx((1 + 1.5e-6) * 27 / 20 - 9 / 20)
     assert turns[1].after == pytest.approx({0: 3 / 4, 2: 1 / 4})
     assert turns[2].scores == pytest.approx({0: 27 / 20 + 3 / 8, 2: 1 / 5 + 1 / 8, 3: 1 / 2})
     assert turns[2].kept == [0, 3]
@@ -129,5 +129,17 @@ def test_of_equals_the_older_stays() -> None:
     (h2o,) = run("h2o", {}, 1, [[0, 1, 2]], alike, alike, alike, alike)
     (fd_kvc,) = run("fd-kvc", {}, 2, [[0, 1, 2]], alike, alike, alike, alike)
 
-    assert (h2o.kept, h2o.margin) == ([0], 0.0)
-    assert (fd_kvc.kept, fd_kvc.margin) == ([0, 1], 0.0)
+    assert (h2o.kept, h2o.margin) == ([0], math.inf)  # age decided, and no score
+    assert (fd_kvc.kept, fd_kvc.margin) == ([0, 1], math.inf)
+
+
+def test_of_entries_that_are_about_as_good_the_older_stays() -> None:
+    # Token 1 is better than token 0 by less than a tie, token 2 by more; token 3 is worse.
+    scores = {0: 2.0, 1: 2.000003, 2: 2.00001, 3: 1.9}
+
+    kept, evicted, margin = best(scores, set(), 2, (2e-6, 0.0))
+
+    assert (kept, evicted) == ([0, 2], [1, 3])
+    assert margin == pytest.approx(4e-6 - 3e-6, rel=1e-3)
+    assert best(scores, {1}, 2, (2e-6, 0.0))[0] == [1, 2]
+    assert best(scores, set(), 2, (0.0, 0.0))[:2] == ([1, 2], [0, 3])

@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from fdkvc.attention import Bools, Floats, Ints, Observation
-from fdkvc.cache import Cache
+from fdkvc.cache import Cache, Ties
 from fdkvc.parameters import Checked, defaults_of, parameter
 
 StepKind = Literal["value", "change", "rate", "protect", "evict", "attention"]
@@ -141,6 +141,8 @@ class Policy(Checked, ABC):
         Whether it keeps to the budget.
     channels : tuple of str
         What it remembers of each entry.
+    ties : Ties
+        Which of its scores are as good as equal, so that the older entry stays.
     steps : tuple of Step
         Its turn, step by step.
     quantity_names : mapping of str to str
@@ -154,6 +156,7 @@ class Policy(Checked, ABC):
     looks_at: ClassVar[tuple[Look, ...]]
     bounded: ClassVar[bool] = True
     channels: ClassVar[tuple[str, ...]] = ()
+    ties: ClassVar[Ties] = Ties()
     steps: ClassVar[tuple[Step, ...]] = ()
     quantity_names: ClassVar[Mapping[str, str]] = MappingProxyType({})
 

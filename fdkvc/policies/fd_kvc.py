@@ -22,7 +22,7 @@ from fdkvc.attention import (
     min_max,
     normalize,
 )
-from fdkvc.cache import Cache, newest
+from fdkvc.cache import OF_ONE, Cache, newest
 from fdkvc.parameters import parameter
 from fdkvc.policies.base import (
     RECENT_WINDOW,
@@ -76,6 +76,7 @@ class FDKVC(Policy):
     source = "Ganguly, Fractional Decay KV-Cache, Algorithm 1"
     looks_at: ClassVar[tuple[Look, ...]] = ("attention", "similarity", "history")
     channels = ("cumulative", "recency")
+    ties = OF_ONE
     steps: ClassVar[tuple[Step, ...]] = PAPER_STEPS
     quantity_names = MappingProxyType(
         {

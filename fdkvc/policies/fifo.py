@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from fdkvc.attention import Floats, Observation
-from fdkvc.cache import Cache
+from fdkvc.cache import EXACT, Cache
 from fdkvc.policies.base import EVICTION, Look, Policy, Step
 
 POSITION = Step("Position", r"s_i = i", "the token's place in the dialog", writes=("position",))
@@ -28,6 +28,7 @@ class Fifo(Policy):
     idea = "The newest entries stay; the oldest are evicted first."
     source = "Ganguly, Fractional Decay KV-Cache, Section 4.2"
     looks_at: ClassVar[tuple[Look, ...]] = ("positions",)
+    ties = EXACT
     steps: ClassVar[tuple[Step, ...]] = (POSITION, EVICTION)
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:

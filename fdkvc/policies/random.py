@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdkvc.attention import Floats, Observation
-from fdkvc.cache import Cache
+from fdkvc.cache import EXACT, Cache
 from fdkvc.parameters import parameter
 from fdkvc.policies.base import EVICTION, Policy, Step
 
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(29)
+_MANTISSA = np.uint32(23)  # bits of a float32 behind its sign and exponent
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,9 @@ class Random(Policy):
     Each turn every entry draws a number anew, so that each is as likely to go as any other
     (random replacement; Belady 1966, *A Study of Replacement Algorithms*). The number is a
     multiplicative hash (Knuth, *The Art of Computer Programming*, vol. 3, section 6.4) of the
-    seed, the turn's last position, the entry's position and the bits of its key. So a dialog
-    draws its own numbers, and the same ones in any batch and in a stream.
+    seed, the turn's last position, the entry's position, and sign and exponent of its key's
+    numbers. So a dialog draws its own numbers, and the same ones in any batch, in a stream, and
+    on another processor: rounding hardly ever moves a number past a power of two.
     """
 
     key = "random"
@@ -33,6 +35,7 @@ class Random(Policy):
     idea = "Every turn each entry draws a number, and the lowest are evicted; the reference below."
     source = "Belady 1966, A Study of Replacement Algorithms for a Virtual-Storage Computer"
     looks_at = ("chance",)
+    ties = EXACT
     steps = (
         Step("Chance", r"s_i \sim U(0, 1)", "drawn anew in every turn", writes=("chance",)),
         EVICTION,
@@ -48,7 +51,7 @@ class Random(Policy):
         drawn = _mixed(np.full(cache.token.shape, self.chance_seed, np.uint64), now)
         drawn = _mixed(drawn, turn.position(cache.token) + 1)
         for bits in np.moveaxis(turn.keys(cache.token).view(np.uint32), -1, 0):
-            drawn = _mixed(drawn, bits)
+            drawn = _mixed(drawn, bits >> _MANTISSA)
         return {"chance": (drawn >> np.uint64(40)).astype(np.float32) / np.float32(2**24)}
 
 

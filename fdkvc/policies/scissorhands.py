@@ -9,7 +9,7 @@ from types import MappingProxyType
 import numpy as np
 
 from fdkvc.attention import Bools, Floats, Observation
-from fdkvc.cache import Cache, newest
+from fdkvc.cache import EXACT, Cache, newest
 from fdkvc.parameters import parameter
 from fdkvc.policies.base import (
     EVICTION,
@@ -47,6 +47,7 @@ class Scissorhands(Policy):
     source = "Liu et al. 2023, Scissorhands, Algorithm 2"
     looks_at = ("attention", "history", "positions")
     channels = ("low",)
+    ties = EXACT
     steps = (
         Step(
             "Importance record",
