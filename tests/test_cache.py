@@ -46,6 +46,19 @@ def test_new_entries_come_behind_the_old_and_empty_slots_stay_zero() -> None:
     assert grown.state is cache.state
 
 
+@pytest.mark.parametrize(("old", "new", "full"), [([0, 1], 2, True), ([0, 1], -1, False)])
+def test_a_full_cache_knows_whether_what_comes_fills_it(
+    old: list[int], new: int, full: bool
+) -> None:
+    cache = cache_of(old)
+    assert cache.full
+
+    grown = cache.insert(np.array([[new]]), {"value": np.zeros((1, 1), np.float32)})
+
+    assert grown.full == full
+    assert grown.count.tolist() == [2 + full]
+
+
 def test_removed_entries_leave_empty_slots() -> None:
     cache = cache_of([0, 1, 2], [3, -1, 4])
 

@@ -203,6 +203,8 @@ def test_a_window_protects_the_newest() -> None:
     trace = simulate(policy_named("fd-kvc", w_c=1, window=0.5), dialog, budget=4)
 
     assert kept_tokens(trace, 0, 0) == [0, 1, 3, 4]
+    odd = simulate(policy_named("fd-kvc", w_c=1, window=0.5), dialog, budget=3)
+    assert kept_tokens(odd, 0, 0) == [0, 1, 4]  # half of three is one
 
 
 def test_an_averaged_recency_stays_on_the_scale_of_relevance() -> None:
@@ -289,6 +291,14 @@ def test_a_page_comes_back_when_the_query_returns_to_it() -> None:
     assert life(trace, dialog, 0, token=0).turn.tolist() == [0, 1, 2]
     assert np.isnan(metric_named("regret").late(trace, dialog)).all()
     assert memory(trace, dialog).keys == 2 * memory(trace, dialog).values
+
+
+def test_a_query_is_on_a_page_from_the_page_match_on_itself_included() -> None:
+    trace, _ = three_pages(page_match=0.0)
+
+    # East is at a cosine of 0 with the page north, which is enough to stay there.
+    assert trace.state["moves"][0].tolist() == [0, 2, 3]
+    assert not {0, 1} & set(kept_tokens(trace, 0, 2))
 
 
 def test_nothing_comes_back_while_the_query_stays_or_where_no_page_is_like_it() -> None:
