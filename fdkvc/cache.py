@@ -251,9 +251,7 @@ def among(token: Ints, wanted: Ints) -> Bools:
     return found
 
 
-def select(
-    score: Floats, cache: Cache, protected: Bools, budget: int, ties: Ties = EXACT
-) -> Bools:
+def select(score: Floats, cache: Cache, protected: Bools, budget: int, ties: Ties = EXACT) -> Bools:
     """Choose what stays: the protected, then the best by score; a tie goes to the older entry.
 
     The cutoff of a row is the lowest score that a choice by scores alone would keep. What scores

@@ -10,14 +10,13 @@ from streamlit.testing.v1 import AppTest
 
 from fdkvc.metrics import ASKED_METRICS, METRICS
 from fdkvc.paper import CLAIMS
-from fdkvc.parameters import parameters_of
 from fdkvc.policies import POLICIES
 from fdkvc.sweep import Sweep, can_be_swept
 from fdkvc.ui.about_view import LIMITATIONS, carriers, whole_carriers
 from fdkvc.ui.benchmark_settings import DIALOGS_HERE
 from fdkvc.ui.benchmark_view import SECTIONS
-from fdkvc.ui.claims_view import plain
 from fdkvc.ui.jobs import Jobs
+from fdkvc.ui.markdown import plain
 from fdkvc.ui.sweep_settings import command_line
 from fdkvc.ui.sweep_view import step_link
 
@@ -175,7 +174,7 @@ def test_a_sweep_is_drawn_with_its_trade_off() -> None:
     labels = [button.proto.label for button in app.get("download_button")]
     assert labels == [
         *("Everything as a ZIP", "sweep.csv", "ablation.csv", "run.json"),
-        *("late_alignment.svg", "late_alignment.png"),
+        *(plain("late_alignment.svg"), plain("late_alignment.png")),
     ]
 
 
@@ -237,8 +236,3 @@ def test_all_seven_limitations_are_there() -> None:
     assert len(LIMITATIONS) == 7
     app = open_page("about")
     assert len(app.table[0].value) == 7
-
-
-def test_text_is_shown_as_it_is() -> None:
-    assert plain("w_c ~ 50% *") == r"w\_c \~ 50% \*"
-    assert set(parameters_of(POLICIES["fd-kvc"])) >= {"gamma"}

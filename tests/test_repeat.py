@@ -158,7 +158,6 @@ def changed(**parts: Any) -> str:
             "policy has 998 values, but at most 512 are allowed",
         ),
         (changed(metrics=["retention"] * 2), "metric 'retention' is given twice"),
-        (changed(metrics=["regret", "regret"]), "metric 'regret' is given twice"),
         (changed(baseline="tova"), "baseline 'tova' is not among the policies: choose from fifo"),
         (changed(scenarios=[]), "needs at least one scenario"),
     ],

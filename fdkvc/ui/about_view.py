@@ -18,6 +18,7 @@ from fdkvc.tables import ABLATED_POLICY
 from fdkvc.ui import fields
 from fdkvc.ui.fields import Field
 from fdkvc.ui.frame import side_by_side
+from fdkvc.ui.markdown import Markdown, plain
 
 CITATION = """@misc{ganguly-fdkvc,
   author = {Ganguly, Sukanta},
@@ -49,9 +50,11 @@ LIMITATIONS = (
     (
         "Single head",
         "Only single-head attention is evaluated.",
-        "One head in drawn dialogs, too. A recorded model's heads decide each by itself, or all "
-        "together by the mean of their scores: the Dialogs page and the command `dialogs` compare "
-        "the two.",
+        Markdown(
+            "One head in drawn dialogs, too. A recorded model's heads decide each by itself, or "
+            "all together by the mean of their scores: the Dialogs page and the command `dialogs` "
+            "compare the two."
+        ),
     ),
     (
         "Hyperparameter sensitivity",
@@ -126,7 +129,7 @@ def show_method(page: str) -> None:
         {key: policy.label for key, policy in POLICIES.items()},
     )
     policy = POLICIES[key]
-    st.markdown(f"{policy.idea} :gray[{policy.source}.]")
+    st.markdown(Markdown("{} :gray[{}.]").format(policy.idea, policy.source))
     numbered = list(enumerate(policy.steps, 1))
     if all(_equations(step.source) for step in policy.steps):
         told: list[Carrier] = []
@@ -149,7 +152,7 @@ def show_method(page: str) -> None:
 
 
 def _show_equation(number: int, step: Step) -> None:
-    st.markdown(f"**{number}. {step.name}** :gray[({step.source})]")
+    st.markdown(Markdown("**{}. {}** :gray[({})]").format(number, step.name, step.source))
     st.latex(step.equation)
 
 
@@ -239,7 +242,11 @@ def show_limitations() -> None:
     """Show the paper's limitations one by one, with what is shown of each."""
     st.table(
         [
-            {"Limitation": f"**{title}**", "The paper (Section 9)": says, "Shown here": shown}
+            {
+                "Limitation": Markdown("**{}**").format(title),
+                "The paper (Section 9)": plain(says),
+                "Shown here": plain(shown),
+            }
             for title, says, shown in LIMITATIONS
         ],
         hide_index=True,
@@ -249,4 +256,4 @@ def show_limitations() -> None:
 
 def show_what_is_missing() -> None:
     """Say what this project does not show."""
-    st.markdown("\n".join(f"- {sentence}" for sentence in NOT_SHOWN))
+    st.markdown(Markdown("- " + "\n- ".join(NOT_SHOWN)))

@@ -14,6 +14,7 @@ from fdkvc.projections import PROJECTIONS, PUBLISHED, alignments_table, differen
 from fdkvc.study import Study
 from fdkvc.tables import ABLATED_POLICY, BASELINE, is_the_papers
 from fdkvc.ui.frame import page_theme, panel, side_by_side
+from fdkvc.ui.markdown import Markdown, plain
 from fdkvc.words import listed
 
 _NAMES = {
@@ -59,7 +60,8 @@ def show_alignment(page: str, study: Study) -> None:
     if differences.empty:
         return
     st.subheader(
-        f"3. {policies[ABLATED_POLICY]} less {policies[BASELINE]}, dialog by dialog", anchor=False
+        plain(f"3. {policies[ABLATED_POLICY]} less {policies[BASELINE]}, dialog by dialog"),
+        anchor=False,
     )
     st.markdown(
         "A paired comparison takes the difference in every dialog, so what both policies share "
@@ -75,7 +77,7 @@ def show_alignment(page: str, study: Study) -> None:
                     _differences(page, projection, name, rows)
 
     st.subheader("4. What follows", anchor=False)
-    st.markdown(conclusion(table, differences))
+    st.markdown(plain(conclusion(table, differences)))
 
 
 def _levels(
@@ -112,11 +114,15 @@ def _levels_in_words(table: pd.DataFrame) -> None:
     other = table[table.projection.isin(["key", "query"])]
     inside = ((other.ci_low <= 0) & (other.ci_high >= 0)).mean()
     st.markdown(
-        f"With $W_V$ the alignments run from {value['mean'].min():.3f} to "
-        f"{value['mean'].max():.3f}. With $W_K$ or $W_Q$ output and topic are unrelated vectors of "
-        f"16 numbers: every mean is within {other['mean'].abs().max():.3f} of zero, "
-        f"{inside:.0%} of the intervals contain zero, and one dialog scatters by about "
-        f"{other.sd.median():.2f} (1/√16 = 0.25). The published column has that size."
+        Markdown(
+            "With $W_V$ the alignments run from {:.3f} to {:.3f}. With $W_K$ or $W_Q$ output and "
+            "topic are unrelated vectors of 16 numbers: every mean is within {:.3f} of zero, "
+            "{:.0%} of the intervals contain zero, and one dialog scatters by about {:.2f} "
+            "(1/√16 = 0.25). The published column has that size."
+        ).format(
+            *(value["mean"].min(), value["mean"].max(), other["mean"].abs().max()),
+            *(inside, other.sd.median()),
+        )
     )
 
 
@@ -188,24 +194,27 @@ def _differences(page: str, projection: str, name: str, rows: pd.DataFrame) -> N
     )
 
 
-def conclusion(table: pd.DataFrame, differences: pd.DataFrame) -> str:
+def conclusion(table: pd.DataFrame, differences: pd.DataFrame) -> Markdown:
     """Say what follows, with the numbers of this run."""
     measured = differences[differences.projection == "value"].set_index("scenario")
     published = differences[differences.projection == PUBLISHED]
     above = [str(scenario) for scenario, row in measured.iterrows() if row.ci_low > 0]
     below = [str(scenario) for scenario, row in measured.iterrows() if row.ci_high < 0]
     lines = [
-        f"- **The published differences cannot be told from zero**: the largest |t| is "
-        f"{published.t.abs().max():.2f}, and 1.96 is needed."
+        Markdown(
+            "- **The published differences cannot be told from zero**: the largest |t| is {:.2f}, "
+            "and 1.96 is needed."
+        ).format(published.t.abs().max())
         if len(published)
         else "",
-        f"- **With the value matrix they can**: |t| is between {measured.t.abs().min():.0f} and "
-        f"{measured.t.abs().max():.0f}.",
-        f"- **FD-KVC is above H2O** on {_names(above)}." if above else "",
-        f"- **FD-KVC is below H2O** on {_names(below)}." if below else "",
+        Markdown("- **With the value matrix they can**: |t| is between {:.0f} and {:.0f}.").format(
+            measured.t.abs().min(), measured.t.abs().max()
+        ),
+        Markdown("- **FD-KVC is above H2O** on {}.").format(_names(above)) if above else "",
+        Markdown("- **FD-KVC is below H2O** on {}.").format(_names(below)) if below else "",
         _leaders(table),
     ]
-    return "\n".join(line for line in lines if line)
+    return Markdown("\n").join(line for line in lines if line)
 
 
 def _leaders(table: pd.DataFrame) -> str:
@@ -223,11 +232,11 @@ def _leaders(table: pd.DataFrame) -> str:
                 parts.append(f"{word}: {', '.join(leaders)}, FD-KVC {means[ABLATED_POLICY]:.4f}")
     if not parts:
         return ""
-    return (
+    return Markdown(
         "- **FD-KVC does not lead the composite**: simple heuristics that keep the newest tokens "
-        f"are ahead of it ({'; '.join(parts)}), so it is not better than coarse heuristics, in the "
-        "printed table either."
-    )
+        "are ahead of it ({}), so it is not better than coarse heuristics, in the printed table "
+        "either."
+    ).format("; ".join(parts))
 
 
 def _names(scenarios: list[str]) -> str:

@@ -12,6 +12,7 @@ from fdkvc.metrics import ASKED_METRICS, METRICS
 from fdkvc.parameters import DIALOGS, SEED, Parameter
 from fdkvc.ui import fields
 from fdkvc.ui.fields import Field
+from fdkvc.ui.markdown import plain
 from fdkvc.ui.settings import BUDGET_HERE
 from fdkvc.ui.variants import choose_policies
 
@@ -63,8 +64,10 @@ def choose_benchmark(page: str) -> Benchmark:
         budget=fields.number(budget_field(page)),
     )
     st.caption(
-        f"At most {DIALOGS_HERE.high:,} dialogs a scenario run here, because the server is shared. "
-        "The command line runs more:"
+        plain(
+            f"At most {DIALOGS_HERE.high:,} dialogs a scenario run here, because the server is "
+            "shared. The command line runs more:"
+        )
     )
     st.code(command_line(benchmark), language=None, wrap_lines=True)
     return benchmark

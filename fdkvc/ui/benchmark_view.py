@@ -14,6 +14,7 @@ from fdkvc.ui.compare_view import show_comparison
 from fdkvc.ui.cost_view import show_cost
 from fdkvc.ui.figures_view import show_figures
 from fdkvc.ui.files_view import show_files
+from fdkvc.ui.markdown import plain
 from fdkvc.ui.paper_tables import show_tables
 from fdkvc.words import count
 
@@ -33,11 +34,13 @@ def about_run(study: Study, chosen: Benchmark) -> None:
     results, ran = study.results, study.results.benchmark
     finished = {scenario.key: results.dialogs(scenario.key) for scenario in ran.scenarios}
     words = f"{count(ran.dialogs, 'dialog')} a scenario, seed {ran.seed}, budget {ran.budget}"
-    st.caption(f"Shown: {words}, {len(ran.policies)} policies, {results.seconds:.1f} s.")
+    st.caption(plain(f"Shown: {words}, {len(ran.policies)} policies, {results.seconds:.1f} s."))
     if not results.complete:
         st.warning(
-            f"Cancelled: {sum(finished.values()):,} of {ran.dialogs * len(finished):,} dialogs are "
-            "finished, and shown.",
+            plain(
+                f"Cancelled: {sum(finished.values()):,} of {ran.dialogs * len(finished):,} dialogs "
+                "are finished, and shown."
+            ),
             icon=":material/cancel:",
         )
     if ran != chosen:
@@ -52,7 +55,7 @@ def show_sections(page: str, study: Study) -> None:
     if not any(study.results.measured.values()):
         st.info("Nothing was finished before the run was cancelled.")
         return
-    tabs = st.tabs(list(SECTIONS), key=f"{page}/sections", on_change="rerun")
+    tabs = st.tabs([plain(name) for name in SECTIONS], key=f"{page}/sections", on_change="rerun")
     for tab, show in zip(tabs, SECTIONS.values(), strict=True):
         if tab.open:
             with tab:

@@ -6,16 +6,19 @@ from collections.abc import Sequence
 
 import streamlit as st
 
+from fdkvc.ui.markdown import Markdown
+
 
 def say_chance(sentences: Sequence[str]) -> None:
     """Say who is behind chance, and what that says of a metric."""
     if sentences:
         st.info(
-            "**Against chance.** "
-            + " ".join(sentences)
-            + " The paper's three metrics ask which topics the cache holds, not which tokens: a "
-            "blind sample of all that was said does well by them. Attention loss and regret ask "
-            "for the tokens that are attended to; in these dialogs attention is nearly even, so "
-            "that they hardly tell policies apart. Recorded dialogs do.",
+            Markdown(
+                "**Against chance.** {} The paper's three metrics ask which topics the cache "
+                "holds, not which tokens: a blind sample of all that was said does well by them. "
+                "Attention loss and regret ask for the tokens that are attended to; in these "
+                "dialogs attention is nearly even, so that they hardly tell policies apart. "
+                "Recorded dialogs do."
+            ).format(" ".join(sentences)),
             icon=":material/casino:",
         )

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 import streamlit as st
 
 from fdkvc.claims import Judged, judged_claims, measured_words, recomputed_words
 from fdkvc.study import Study
+from fdkvc.ui.markdown import Markdown, plain
 
 _SIGNS = {"holds": "✓", "direction only": "◐", "does not hold": "✗", "open": "?", None: "·"}
 _MEANINGS = {
@@ -25,12 +24,17 @@ def show_claims(page: str, study: Study) -> None:
     judged = judged_claims(study)
     counts = {verdict: sum(each.verdict == verdict for each in judged) for verdict in _SIGNS}
     st.markdown(
-        "What the paper claims, what its own printed cells give when they are computed again, and "
-        "what was measured here, with its 95 % interval.  \n"
-        + " · ".join(
-            f"{_SIGNS[verdict]} {_name(verdict)} (**{count}**): {_MEANINGS[verdict]}"
-            for verdict, count in counts.items()
-            if count
+        Markdown(
+            "What the paper claims, what its own printed cells give when they are computed again, "
+            "and what was measured here, with its 95 % interval.  \n{}"
+        ).format(
+            Markdown(" · ").join(
+                Markdown("{} {} (**{}**): {}").format(
+                    _SIGNS[verdict], _name(verdict), count, _MEANINGS[verdict]
+                )
+                for verdict, count in counts.items()
+                if count
+            )
         )
     )
     _list(page, judged, [verdict for verdict, count in counts.items() if count])
@@ -42,7 +46,7 @@ def _list(page: str, judged: list[Judged], verdicts: list[str | None]) -> None:
     wanted = st.segmented_control(
         "Show",
         list(names),
-        format_func=lambda key: names[key],
+        format_func=lambda key: plain(names[key]),
         default=EVERY,
         required=True,
         key=f"{page}/claims/shown",
@@ -51,12 +55,13 @@ def _list(page: str, judged: list[Judged], verdicts: list[str | None]) -> None:
     st.table(
         [
             {
-                "Claim": f"{plain(each.claim.claim)} :gray[({each.claim.source})]",
+                "Claim": Markdown("{} :gray[({})]").format(each.claim.claim, each.claim.source),
                 "Published": plain(each.claim.published.printed if each.claim.published else ""),
                 "From its own cells": plain(recomputed_words(each.claim)),
                 "Measured": plain(measured_words(each)),
-                "Verdict, and why": f"{_SIGNS[each.verdict]} **{_name(each.verdict)}**. "
-                + plain(each.claim.why),
+                "Verdict, and why": Markdown("{} **{}**. {}").format(
+                    _SIGNS[each.verdict], _name(each.verdict), each.claim.why
+                ),
             }
             for each in judged
             if wanted in (EVERY, str(each.verdict))
@@ -68,14 +73,3 @@ def _list(page: str, judged: list[Judged], verdicts: list[str | None]) -> None:
 
 def _name(verdict: str | None) -> str:
     return verdict or "not measured"
-
-
-def plain(text: str) -> str:
-    r"""Return text that Markdown shows as it is.
-
-    Examples
-    --------
-    >>> plain("about ~50% of w_c")
-    'about \\~50% of w\\_c'
-    """
-    return re.sub(r"([\\`*_{}\[\]<>~$:#|])", r"\\\1", text)

@@ -14,6 +14,7 @@ from fdkvc.charts.dots import dots_spec
 from fdkvc.charts.theme import with_data
 from fdkvc.study import Study
 from fdkvc.ui.frame import page_theme, panel, side_by_side
+from fdkvc.ui.markdown import plain
 
 
 @lru_cache(maxsize=4)
@@ -53,10 +54,12 @@ def show_comparison(page: str, study: Study) -> None:
         st.info("Nothing to compare: the adaptation run alone has no late metrics.")
         return
     st.markdown(
-        f"{policies[policy]} less {policies[baseline]} in every dialog, on the same dialogs. "
-        "Intervals cover 95 %; the bootstrap interval does not assume a normal distribution. "
-        f"p is adjusted for the {int(table.p.notna().sum())} tests of this table (Holm); the "
-        "effect size is the mean difference over its standard deviation (Cohen's d)."
+        plain(
+            f"{policies[policy]} less {policies[baseline]} in every dialog, on the same dialogs. "
+            "Intervals cover 95 %; the bootstrap interval does not assume a normal distribution. "
+            f"p is adjusted for the {int(table.p.notna().sum())} tests of this table (Holm); the "
+            "effect size is the mean difference over its standard deviation (Cohen's d)."
+        )
     )
     _charts(page, table)
     st.dataframe(

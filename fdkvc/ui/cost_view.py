@@ -8,6 +8,7 @@ import streamlit as st
 
 from fdkvc.study import Study
 from fdkvc.tables import cost_table
+from fdkvc.ui.markdown import plain
 
 
 def show_cost(page: str, study: Study) -> None:
@@ -46,10 +47,12 @@ def show_cost(page: str, study: Study) -> None:
     )
     st.subheader("Memory", anchor=False)
     st.markdown(
-        f"Bytes of a cache of {budget} entries, and of all keys and values of a dialog of Mixed "
-        "3-Topic if nothing were evicted. The paper counts 8 bytes of scores an entry for FD-KVC "
-        "(Appendix B); the embeddings that relevance is computed from are kept as well, and are "
-        "not counted there or here."
+        plain(
+            f"Bytes of a cache of {budget} entries, and of all keys and values of a dialog of "
+            "Mixed 3-Topic if nothing were evicted. The paper counts 8 bytes of scores an entry "
+            "for FD-KVC (Appendix B); the embeddings that relevance is computed from are kept as "
+            "well, and are not counted there or here."
+        )
     )
     st.dataframe(
         table[table.key_bytes > 0][
@@ -71,4 +74,4 @@ def show_cost(page: str, study: Study) -> None:
 
 
 def _number(label: str, form: str) -> Any:
-    return st.column_config.NumberColumn(label, format=form)
+    return st.column_config.NumberColumn(plain(label), format=form)

@@ -11,6 +11,7 @@ from fdkvc.ui.dialog_settings import SECTIONS, Chosen, section_field, sections_k
 from fdkvc.ui.evidence_view import show_evidence
 from fdkvc.ui.heads_view import show_heads
 from fdkvc.ui.lanes import Lane
+from fdkvc.ui.markdown import plain
 from fdkvc.ui.replay_view import show_replay
 from fdkvc.ui.settings import entry_field
 
@@ -36,7 +37,7 @@ def open_section(
     }
     field = section_field(page)
     tabs = st.tabs(
-        [SECTIONS[key] for key in sections],
+        [plain(SECTIONS[key]) for key in sections],
         default=SECTIONS[field.value],
         key=sections_key(page),
         on_change="rerun",

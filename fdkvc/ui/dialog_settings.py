@@ -25,8 +25,9 @@ from fdkvc.ui.dialog_files import (
     shown_recording,
 )
 from fdkvc.ui.fields import Field
-from fdkvc.ui.frame import say_plainly
+from fdkvc.ui.frame import problems
 from fdkvc.ui.lanes import Lane, LaneField, pair_fields
+from fdkvc.ui.markdown import plain
 from fdkvc.ui.settings import BUDGET_HERE, asked_field, order_field, view_fields
 from fdkvc.ui.variants import policies_field
 
@@ -164,7 +165,7 @@ def choose_dialog(page: str) -> Chosen | None:
     try:
         recording, names = shown_recording(file, dialog, way, schedule)
     except ValueError as error:
-        say_plainly([f"{error}."])
+        problems([f"{error}."])
         return None
     head, mode = _choose_head(page, recording)
     budget = fields.number(_budget_field(page))
@@ -172,7 +173,7 @@ def choose_dialog(page: str) -> Chosen | None:
         if mode == "together":
             check_together(recording, budget)
     except ValueError as error:
-        say_plainly([f"{error}."])
+        problems([f"{error}."])
         mode = "each"
     topics = tuple(turn.topic for turn in recording.transcript.turns)
     name = recording.transcript.name
@@ -224,7 +225,7 @@ def _brought(page: str) -> DialogFile | None:
                 problem = f"{upload.name} cannot be read: {error}."
             st.session_state[last] = (upload.file_id, problem)
         staying = f" Staying with {before.name}." if before is not None else ""
-        say_plainly([problem + staying] if problem else [])
+        problems([problem + staying] if problem else [])
     return before
 
 
@@ -266,7 +267,7 @@ def _choose_topics(page: str, file: DialogFile, dialog: int) -> tuple[str, str]:
     try:
         said.with_schedule(schedule)
     except ValueError as error:
-        say_plainly([f"{error}. Staying with one topic."])
+        problems([f"{error}. Staying with one topic."])
         schedule = unmarked
     return way, schedule
 
@@ -288,7 +289,7 @@ def _choose(field: Field, labels: Sequence[str], name: str) -> int:
     """Let a person choose by number, and return it; the labels are shown as they are."""
     fields.offer(field, dict(enumerate(labels)))
     place: int = st.selectbox(
-        name,
+        plain(name),
         range(len(labels)),
         key=field.key,
         format_func=labels.__getitem__,
@@ -305,7 +306,7 @@ def choose_look(page: str, lanes: Sequence[Lane]) -> Lane:
         field.set(lanes[-1].name)
     fields.offer(field, labels)
     name = st.selectbox(
-        field.parameter.label,
+        plain(field.parameter.label),
         list(labels),
         key=field.key,
         format_func=lambda name: f"Look at {labels[name]}",

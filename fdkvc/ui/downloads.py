@@ -12,6 +12,7 @@ from fdkvc.charts.picture import picture
 from fdkvc.charts.theme import Spec, standalone
 from fdkvc.ui.arrow import arrow_table
 from fdkvc.ui.frame import page_theme
+from fdkvc.ui.markdown import plain
 
 PICTURE_WIDTH = 720
 
@@ -51,7 +52,7 @@ def download_files(page: str, files: Callable[[], Mapping[str, str]], names: lis
             return files()[name].encode()
 
         st.download_button(
-            name,
+            plain(name),
             content,
             file_name=name,
             mime="text/csv",
@@ -77,7 +78,7 @@ def download_pictures(page: str, charts: Mapping[str, Callable[[], Spec]]) -> No
                 return picture(standalone(spec, data, theme, PICTURE_WIDTH), kind)
 
             st.download_button(
-                f"{name}.{kind}",
+                plain(f"{name}.{kind}"),
                 content,
                 file_name=f"{name}.{kind}",
                 mime="image/svg+xml" if kind == "svg" else "image/png",

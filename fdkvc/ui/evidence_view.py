@@ -11,6 +11,7 @@ from fdkvc.recordings import Recording
 from fdkvc.ui.dialog_settings import Chosen
 from fdkvc.ui.frame import table_html
 from fdkvc.ui.lanes import Lane
+from fdkvc.ui.markdown import plain
 from fdkvc.ui.transcript_view import Verdict, verdicts
 
 KINDS = {"call": "Service calls", "state": "Dialogue states"}
@@ -31,7 +32,7 @@ def show_evidence(page: str, chosen: Chosen, lanes: Sequence[Lane]) -> None:
         kind = st.segmented_control(
             "What is demanded",
             kinds,
-            format_func=lambda kind: KINDS[kind],
+            format_func=lambda kind: plain(KINDS[kind]),
             default=kinds[0],
             required=True,
             key=f"{page}/evidence/kind",
@@ -49,9 +50,11 @@ def show_evidence(page: str, chosen: Chosen, lanes: Sequence[Lane]) -> None:
     st.html(table_html(_demands(rows, lanes), "Each demand and who held its evidence"))
     missing = recording.transcript.missing
     st.caption(
-        "A demand is met if all tokens of at least one mention were cached when the turn before "
-        "had ended; otherwise the turn that broke the last whole mention stands here."
-        + (f" {missing} more arguments of calls are said nowhere before." if missing else "")
+        plain(
+            "A demand is met if all tokens of at least one mention were cached when the turn "
+            "before had ended; otherwise the turn that broke the last whole mention stands here."
+            + (f" {missing} more arguments of calls are said nowhere before." if missing else "")
+        )
     )
 
 

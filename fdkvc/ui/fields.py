@@ -14,6 +14,7 @@ from typing import Any
 import streamlit as st
 
 from fdkvc.parameters import Parameter, check_parameter
+from fdkvc.ui.markdown import Markdown, plain
 
 MOST_LINKS = 64  # addresses of its own that a page knows again
 _PENDING = "pending"
@@ -172,7 +173,7 @@ def settle(field: Field, raw: Any) -> Any:
             raise ValueError(f"{field.parameter.label} is empty")
     except ValueError as error:
         kept = st.session_state.get(last, field.default)
-        st.error(f"{error}. Staying at {kept}.", icon=":material/error:")
+        st.error(plain(f"{error}. Staying at {kept}."), icon=":material/error:")
         return kept
     st.session_state[last] = raw
     return raw
@@ -184,35 +185,40 @@ def number(field: Field) -> Any:
     whole = field.kind is int
     field.set(field.value)
     raw = st.number_input(
-        _label(known),
+        plain(label(known)),
         key=field.key,
         step=1 if whole else 0.01,
         format="%d" if whole else "%g",
-        help=f"{known.help} Allowed: {known.allowed(field.kind)}.",
+        help=plain(f"{known.help} Allowed: {known.allowed(field.kind)}."),
         persist_state="session",
     )
     value = settle(field, raw)
     caption = _standing(field, value)
     if caption:
-        st.caption(caption)
+        st.caption(plain(caption))
     return value
 
 
-def _label(known: Parameter) -> str:
-    return f"{known.label} ${known.symbol}$" if known.symbol else known.label
+def label(known: Parameter) -> Markdown:
+    """Return what a parameter is called, with its symbol if it has one."""
+    if not known.symbol:
+        return plain(known.label)
+    return Markdown("{} ${}$").format(known.label, Markdown(known.symbol))
 
 
-def _standing(field: Field, value: Any) -> str:
+def _standing(field: Field, value: Any) -> Markdown:
     """Say how a value stands to the paper's."""
     parts = []
     if value != field.default:
-        parts.append(f":orange[● changed from {field.default:g}]")
+        parts.append(Markdown(":orange[● changed from {:g}]").format(field.default))
     if field.parameter.paper:
         low, high = field.parameter.paper
         inside = low <= value <= high
-        explored = f"paper explored {low:g} to {high:g}"
-        parts.append(explored if inside else f":orange[outside what the {explored}]")
-    return " · ".join(parts)
+        explored = plain(f"paper explored {low:g} to {high:g}")
+        parts.append(
+            explored if inside else Markdown(":orange[outside what the {}]").format(explored)
+        )
+    return Markdown(" · ").join(parts)
 
 
 def offer(field: Field, labels: Mapping[Any, str]) -> None:
@@ -238,11 +244,11 @@ def choice(field: Field, labels: Mapping[str, str]) -> str:
     """Show a choice and return its key."""
     offer(field, labels)
     chosen = st.selectbox(
-        field.parameter.label,
+        plain(field.parameter.label),
         list(labels),
         key=field.key,
         format_func=lambda key: labels[key],
-        help=field.parameter.help or None,
+        help=plain(field.parameter.help) or None,
         persist_state="session",
     )
     return str(chosen)
@@ -262,16 +268,16 @@ def several(field: Field, labels: Mapping[str, str]) -> tuple[str, ...]:
     """
     offer(field, labels)
     chosen = st.pills(
-        field.parameter.label,
+        plain(field.parameter.label),
         list(labels),
         key=field.key,
         selection_mode="multi",
-        format_func=lambda key: labels[key],
-        help=field.parameter.help or None,
+        format_func=lambda key: plain(labels[key]),
+        help=plain(field.parameter.help) or None,
         persist_state="session",
     )
     if not chosen and field.default:
-        st.error(f"{field.parameter.label}: choose at least one.", icon=":material/error:")
+        st.error(plain(f"{field.parameter.label}: choose at least one."), icon=":material/error:")
         chosen = list(field.default)
     return tuple(key for key in labels if key in chosen)
 
@@ -280,9 +286,9 @@ def text(field: Field, placeholder: str = "") -> str:
     """Show a line of text and return it."""
     field.set(field.value)
     return st.text_input(
-        field.parameter.label,
+        plain(field.parameter.label),
         key=field.key,
-        help=field.parameter.help,
+        help=plain(field.parameter.help),
         placeholder=placeholder,
         persist_state="session",
     )

@@ -17,6 +17,7 @@ from fdkvc.policies import POLICIES
 from fdkvc.study import Study
 from fdkvc.tables import ABLATED_POLICY, ablation_table, late_metric, series_table
 from fdkvc.ui.frame import page_theme, panel, side_by_side
+from fdkvc.ui.markdown import plain
 
 FIGURES = (
     (
@@ -51,8 +52,8 @@ def show_figures(page: str, study: Study) -> None:
     for number, (title, words, panels) in enumerate(FIGURES, 1):
         wanted = [(scenario, quantity) for scenario, quantity in panels if scenario in shown]
         if wanted:
-            st.subheader(title, anchor=False)
-            st.markdown(words)
+            st.subheader(plain(title), anchor=False)
+            st.markdown(plain(words))
             with side_by_side(f"figure-{number}"):
                 for scenario, quantity in wanted:
                     with panel(f"figure-{scenario}-{quantity}"):
@@ -73,7 +74,7 @@ def _chart(
 ) -> None:
     chart = series_chart(study, table, scenario, quantity, page_theme())
     if chart is None:
-        st.info(f"{quantity_label(quantity)} was not measured for these policies.")
+        st.info(plain(f"{quantity_label(quantity)} was not measured for these policies."))
     else:
         st.vega_lite_chart(
             chart, key=f"{page}/series/{place}{scenario}/{quantity}", width="stretch"

@@ -16,6 +16,7 @@ from fdkvc.sweep import Sweep
 from fdkvc.ui.downloads import KINDS, PICTURE_WIDTH, download_pictures, shown_charts
 from fdkvc.ui.figures_view import figure_charts
 from fdkvc.ui.frame import page_theme
+from fdkvc.ui.markdown import plain
 
 CONTENT = {
     "summary.csv": "late metrics: mean, interval, published",
@@ -96,7 +97,7 @@ def _files(page: str, study: Study) -> None:
             continue
         with st.container(horizontal=True, vertical_alignment="center"):
             st.download_button(
-                name,
+                plain(name),
                 partial(file_of, study, name),
                 name,
                 key=f"{page}/file/{name}",
@@ -104,7 +105,7 @@ def _files(page: str, study: Study) -> None:
                 icon=":material/download:",
                 width=260,
             )
-            st.caption(CONTENT[name])
+            st.caption(plain(CONTENT[name]))
 
 
 def pictures(charts: Mapping[str, Spec], theme: Theme) -> dict[str, bytes]:
@@ -137,7 +138,7 @@ def show_sweep_files(page: str, sweep: Sweep, results: Results) -> None:
         )
         for name, text in sweep_files(sweep, results).items():
             st.download_button(
-                name,
+                plain(name),
                 text,
                 name,
                 key=f"{page}/file/{name}",

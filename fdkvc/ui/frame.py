@@ -11,6 +11,7 @@ from streamlit.navigation.page import StreamlitPage
 
 from fdkvc.charts.theme import DARK, LIGHT, Theme
 from fdkvc.ui.fields import take_pending
+from fdkvc.ui.markdown import plain
 from fdkvc.ui.style import STYLE
 
 PAGES = (
@@ -60,8 +61,8 @@ def page_theme() -> Theme:
 
 def heading(title: str, introduction: str) -> None:
     """Show a page's title and what it is for."""
-    st.title(title, anchor=False)
-    st.markdown(introduction)
+    st.title(plain(title), anchor=False)
+    st.markdown(plain(introduction))
 
 
 @contextmanager
@@ -99,13 +100,7 @@ def table_html(columns: Mapping[str, Sequence[str]], caption: str) -> str:
     )
 
 
-def problems(sentences: list[str]) -> None:
+def problems(sentences: Sequence[str]) -> None:
     """Say what is wrong, a sentence each."""
     for sentence in sentences:
-        st.error(sentence, icon=":material/error:")
-
-
-def say_plainly(sentences: Sequence[str]) -> None:
-    """Say what is wrong, a sentence each, in which words of a file may stand."""
-    for sentence in sentences:
-        st.html(f'<div class="problem" role="alert">{escape(sentence)}</div>')
+        st.error(plain(sentence), icon=":material/error:")

@@ -17,6 +17,7 @@ from fdkvc.simulate import simulate
 from fdkvc.ui.dialog_settings import Chosen
 from fdkvc.ui.frame import table_html
 from fdkvc.ui.lanes import Lane
+from fdkvc.ui.markdown import plain
 from fdkvc.ui.transcript_view import demanded
 
 
@@ -48,7 +49,7 @@ def show_heads(chosen: Chosen, lanes: Sequence[Lane], lane: Lane) -> None:
         "same tokens. Entries that differ: of those that a head holds either way, the share that "
         "it holds only one way, in the mean over turns and heads."
     )
-    st.subheader(f"{lane.label}, head by head", anchor=False)
+    st.subheader(plain(f"{lane.label}, head by head"), anchor=False)
     alone, _, apart = ways[lanes.index(lane)]
     st.html(
         table_html(

@@ -12,6 +12,7 @@ from fdkvc.compare import figures_table
 from fdkvc.metrics import ADAPTED, LATE_TURNS, METRICS, metric_named
 from fdkvc.ui.frame import table_html
 from fdkvc.ui.lanes import FORK, Lane
+from fdkvc.ui.markdown import plain
 
 BEST, TIED, SAME = "★", "☆", "="
 
@@ -37,12 +38,14 @@ def show_figures(lanes: Sequence[Lane]) -> None:
     columns["latency ↓"] = marked(latency, [f"{ms:.2f} ms" for ms in latency], highest=False)
     st.html(table_html(columns, "Figures of the whole run"))
     st.caption(
-        f"↑ more is better, ↓ less is better. {BEST} best, {TIED} shares the best place, {SAME} "
-        f"the same in every run. Late: mean of the last {LATE_TURNS} turns. Turns to adapt: from "
-        f"the first change of topic until {ADAPTED:.0%} of the cache is of the new one, > n if it "
-        "never was in its n turns. Latency: the median turn of this one run, which varies from "
-        "run to run; the benchmark measures it properly."
-        + (" A fork's figures include the turns before it." if lanes[-1].name == FORK else "")
+        plain(
+            f"↑ more is better, ↓ less is better. {BEST} best, {TIED} shares the best place, "
+            f"{SAME} the same in every run. Late: mean of the last {LATE_TURNS} turns. Turns to "
+            f"adapt: from the first change of topic until {ADAPTED:.0%} of the cache is of the "
+            "new one, > n if it never was in its n turns. Latency: the median turn of this one "
+            "run, which varies from run to run; the benchmark measures it properly."
+            + (" A fork's figures include the turns before it." if lanes[-1].name == FORK else "")
+        )
     )
 
 

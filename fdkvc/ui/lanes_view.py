@@ -37,6 +37,7 @@ from fdkvc.ui.lanes import (
     overlap,
     pair_fields,
 )
+from fdkvc.ui.markdown import Markdown, plain
 from fdkvc.ui.runs import Run
 from fdkvc.ui.settings import entry_field
 from fdkvc.ui.variants import policies_field
@@ -146,8 +147,10 @@ def _figures_now(lane: Lane, turn: int) -> str:
 
 def _fates(lanes: Sequence[Lane], turn: int, token: int) -> None:
     """Say what becomes of an entry in each run."""
-    told = [f"- **{lane.label}:** {_fate(lane.run, turn, token)}" for lane in lanes]
-    st.markdown("\n".join(told))
+    told = [
+        Markdown("- **{}:** {}").format(lane.label, _fate(lane.run, turn, token)) for lane in lanes
+    ]
+    st.markdown(Markdown("\n").join(told))
 
 
 def _fate(run: Run, turn: int, token: int) -> str:
@@ -215,13 +218,15 @@ def show_difference(page: str, one: Lane, other: Lane, turn: int) -> None:
     """Show where two runs part, and what only one of them keeps."""
     shared = overlap(one.run, other.run)
     table = differences(one.run, other.run).get(turn, pd.DataFrame(columns=list(DIFFERENCE)))
-    st.markdown(_difference_words(one, other, turn, shared, table))
+    st.markdown(plain(_difference_words(one, other, turn, shared, table)))
     alt = "Share of entries that both caches hold, over the turns"
     show_chart(page, "overlap", overlap_chart(one, other, turn), alt=alt)
     st.html(table_html(_shown(table, one, other), "Entries that only one of the two keeps"))
     st.caption(
-        f"Rank and score are those of turn {turn}; in the run that lost the entry, those of the "
-        "turn in which it was evicted."
+        plain(
+            f"Rank and score are those of turn {turn}; in the run that lost the entry, those of "
+            "the turn in which it was evicted."
+        )
     )
 
 
@@ -243,24 +248,32 @@ def overlap_chart(one: Lane, other: Lane, turn: int) -> Spec:
 
 def _difference_words(
     one: Lane, other: Lane, turn: int, shared: pd.DataFrame, table: pd.DataFrame
-) -> str:
+) -> Markdown:
     parted = first_difference(shared)
     if one is other:
-        return "Choose two different runs. Where there is but one, choose another policy beside it."
+        return Markdown(
+            "Choose two different runs. Where there is but one, choose another policy beside it."
+        )
     if parted is None:
-        return f"**{one.label}** and **{other.label}** keep the same entries in every turn."
+        return Markdown("**{}** and **{}** keep the same entries in every turn.").format(
+            one.label, other.label
+        )
     now = shared.iloc[turn]
-    said = (
-        f"**{one.label}** and **{other.label}** first part in **turn {parted}**. After turn {turn} "
-        f"they share {count(int(now['shared']), 'entry', 'entries')}, an overlap of "
-        f"{now['jaccard']:.0%}."
-    )
+    said = [
+        Markdown(
+            "**{}** and **{}** first part in **turn {}**. After turn {} they share {}, an overlap "
+            "of {:.0%}."
+        ).format(
+            *(one.label, other.label, parted, turn),
+            *(count(int(now["shared"]), "entry", "entries"), now["jaccard"]),
+        )
+    ]
     for lane, keeper in ((one, "one"), (other, "other")):
         topics = table.loc[table["keeper"] == keeper, "topic"].value_counts()
         if len(topics):
             parts = [f"{number} {topic}" for topic, number in topics.items()]
-            said += f" Only **{lane.label}** keeps {listed(parts)}."
-    return said
+            said.append(Markdown("Only **{}** keeps {}.").format(lane.label, listed(parts)))
+    return Markdown(" ").join(said)
 
 
 def _shown(table: pd.DataFrame, one: Lane, other: Lane) -> dict[str, list[str]]:

@@ -20,6 +20,7 @@ from fdkvc.statistics import CellVerdict
 from fdkvc.study import Study
 from fdkvc.ui.chance_view import say_chance
 from fdkvc.ui.frame import page_theme
+from fdkvc.ui.markdown import Markdown, plain
 
 _TINTS: dict[CellVerdict | None, str] = {
     "reproduced": "background-color: #009E7326",
@@ -34,14 +35,20 @@ def show_tables(page: str, study: Study) -> None:
     tables = measured_tables(study)
     counts = verdicts_of(tables)
     st.markdown(
-        "In each cell: measured ± half of its 95 % interval; below it the sign of the verdict, "
-        "the figure that the paper prints, and how far ours is from it. Click a cell to see the "
-        "dialogs behind it.  \n"
-        + " · ".join(f"{SIGNS[verdict]} {verdict}: **{n}**" for verdict, n in counts.items())
+        Markdown(
+            "In each cell: measured ± half of its 95 % interval; below it the sign of the verdict, "
+            "the figure that the paper prints, and how far ours is from it. Click a cell to see "
+            "the dialogs behind it.  \n{}"
+        ).format(
+            Markdown(" · ").join(
+                Markdown("{} {}: **{}**").format(SIGNS[verdict], verdict, n)
+                for verdict, n in counts.items()
+            )
+        )
     )
     _say_chance(study)
     with st.expander("How a cell is judged"):
-        st.markdown("\n".join(f"{number}. {rule}" for number, rule in enumerate(RULE, 1)))
+        st.markdown(Markdown("1. " + "\n1. ".join(RULE)))
     for table in tables:
         _show_table(page, table)
 
@@ -60,7 +67,7 @@ def _say_chance(study: Study) -> None:
 @st.fragment
 def _show_table(page: str, table: MeasuredTable) -> None:
     """Show one table; a click in it runs nothing else again."""
-    st.subheader(table.heading, anchor=False)
+    st.subheader(plain(table.heading), anchor=False)
     texts, tints = _frames(table)
     event = st.dataframe(
         texts.style.apply(lambda _: tints, axis=None),
@@ -115,7 +122,11 @@ def _published(cell: Cell) -> str:
 
 def _show_cell(page: str, table: MeasuredTable, row: str, column: str, cell: Cell) -> None:
     """Show what stands behind a cell: its sentence, and the dialogs of all rows."""
-    st.markdown(f"**{table.rows[row]}, {table.columns[column]}**: {cell_sentence(cell)}")
+    st.markdown(
+        Markdown("**{}, {}**: {}").format(
+            table.rows[row], table.columns[column], cell_sentence(cell)
+        )
+    )
     values = {
         label: each.values * each.unit.scale
         for key, label in table.rows.items()
@@ -136,7 +147,7 @@ def _show_cell(page: str, table: MeasuredTable, row: str, column: str, cell: Cel
     st.vega_lite_chart(with_data(spec, data), key=f"{page}/spread/{table.number}", width="stretch")
 
 
-def cell_sentence(cell: Cell) -> str:
+def cell_sentence(cell: Cell) -> Markdown:
     """Say what a cell holds."""
     unit = f" {cell.unit.name}" if cell.unit.name else ""
     parts = [f"measured {cell.words()}{unit}"]
@@ -149,5 +160,5 @@ def cell_sentence(cell: Cell) -> str:
         difference = cell.unit.scale * cell.difference
         parts.append(f"difference {difference:+.{cell.unit.digits + 1}f}{unit}")
     if cell.verdict is not None:
-        parts.append(f"**{cell.verdict}**")
-    return "; ".join(parts) + "."
+        parts.append(Markdown("**{}**").format(cell.verdict))
+    return Markdown("{}.").format(Markdown("; ").join(parts))

@@ -18,6 +18,7 @@ from fdkvc.policies.base import Step
 from fdkvc.statistics import summarize
 from fdkvc.ui import fields
 from fdkvc.ui.chance_view import say_chance
+from fdkvc.ui.markdown import Markdown, plain
 from fdkvc.ui.settings import MetricsField
 
 DIALOGS = 50
@@ -92,7 +93,7 @@ def show_overview(metrics: tuple[str, ...]) -> None:
         | {
             name: st.column_config.NumberColumn(
                 format=_format(metric, means),
-                help=said,
+                help=plain(said),
             )
             for metric in metrics
             for name, said in zip(
@@ -106,11 +107,13 @@ def show_overview(metrics: tuple[str, ...]) -> None:
         height="content",
     )
     st.caption(
-        f"Means over the benchmark scenarios of which a metric says something, {DIALOGS} dialogs "
-        f"each, seed 0, budget {Benchmark.budget}, last turns, or all of them for return recall "
-        "and regret; ± is half of the 95 % interval. The "
-        "benchmark page runs any number of dialogs. The full cache alone has no budget; the "
-        "oracle alone knows the future."
+        plain(
+            "Means over the benchmark scenarios of which a metric says something, "
+            f"{DIALOGS} dialogs each, seed 0, budget {Benchmark.budget}, last turns, or all of "
+            "them for return recall and regret; ± is half of the 95 % interval. The benchmark "
+            "page runs any number of dialogs. The full cache alone has no budget; the oracle "
+            "alone knows the future."
+        )
     )
     say_chance(chance)
 
@@ -140,7 +143,7 @@ def _columns(means: Mapping[str, tuple[float, float]]) -> dict[str, float]:
 def show_each() -> None:
     """Show every policy's idea, equations, parameters and source."""
     for key, policy in POLICIES.items():
-        with st.expander(f"**{policy.label}** · {policy.idea}"):
+        with st.expander(Markdown("**{}** · {}").format(policy.label, policy.idea)):
             _show_policy(policy_named(key))
 
 
@@ -165,7 +168,7 @@ def option_steps(policy: Policy) -> dict[str, list[Step]]:
 
 
 def _show_step(step: Step) -> None:
-    st.markdown(f"**{step.name}** :gray[({step.source})]")
+    st.markdown(Markdown("**{}** :gray[({})]").format(step.name, step.source))
     st.latex(step.equation)
 
 
@@ -177,17 +180,21 @@ def _show_policy(policy: Policy) -> None:
         st.table(
             [
                 {
-                    "Parameter": each.label + (f" ${each.symbol}$" if each.symbol else ""),
-                    "Default": f"{defaults[name]}",
-                    "Allowed": each.allowed(type(defaults[name])),
-                    "What it does": each.help,
+                    "Parameter": plain(fields.label(each)),
+                    "Default": plain(f"{defaults[name]}"),
+                    "Allowed": plain(each.allowed(type(defaults[name]))),
+                    "What it does": plain(each.help),
                 }
                 for name, each in known.items()
             ]
         )
     for label, steps in option_steps(policy).items():
-        st.markdown(f"With *{label}*:")
+        st.markdown(Markdown("With *{}*:").format(label))
         for step in steps:
             _show_step(step)
     looks = ", ".join(policy.looks_at)
-    st.markdown(f"Looks at: {looks}. Key: `{policy.key}`.  \n:gray[Source: {policy.source}.]")
+    st.markdown(
+        Markdown("Looks at: {}. Key: `{}`.  \n:gray[Source: {}.]").format(
+            looks, policy.key, policy.source
+        )
+    )

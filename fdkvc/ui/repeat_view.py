@@ -10,6 +10,7 @@ from fdkvc.repeat import MOST_BYTES, Record, compared, differing, read_run
 from fdkvc.study import Study
 from fdkvc.ui.benchmark_settings import DIALOGS_HERE
 from fdkvc.ui.files_view import files_of
+from fdkvc.ui.markdown import plain
 from fdkvc.ui.run_panel import start_run
 from fdkvc.ui.settings import BUDGET_HERE
 from fdkvc.ui.variants import MOST_POLICIES
@@ -29,16 +30,18 @@ def choose_record(page: str) -> None:
             record = read_run(loaded.read(MOST_BYTES + 1))
             _check_size(record)
         except ValueError as error:
-            st.error(f"This file cannot be repeated: {error}.", icon=":material/error:")
+            st.error(plain(f"This file cannot be repeated: {error}."), icon=":material/error:")
             return
         benchmark = record.benchmark
         st.markdown(
-            f"{count(len(benchmark.scenarios), 'scenario')}, "
-            f"{count(len(benchmark.policies), 'policy', 'policies')}, "
-            f"{count(benchmark.dialogs, 'dialog')} a scenario, seed {benchmark.seed}, "
-            f"budget {benchmark.budget}; it ran with "
-            + ", ".join(f"{name} {version}" for name, version in record.versions.items())
-            + "."
+            plain(
+                f"{count(len(benchmark.scenarios), 'scenario')}, "
+                f"{count(len(benchmark.policies), 'policy', 'policies')}, "
+                f"{count(benchmark.dialogs, 'dialog')} a scenario, seed {benchmark.seed}, "
+                f"budget {benchmark.budget}; it ran with "
+                + ", ".join(f"{name} {version}" for name, version in record.versions.items())
+                + "."
+            )
         )
 
         def repeat() -> None:
@@ -62,15 +65,19 @@ def tell_repeated(page: str, study: Study) -> None:
         st.info("This run.json keeps no digests to compare with.", icon=":material/replay:")
     elif not changed:
         st.success(
-            f"Repeated: the numbers are the same, byte for byte, in {count(len(both), 'file')} "
-            f"({', '.join(both)}).",
+            plain(
+                "Repeated: the numbers are the same, byte for byte, in "
+                f"{count(len(both), 'file')} ({', '.join(both)})."
+            ),
             icon=":material/replay:",
         )
     else:
         st.error(
-            f"Repeated: the numbers are not the same in {', '.join(changed)}. It ran with "
-            + ", ".join(f"{name} {version}" for name, version in record.versions.items())
-            + ".",
+            plain(
+                f"Repeated: the numbers are not the same in {', '.join(changed)}. It ran with "
+                + ", ".join(f"{name} {version}" for name, version in record.versions.items())
+                + "."
+            ),
             icon=":material/replay:",
         )
 

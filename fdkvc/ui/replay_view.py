@@ -25,6 +25,7 @@ from fdkvc.ui.fields import Field
 from fdkvc.ui.frame import page_theme, panel, side_by_side, table_html
 from fdkvc.ui.jobs import Report, Work
 from fdkvc.ui.lanes import Lane
+from fdkvc.ui.markdown import plain
 from fdkvc.ui.run_panel import run_panel
 from fdkvc.words import count, plus_minus
 
@@ -69,9 +70,12 @@ def show_replay(page: str, chosen: Chosen, lanes: Sequence[Lane], asked: tuple[s
     measured, every = file.measured, len(file.transcripts)
     which = "all" if measured == every else f"the first {measured} of the"
     st.markdown(
-        f"The policies of the sidebar on {which} {count(every, 'dialog')} of this file, at "
-        "every budget that is chosen here: how much of the evidence was still in the cache when "
-        "it was needed." + (" The command line measures any number." if measured < every else "")
+        plain(
+            f"The policies of the sidebar on {which} {count(every, 'dialog')} of this file, at "
+            "every budget that is chosen here: how much of the evidence was still in the cache "
+            "when it was needed."
+            + (" The command line measures any number." if measured < every else "")
+        )
     )
     settings = _choose(page, file, lanes, asked)
     done: Replayed | None = run_panel(f"{page}/replay", "Run", replay_work(settings, file))
@@ -109,19 +113,23 @@ def _about(done: Replayed, settings: Replay, file: DialogFile) -> None:
     """Say which run is shown, and whether it is of what stands above."""
     finished, asked = done.table.dialog.nunique(), done.file.measured
     st.caption(
-        f"Shown: {count(finished, 'dialog')}, "
-        f"{count(len(done.settings.policies), 'policy', 'policies')}, "
-        f"{count(len(done.settings.budgets), 'budget')}, {done.seconds:.1f} s."
+        plain(
+            f"Shown: {count(finished, 'dialog')}, "
+            f"{count(len(done.settings.policies), 'policy', 'policies')}, "
+            f"{count(len(done.settings.budgets), 'budget')}, {done.seconds:.1f} s."
+        )
     )
     if finished == asked < FEW:
         st.info(
-            f"{asked} {'dialog gives' if asked == 1 else 'dialogs give'} no useful intervals: "
-            "bring a file with more, such as one of SGD.",
+            plain(
+                f"{asked} {'dialog gives' if asked == 1 else 'dialogs give'} no useful intervals: "
+                "bring a file with more, such as one of SGD."
+            ),
             icon=":material/stacked_line_chart:",
         )
     if finished < asked:
         st.warning(
-            f"Cancelled: {finished} of {count(asked, 'dialog')} finished, and shown.",
+            plain(f"Cancelled: {finished} of {count(asked, 'dialog')} finished, and shown."),
             icon=":material/cancel:",
         )
     if done.settings != settings or done.file.digest != file.digest:

@@ -8,6 +8,7 @@ import streamlit as st
 
 from fdkvc.ui.frame import problems
 from fdkvc.ui.jobs import Job, Jobs, Work
+from fdkvc.ui.markdown import plain
 
 POLL_SECONDS = 0.5
 
@@ -45,12 +46,12 @@ def run_panel(page: str, name: str, work: Work, *, help: str = "") -> Any:
     with st.container(horizontal=True, vertical_alignment="center", key=f"run-{page}"):
         # No callback: it would start the work of the run before a setting that has just been typed.
         if st.button(
-            name,
+            plain(name),
             key=f"{page}/run",
             type="primary",
             icon=":material/play_arrow:",
             disabled=busy,
-            help=help or None,
+            help=plain(help) or None,
         ):
             start_run(page, work)
             st.rerun()
@@ -87,7 +88,7 @@ def _watch(page: str, jobs: Jobs, job: Job) -> None:
             st.rerun()
         with st.container(horizontal=True, vertical_alignment="center"):
             share, words = _standing(jobs, job)
-            st.progress(share, text=words, width=460)
+            st.progress(share, text=plain(words), width=460)
             st.button(
                 "Cancel",
                 key=f"{page}/cancel",

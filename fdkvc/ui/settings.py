@@ -17,6 +17,7 @@ from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named
 from fdkvc.trace import Trace
 from fdkvc.ui import fields
 from fdkvc.ui.fields import Field
+from fdkvc.ui.markdown import plain
 from fdkvc.ui.runs import DialogChoice
 from fdkvc.ui.transport import turn_field
 
@@ -133,7 +134,7 @@ def _own_schedule(page: str) -> Scenario:
             )
     except ValueError as error:
         kept: Scenario = st.session_state.get(last, own_scenario(field.default))
-        st.error(f"{error}. Staying at {kept.schedule}.", icon=":material/error:")
+        st.error(plain(f"{error}. Staying at {kept.schedule}."), icon=":material/error:")
         return kept
     st.session_state[last] = scenario
     return scenario
@@ -154,8 +155,11 @@ def choose_metrics(page: str, size: int) -> tuple[str, ...]:
         asked = fields.several(field, labels)
         if "regret" in asked and size > MOST_BOUND:
             st.error(
-                f"Regret is left out: this dialog has {size:,} turns × tokens, and its bound is "
-                f"found at once for {MOST_BOUND:,} at most. The command line has no such limit.",
+                plain(
+                    f"Regret is left out: this dialog has {size:,} turns × tokens, and its bound "
+                    f"is found at once for {MOST_BOUND:,} at most. The command line has no such "
+                    "limit."
+                ),
                 icon=":material/error:",
             )
             asked = tuple(key for key in asked if key != "regret")
@@ -167,7 +171,7 @@ def choose_policy(page: str) -> tuple[Policy, Mapping[str, DeltaGenerator]]:
     key = fields.choice(
         _policy_field(page), {key: policy.label for key, policy in POLICIES.items()}
     )
-    st.caption(POLICIES[key].idea)
+    st.caption(plain(POLICIES[key].idea))
     hyperparameters = _hyperparameter_fields(page, key)
 
     def restore() -> None:
@@ -229,7 +233,8 @@ def tell_rules(beside: Mapping[str, DeltaGenerator], trace: Trace) -> None:
     """Say beside each rule's threshold how many entries it evicted in this run."""
     for rule, place in beside.items():
         count = int(trace.evicted[rule].sum())
-        place.caption(f"It evicted {count or 'no'} entr{'y' if count == 1 else 'ies'} in this run.")
+        entries = f"{count or 'no'} entr{'y' if count == 1 else 'ies'}"
+        place.caption(plain(f"It evicted {entries} in this run."))
 
 
 def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:

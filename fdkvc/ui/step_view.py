@@ -20,6 +20,7 @@ from fdkvc.ui.downloads import download_files, download_pictures, show_chart, sh
 from fdkvc.ui.entry import take_click
 from fdkvc.ui.fields import offer
 from fdkvc.ui.frame import page_theme, panel, side_by_side
+from fdkvc.ui.markdown import plain
 from fdkvc.ui.runs import Run
 from fdkvc.ui.settings import ORDERS, entry_field, order_field
 
@@ -41,7 +42,7 @@ def choose_order(page: str) -> str:
     st.segmented_control(
         "Cells",
         list(ORDERS),
-        format_func=lambda key: ORDERS[key],
+        format_func=lambda key: plain(ORDERS[key]),
         key=field.key,
         required=True,
         label_visibility="collapsed",

@@ -22,6 +22,7 @@ from fdkvc.ui.downloads import show_chart
 from fdkvc.ui.entry import choose_entry
 from fdkvc.ui.fields import Field
 from fdkvc.ui.frame import page_theme, panel, side_by_side
+from fdkvc.ui.markdown import Markdown
 from fdkvc.ui.runs import Run
 from fdkvc.words import percent
 
@@ -40,13 +41,16 @@ def algorithm(run: Run) -> DeltaGenerator:
     """
     st.subheader("Inside this turn", anchor=False)
     with st.container(key="algorithm"):
-        st.markdown("\n".join(_equation(*item) for item in enumerate(run.trace.policy.steps, 1)))
+        st.markdown(
+            Markdown("\n").join(_equation(*item) for item in enumerate(run.trace.policy.steps, 1))
+        )
         return st.container()
 
 
-def _equation(number: int, step: Step) -> str:
-    equation = step.equation.replace("\n", "\n  ")
-    return f"- **{number}. {step.name}** :gray[{step.source}]\n\n  $$\n  {equation}\n  $$\n"
+def _equation(number: int, step: Step) -> Markdown:
+    return Markdown("- **{}. {}** :gray[{}]\n\n  $$\n  {}\n  $$\n").format(
+        number, step.name, step.source, Markdown(step.equation.replace("\n", "\n  "))
+    )
 
 
 def inside_turn(run: Run, turn: int, place: DeltaGenerator) -> None:
@@ -126,7 +130,7 @@ def why(run: Run, turn: int, question: Question) -> None:
                 told.append(" ".join(sentences(then)))
             if question.counterfactual and explanation.left is None:
                 told.append("It is not evicted up to this turn, so nothing need have kept it.")
-            st.markdown("\n\n".join(told))
+            st.markdown(Markdown("\n\n").join(told))
             if question.counterfactual and explanation.left is not None:
                 _what_would_have_kept_it(run, turn, token)
         with panel("life"):
@@ -143,7 +147,7 @@ def _what_would_have_kept_it(run: Run, turn: int, token: int) -> None:
     if best is None:
         st.markdown("No change of a single setting within its valid range would have kept it.")
     else:
-        st.markdown(f"The smallest change: {_change_words(best)}.")
+        st.markdown(Markdown("The smallest change: {}.").format(_change_words(best)))
     st.dataframe(
         [
             {
@@ -164,11 +168,11 @@ def _what_would_have_kept_it(run: Run, turn: int, token: int) -> None:
     )
 
 
-def _change_words(change: Change) -> str:
+def _change_words(change: Change) -> Markdown:
     assert change.after is not None
     assert change.share is not None
-    symbol = f" ${change.symbol}$" if change.symbol else ""
-    return (
-        f"{change.label.lower()}{symbol} from {written(change.before)} to "
-        f"**{written(change.after)}**, {percent(change.share, 2)} of its valid range"
+    return Markdown("{}{} from {} to **{}**, {} of its valid range").format(
+        change.label.lower(),
+        Markdown(" ${}$").format(Markdown(change.symbol)) if change.symbol else "",
+        *(written(change.before), written(change.after), percent(change.share, 2)),
     )

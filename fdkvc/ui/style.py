@@ -94,8 +94,6 @@ _SAID = """
   background: color-mix(in srgb, var(--topic) 45%, transparent);
 }
 .said-key {display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; font-size: .85rem;}
-.problem {border: 1px solid #D55E00; border-left-width: 5px; border-radius: 5px;}
-.problem {padding: .5rem .8rem; overflow-wrap: anywhere;}
 .topicless {--topic: #999999;}
 """ + "".join(f".topic{place} {{--topic: {colour};}}\n" for place, colour in enumerate(OKABE_ITO))
 

@@ -20,6 +20,7 @@ from fdkvc.ui.benchmark_settings import (
     seed_field,
 )
 from fdkvc.ui.fields import Field
+from fdkvc.ui.markdown import plain
 
 MOST_VALUES = 12
 """Values of a hyperparameter; of two, this many squared settings run."""
@@ -76,8 +77,10 @@ def choose_sweep(page: str) -> Sweep:
         budget=fields.number(budget_field(page)),
     )
     st.caption(
-        f"At most {MOST_VALUES} values of a hyperparameter and {DIALOGS_HERE.high} dialogs run "
-        "here, because the server is shared. The command line runs more:"
+        plain(
+            f"At most {MOST_VALUES} values of a hyperparameter and {DIALOGS_HERE.high} dialogs run "
+            "here, because the server is shared. The command line runs more:"
+        )
     )
     st.code(command_line(sweep), language=None, wrap_lines=True)
     return sweep
@@ -101,7 +104,7 @@ def _values(page: str, policy: str, name: str) -> tuple[Number, ...]:
     except ValueError as error:
         kept: tuple[Number, ...] = st.session_state.get(last, suggested)
         shown = " ".join(f"{value:g}" for value in kept)
-        st.error(f"{error}. Staying at {shown}.", icon=":material/error:")
+        st.error(plain(f"{error}. Staying at {shown}."), icon=":material/error:")
         return kept
     st.session_state[last] = values
     return values

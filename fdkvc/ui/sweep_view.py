@@ -14,6 +14,7 @@ from fdkvc.sweep import Sweep, grid_table, sweep_table, tradeoff_table
 from fdkvc.tables import late_metric
 from fdkvc.ui.downloads import show_chart, shown_charts
 from fdkvc.ui.frame import page_theme, panel, side_by_side
+from fdkvc.ui.markdown import Markdown, plain
 from fdkvc.ui.settings import dialog_fields
 from fdkvc.words import count
 
@@ -24,14 +25,16 @@ def about_sweep(sweep: Sweep, results: Results, chosen: Sweep) -> None:
     """Say which sweep is shown, and whether the settings have changed since."""
     finished = results.dialogs(sweep.scenario.key)
     st.caption(
-        f"Shown: {', '.join(sweep.parameters)} of {POLICIES[sweep.policy].label} on "
-        f"{sweep.scenario.label}, {count(finished, 'dialog')}, seed {sweep.seed}, "
-        f"budget {sweep.budget}, {count(len(results.benchmark.policies), 'setting')}, "
-        f"{results.seconds:.1f} s."
+        plain(
+            f"Shown: {', '.join(sweep.parameters)} of {POLICIES[sweep.policy].label} on "
+            f"{sweep.scenario.label}, {count(finished, 'dialog')}, seed {sweep.seed}, "
+            f"budget {sweep.budget}, {count(len(results.benchmark.policies), 'setting')}, "
+            f"{results.seconds:.1f} s."
+        )
     )
     if not results.complete:
         st.warning(
-            f"Cancelled: {finished} of {sweep.dialogs} dialogs are finished, and shown.",
+            plain(f"Cancelled: {finished} of {sweep.dialogs} dialogs are finished, and shown."),
             icon=":material/cancel:",
         )
     if sweep != chosen:
@@ -139,10 +142,10 @@ def _picked(page: str, sweep: Sweep, results: Results, table: pd.DataFrame) -> N
         )
     ]
     with st.container(border=True, key="picked-setting"):
-        st.markdown(f"**{policy.title}**: {', '.join(figures)}.")
+        st.markdown(Markdown("**{}**: {}.").format(policy.title, ", ".join(figures)))
         st.page_link(
             STEP_PAGE,
-            label=f"Step through a dialog with {policy.title}",
+            label=plain(f"Step through a dialog with {policy.title}"),
             icon=":material/step_over:",
             query_params=step_link(sweep, policy),
         )
@@ -209,10 +212,12 @@ def _tradeoff(page: str, sweep: Sweep, results: Results, table: pd.DataFrame) ->
     _show(page, "tradeoff", with_data(spec, data))
     free = [policy.label for policy in POLICIES.values() if not policy.bounded]
     st.caption(
-        f"On the front of {len(points)} settings: "
-        + ", ".join(titles[setting] for setting in front.setting)
-        + "."
-        + (f" Not judged, because no budget binds it: {', '.join(free)}." if free else "")
+        plain(
+            f"On the front of {len(points)} settings: "
+            + ", ".join(titles[setting] for setting in front.setting)
+            + "."
+            + (f" Not judged, because no budget binds it: {', '.join(free)}." if free else "")
+        )
     )
 
 

@@ -10,6 +10,7 @@ import streamlit as st
 from fdkvc.benchmark import Benchmark
 from fdkvc.dialogs import World, scenario_named
 from fdkvc.policies import policy_named
+from fdkvc.ui.markdown import Markdown
 from fdkvc.ui.runs import DialogChoice, Run, RunChoice
 from fdkvc.ui.settings import show
 
@@ -124,8 +125,10 @@ def tell_stop(page: str, run: Run) -> None:
     stop = STOPS[at]
     if replace(run.choice, asked=()) != stop.choice:
         st.info(
-            f"**Stop {at + 1} of {len(STOPS)}** is about {stop.choice.policy.label}. The settings "
-            "have changed since: the next stop, or the one before, shows its own again.",
+            Markdown(
+                "**Stop {} of {}** is about {}. The settings have changed since: the next stop, or "
+                "the one before, shows its own again."
+            ).format(at + 1, len(STOPS), stop.choice.policy.label),
             icon=":material/explore:",
         )
         return
@@ -133,4 +136,7 @@ def tell_stop(page: str, run: Run) -> None:
     words = stop.words.format(
         retention=f"{row['retention']:.0%}", topic=row["topic"], cached=f"{row['cached']:.0f}"
     )
-    st.info(f"**Stop {at + 1} of {len(STOPS)}.** {words}", icon=":material/explore:")
+    st.info(
+        Markdown("**Stop {} of {}.** {}").format(at + 1, len(STOPS), words),
+        icon=":material/explore:",
+    )

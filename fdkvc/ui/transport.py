@@ -8,6 +8,7 @@ import streamlit as st
 
 from fdkvc.parameters import Parameter
 from fdkvc.ui.fields import Field
+from fdkvc.ui.markdown import plain
 from fdkvc.ui.scrubber import scrubber
 
 SPEEDS = {"1 turn a second": 1.0, "2 turns a second": 2.0, "5 turns a second": 5.0}
@@ -82,7 +83,7 @@ def transport(page: str, turns: int, every: float | None) -> int:
             ("Last", "last_page", "End", go, last),
         ):
             st.button(
-                name,
+                plain(name),
                 key=f"{page}/{name.lower()}",
                 icon=f":material/{icon}:",
                 shortcut=shortcut,

@@ -12,6 +12,7 @@ from fdkvc.parameters import Parameter, parameters_of
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named, read_policy
 from fdkvc.ui import fields
 from fdkvc.ui.fields import Field
+from fdkvc.ui.markdown import plain
 from fdkvc.ui.settings import choose_hyperparameters
 
 MOST_POLICIES = 12
@@ -78,8 +79,10 @@ def choose_policies(
     _add_variant(page, chosen_field)
     if len(names) > most:
         st.error(
-            f"{len(names)} policies are chosen, but at most {most} run at once. "
-            f"The first {most} are taken.",
+            plain(
+                f"{len(names)} policies are chosen, but at most {most} run at once. "
+                f"The first {most} are taken."
+            ),
             icon=":material/error:",
         )
     return tuple(known[name] for name in names[:most])
@@ -111,7 +114,7 @@ def _add_variant(page: str, chosen: Field) -> None:
         variant = edit_policy(f"{page}/variant", policy_named(start), can_vary)
 
         if st.button(
-            f"Add {variant.title}",
+            plain(f"Add {variant.title}"),
             key=f"{page}/variant/add",
             disabled=variant.name in chosen.value,
             help="Change something first." if variant.name in chosen.value else None,

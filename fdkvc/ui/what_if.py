@@ -15,6 +15,7 @@ from fdkvc.ui import fields
 from fdkvc.ui.fields import Field
 from fdkvc.ui.frame import problems
 from fdkvc.ui.lanes import FORK, Lane, overlap, pair_fields
+from fdkvc.ui.markdown import Markdown
 from fdkvc.ui.runs import load_fork
 from fdkvc.ui.settings import BUDGET_HERE, entry_field
 from fdkvc.ui.transport import turn_field
@@ -143,8 +144,9 @@ def with_fork(page: str, lanes: tuple[Lane, ...]) -> tuple[Lane, ...]:
     )
     with st.container(horizontal=True, vertical_alignment="center", key=f"{page}-fork"):
         st.markdown(
-            f":material/alt_route: **{origin.label}, continued after turn {turn}** with "
-            f"{listed(changes)}.{memory} {outcome}"
+            Markdown(":material/alt_route: **{}, continued after turn {}** with {}.{} {}").format(
+                origin.label, turn, listed(changes), memory, outcome
+            )
         )
         _offer_removal(page)
     words = f"{name} after turn {turn}: {', '.join(changes)}"

@@ -136,7 +136,7 @@ def test_a_broken_file_is_told_in_a_sentence_and_nothing_is_lost(
 
     bring(page, broken)
 
-    expect(page.locator(".problem")).to_have_text(
+    expect(page.get_by_role("alert")).to_contain_text(
         "broken.json cannot be read: dialogue 0 (<b>x</b>), turn 0: 'utterance' is missing or not "
         "a text. Staying with good.txt."
     )
