@@ -14,7 +14,7 @@ PAGE = "compare"
 
 enter_page()
 
-link = fields.arriving_link(PAGE)
+link = fields.arriving_link()
 wrong = lanes_view.adopt_link(PAGE, link)
 
 heading(

@@ -14,7 +14,7 @@ PAGE = "dialogs"
 
 enter_page()
 
-link = fields.arriving_link(PAGE)
+link = fields.arriving_link()
 wrong = dialog_settings.adopt_link(PAGE, link)
 
 heading(
@@ -30,6 +30,7 @@ with st.sidebar:
     asked = settings.choose_metrics(PAGE, chosen.head.size if chosen else 0)
 if chosen is None:
     dialog_settings.ask_for_file()
+    dialog_settings.write_link(PAGE)
     st.stop()
 
 head = chosen.head

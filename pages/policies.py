@@ -9,7 +9,7 @@ PAGE = "policies"
 
 enter_page()
 
-wrong = policies_view.adopt_link(PAGE, fields.arriving_link(PAGE))
+wrong = policies_view.adopt_link(PAGE, fields.arriving_link())
 
 heading(
     "Policies",

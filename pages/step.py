@@ -12,7 +12,7 @@ PAGE = "step"
 
 enter_page()
 
-link = fields.arriving_link(PAGE)
+link = fields.arriving_link()
 wrong = settings.adopt_link(PAGE, link)
 
 heading(

@@ -62,6 +62,23 @@ def specs(app: AppTest) -> list[dict[str, Any]]:
     return [json.loads(chart.proto.spec) for chart in app.get("vega_lite_chart")]
 
 
+def link_of(app: AppTest) -> dict[str, str]:
+    """Return the parameters of the address that the page has written."""
+    link: dict[str, str] = _written(app)["link"]
+    return link
+
+
+def entry_of(app: AppTest) -> int:
+    """Return how many entries of the browser's history the session's choices have made."""
+    return int(_written(app)["entry"])
+
+
+def _written(app: AppTest) -> dict[str, Any]:
+    told: list[dict[str, Any]] = [json.loads(each.proto.json) for each in app.get("bidi_component")]
+    (written,) = [data for data in told if "link" in data]
+    return written
+
+
 def html(app: AppTest) -> str:
     """Return all HTML of the page."""
     return "\n".join(str(element.proto.body) for element in app.get("html"))

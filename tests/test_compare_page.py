@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from app_pages import ROOT, html, open_page, press, specs
+from app_pages import ROOT, html, link_of, open_page, press, specs
 from streamlit.testing.v1 import AppTest
 
 from fdkvc.attention import Floats, Observation
@@ -21,12 +21,6 @@ from fdkvc.charts.theme import LIGHT, standalone
 from fdkvc.parameters import parameter
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named
 from fdkvc.policies.base import EVICTION
-
-
-def link_of(app: AppTest) -> dict[str, str]:
-    """Return the address that the page has written."""
-    given: dict[str, Any] = dict(app.query_params.items())
-    return {name: text if isinstance(text, str) else text[0] for name, text in given.items()}
 
 
 def lanes(app: AppTest) -> list[str]:

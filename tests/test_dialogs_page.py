@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from app_pages import html, open_page, press, run_until, settled, specs
+from app_pages import html, link_of, open_page, press, run_until, settled, specs
 from streamlit.testing.v1 import AppTest
 
 from fdkvc.evidence import answers, lost_in
@@ -213,8 +213,7 @@ def test_a_link_reopens_an_example() -> None:
     link = {"file": "chat", "budget": 30, "policies": "h2o,fd-kvc:gamma=0.8", "turn": 5, "entry": 2}
     app = open_dialogs(None, **link)
 
-    written = {name: "".join(value) for name, value in app.query_params.items()}
-    assert written.items() >= {name: str(value) for name, value in link.items()}.items()
+    assert link_of(app).items() >= {name: str(value) for name, value in link.items()}.items()
     assert "Transcript after turn 5" in html(app)
     assert 'class="picked"' in html(app)
 

@@ -6,7 +6,17 @@ import json
 from typing import Any
 
 import pytest
-from app_pages import ROOT, html, new_session, open_page, press, settled, specs
+from app_pages import (
+    ROOT,
+    entry_of,
+    html,
+    link_of,
+    new_session,
+    open_page,
+    press,
+    settled,
+    specs,
+)
 from streamlit.testing.v1 import AppTest
 
 from fdkvc.dialogs import generate, scenario_named
@@ -54,7 +64,7 @@ def test_metrics_that_are_asked_for_are_shown_and_stand_in_the_link(name: str) -
 
     assert not app.exception
     assert not app.error
-    assert app.query_params["metrics"] == ",".join(ASKED_METRICS)
+    assert link_of(app)["metrics"] == ",".join(ASKED_METRICS)
     written = f"{specs(app)} {html(app)}"
     assert all(metric.label.lower() in written.lower() for metric in ASKED_METRICS.values())
 
@@ -134,7 +144,36 @@ def test_a_link_holds_the_order_of_the_cells_and_the_open_section() -> None:
     assert not app.error
     assert app.button_group(key="dialogs/order").value == "score"
     assert app.session_state["dialogs/sections"] == "Evidence"
-    assert (app.query_params["order"], app.query_params["section"]) == ("score", "evidence")
+    assert (link_of(app)["order"], link_of(app)["section"]) == ("score", "evidence")
+
+
+@pytest.mark.parametrize("page", ["step", "compare", "dialogs"])
+def test_a_choice_makes_an_entry_of_the_history_and_a_step_makes_none(page: str) -> None:
+    app = open_page(page, turn=2)
+    assert entry_of(app) == 0
+
+    press(press(app, "Next"), "Last")
+    assert entry_of(app) == 0
+
+    app.number_input(key=f"{page}/budget").set_value(50).run()
+    press(app, "First")
+    assert entry_of(app) == 1
+    assert link_of(app).items() >= {"budget": "50", "turn": "0"}.items()
+
+
+def test_an_address_that_the_browser_went_back_to_is_shown() -> None:
+    """Nothing else in what a browser sends tells it from a click that was late."""
+    app = open_page("step", policy="h2o", turn=3)
+    app.selectbox(key="step/policy").set_value("fifo").run()
+    assert (entry_of(app), link_of(app)["policy"]) == (1, "fifo")
+
+    app.session_state["arrived"] = {"policy": "h2o", "turn": "3", "budget": "0"}
+    settled(app.run())
+
+    assert app.selectbox(key="step/policy").value == "h2o"
+    assert link_of(app).items() >= {"policy": "h2o", "turn": "3", "budget": "56"}.items()
+    assert entry_of(app) == 1
+    assert "Using 56 instead" in app.error[0].value
 
 
 @pytest.mark.parametrize("page", ["step", "compare", "dialogs"])

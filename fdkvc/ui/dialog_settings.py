@@ -111,12 +111,14 @@ def _budget_field(page: str) -> Field:
 
 def look_field(page: str) -> Field:
     """Return the field that holds the policy that is looked at closely."""
-    return LaneField(page, "look", "", Parameter("Look at", "Whose cache is shown below."))
+    known = Parameter("Look at", "Whose cache is shown below.")
+    return LaneField(page, "look", "", known, chosen=False)
 
 
 def section_field(page: str) -> Field:
     """Return the field that holds which section is open below the transcript."""
-    return Field(page, "section", "cache", Parameter("Section", "", choices=tuple(SECTIONS)))
+    known = Parameter("Section", "", choices=tuple(SECTIONS))
+    return Field(page, "section", "cache", known, chosen=False)
 
 
 def sections_key(page: str) -> str:
@@ -147,7 +149,7 @@ def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
 
 def write_link(page: str) -> None:
     """Put the whole view into the page's address."""
-    fields.write_link(page, all_fields(page))
+    fields.write_link(all_fields(page))
 
 
 # ------------------------------------------------------------------------------- controls

@@ -2,7 +2,8 @@
 
 A field knows its name in the link, its default and what is allowed. The session holds its value
 under ``page/name``; a link is read once when it arrives and written whenever a value changes, with
-every value in it, so that it means the same when a default changes.
+every value in it, so that it means the same when a default changes. The browser's Back and Forward
+arrive as links, too.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ from typing import Any
 import streamlit as st
 
 from fdkvc.parameters import Parameter, check_parameter
+from fdkvc.ui import address
 from fdkvc.ui.markdown import Markdown, plain
 
-MOST_LINKS = 64  # addresses of its own that a page knows again
 _PENDING = "pending"
+_SHOWN = "shown"
+_ARRIVED = "arrived"
+_CHOSEN = "chosen"
 
 
 @dataclass(frozen=True)
@@ -32,12 +36,15 @@ class Field:
         Also says its type; None means an optional whole number.
     parameter : Parameter
         Its words and what is allowed.
+    chosen : bool
+        Whether the browser's Back undoes a change of it; it passes over where one merely looks.
     """
 
     page: str
     name: str
     default: Any
     parameter: Parameter
+    chosen: bool = True
 
     @property
     def key(self) -> str:
@@ -107,11 +114,26 @@ def take_pending() -> None:
         field.set(value)
 
 
-def arriving_link(page: str) -> Mapping[str, str]:
-    """Return the parameters of a link that was just followed; nothing if this page wrote them."""
-    given = st.query_params.to_dict()
-    # A browser that lags behind still shows an address that this page wrote some steps ago.
-    return {} if given in st.session_state.get(f"{page}/links", [{}]) else given
+def enter(page: str) -> None:
+    """Take note of the link with which the browser came to a page, and of those it goes back to."""
+
+    def arrive(link: Mapping[str, str]) -> None:
+        st.session_state[_ARRIVED] = link
+
+    # While it stays on a page, Streamlit goes on to tell the address with which it came.
+    if st.session_state.get(_SHOWN) != page:
+        st.session_state[_SHOWN] = page
+        arrive(st.query_params.to_dict())
+    address.follow(page, arrive)
+
+
+def arriving_link() -> Mapping[str, str]:
+    """Return the parameters of a link that was just followed; nothing if none was."""
+    if _ARRIVED not in st.session_state:
+        return {}
+    st.session_state.pop(_CHOSEN, None)
+    link: Mapping[str, str] = st.session_state.pop(_ARRIVED)
+    return link
 
 
 def adopt(fields: Sequence[Field], link: Mapping[str, str]) -> list[str]:
@@ -154,14 +176,13 @@ def adopt_link(fields: Sequence[Field], link: Mapping[str, str]) -> list[str]:
     ]
 
 
-def write_link(page: str, fields: Sequence[Field]) -> None:
-    """Put every value into the address of the page."""
+def write_link(fields: Sequence[Field]) -> None:
+    """Put every value into the address of the page; Back returns to what was chosen before."""
     written = {field.name: field.written(field.value) for field in fields}
-    links = st.session_state.setdefault(f"{page}/links", [{}])
-    # Whoever comes back from another page has an address without a view.
-    if written != links[-1] or not st.query_params.to_dict():
-        st.session_state[f"{page}/links"] = [{}, *links[1:][-MOST_LINKS:], written]
-        st.query_params.from_dict(written)
+    chosen = {field.name: written[field.name] for field in fields if field.chosen}
+    before = st.session_state.get(_CHOSEN, chosen)
+    st.session_state[_CHOSEN] = chosen
+    address.write(written, chosen != before)
 
 
 def settle(field: Field, raw: Any) -> Any:

@@ -10,7 +10,7 @@ import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
 from fdkvc.charts.theme import DARK, LIGHT, Theme
-from fdkvc.ui.fields import take_pending
+from fdkvc.ui.fields import enter, take_pending
 from fdkvc.ui.markdown import plain
 from fdkvc.ui.style import STYLE
 
@@ -33,6 +33,7 @@ def run_app() -> None:
     page = _navigation()
     st.html(STYLE)
     st.session_state[_FRAMED] = True
+    enter(page.url_path)
     page.run()
 
 

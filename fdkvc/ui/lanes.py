@@ -90,8 +90,8 @@ class LaneField(Field):
 def pair_fields(page: str) -> tuple[LaneField, LaneField]:
     """Return the fields that hold the two lanes that are looked at closely."""
     return (
-        LaneField(page, "one", "", Parameter("One", "")),
-        LaneField(page, "other", "", Parameter("The other", "")),
+        LaneField(page, "one", "", Parameter("One", ""), chosen=False),
+        LaneField(page, "other", "", Parameter("The other", ""), chosen=False),
     )
 
 

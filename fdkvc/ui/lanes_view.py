@@ -78,7 +78,7 @@ def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
 
 def write_link(page: str) -> None:
     """Put the whole view into the page's address."""
-    fields.write_link(page, all_fields(page))
+    fields.write_link(all_fields(page))
 
 
 # ------------------------------------------------------------------------------- the lanes

@@ -40,7 +40,7 @@ def choose_metrics(page: str) -> tuple[str, ...]:
     """Show the choice of metrics, put it into the address, and return their keys."""
     labels = {key: metric.label for key, metric in {**METRICS, **ASKED_METRICS}.items()}
     chosen = fields.several(metrics_field(page), labels)
-    fields.write_link(page, [metrics_field(page)])
+    fields.write_link([metrics_field(page)])
     return chosen
 
 

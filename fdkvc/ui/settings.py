@@ -303,14 +303,16 @@ def asked_field(page: str) -> Field:
 
 def entry_field(page: str) -> Field:
     """Return the field that holds the entry a person has picked, if any."""
-    return Field(page, "entry", None, Parameter("Entry", "Which token.", low=0, high=10**6))
+    known = Parameter("Entry", "Which token.", low=0, high=10**6)
+    return Field(page, "entry", None, known, chosen=False)
 
 
 def order_field(page: str) -> Field:
     """Return the field that holds the order of the cache's cells."""
-    return Field(page, "order", "age", Parameter("Order", "", choices=tuple(ORDERS)))
+    known = Parameter("Order", "", choices=tuple(ORDERS))
+    return Field(page, "order", "age", known, chosen=False)
 
 
 def write_link(page: str) -> None:
     """Put the whole view into the page's address."""
-    fields.write_link(page, _all_fields(page))
+    fields.write_link(_all_fields(page))

@@ -9,6 +9,8 @@ _PAGE = """
 /* A step is shorter than the fading of what it replaces. */
 .stElementContainer {transition: none !important; opacity: 1 !important;}
 #vg-tooltip-element {white-space: pre-line;}
+/* What keeps the address is not to be seen. */
+[class*="st-key-address"] {display: none;}
 """
 
 # Panels stand side by side where there is room and below each other where there is not.

@@ -16,7 +16,7 @@ SPEEDS = {"1 turn a second": 1.0, "2 turns a second": 2.0, "5 turns a second": 5
 
 def turn_field(page: str) -> Field:
     """Return the field that holds a page's current turn."""
-    return Field(page, "turn", 0, Parameter("Turn", "", low=0, high=9999))
+    return Field(page, "turn", 0, Parameter("Turn", "", low=0, high=9999), chosen=False)
 
 
 def playback(page: str, turns: int) -> float | None:

@@ -1,0 +1,98 @@
+"""The page's address: written as its view changes, and read again when a person goes back.
+
+Streamlit's own `st.query_params` makes an entry of the browser's history of whatever is written. A
+turn is not worth one: here the address of the entry is replaced, unless something was chosen anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from uuid import uuid4
+
+import streamlit as st
+
+# What is known here lives as long as the window, whichever page it shows and however often the
+# server forgets its session. Streamlit, which listens too, goes to another page by itself, but
+# draws the one that is shown anew and says nothing that tells it from a click that comes late.
+JS = """
+let session, lost, entry, path, tell;
+
+const embeds = ([name]) => name === 'embed' || name === 'embed_options';
+const parts = () => [...new URLSearchParams(location.search)];
+const visit = () => tell('visited', Object.fromEntries(parts().filter((part) => !embeds(part))));
+
+addEventListener('popstate', (event) => {
+  if (location.pathname !== path) return;
+  event.stopImmediatePropagation();
+  visit();
+}, true);
+
+function write(data) {
+  const link = new URLSearchParams([...Object.entries(data.link), ...parts().filter(embeds)]);
+  const chosen = data.entry > entry;
+  entry = data.entry;
+  if (link.toString() === location.search.slice(1)) return;
+  history[chosen ? 'pushState' : 'replaceState']({}, '', `?${link}`);
+}
+
+export default function ({ data, setTriggerValue }) {
+  path = location.pathname;
+  if (data.session !== session) {
+    lost = session !== undefined;
+    session = data.session;
+    entry = undefined;
+  }
+  if (!data.link) {
+    tell = setTriggerValue;
+    if (lost) visit();
+    lost = false;
+  } else if (!lost) {
+    write(data);
+  }
+}
+"""
+
+_SESSION = "address/session"
+_ENTRY = "address/entry"
+_show = st.components.v2.component("address", js=JS)
+
+
+def follow(page: str, visit: Callable[[Mapping[str, str]], None]) -> None:
+    """Listen for the browser's Back and Forward while it stays on a page.
+
+    Parameters
+    ----------
+    page : str
+        The one that is shown.
+    visit : function
+        Called, before the page runs again, with the parameters of the address that the browser
+        went to; also with those that it has when the server does not know its session any more.
+    """
+    key = "address"
+
+    def visited() -> None:
+        given = st.session_state[key].visited
+        visit({str(name): str(text) for name, text in given.items()})
+
+    _show(key=key, data={"page": page, "session": _session()}, on_visited_change=visited)
+
+
+def write(link: Mapping[str, str], chosen: bool) -> None:
+    """Put a view into the page's address.
+
+    Parameters
+    ----------
+    link : mapping of str to str
+    chosen : bool
+        Whether the address before is to be kept in the browser's history.
+    """
+    # A count, as the browser draws only the last of several answers that come at once.
+    entry = st.session_state.get(_ENTRY, 0) + chosen
+    st.session_state[_ENTRY] = entry
+    data = {"link": dict(link), "entry": entry, "session": _session()}
+    _show(key="address-link", data=data)
+
+
+def _session() -> str:
+    name: str = st.session_state.setdefault(_SESSION, uuid4().hex)
+    return name

@@ -1,0 +1,177 @@
+"""Back and Forward move between what a person chose, and the page follows."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import Locator, Page, expect
+
+from benchmarks.live_app import settled
+from fdkvc.dialogs import SCENARIOS
+from fdkvc.policies import POLICIES
+
+# The browser names its session when it comes again; here it does not, so that the server begins
+# another, as it does after a restart.
+FORGET = """
+window.sockets = [];
+window.WebSocket = class extends WebSocket {
+  constructor(url, protocols) { super(url, protocols.slice(0, 2)); sockets.push(this); }
+  send(said) { this.sent = (this.sent ?? 0) + 1; super.send(said); }
+};
+"""
+
+
+def entries(page: Page) -> int:
+    """Return how many entries the browser's history has."""
+    return int(page.evaluate("history.length"))
+
+
+def control(page: Page, label: str) -> Locator:
+    """Return one of the sidebar's lists."""
+    return page.get_by_test_id("stSidebar").get_by_role("combobox", name=label, exact=True)
+
+
+def choose(page: Page, label: str, option: str) -> None:
+    """Choose an option of one of the sidebar's lists."""
+    settled(page)  # or the list closes again
+    control(page, label).click()
+    page.get_by_role("option", name=option, exact=True).click()
+
+
+def step_to(page: Page, *turns: int) -> None:
+    """Press Next, and expect one turn after the other."""
+    for turn in turns:
+        page.get_by_role("button", name=re.compile("Next")).click()
+        expect_linked(page, turn=turn)
+
+
+def expect_linked(page: Page, **parts: object) -> None:
+    """Expect these among the parts of the address."""
+    for name, text in parts.items():
+        expect(page).to_have_url(re.compile(rf"[?&]{name}={text}(&|$)"))
+
+
+def expect_view(page: Page, turn: int, scenario: str, policy: str) -> None:
+    """Expect the page to show this, its controls to say so, and its address to be of it."""
+    expect_linked(page, turn=turn, scenario=scenario, policy=policy)
+    expect(page.locator(".scrubber output")).to_have_text(re.compile(f"^{turn} of "))
+    expect(page.locator(".figures")).to_contain_text(f"Turn{turn} of ")
+    expect(control(page, "Scenario")).to_have_value(SCENARIOS[scenario].label)
+    expect(control(page, "Policy")).to_have_value(POLICIES[policy].label)
+
+
+def test_back_and_forward_move_between_what_was_chosen(page: Page) -> None:
+    page.goto("/")
+    settled(page)
+    before = entries(page)
+    step_to(page, 1, 2, 3, 4, 5)
+    page.get_by_text("by score", exact=True).click()
+    expect_linked(page, order="score")
+    assert entries(page) == before
+
+    choose(page, "Policy", "H2O")
+    expect_view(page, 5, "mixed", "h2o")
+    choose(page, "Scenario", SCENARIOS["shift"].label)
+    expect_view(page, 5, "shift", "h2o")
+    step_to(page, 6, 7)
+    assert entries(page) == before + 2
+
+    page.go_back()
+    expect_view(page, 5, "mixed", "h2o")
+    page.go_back()
+    expect_view(page, 5, "mixed", "fd-kvc")
+    page.go_forward()
+    expect_view(page, 5, "mixed", "h2o")
+    page.go_forward()
+    expect_view(page, 7, "shift", "h2o")
+    assert entries(page) == before + 2
+
+    page.go_back()
+    expect_view(page, 5, "mixed", "h2o")
+    step_to(page, 6)
+    choose(page, "Policy", "FIFO")
+    expect_view(page, 6, "mixed", "fifo")
+    page.go_back()
+    expect_view(page, 6, "mixed", "h2o")
+
+
+def test_a_play_makes_no_entries_of_the_history(page: Page) -> None:
+    page.goto("/?scenario=mixed&turn=8")
+    settled(page)
+    before = entries(page)
+
+    page.get_by_role("button", name=re.compile("Play")).click()
+
+    expect_linked(page, turn=11)
+    expect(page.get_by_role("button", name=re.compile("Play"))).to_be_visible()
+    assert entries(page) == before
+
+
+def test_back_and_forward_go_from_page_to_page(page: Page) -> None:
+    page.goto("/?scenario=shift&policy=h2o&turn=3")
+    expect_view(page, 3, "shift", "h2o")
+    before = entries(page)
+    page.get_by_role("link", name="Compare", exact=True).click()
+    expect_linked(page, policies="fifo%2Csink%2Ch2o%2Cfd-kvc", turn=0)
+    choose(page, "Scenario", SCENARIOS["return"].label)
+    expect_linked(page, scenario="return")
+    page.get_by_role("link", name="About", exact=True).click()
+    expect(page.get_by_role("heading", name="About")).to_be_visible()
+    assert entries(page) == before + 3
+
+    page.go_back()
+    expect(page.get_by_role("heading", name="Compare")).to_be_visible()
+    expect(control(page, "Scenario")).to_have_value(SCENARIOS["return"].label)
+    page.go_back()
+    expect(control(page, "Scenario")).to_have_value(SCENARIOS["mixed"].label)
+    page.go_back()
+    expect_view(page, 3, "shift", "h2o")
+    page.go_forward()
+    expect(control(page, "Scenario")).to_have_value(SCENARIOS["mixed"].label)
+    expect_linked(page, policies="fifo%2Csink%2Ch2o%2Cfd-kvc", scenario="mixed")
+    assert entries(page) == before + 3
+
+
+def test_back_comes_from_a_file_that_is_not_there_yet(page: Page) -> None:
+    page.goto("/dialogs?budget=40")
+    expect_linked(page, file="dialogues", budget=40)
+    choose(page, "File", "A file of my own …")
+    expect_linked(page, file="own")
+
+    page.go_back()
+
+    expect(control(page, "File")).to_have_value("Example: service dialogs")
+    expect_linked(page, file="dialogues", budget=40)
+    expect(page.locator(".figures")).to_be_visible()
+
+
+def test_a_reload_shows_what_was_shown(page: Page) -> None:
+    page.goto("/?scenario=shift&embed_options=light_theme&turn=3")
+    step_to(page, 4)
+    choose(page, "Policy", "H2O")
+    expect_view(page, 4, "shift", "h2o")
+
+    page.reload()
+
+    expect_view(page, 4, "shift", "h2o")
+    expect_linked(page, embed_options="light_theme")
+    page.go_back()
+    expect_view(page, 4, "shift", "fd-kvc")
+
+
+def test_a_server_that_forgot_the_session_shows_what_the_browser_shows(page: Page) -> None:
+    page.add_init_script(FORGET)
+    page.goto("/?scenario=shift&turn=3")
+    expect_view(page, 3, "shift", "fd-kvc")
+    step_to(page, 4)
+    choose(page, "Policy", "H2O")
+    expect_view(page, 4, "shift", "h2o")
+    before = entries(page)
+
+    page.evaluate("sockets.at(-1).close()")
+    page.wait_for_function("sockets.length > 1 && sockets.at(-1).readyState === WebSocket.OPEN")
+    page.get_by_role("button", name=re.compile("Next")).click()
+    page.wait_for_function("sockets.at(-1).sent > 1")  # the click, and the address
+    settled(page)
+    expect_view(page, 4, "shift", "h2o")
+    assert entries(page) == before
