@@ -14,12 +14,18 @@ import streamlit as st
 # What is known here lives as long as the window, whichever page it shows and however often the
 # server forgets its session. Streamlit, which listens too, goes to another page by itself, but
 # draws the one that is shown anew and says nothing that tells it from a click that comes late.
+# Until the server has heard where the browser went, what it says is of where it was.
 JS = """
-let session, lost, entry, path, tell;
+let session, lost, entry, path, tell, asked = 0;
 
 const embeds = ([name]) => name === 'embed' || name === 'embed_options';
 const parts = () => [...new URLSearchParams(location.search)];
-const visit = () => tell('visited', Object.fromEntries(parts().filter((part) => !embeds(part))));
+
+function visit() {
+  const link = Object.fromEntries(parts().filter((part) => !embeds(part)));
+  asked += 1;
+  tell('visited', { link, asked });
+}
 
 addEventListener('popstate', (event) => {
   if (location.pathname !== path) return;
@@ -41,12 +47,13 @@ export default function ({ data, setTriggerValue }) {
     lost = session !== undefined;
     session = data.session;
     entry = undefined;
+    asked = data.heard;
   }
   if (!data.link) {
     tell = setTriggerValue;
     if (lost) visit();
     lost = false;
-  } else if (!lost) {
+  } else if (!lost && data.heard === asked) {
     write(data);
   }
 }
@@ -54,6 +61,7 @@ export default function ({ data, setTriggerValue }) {
 
 _SESSION = "address/session"
 _ENTRY = "address/entry"
+_HEARD = "address/heard"
 _show = st.components.v2.component("address", js=JS)
 
 
@@ -71,10 +79,11 @@ def follow(page: str, visit: Callable[[Mapping[str, str]], None]) -> None:
     key = "address"
 
     def visited() -> None:
-        given = st.session_state[key].visited
-        visit({str(name): str(text) for name, text in given.items()})
+        said = st.session_state[key].visited
+        st.session_state[_HEARD] = int(said["asked"])
+        visit({str(name): str(text) for name, text in said["link"].items()})
 
-    _show(key=key, data={"page": page, "session": _session()}, on_visited_change=visited)
+    _show(key=key, data={"page": page, **_standing()}, on_visited_change=visited)
 
 
 def write(link: Mapping[str, str], chosen: bool) -> None:
@@ -89,10 +98,10 @@ def write(link: Mapping[str, str], chosen: bool) -> None:
     # A count, as the browser draws only the last of several answers that come at once.
     entry = st.session_state.get(_ENTRY, 0) + chosen
     st.session_state[_ENTRY] = entry
-    data = {"link": dict(link), "entry": entry, "session": _session()}
-    _show(key="address-link", data=data)
+    _show(key="address-link", data={"link": dict(link), "entry": entry, **_standing()})
 
 
-def _session() -> str:
-    name: str = st.session_state.setdefault(_SESSION, uuid4().hex)
-    return name
+def _standing() -> dict[str, object]:
+    """Return which session this is, and the last of the browser's visits that it has heard of."""
+    session = st.session_state.setdefault(_SESSION, uuid4().hex)
+    return {"session": session, "heard": st.session_state.get(_HEARD, 0)}
