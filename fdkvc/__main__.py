@@ -393,11 +393,13 @@ def _repeat(settings: Any) -> None:
     from fdkvc.benchmark import run_benchmark
     from fdkvc.export import benchmark_files
     from fdkvc.formats import read_bytes
-    from fdkvc.repeat import MOST_BYTES, compared, differing, read_run
+    from fdkvc.repeat import MOST_BYTES, NOTHING_COMPARED, compare, read_run, told, with_files
     from fdkvc.report import study_files, sweep_files
     from fdkvc.study import run_study
 
     record = read_run(read_bytes(settings.file, MOST_BYTES))
+    if not record.digests:
+        raise ValueError(NOTHING_COMPARED)
     with _place(settings) as place, _progress() as on_progress:
         if record.needs_study:
             files = study_files(run_study(record.benchmark, **place, on_progress=on_progress))
@@ -408,13 +410,11 @@ def _repeat(settings: Any) -> None:
                 if record.sweep is None
                 else sweep_files(record.sweep, results)
             )
-    both, changed = compared(record, files), differing(record, files)
-    if not both:
-        _print("Repeated; the file keeps no digests to compare with.", None)
-    elif changed:
-        _print(f"Repeated: the numbers are not the same in {', '.join(changed)}.", None)
-    else:
-        _print(f"Repeated: the numbers are the same, byte for byte, in {', '.join(both)}.", None)
+    record = with_files(record, Path(settings.file).parent, files)
+    comparison = compare(record, files)
+    if not comparison.repeated:
+        raise ValueError(told(record, comparison))
+    _print(f"Repeated: {told(record, comparison)}.", None)
 
 
 def _dialogs(settings: Any) -> None:

@@ -1,8 +1,24 @@
 """Attention arithmetic, and what a policy may observe in one turn.
 
-Every array leads with rows: a row is a dialog, or a head of one. Nothing here mixes rows, and
-nothing depends on how many rows or how much padding a batch happens to have, so that a dialog's
-numbers are the same to the last bit in every batch.
+Every array leads with rows: a row is a dialog, or a head of one, and nothing here mixes rows.
+
+What is promised of numbers, here once for all of the lab:
+
+**To the last bit**, on one machine with the same versions: the same settings and the same seed give
+the same numbers, run again and again, by any number of workers, in chunks of any size, on from any
+turn. A dialog is the same alone and beside any others, however much padding these bring, and
+whatever turns without tokens lie between its own.
+
+**Within a tolerance** wherever sums are rounded in another order: on another processor, whose
+matrix products and whose instructions for NumPy are others; with other versions of NumPy, or
+another number of threads in one matrix product; in a stream that is fed turn by turn; and for
+attention and output of a cache without a budget, which has as many slots as the longest dialog of
+its batch has tokens. There a number of a turn is the same to some 2e-5 of its size, or of 1. What
+a run measures of its dialogs is the same to `TOLERANCE`, as long as the same entries stay.
+
+**Decisions** are the same everywhere, unless a score is within rounding of where they change.
+Equal scores are no such place: what rounding alone can tell apart ties, and the older entry stays;
+see `fdkvc.cache.select`.
 """
 
 from __future__ import annotations
@@ -21,6 +37,9 @@ Bools = NDArray[np.bool_]
 
 EPSILON = 1e-8
 """The ε of Eq. 4."""
+
+TOLERANCE = 1e-6
+"""By so much, of its size or of 1, may a mean over dialogs differ on another processor."""
 
 _LANES = 8  # NumPy sums a short contiguous row in eight interleaved partial sums
 _ONE_PASS = 128  # the longest row it sums in one such pass

@@ -28,12 +28,16 @@ from fdkvc.replay import Replay, replay_metric, replay_paired, replay_summary
 from fdkvc.statistics import AdaptationSummary, Paired
 from fdkvc.trace import Trace
 from fdkvc.words import count, plus_minus
+from fdkvc.workers import processor
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """A spreadsheet runs a text that starts with one of these as a formula."""
 
 NUMBERS = ("summary.csv", "adaptation.csv", "paired.csv")
 """Files of a benchmark that have no times in them, and that the same run gives again."""
+
+MOST_KEPT = 60_000
+"""A ``run.json`` holds whole files of at most so many characters; of larger ones, the digest."""
 
 Files = Mapping[str, str | bytes]
 
@@ -84,23 +88,34 @@ def run_json(
     seconds : float
         How long the run took.
     files : mapping of name to text, optional
-        Files of which the same run gives the same bytes; their digests are kept, so that a later
-        run can be compared with this one.
+        Files of which the same run gives the same bytes. Their digests are kept, and the lines of
+        those that are not large, so that a later run can be compared with this one: on the same
+        machine byte for byte, on another number by number.
     """
-    packages = ("numpy", "scipy", "pandas")
+    known = files or {}
     run = {
         "seed": seed,
         "parameters": dict(parameters),
-        "versions": {
-            "fdkvc-lab": project_version(),
-            "source": source_digest(),
-            "python": platform.python_version(),
-            **{package: metadata.version(package) for package in packages},
-        },
+        "versions": versions(),
+        "processor": processor(),
         "seconds": seconds,
-        "digests": {name: digest(text) for name, text in (files or {}).items()},
+        "digests": {name: digest(text) for name, text in known.items()},
+        "numbers": {
+            name: text.splitlines() for name, text in known.items() if len(text) <= MOST_KEPT
+        },
     }
     return json.dumps(run, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the project, of its code, and of what its numbers rest on."""
+    packages = ("numpy", "scipy", "pandas")
+    return {
+        "fdkvc-lab": project_version(),
+        "source": source_digest(),
+        "python": platform.python_version(),
+        **{package: metadata.version(package) for package in packages},
+    }
 
 
 def project_version() -> str:

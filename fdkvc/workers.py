@@ -6,12 +6,15 @@ mostly wait for each other. Processes do not.
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from loky import cpu_count, get_reusable_executor
+from threadpoolctl import threadpool_info
 
 IDLE_SECONDS = 300.0
 """How long a worker waits for work before it ends."""
@@ -23,6 +26,25 @@ Submit = Callable[..., Future[Any]]
 def cores() -> int:
     """Count the cores that this process may use: a container's share, and not its host's."""
     return int(cpu_count())
+
+
+def processor() -> dict[str, str]:
+    """Return what the processor makes of arithmetic, by which the last bits of numbers differ.
+
+    Returns
+    -------
+    dict of str to str
+        The kind of processor; the kernels of the libraries that multiply matrices; and the
+        instructions that NumPy takes beside those that every such processor has.
+    """
+    pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
+    kernels = {f"{pool['internal_api']} {pool.get('architecture', '')}".strip() for pool in pools}
+    instructions: dict[str, list[str]] = np.show_config(mode="dicts")["SIMD Extensions"]  # type: ignore[assignment]
+    return {
+        "machine": platform.machine(),
+        "blas": ", ".join(sorted(kernels)),
+        "simd": ", ".join(instructions.get("found", [])),
+    }
 
 
 def shared_workers(count: int) -> Submit:

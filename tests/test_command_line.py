@@ -213,9 +213,15 @@ def test_repeat_says_whether_the_numbers_are_the_same(tmp_path: Path, capsys: CA
         "paired.csv.\n"
     )
     record.write_text(record.read_text().replace('"seed": 0', '"seed": 1'))
-    assert run("repeat", record) == 0
-    assert capsys.readouterr().out == (
-        "Repeated: the numbers are not the same in summary.csv, paired.csv.\n"
+    assert run("repeat", record) == 2
+    seen = capsys.readouterr()
+    assert not seen.out
+    assert seen.err.startswith("fdkvc: the numbers are not the same in summary.csv, paired.csv, ")
+    bare = {**json.loads(record.read_text()), "digests": {}, "numbers": {}}
+    record.write_text(json.dumps(bare))
+    assert run("repeat", record) == 2
+    assert capsys.readouterr().err == (
+        "fdkvc: nothing was compared, because the file keeps no digests of the run's numbers\n"
     )
 
 

@@ -188,7 +188,15 @@ def test_files_are_the_same_bytes_for_any_workers_and_chunks(results: Results) -
 
 def test_run_json_says_all_that_the_numbers_depend_on(results: Results) -> None:
     run = json.loads(benchmark_files(results, LATENCIES, "fifo")["run.json"])
-    assert list(run) == ["seed", "parameters", "versions", "seconds", "digests"]
+    assert list(run) == [
+        "seed",
+        "parameters",
+        "versions",
+        "processor",
+        "seconds",
+        "digests",
+        "numbers",
+    ]
     assert run["seed"] == 5
     assert run["seconds"] == results.seconds
     parameters = run["parameters"]

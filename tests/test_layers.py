@@ -53,7 +53,7 @@ SEES = {
 PACKAGES = {
     "numpy": {module for room in ROOMS for module in room} - {"parameters", "paper"},
     "scipy": {"bounds", "statistics"},
-    "threadpoolctl": {"benchmark"},
+    "threadpoolctl": {"benchmark", "workers"},
     "loky": {"workers"},
     "distributed": {"cluster"},
     "pandas": {

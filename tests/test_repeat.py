@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+import io
 import json
+import math
+from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,9 +18,18 @@ from studies import few_dialogs
 
 from fdkvc.benchmark import Benchmark, run_benchmark
 from fdkvc.dialogs import SCENARIOS, World, own_scenario
-from fdkvc.export import benchmark_files, benchmark_parameters, run_json
+from fdkvc.export import benchmark_files, benchmark_parameters, csv_text, digest, run_json
 from fdkvc.policies import policy_named
-from fdkvc.repeat import MOST_BYTES, compared, differing, read_run
+from fdkvc.repeat import (
+    MOST_BYTES,
+    Comparison,
+    Record,
+    compare,
+    difference,
+    read_run,
+    told,
+    with_files,
+)
 from fdkvc.report import study_files, sweep_files
 from fdkvc.sweep import Sweep
 from fdkvc.tables import default_baseline
@@ -46,26 +60,112 @@ def test_what_was_written_is_read_again(benchmark: Benchmark) -> None:
     assert read_run(written(benchmark).encode()).benchmark == benchmark
 
 
-def test_the_same_numbers_do_not_differ_and_others_do() -> None:
+def test_the_same_numbers_are_the_same_byte_for_byte_and_others_are_not() -> None:
     study = few_dialogs()
     files = study_files(study)
+    assert len(files["run.json"]) < MOST_BYTES
     record = read_run(files["run.json"])
     assert record.versions["fdkvc-lab"]
+    assert record.processor["blas"]
     assert record.needs_study
-    assert differing(record, files) == []
-    assert "summary.csv" in compared(record, files)
+    both = compare(record, files)
+    assert (set(both.same), both.close, both.apart, both.unknown) == (
+        *(set(record.digests), {}, {}, ()),
+    )
     other = {**files, "paired.csv": files["paired.csv"] + "\n"}
-    assert differing(record, other) == ["paired.csv"]
+    assert compare(record, other).apart == {"paired.csv": math.inf}
     few = benchmark_files(study.results, [])
-    assert compared(record, few) == ["summary.csv", "adaptation.csv", "paired.csv"]
+    assert compare(record, few).same == ("summary.csv", "adaptation.csv", "paired.csv")
 
 
 def test_differences_from_another_baseline_are_the_same_again() -> None:
     results = few_dialogs().results
     record = read_run(benchmark_files(results, [], "fifo")["run.json"])
     assert not record.needs_study
-    assert differing(record, benchmark_files(results, [], record.baseline)) == []
-    assert differing(record, benchmark_files(results, [], "h2o")) == ["paired.csv"]
+    assert compare(record, benchmark_files(results, [], record.baseline)).repeated
+    assert list(compare(record, benchmark_files(results, [], "h2o")).apart) == ["paired.csv"]
+
+
+def rounded(change: float, **parts: Any) -> tuple[Record, dict[str, str]]:
+    """Return the record of a run whose every mean is off by so much, and its files."""
+    files = benchmark_files(few_dialogs().results, [], "fifo")
+    table = pd.read_csv(io.StringIO(files["summary.csv"]))
+    table["mean"] += change
+    summary = csv_text(table)
+    run = json.loads(files["run.json"])
+    run["digests"]["summary.csv"] = digest(summary)
+    run["numbers"]["summary.csv"] = summary.splitlines()
+    return read_run(json.dumps({**run, **parts})), files
+
+
+def test_what_rounding_changes_is_the_same_to_so_much() -> None:
+    record, files = rounded(3e-9, processor={"machine": "another", "blas": "", "simd": ""})
+
+    comparison = compare(record, files)
+
+    assert comparison.repeated
+    assert told(record, comparison) == (
+        "the numbers are the same to 3e-09 in summary.csv; the numbers are the same, byte for "
+        "byte, in adaptation.csv, paired.csv; the processor differs"
+    )
+    record, files = rounded(3e-9)
+    assert told(record, compare(record, files)).endswith("; processor and versions are the same")
+    record, files = rounded(3e-9, processor={}, versions={"numpy": "1.0"})
+    assert told(record, compare(record, files)).endswith(
+        "; numpy differs, and the file does not say on which processor it ran"
+    )
+
+
+def test_what_differs_by_more_is_not_the_same() -> None:
+    record, files = rounded(0.01)
+
+    comparison = compare(record, files)
+
+    assert not comparison.repeated
+    assert told(record, comparison).startswith(
+        "the numbers are not the same in summary.csv, where they differ by up to 1e-02; the"
+    )
+
+
+def test_other_rows_words_or_missing_numbers_are_no_rounding() -> None:
+    assert difference("a,b\nx,1\n", "a,b\ny,1\n") == (math.inf, False)
+    assert difference("a,b\nx,1\n", "a,b\nx,\n") == (math.inf, False)
+    assert difference("a,b\nx,1\n", "a,b\nx,nan\n") == (math.inf, False)
+    assert difference("a,b\nx,1\n", "a,b\nx,1\nx,1\n") == (math.inf, False)
+    assert difference("a\n1\n", "b\n1\n") == (math.inf, False)
+    assert difference("t,words\n100,by 1\n", "t,words\n100.05,by 2\n") == (0, True)
+    assert difference("t\n100\n", "t\n101\n") == (0, False)
+
+
+def test_a_file_that_is_too_large_for_run_json_is_read_beside_it(tmp_path: Path) -> None:
+    record, files = rounded(3e-9)
+    summary = record.numbers["summary.csv"]
+    bare = dataclasses.replace(record, numbers={})
+    comparison = compare(bare, files)
+    assert comparison.unknown == ("summary.csv",)
+    assert "not byte for byte in summary.csv" in told(bare, comparison)
+
+    (tmp_path / "summary.csv").write_text("another run's")
+    assert compare(with_files(bare, tmp_path, files), files).unknown == ("summary.csv",)
+    (tmp_path / "summary.csv").write_text(summary)
+    assert list(compare(with_files(bare, tmp_path, files), files).close) == ["summary.csv"]
+
+
+def test_without_digests_nothing_was_compared() -> None:
+    record = read_run(written(Benchmark()))
+
+    nothing = compare(record, {"summary.csv": ""})
+
+    assert nothing == Comparison((), {}, {}, ())
+    assert not nothing.repeated
+    assert told(record, nothing).startswith("nothing was compared")
+
+
+def test_numbers_that_do_not_fit_their_digest_are_refused() -> None:
+    run = json.loads(benchmark_files(few_dialogs().results, [], "fifo")["run.json"])
+    run["numbers"]["summary.csv"][1] = "changed by hand"
+    with pytest.raises(ValueError, match=r"numbers: summary\.csv does not fit its digest"):
+        read_run(json.dumps(run))
 
 
 @pytest.mark.parametrize(
@@ -81,8 +181,7 @@ def test_a_sweep_is_read_again_and_gives_the_same_numbers(sweep: Sweep) -> None:
     record = read_run(files["run.json"])
     assert (record.sweep, record.benchmark) == (sweep, sweep.benchmark)
     again = sweep_files(sweep, run_benchmark(record.benchmark, workers=1, chunk=1))
-    assert differing(record, again) == []
-    assert compared(record, again) == [name for name in files if name != "run.json"]
+    assert list(compare(record, again).same) == [name for name in files if name != "run.json"]
 
 
 @pytest.mark.parametrize(
@@ -182,7 +281,7 @@ def read_or_refused(content: str) -> str:
     return "read"
 
 
-@given(JSON, st.sampled_from(["seed", "parameters", "versions", "digests"]))
+@given(JSON, st.sampled_from(["seed", "parameters", "versions", "digests", "numbers", "processor"]))
 def test_any_other_content_is_refused_in_a_sentence_or_read(value: Any, name: str) -> None:
     run = json.loads(written(Benchmark()))
     run[name] = value

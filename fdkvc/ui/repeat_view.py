@@ -6,7 +6,7 @@ import streamlit as st
 
 from fdkvc.dialogs import SCENARIOS, World
 from fdkvc.export import benchmark_files
-from fdkvc.repeat import MOST_BYTES, Record, compared, differing, read_run
+from fdkvc.repeat import MOST_BYTES, Record, compare, read_run, told
 from fdkvc.study import Study
 from fdkvc.ui.benchmark_settings import DIALOGS_HERE
 from fdkvc.ui.files_view import files_of
@@ -15,7 +15,7 @@ from fdkvc.ui.run_panel import start_run
 from fdkvc.ui.settings import BUDGET_HERE
 from fdkvc.ui.variants import MOST_POLICIES
 from fdkvc.ui.work import study_work
-from fdkvc.words import count
+from fdkvc.words import count, sentence
 
 
 def choose_record(page: str) -> None:
@@ -60,26 +60,15 @@ def tell_repeated(page: str, study: Study) -> None:
         st.warning("Cancelled: the run was not repeated as a whole.", icon=":material/replay:")
         return
     files = {**files_of(study), **benchmark_files(study.results, [], record.baseline)}
-    both, changed = compared(record, files), differing(record, files)
-    if not both:
-        st.info("This run.json keeps no digests to compare with.", icon=":material/replay:")
-    elif not changed:
-        st.success(
-            plain(
-                "Repeated: the numbers are the same, byte for byte, in "
-                f"{count(len(both), 'file')} ({', '.join(both)})."
-            ),
-            icon=":material/replay:",
-        )
+    comparison = compare(record, files)
+    words = sentence(f"repeated: {told(record, comparison)}")
+    if comparison.repeated:
+        st.success(plain(words), icon=":material/replay:")
+    elif comparison.anything:
+        ran = ", ".join(f"{name} {version}" for name, version in record.versions.items())
+        st.error(plain(f"{words} It ran with {ran}."), icon=":material/replay:")
     else:
-        st.error(
-            plain(
-                f"Repeated: the numbers are not the same in {', '.join(changed)}. It ran with "
-                + ", ".join(f"{name} {version}" for name, version in record.versions.items())
-                + "."
-            ),
-            icon=":material/replay:",
-        )
+        st.warning(plain(words), icon=":material/replay:")
 
 
 def _key(page: str) -> str:

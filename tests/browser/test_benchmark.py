@@ -14,7 +14,7 @@ from playwright.sync_api import Download, Locator, Page, expect
 
 from benchmarks.live_app import settled
 from fdkvc.benchmark import Benchmark
-from fdkvc.repeat import differing, read_run
+from fdkvc.repeat import compare, read_run
 from fdkvc.report import TIMED, study_files
 from fdkvc.study import run_study
 from fdkvc.sweep import Sweep
@@ -199,6 +199,8 @@ def test_a_sweep_of_one_has_curves_with_the_published_points(page: Page, tmp_pat
     packed = downloaded(page, "Everything as a ZIP", tmp_path)
     with zipfile.ZipFile(io.BytesIO(packed)) as archive:
         record = read_run(archive.read("run.json"))
-        assert differing(record, {"sweep.csv": archive.read("sweep.csv").decode()}) == []
+        assert compare(record, {"sweep.csv": archive.read("sweep.csv").decode()}).same == (
+            "sweep.csv",
+        )
         assert "figures/tradeoff.svg" in archive.namelist()
     assert record.sweep == Sweep(dialogs=5)
