@@ -390,6 +390,8 @@ def _sweep(settings: Any) -> None:
 
 
 def _repeat(settings: Any) -> None:
+    from pathlib import Path
+
     from fdkvc.benchmark import run_benchmark
     from fdkvc.export import benchmark_files
     from fdkvc.formats import read_bytes
@@ -562,6 +564,7 @@ def _trace(settings: Any) -> None:
     policy = policy_named(settings.policy, **_settings(settings.set))
     check_parameter("budget", BUDGET, settings.budget, int)
     check_parameter("seed", SEED, settings.seed, int)
+    export.check_entries(policy, scenario, settings.budget)
     check_different("metric", settings.metrics)
     for key in settings.metrics:
         metric_named(key)

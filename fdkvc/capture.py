@@ -133,9 +133,9 @@ def load_model(name: str, layer: int, heads: Sequence[int] | None = None) -> Mod
         If the optional packages are missing, the model cannot be loaded or has no such layer or
         head, or it is not one that can be recorded.
     """
-    folder = Path(name)
-    is_path = folder.exists() or name.startswith((".", "/", "~")) or name.count("/") > 1
     with _one_sentence(name):
+        folder = Path(name)
+        is_path = folder.exists() or name.startswith((".", "/", "~")) or name.count("/") > 1
         stored = check_model_folder(folder) if is_path else None
     try:
         import torch

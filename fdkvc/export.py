@@ -22,8 +22,9 @@ import pandas as pd
 
 from fdkvc import tables
 from fdkvc.benchmark import Benchmark, Latency, Results
-from fdkvc.dialogs import DialogBatch
+from fdkvc.dialogs import DialogBatch, Scenario, World
 from fdkvc.metrics import metric_named
+from fdkvc.policies import Policy
 from fdkvc.replay import Replay, replay_metric, replay_paired, replay_summary
 from fdkvc.statistics import AdaptationSummary, Paired
 from fdkvc.trace import Trace
@@ -38,6 +39,9 @@ NUMBERS = ("summary.csv", "adaptation.csv", "paired.csv")
 
 MOST_KEPT = 60_000
 """A ``run.json`` holds whole files of at most so many characters; of larger ones, the digest."""
+
+MOST_ENTRIES = 1_000_000
+"""Rows of a table of entries."""
 
 Files = Mapping[str, str | bytes]
 
@@ -242,6 +246,18 @@ def replay_files(
 
 
 # ------------------------------------------------------------------------------- writing
+
+
+def check_entries(policy: Policy, scenario: Scenario, budget: int) -> None:
+    """Raise a ValueError if a dialog's table of entries could be too long."""
+    new, turns = World().tokens_per_turn, len(scenario.schedule)
+    held = policy.capacity(budget, turns * new) + policy.tier_places(budget)
+    entries = sum(min(turn * new, held + new) for turn in range(1, turns + 1))
+    if entries > MOST_ENTRIES:
+        raise ValueError(
+            f"the trace has up to {entries:,} entries, but at most {MOST_ENTRIES:,} are written: "
+            "choose a shorter schedule or a smaller budget"
+        )
 
 
 def check_folder(folder: str | os.PathLike[str], names: Iterable[str] = ()) -> None:

@@ -59,13 +59,13 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-def check_structure(content: bytes, most_values: int = MOST_VALUES) -> None:
+def check_structure(content: bytes, most_values: int | None = None) -> None:
     r"""Bound the depth and the number of values of JSON before anything is parsed.
 
     Raises
     ------
     ValueError
-        If there is more than `MOST_DEPTH` or `most_values`.
+        If there is more than `MOST_DEPTH`, or `MOST_VALUES` where no other number is given.
 
     Examples
     --------
@@ -74,6 +74,7 @@ def check_structure(content: bytes, most_values: int = MOST_VALUES) -> None:
     Traceback (most recent call last):
     ValueError: line 1 is nested too deeply: at most 32 levels are allowed
     """
+    most_values = MOST_VALUES if most_values is None else most_values
     escaped = content.replace(b"\\\\", b"  ").replace(b'\\"', b"  ")
     plain = np.frombuffer(escaped, np.uint8)
     quotes = np.cumsum(plain == ord('"'), dtype=np.uint8)  # it wraps around, and stays odd or even

@@ -299,6 +299,7 @@ HYPERPARAMETERS = (
 LONG = {
     "{huge}": "9" * 400,
     "{letters}": "A" * 1000,
+    "{turns}": "A" * 300,
     "{long}": "x" * 256,
     "{many}": " ".join(str(percent / 100) for percent in range(1, 51)),
 }
@@ -455,6 +456,10 @@ MISTAKES = {
     "trace --set gamma=0.8 gamma=0.9 --out {tmp}/out": "--set gives 'gamma' twice",
     "trace --schedule {letters} --out {tmp}/out": (
         "the schedule has 1,000 turns, but at most 512 may be"
+    ),
+    "trace --schedule {turns} --policy full --out {tmp}/out": (
+        "the trace has up to 1,444,800 entries, but at most 1,000,000 are written: choose a "
+        "shorter schedule or a smaller budget"
     ),
     "sweep --parameter gamma --scenario adaptation --out {tmp}/out": (
         "the adaptation run has no late metrics to sweep: choose from shift, return, mixed, "
