@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdkvc.attention import Bools, Floats, Ints
+from fdkvc.cache import Cache, select
 from fdkvc.dialogs import DialogBatch
-from fdkvc.policies.base import Policy
+from fdkvc.policies.base import Policy, total
 from fdkvc.simulate import with_recalled
 from fdkvc.trace import Codes, Rule, Status, Trace
 from fdkvc.words import all_of, contrast, count, gap, listed, number, ordinal, sentence
@@ -153,6 +154,31 @@ class Decision:
             name: float(term[self.row, slot]) for name, term in self._terms_at_threshold.items()
         }
 
+    def deciding_terms(self, entry: int) -> tuple[str, ...]:
+        """Return the terms of which each alone decided whether the budget keeps an entry.
+
+        Such a term, made equal to that of the last to stay, turns the decision when the turn
+        chooses again. There may be none, or several.
+        """
+        if self.marginal is None or not self.stood[entry] or self.protected[entry]:
+            return ()
+        stood = np.flatnonzero(self.stood)
+        own, last = np.searchsorted(stood, [entry, self.marginal])
+        cache = Cache(self.token[None, stood])
+        terms = {
+            name: self.pick(term)[None, stood]
+            for name, term in self.trace.every_entry().terms.items()
+        }
+
+        def kept_with(name: str) -> bool:
+            equal = terms[name].copy()
+            equal[0, own] = equal[0, last]
+            score = total({**terms, name: equal})
+            kept = select(score, cache, self.protected[None, stood], self.trace.budget)
+            return bool(kept[0, own])
+
+        return tuple(name for name in terms if kept_with(name) != self.kept[entry])
+
 
 def decision(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> Decision:
     """Return what a turn decided in a row.
@@ -223,6 +249,9 @@ class Explanation:
         Token of the last to stay, whose score is the cutoff.
     marginal_terms : mapping of str to float
         What that one's score is the sum of.
+    deciding_terms : tuple of str
+        The terms of which each alone, made equal to that of the last to stay, would have turned
+        the decision.
     """
 
     policy: Policy
@@ -248,6 +277,7 @@ class Explanation:
     terms: Mapping[str, float] = field(default_factory=dict)
     marginal: int | None = None
     marginal_terms: Mapping[str, float] = field(default_factory=dict)
+    deciding_terms: tuple[str, ...] = ()
 
     @property
     def age(self) -> int:
@@ -266,17 +296,6 @@ class Explanation:
         """Each term less that of the last to stay; they add up to the margin."""
         marginal = self.marginal_terms
         return {name: self.terms[name] - marginal[name] for name in self.terms if marginal}
-
-    @property
-    def deciding_term(self) -> str | None:
-        """The term that cost it the place, or won it: the one that moved the margin most its way.
-
-        None without a margin, or where it is zero.
-        """
-        if not self.margin or not self.difference:
-            return None
-        way = math.copysign(1, self.margin)
-        return max(self.difference, key=lambda name: way * self.difference[name])
 
 
 def explain(trace: Trace, dialogs: DialogBatch, row: int, turn: int, token: int) -> Explanation:
@@ -350,6 +369,7 @@ def explain(trace: Trace, dialogs: DialogBatch, row: int, turn: int, token: int)
         terms=made.terms(entry),
         marginal=None if marginal is None else int(made.token[marginal]),
         marginal_terms={} if marginal is None else made.terms(marginal),
+        deciding_terms=made.deciding_terms(entry),
     )
 
 
@@ -444,7 +464,7 @@ def _why_it_stayed(why: Explanation) -> Iterator[str]:
     else:
         _, cutoff = contrast(score, lowest)
         yield f"the last to stay scored {cutoff}, which is {gap(score, lowest)} less"
-        yield from _terms_against_the_last(why, "won it the place", "was behind", "was ahead too")
+        yield from _terms_against_the_last(why, "won it the place", "was ahead", "was behind")
         yield evicted
 
 
@@ -467,7 +487,7 @@ def _why_the_budget_evicted_it(why: Explanation) -> Iterator[str]:
         return
     _, cutoff = contrast(score, lowest)
     yield f"the last to stay scored {cutoff}, so {gap(score, lowest)} was missing"
-    yield from _terms_against_the_last(why, "cost it the place", "was even ahead", "was behind too")
+    yield from _terms_against_the_last(why, "cost it the place", "was behind", "was even ahead")
 
 
 def _why_the_threshold_evicted_it(why: Explanation) -> Iterator[str]:
@@ -513,24 +533,32 @@ def _name(why: Explanation, quantity: str) -> str:
 
 
 def _terms_against_the_last(
-    why: Explanation, decided: str, opposed: str, agreed: str
+    why: Explanation, decided: str, agreed: str, opposed: str
 ) -> Iterator[str]:
-    """Say which term decided, and where the others stood; nothing if there is only one."""
-    deciding = why.deciding_term
-    if deciding is None or len(why.terms) == 1:
+    """Say which terms decided, each alone, and where the others stood; nothing of an only one."""
+    if len(why.terms) == 1:
         return
     way = math.copysign(1, why.margin or 0)
-
-    def against(term: str) -> str:
+    # First what decided, then what moved the margin most its way.
+    order = sorted(
+        why.difference,
+        key=lambda term: (term not in why.deciding_terms, -way * why.difference[term]),
+    )
+    parts, verdicts = [], set()
+    for term in order:
+        ahead = way * why.difference[term]
+        verdict = agreed if ahead > 0 else opposed if ahead else "was level"
+        if term in why.deciding_terms:
+            verdict = decided
+        too = " too" if verdict in verdicts and ahead else ""
+        verdicts.add(verdict)
         own, last = contrast(why.terms[term], why.marginal_terms[term])
-        return f"({own} against {last})"
-
-    parts = [f"{_name(why, deciding)} {decided} {against(deciding)}"]
-    for term, ahead in why.difference.items():
-        if term != deciding:
-            verdict = agreed if way * ahead > 0 else opposed if ahead else "was level"
-            parts.append(f"{_name(why, term)} {verdict} {against(term)}")
-    yield ", ".join(parts)
+        parts.append(f"{_name(why, term)} {verdict}{too} ({own} against {last})")
+    none = "" if why.deciding_terms else f"no term alone {decided}: "
+    yield none + ", ".join(parts)
+    apart = [term for term in order if why.difference[term]]
+    if none and way < 0 and len(apart) == 1:
+        yield f"with equal {_name(why, apart[0])} it would have tied, and a tie goes to the older"
 
 
 # ------------------------------------------------------------------------------- a whole life

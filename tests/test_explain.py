@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
+import operator
+import re
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -74,7 +77,7 @@ def test_an_eviction_worked_by_hand() -> None:
     assert why.terms == pytest.approx({"cumulative": 5 / 22, "recency": 1 / 4})
     assert why.marginal_terms == pytest.approx({"cumulative": 2 / 11, "recency": 1 / 2})
     assert why.difference == pytest.approx({"cumulative": 1 / 22, "recency": -1 / 4})
-    assert why.deciding_term == "recency"
+    assert why.deciding_terms == ("recency",)
     assert sentences(why) == [
         "Token 1 (topic B, from turn 1) was evicted in turn 2 by the budget.",
         "Its score of 0.477 ranked 3rd of 3, and 2 stay.",
@@ -90,17 +93,18 @@ def test_those_that_stayed_in_the_same_turn() -> None:
 
     first = explain(trace, dialogs, 0, turn=2, token=0)
     assert first.margin == pytest.approx(33 / 40 - 15 / 22)
-    assert first.deciding_term == "cumulative"
+    # With 2/11 + 13/40 it would have stayed as well, ahead of token 1.
+    assert first.deciding_terms == ()
     assert sentences(first)[1:] == [
         "Its score of 0.825 ranked 1st of 3, and 2 stay.",
         "The last to stay scored 0.682, which is 0.143 less.",
-        "Cumulative attention won it the place (0.500 against 0.182), "
+        "No term alone won it the place: cumulative attention was ahead (0.500 against 0.182), "
         "recency was behind (0.325 against 0.500).",
         "The best that had to go scored 0.477, 0.348 less.",
     ]
 
     last = explain(trace, dialogs, 0, turn=2, token=2)
-    assert (last.token, last.margin, last.deciding_term) == (last.marginal, 0, None)
+    assert (last.token, last.margin, last.deciding_terms) == (last.marginal, 0, ())
     assert last.best_evicted == pytest.approx(21 / 44)
     assert sentences(last)[2] == (
         "It was the last to stay: the best that had to go scored 0.477, 0.205 less."
@@ -120,7 +124,7 @@ def test_a_threshold_eviction_worked_by_hand() -> None:
     assert why.margin == pytest.approx(21 / 44 - 0.6 * 33 / 40)
     assert why.terms == pytest.approx({"cumulative": 5 / 22, "recency": 1 / 4})
     assert why.marginal is None
-    assert why.deciding_term is None
+    assert why.deciding_terms == ()
     assert sentences(why) == [
         "Token 1 (topic B, from turn 1) was evicted in turn 2 by the threshold.",
         "Its score of 0.477 was below the threshold of 0.495, so 0.018 was missing.",
@@ -159,7 +163,7 @@ def test_protection_leaves_fewer_places_for_the_others() -> None:
 
     everyone = simulate(policy_named("h2o", window=1.0), dialogs, budget=2)
     why = explain(everyone, dialogs, 0, turn=1, token=0)
-    assert (why.cutoff, why.margin, why.deciding_term) == (None, None, None)
+    assert (why.cutoff, why.margin, why.deciding_terms) == (None, None, ())
     assert sentences(why)[1] == (
         "Both places went to protected entries, so its score of 1.350 did not count."
     )
@@ -335,6 +339,83 @@ def test_a_threshold_that_no_step_declares_is_still_the_rule() -> None:
 # ------------------------------------------------------------------------------- random runs
 
 
+def chosen_again(why: Explanation, trace: Trace, row: int) -> tuple[str, ...]:
+    """Return the terms that turn the turn's decision if equal to the last to stay's, by sorting."""
+    if why.marginal is None or why.protected:
+        return ()
+    entries, at = trace.every_entry(), (row, why.turn)
+    stood = np.flatnonzero(~np.isnan(entries.score[at]) & ~entries.protected[at])
+    token, places = entries.token[at], why.stayed - why.stayed_protected
+    deciding = []
+    for name in entries.terms:
+        scores = {}
+        for slot in stood:
+            terms = {each: column[at][slot] for each, column in entries.terms.items()}
+            if token[slot] == why.token:
+                terms[name] = np.float32(why.marginal_terms[name])
+            scores[slot] = functools.reduce(operator.add, terms.values())
+        # Slots are in the order of age.
+        best = sorted(stood, key=lambda slot: (-scores[slot], slot))[:places]
+        if (why.token in token[best]) != (why.rule == Rule.none):
+            deciding.append(name)
+    return tuple(deciding)
+
+
+@pytest.mark.parametrize("scenario", ["shift", "complex", "gradual"])
+@pytest.mark.parametrize("key", ["fd-kvc", "fd-kvc-window", "fastgen"])
+def test_what_cost_or_won_the_place_is_confirmed_when_the_turn_chooses_again(
+    key: str, scenario: str
+) -> None:
+    told = dict.fromkeys(
+        [" cost it the place", " won it the place", "No term alone cost", "No term alone won"], 0
+    )
+    for seed in (7, 33):
+        dialogs = generate(SCENARIOS[scenario], seed=seed)
+        trace = simulate(policy_named(key), dialogs, budget=56)
+        for turn in range(seed % 3 + 1, dialogs.turns, 4):
+            for token in decision(trace, dialogs, 0, turn).token[seed % 5 :: 5]:
+                why = explain(trace, dialogs, 0, turn, int(token))
+                assert why.deciding_terms == chosen_again(why, trace, 0)
+                words = " ".join(sentences(why))
+                for phrase in told:
+                    told[phrase] += phrase in words
+                named = [part for part in re.split("[.:,] ", words) if "it the place (" in part]
+                deciding = [why.policy.quantity_name(name) for name in why.deciding_terms]
+                assert all(part.lower().startswith(tuple(deciding)) for part in named)
+    assert told[" cost it the place"] > told["No term alone cost"] > 0 or key == "fastgen"
+    assert sum(told.values()) > 0
+
+
+@functools.cache
+def with_seed_33(scenario: str) -> tuple[Trace, DialogBatch]:
+    dialogs = generate(SCENARIOS[scenario], seed=33)
+    return simulate(policy_named("fd-kvc"), dialogs, budget=56), dialogs
+
+
+def test_terms_that_cost_the_place_only_together_are_not_blamed_alone() -> None:
+    why = explain(*with_seed_33("complex"), 0, turn=6, token=34)
+
+    assert all(ahead < 0 for ahead in why.difference.values())
+    assert why.deciding_terms == ()
+    assert re.fullmatch(
+        r"No term alone cost it the place: recency was behind \(.*\), "
+        r"cumulative attention was behind too \(.*\)\.",
+        sentences(why)[-1],
+    )
+
+
+def test_a_term_that_would_only_have_tied_is_not_blamed() -> None:
+    # Both are new, so cumulative attention is the same; the later one is less like the query.
+    why = explain(*with_seed_33("shift"), 0, turn=1, token=58)
+
+    assert why.difference["cumulative"] == 0
+    assert why.deciding_terms == ()
+    assert sentences(why)[-2].startswith("No term alone cost it the place: recency was behind (")
+    assert sentences(why)[-1] == (
+        "With equal recency it would have tied, and a tie goes to the older."
+    )
+
+
 def every_explanation(trace: Trace, dialogs: DialogBatch, row: int) -> list[Explanation]:
     return [
         explain(trace, dialogs, row, turn, int(token))
@@ -368,10 +449,7 @@ def test_rule_rank_and_margin_agree(policy: Policy, dialogs: DialogBatch, budget
                 assert sum(why.terms.values()) == pytest.approx(why.score, rel=1e-5, abs=1e-6)
             elif why.score is not None and math.isfinite(why.score):
                 assert sum(why.terms.values()) == pytest.approx(why.score, rel=1e-5, abs=1e-6)
-            if why.deciding_term:
-                way = math.copysign(1, why.margin or 0)
-                moved = {name: way * gap for name, gap in why.difference.items()}
-                assert moved[why.deciding_term] == max(moved.values()) > 0
+            assert why.deciding_terms == chosen_again(why, trace, row)
 
 
 @given(policies(), ragged(rows=2), budgets)
