@@ -33,6 +33,11 @@ class Parameter:
         The allowed words, for a field that is a choice and not a number.
     rule : str
         The eviction rule whose threshold this is, if it is one.
+    by_row : bool
+        Whether it enters into arithmetic alone, so that the rows of a batch may each have their
+        own value; see `fdkvc.policies.by_row`.
+    nominal : bool
+        Whether it only names one of many, as a seed does: no value is nearer to it than another.
     """
 
     label: str
@@ -45,6 +50,8 @@ class Parameter:
     paper: tuple[float, float] | None = None
     choices: tuple[str, ...] = ()
     rule: str = ""
+    by_row: bool = False
+    nominal: bool = False
 
     def allowed(self, kind: type = float) -> str:
         """Say the valid range in words.

@@ -23,6 +23,7 @@ from fdkvc.dialogs import LARGEST, SCENARIOS, DialogBatch, World, generate, one_
 from fdkvc.online import OnlineCache
 from fdkvc.parameters import Parameter, defaults_of, parameters_of
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named, read_policy
+from fdkvc.policies.by_row import by_row
 from fdkvc.simulate import initial_state, simulate, take_turn
 from fdkvc.trace import Rule, Status, Trace
 
@@ -521,6 +522,44 @@ def test_a_numpy_number_is_as_good_as_a_python_one(key: str, name: str) -> None:
     assert type(getattr(numpys, name)) is type(default)
     one, other = (simulate(each, dialogs, BUDGET) for each in (numpys, policy_named(key)))
     assert_same_run(one, other)
+
+
+@every_turn
+def test_rows_with_values_of_their_own_come_out_as_if_alone(
+    name: str, dialogs: DialogBatch
+) -> None:
+    policy, dialog = read_policy(name), dialogs.row(0)
+    for parameter, known in parameters_of(policy).items():
+        if not known.by_row:
+            continue
+        kind, high = type(getattr(policy, parameter)), min(known.high, 8)
+        values = [kind(known.low + (high - known.low) * share) for share in (0.04, 0.5, 0.73, 0.99)]
+
+        together = simulate(
+            by_row(policy, parameter, values), stack([dialog] * 4), BUDGET, entries=False
+        )
+
+        for row, value in enumerate(values):
+            alone = simulate(policy.variant(**{parameter: value}), dialog, BUDGET, entries=False)
+            np.testing.assert_array_equal(together.kept[row], alone.kept[0], err_msg=parameter)
+            for one, other in (
+                (together.last.cache.channels, alone.last.cache.channels),
+                (together.last.cache.state, alone.last.cache.state),
+            ):
+                for quantity, column in one.items():
+                    np.testing.assert_array_equal(
+                        column[row], other[quantity][0], err_msg=f"{parameter}: {quantity}"
+                    )
+
+
+def test_values_by_row_are_checked() -> None:
+    with pytest.raises(ValueError, match=r"gamma is 1.5, but must be a number above 0 and below 1"):
+        by_row(policy_named("fd-kvc"), "gamma", [0.5, 1.5])
+    with pytest.raises(ValueError, match="kernel of snapkv is one for all rows"):
+        by_row(policy_named("snapkv"), "kernel", [3, 5])
+    mixed = by_row(policy_named("fd-kvc"), "kappa", [0.0, 1.0])
+    with pytest.raises(ValueError, match="some rows have the value 0 and some do not"):
+        simulate(mixed, generate(SCENARIOS["shift"], dialogs=2, world=SMALL), BUDGET)
 
 
 def test_an_unknown_policy_gets_one_clear_sentence() -> None:

@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from fdkvc.attention import Bools, Floats, Ints, Observation
-from fdkvc.cache import Cache, Ties
+from fdkvc.cache import Cache, Ties, newest
 from fdkvc.parameters import Checked, defaults_of, parameter
 
 StepKind = Literal["value", "change", "rate", "protect", "evict", "attention"]
@@ -252,7 +252,13 @@ def window_parameter(default: float) -> Any:
         symbol="r",
         low=0,
         high=1,
+        by_row=True,
     )
+
+
+def window(cache: Cache, budget: int, share: float) -> Bools:
+    """Mark the newest entries, as many as whole places in this share of the budget (B, C)."""
+    return newest(cache, np.asarray(budget * share).astype(np.intp).reshape(-1, 1))
 
 
 def queries_parameter() -> Any:

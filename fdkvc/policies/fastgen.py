@@ -82,15 +82,33 @@ class FastGen(Policy):
         symbol="T",
         low=0,
         high=1,
+        by_row=True,
     )
     sinks: int = parameter(
-        4, "Special tokens", "First tokens of the dialog, which are special.", low=0, high=64
+        4,
+        "Special tokens",
+        "First tokens of the dialog, which are special.",
+        low=0,
+        high=64,
+        by_row=True,
     )
     frequent: float = parameter(
-        0.3, "Frequent", "Share of the entries that are heavy hitters.", symbol="r_f", low=0, high=1
+        0.3,
+        "Frequent",
+        "Share of the entries that are heavy hitters.",
+        symbol="r_f",
+        low=0,
+        high=1,
+        by_row=True,
     )
     local: float = parameter(
-        0.3, "Local", "Share of the entries in the local window.", symbol="r_l", low=0, high=1
+        0.3,
+        "Local",
+        "Share of the entries in the local window.",
+        symbol="r_l",
+        low=0,
+        high=1,
+        by_row=True,
     )
     queries: str = queries_parameter()
 

@@ -22,7 +22,7 @@ from fdkvc.attention import (
     min_max,
     normalize,
 )
-from fdkvc.cache import OF_ONE, Cache, newest
+from fdkvc.cache import OF_ONE, Cache
 from fdkvc.parameters import parameter
 from fdkvc.policies.base import (
     RECENT_WINDOW,
@@ -33,6 +33,7 @@ from fdkvc.policies.base import (
     below_threshold,
     share_of_best,
     total,
+    window,
     window_parameter,
 )
 from fdkvc.policies.fd_kvc_steps import (
@@ -97,6 +98,7 @@ class FDKVC(Policy):
         open_low=True,
         open_high=True,
         paper=(0.70, 0.95),
+        by_row=True,
     )
     alpha_0: float = parameter(
         0.30,
@@ -106,6 +108,7 @@ class FDKVC(Policy):
         low=0,
         high=2,
         paper=(0.10, 0.50),
+        by_row=True,
     )
     mu: float = parameter(
         0.40,
@@ -115,6 +118,7 @@ class FDKVC(Policy):
         low=0,
         high=10,
         paper=(0.10, 1.00),
+        by_row=True,
     )
     tau: float = parameter(
         0.02,
@@ -125,6 +129,7 @@ class FDKVC(Policy):
         low=0,
         high=1,
         paper=(0.01, 0.10),
+        by_row=True,
     )
     beta: float = parameter(
         0.25,
@@ -134,6 +139,7 @@ class FDKVC(Policy):
         low=0,
         high=4,
         paper=(0.10, 1.00),
+        by_row=True,
     )
     w_c: float = parameter(
         0.45,
@@ -143,6 +149,7 @@ class FDKVC(Policy):
         low=0,
         high=1,
         paper=(0.10, 0.90),
+        by_row=True,
     )
     window: float = window_parameter(0.0)
     reinforcement: str = parameter(
@@ -166,6 +173,7 @@ class FDKVC(Policy):
         symbol=r"\kappa",
         low=0,
         high=10,
+        by_row=True,
     )
     theta: float = parameter(
         0.5,
@@ -174,6 +182,7 @@ class FDKVC(Policy):
         symbol=r"\theta",
         low=-1,
         high=1,
+        by_row=True,
     )
     recall: float = parameter(
         0.0,
@@ -190,6 +199,7 @@ class FDKVC(Policy):
         symbol=r"\vartheta",
         low=0,
         high=1,
+        by_row=True,
     )
 
     def __post_init__(self) -> None:
@@ -336,7 +346,7 @@ class FDKVC(Policy):
         """Protect the newest entries, where a window is asked for."""
         if not self.window:
             return super().protects(cache, turn, budget)
-        return newest(cache, int(budget * self.window))
+        return window(cache, budget, self.window)
 
     def modulate(self, weights: Floats, cache: Cache) -> Floats:
         """Bend attention towards recent relevance (Eq. 9)."""

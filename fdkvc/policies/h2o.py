@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from fdkvc.attention import Bools, Floats, Observation
-from fdkvc.cache import Cache, newest
+from fdkvc.cache import Cache
 from fdkvc.policies.base import (
     EVICTION,
     RECENT_WINDOW,
@@ -15,6 +15,7 @@ from fdkvc.policies.base import (
     Step,
     observed_attention,
     queries_parameter,
+    window,
     window_parameter,
 )
 
@@ -67,4 +68,4 @@ class H2O(Policy):
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
         """Protect the newest entries."""
-        return newest(cache, int(budget * self.window))
+        return window(cache, budget, self.window)

@@ -53,6 +53,7 @@ class H2ODecay(H2O):
         symbol=r"\lambda",
         low=0,
         high=1,
+        by_row=True,
     )
 
     def absorb(self, cache: Cache, turn: Observation) -> Cache:
@@ -61,6 +62,6 @@ class H2ODecay(H2O):
         a = observed_attention(turn, cache.token, self.queries)
         asks = turn.query_count if self.queries == "each" else np.ones(len(c), np.intp)
         for m in range(a.shape[1]):
-            faded = np.float32(self.forgetting) * c + a[:, m]
+            faded = self.forgetting * c + a[:, m]
             c = np.where((m < asks)[:, None], faded, c)
         return cache.with_channels(cumulative=c)

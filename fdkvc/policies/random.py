@@ -42,7 +42,12 @@ class Random(Policy):
     )
 
     chance_seed: int = parameter(
-        0, "Seed of chance", "Which numbers are drawn: another gives others.", low=0, high=2**31
+        0,
+        "Seed of chance",
+        "Which numbers are drawn: another gives others.",
+        low=0,
+        high=2**31,
+        nominal=True,
     )
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 import numpy as np
 
 from fdkvc.attention import Bools, Floats, Observation
-from fdkvc.cache import EXACT, Cache, newest
+from fdkvc.cache import EXACT, Cache
 from fdkvc.parameters import parameter
 from fdkvc.policies.base import (
     EVICTION,
@@ -19,6 +19,7 @@ from fdkvc.policies.base import (
     observed_attention,
     queries_parameter,
     seen_by,
+    window,
     window_parameter,
 )
 
@@ -76,6 +77,7 @@ class Scissorhands(Policy):
         symbol=r"\theta",
         low=0,
         high=10,
+        by_row=True,
     )
     window: float = window_parameter(0.1)
     queries: str = queries_parameter()
@@ -85,7 +87,7 @@ class Scissorhands(Policy):
         a = observed_attention(turn, cache.token, self.queries)
         seen = seen_by(turn, cache.token, self.queries)
         shares = a * seen.sum(axis=2, keepdims=True).astype(np.float32)
-        low = seen & (shares < np.float32(self.threshold - ROUNDING))
+        low = seen & (shares < self.threshold - ROUNDING)
         asked = np.asarray(seen.any(axis=2))
         bits = cache["low"].astype(np.int64)
         for m in range(a.shape[1]):
@@ -100,4 +102,4 @@ class Scissorhands(Policy):
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
         """Protect the newest entries."""
-        return newest(cache, int(budget * self.window))
+        return window(cache, budget, self.window)

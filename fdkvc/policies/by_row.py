@@ -1,0 +1,106 @@
+"""A hyperparameter with a value of its own for each row: many settings of a policy in one batch."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+from numpy.typing import DTypeLike, NDArray
+
+from fdkvc.parameters import check_parameter, parameters_of
+from fdkvc.policies.base import Policy
+
+
+class ByRow(NDArrayOperatorsMixin):
+    """Numbers that stand where one number does, each for its row of a batch.
+
+    In arithmetic they do what a Python number does: among numbers they stay in double precision,
+    and an array, whose first axis is that of the rows, keeps its own. So each row comes out to the
+    last bit as if its number stood there alone.
+
+    Attributes
+    ----------
+    was_read : bool
+        Whether anything has asked for the numbers yet.
+
+    Examples
+    --------
+    >>> weight = ByRow([0.5, 0.25])
+    >>> ((1 - weight) * np.ones((2, 3), np.float32)).tolist()
+    [[0.5, 0.5, 0.5], [0.75, 0.75, 0.75]]
+    """
+
+    def __init__(self, values: Sequence[float]) -> None:
+        self._values = np.asarray(values, float)
+        self.was_read = False
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        """Return the numbers (B,)."""
+        self.was_read = True
+        return np.array(self._values, dtype)
+
+    def __bool__(self) -> bool:
+        """Whether the option that they stand for is on, in all rows or in none.
+
+        Raises
+        ------
+        ValueError
+            If it is on in some rows only.
+        """
+        self.was_read = True
+        on = self._values != 0
+        if on.any() != on.all():
+            raise ValueError("some rows have the value 0 and some do not: run them apart")
+        return bool(on.all())
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        """Stand beside arrays row by row, in their precision."""
+        self.was_read = True
+        arrays = [each for each in inputs if isinstance(each, np.ndarray)]
+        # A Python number has no precision of its own either.
+        dtype = np.result_type(*arrays, 0.0)
+        axes = max((each.ndim for each in arrays), default=1)
+
+        def beside_arrays(each: Any) -> Any:
+            if not isinstance(each, ByRow):
+                return each
+            return each._values.astype(dtype).reshape(-1, *[1] * (axes - 1))
+
+        result = getattr(ufunc, method)(*map(beside_arrays, inputs), **kwargs)
+        return result if arrays else ByRow(result)
+
+
+def by_row(policy: Policy, name: str, values: Sequence[float]) -> Policy:
+    """Return a policy that decides each row of a batch with a value of its own.
+
+    Parameters
+    ----------
+    policy : Policy
+    name : str
+        A hyperparameter that is declared ``by_row``.
+    values : sequence of numbers
+        For row after row; 0 for all or for none.
+
+    Raises
+    ------
+    ValueError
+        If a value is out of range, or the hyperparameter is one for all rows.
+
+    Examples
+    --------
+    >>> from fdkvc.policies import policy_named
+    >>> by_row(policy_named("sink"), "sinks", [2, 4])
+    Traceback (most recent call last):
+    ValueError: sinks of sink is one for all rows
+    """
+    known = parameters_of(policy)[name]
+    if not known.by_row:
+        raise ValueError(f"{name} of {policy.key} is one for all rows")
+    for value in values:
+        check_parameter(name, known, value, type(getattr(policy, name)))
+    varied = copy.copy(policy.variant(**{name: values[0]}))
+    object.__setattr__(varied, name, ByRow(values))
+    return varied
