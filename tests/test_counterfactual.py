@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ from worlds import assert_same_run, evictions, plain_dialog, random_dialog
 
 from fdkvc.attention import Bools, Floats, Observation
 from fdkvc.cache import Cache
-from fdkvc.counterfactual import RESOLUTION, Change, counterfactual, nearest
+from fdkvc.counterfactual import INSIDE, Change, counterfactual, nearest
 from fdkvc.dialogs import SCENARIOS, DialogBatch, generate, stack
 from fdkvc.parameters import parameter
 from fdkvc.policies import POLICIES, Policy, policy_named
@@ -57,31 +58,80 @@ def kept_with(trace: Trace, dialogs: DialogBatch, change: Change, value: float, 
     return token in simulate(policy, dialogs, budget).kept[0, -1]
 
 
+def grid(change: Change) -> list[float]:
+    """Return every value that is promised to have been tried, the nearest first."""
+    values = [
+        round(change.before + way * steps * change.step, 12)
+        for steps in range(1, math.ceil((change.high - change.low) / change.step) + 1)
+        for way in (1, -1)
+    ]
+    return [value for value in values if change.low < value < change.high]
+
+
 @pytest.mark.parametrize("key", [key for key in POLICIES if POLICIES[key].bounded])
 @pytest.mark.parametrize("seed", range(3))
-def test_the_change_keeps_the_entry_and_a_step_less_does_not(key: str, seed: int) -> None:
+def test_the_change_turns_the_decision_and_no_nearer_one_does(
+    monkeypatch: pytest.MonkeyPatch, key: str, seed: int
+) -> None:
+    monkeypatch.setattr("fdkvc.counterfactual.COARSE", 10)  # of what runs one by one, and slowly
     dialogs = random_dialog(seed, [9, 8, 10, 9, 8])
     trace = simulate(policy_named(key), dialogs, budget=15)
     gone = sorted(evictions(trace.every_entry(), 0, 4))
     found = 0
-    for token in map(int, gone[:: max(1, len(gone) // 4)]):
+    for token in (gone[-seed], int(trace.kept[0, 4, 5 * seed])):
+        evicted = token in gone
         changes = counterfactual(trace, dialogs, 0, 4, token)
         for change in changes:
-            if change.after is None:
-                continue
-            found += 1
-            assert change.low <= change.after <= change.high
-            assert kept_with(trace, dialogs, change, change.after, token)
-            whole = isinstance(change.before, int)
-            step = 1 if whole else (change.high - change.low) / RESOLUTION
-            nearer = change.after - change.direction * step
-            if abs(change.after - change.before) > step:
-                assert not kept_with(trace, dialogs, change, nearer, token)
-            assert change.words.endswith("of its range.")
+            assert change.keeps == evicted
+            nearer, after = grid(change), change.after
+            if after is not None:
+                found += 1
+                assert change.low <= after <= change.high
+                assert kept_with(trace, dialogs, change, after, token) == evicted
+                assert change.words.endswith("of its range.")
+                size = abs(after - change.before)
+                nearer = [each for each in nearer if abs(each - change.before) < size - 1e-9]
+            tried = nearer[:1] + nearer[seed :: len(nearer) // 4 + 1] + nearer[-2:]
+            for value in tried:
+                assert kept_with(trace, dialogs, change, value, token) != evicted
         assert changes[-1].name == "budget"
-        assert changes[-1].after is not None, "a cache for everything keeps everything"
-        assert nearest(changes) is not None
+        if evicted:
+            assert changes[-1].after is not None, "a cache for everything keeps everything"
+            assert nearest(changes) is not None
     assert found
+
+
+def test_a_narrow_range_of_values_near_the_present_one_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fdkvc.counterfactual.COARSE", 5)  # of what runs one by one, and slowly
+    dialogs = generate(SCENARIOS["complex"], seed=33)
+    trace = simulate(policy_named("fd-kvc"), dialogs, budget=56)
+    policy, until = trace.policy, dialogs.until(13)
+
+    best = nearest(counterfactual(trace, dialogs, 0, turn=13, token=326))
+
+    assert best is not None
+    assert (best.name, best.after) == ("gamma", 0.892)
+    for gamma, kept in ((0.891, False), (0.892, True), (0.898, True), (0.899, False)):
+        run = simulate(policy.variant(gamma=gamma), until, 56, entries=False)
+        assert (326 in run.kept[0, 13]) == kept
+
+
+def test_what_a_run_does_not_read_and_what_is_no_dial_is_not_searched() -> None:
+    dialogs = random_dialog(2, [9, 8, 10])
+    trace = simulate(policy_named("fd-kvc"), dialogs, budget=15)
+    (token, *_) = evictions(trace.every_entry(), 0, 2)
+    unread = [c.name for c in counterfactual(trace, dialogs, 0, 2, token) if not c.is_read]
+    assert unread == ["beta", "theta", "page_match"]
+
+    shifted = simulate(policy_named("fd-kvc", kappa=1.0), dialogs, budget=15)
+    (token, *_) = evictions(shifted.every_entry(), 0, 2)
+    assert by_name(counterfactual(shifted, dialogs, 0, 2, token))["theta"].is_read
+
+    chance = simulate(policy_named("random"), dialogs, budget=15)
+    (token, *_) = evictions(chance.every_entry(), 0, 2)
+    assert list(by_name(counterfactual(chance, dialogs, 0, 2, token))) == ["budget"]
 
 
 def test_an_earlier_eviction_is_undone_where_it_happened() -> None:
@@ -164,18 +214,26 @@ def test_infinite_open_and_whole_ranges_and_islands() -> None:
     assert changes["whole"].after == 1
     assert isinstance(changes["whole"].after, int)
     assert changes["idle"].after is None
-    assert changes["idle"].words == (
-        "No value of idle that was tried, from 0 to 1, would have kept it."
-    )
+    assert changes["idle"].words == "No idle from 0 to 1 in steps of 0.02 would have kept it."
     assert changes["budget"].after == 8
 
 
-def test_nothing_to_undo_is_said() -> None:
+def test_the_first_value_of_a_step_is_refined_where_values_do_not_run_together() -> None:
+    dialogs = plain_dialog([[1.0] * 4, [1.0] * 4])
+    trace = simulate(Odd(gate=0.9), dialogs, budget=4)
+
+    gate = by_name(counterfactual(trace, dialogs, 0, turn=1, token=0))["gate"]
+
+    assert gate.step == pytest.approx(1 / 50)
+    assert gate.after == pytest.approx(INSIDE)
+
+
+def test_what_has_no_answer_is_refused_in_words() -> None:
     dialogs = generate(SCENARIOS["mixed"], seed=7)
     trace = simulate(policy_named("fifo"), dialogs, budget=56)
 
-    with pytest.raises(ValueError, match="token 40 had not been evicted by turn 1"):
-        counterfactual(trace, dialogs, 0, turn=1, token=40)
+    with pytest.raises(ValueError, match="token 70 comes only in turn 2, so nothing was decided"):
+        counterfactual(trace, dialogs, 0, turn=1, token=70)
     fork = simulate(policy_named("fifo"), dialogs, 56, start=(3, trace.state_after(2)))
     with pytest.raises(ValueError, match="forked at turn 3"):
         counterfactual(fork, dialogs, 0, turn=3, token=int(trace.kept[0, 2, 0]))

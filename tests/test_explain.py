@@ -199,7 +199,7 @@ def test_what_only_rounding_tells_apart_is_told_as_a_tie(chance: int) -> None:
 
     last, gone = (explain(trace, dialogs, 0, turn=1, token=token) for token in (0, 1))
 
-    assert (last.rank, gone.rank, gone.margin, gone.deciding_term) == (1, 2, 0, None)
+    assert (last.rank, gone.rank, gone.margin, gone.deciding_terms) == (1, 2, 0, ())
     assert sentences(last)[-1].endswith("scored the same, and a tie goes to the older.")
     assert sentences(gone)[-1] == "The last to stay scored the same, and a tie goes to the older."
 

@@ -111,7 +111,7 @@ def ask_why(page: str, run: Run, entry: Field) -> Question:
         asked = (token is not None and run.choice.dialog.alone) and st.toggle(
             "What would have kept it?",
             key=f"{page}/counterfactual",
-            help="Runs this dialog again with one setting changed at a time.",
+            help="Runs this dialog again with one setting changed at a time, in many small steps.",
         )
     return Question(page, token, asked, st.container())
 
@@ -145,9 +145,14 @@ def _what_would_have_kept_it(run: Run, turn: int, token: int) -> None:
     changes = counterfactual(run.trace, run.dialogs, 0, turn, token)
     best = nearest(changes)
     if best is None:
-        st.markdown("No change of a single setting within its valid range would have kept it.")
+        st.markdown("No value that was tried of any single setting would have kept it.")
     else:
-        st.markdown(Markdown("The smallest change: {}.").format(_change_words(best)))
+        st.markdown(
+            Markdown(
+                "The smallest change: {}. The dialog was run again with every value that is "
+                "listed as tried, the nearest first."
+            ).format(_change_words(best))
+        )
     st.dataframe(
         [
             {
@@ -155,6 +160,7 @@ def _what_would_have_kept_it(run: Run, turn: int, token: int) -> None:
                 "now": written(change.before),
                 "would keep it": "–" if change.after is None else written(change.after),
                 "share of its range": "–" if change.share is None else percent(change.share, 2),
+                "tried": change.tried,
             }
             for change in changes
         ],
@@ -164,7 +170,8 @@ def _what_would_have_kept_it(run: Run, turn: int, token: int) -> None:
             name: st.column_config.TextColumn(alignment="right")
             for name in ("now", "would keep it", "share of its range")
         },
-        alt="Each setting, its value now, the value that would keep the entry, and how far that is",
+        alt="Each setting, its value now, the value that would keep the entry, how far that is, "
+        "and which values were tried",
     )
 
 
