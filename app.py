@@ -1,5 +1,5 @@
 """FD-KVC Lab: ``streamlit run app.py``."""
 
-from fdkvc.ui.frame import run_app
+from fdkvc.ui.kit.frame import run_app
 
 run_app()

@@ -11,11 +11,11 @@ from __future__ import annotations
 import argparse
 from time import perf_counter
 
-from fdkvc.capture import load_model, record
-from fdkvc.export import replay_text
-from fdkvc.formats import read_file
+from fdkvc.files.export import replay_text
+from fdkvc.measured.replay import BUDGETS, Replay, replay
 from fdkvc.policies import read_policy
-from fdkvc.replay import BUDGETS, Replay, replay
+from fdkvc.said.capture import load_model, record
+from fdkvc.said.formats import read_file
 
 
 def main() -> None:

@@ -23,9 +23,9 @@ from time import perf_counter
 import numpy as np
 from numpy.random import SFC64, Generator
 
-from fdkvc.benchmark import Benchmark, measure_latency, run_benchmark
-from fdkvc.dialogs import BENCHMARK_SCENARIOS, SCENARIOS, generate
-from fdkvc.workers import cores
+from fdkvc.dialogs.batch import BENCHMARK_SCENARIOS, SCENARIOS, generate
+from fdkvc.measured.benchmark import Benchmark, measure_latency, run_benchmark
+from fdkvc.measured.workers import cores
 
 ROOT = Path(__file__).parents[1]
 SAMPLE = 2  # dialogs of each scenario that the oracle runs
@@ -123,7 +123,7 @@ def peak_memory(dialogs: int) -> float:
     workers = cores()
     code = (
         "from benchmarks.speed import PAPER, peak, replace, run_benchmark;"
-        "from fdkvc.workers import shared_workers;"
+        "from fdkvc.measured.workers import shared_workers;"
         f"run_benchmark(replace(PAPER, dialogs={dialogs}), workers={workers});"
         f"peaks = [shared_workers({workers})(peak) for _ in range({10 * workers})];"
         f"print(peak() + {workers} * max(each.result() for each in peaks))"

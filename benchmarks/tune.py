@@ -19,16 +19,16 @@ from time import perf_counter
 import numpy as np
 import pandas as pd
 
-from fdkvc.benchmark import Benchmark, run_benchmark
-from fdkvc.dialogs import SCENARIOS
-from fdkvc.formats import read_bytes, read_file
-from fdkvc.lexical import lexical_recording
+from fdkvc.dialogs.batch import SCENARIOS
+from fdkvc.judged.tables import adaptation_table, summary_table
+from fdkvc.measured.benchmark import Benchmark, run_benchmark
+from fdkvc.measured.replay import Replay, replay, replay_paired, replay_summary
+from fdkvc.measured.statistics import pareto_front
 from fdkvc.policies import Policy, policy_named, read_policy
-from fdkvc.recordings import Recording
-from fdkvc.replay import Replay, replay, replay_paired, replay_summary
-from fdkvc.statistics import pareto_front
-from fdkvc.tables import adaptation_table, summary_table
-from fdkvc.trace_file import MOST_BYTES, read_trace_file
+from fdkvc.said.formats import read_bytes, read_file
+from fdkvc.said.lexical import lexical_recording
+from fdkvc.said.recordings import Recording
+from fdkvc.said.trace_file import MOST_BYTES, read_trace_file
 
 RETENTION = 0.9
 """Late retention to reach on Topic Shift."""

@@ -18,10 +18,10 @@ from fdkvc.parameters import BUDGET, DIALOGS, SEED, TURNS, WORKERS, Parameter, c
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fdkvc.benchmark import Benchmark, Progress
-    from fdkvc.dialogs import Scenario
-    from fdkvc.recordings import Recording
-    from fdkvc.transcripts import Transcript
+    from fdkvc.dialogs.batch import Scenario
+    from fdkvc.measured.benchmark import Benchmark, Progress
+    from fdkvc.said.recordings import Recording
+    from fdkvc.said.transcripts import Transcript
 
 MISTAKE = 2
 INTERRUPTED = 130
@@ -271,8 +271,8 @@ def _number(text: str) -> int | float | str:
 
 
 def _chosen_benchmark(settings: Any) -> Benchmark:
-    from fdkvc.benchmark import Benchmark
-    from fdkvc.dialogs import scenario_named
+    from fdkvc.dialogs.batch import scenario_named
+    from fdkvc.measured.benchmark import Benchmark
     from fdkvc.policies import read_policy
 
     chosen: dict[str, Any] = {}
@@ -290,7 +290,7 @@ def _chosen_benchmark(settings: Any) -> Benchmark:
 
 
 def _metrics(settings: Any) -> tuple[str, ...]:
-    from fdkvc.benchmark import Benchmark
+    from fdkvc.measured.benchmark import Benchmark
 
     return Benchmark.metrics if settings.metrics is None else tuple(dict.fromkeys(settings.metrics))
 
@@ -303,17 +303,17 @@ def _place(settings: Any) -> Iterator[dict[str, Any]]:
     elif settings.workers is not None:
         raise ValueError("--dask and --workers exclude each other: give one of them")
     else:
-        from fdkvc.cluster import dask_cluster
+        from fdkvc.measured.cluster import dask_cluster
 
         with dask_cluster(settings.dask) as (executor, workers):
             yield {"executor": executor, "workers": workers}
 
 
 def _benchmark(settings: Any) -> None:
-    from fdkvc import export
-    from fdkvc.benchmark import measure_latency, run_benchmark
-    from fdkvc.study import timed_policies
-    from fdkvc.tables import check_baseline, default_baseline
+    from fdkvc.files import export
+    from fdkvc.judged.tables import check_baseline, default_baseline
+    from fdkvc.measured.benchmark import measure_latency, run_benchmark
+    from fdkvc.measured.study import timed_policies
 
     benchmark = _chosen_benchmark(settings)
     baseline = settings.baseline or default_baseline(benchmark.policies)
@@ -331,9 +331,9 @@ def _benchmark(settings: Any) -> None:
 
 
 def _study(settings: Any) -> None:
-    from fdkvc import export, report
-    from fdkvc.cells import measured_tables, verdicts_of
-    from fdkvc.study import run_study
+    from fdkvc.files import export, report
+    from fdkvc.judged.cells import measured_tables, verdicts_of
+    from fdkvc.measured.study import run_study
 
     benchmark = _chosen_benchmark(settings)
     export.check_folder(settings.out)
@@ -347,10 +347,10 @@ def _study(settings: Any) -> None:
 
 
 def _sweep(settings: Any) -> None:
-    from fdkvc import export, report
-    from fdkvc.benchmark import run_benchmark
-    from fdkvc.dialogs import scenario_named
-    from fdkvc.sweep import Sweep, read_values, suggested_values, sweep_table
+    from fdkvc.dialogs.batch import scenario_named
+    from fdkvc.files import export, report
+    from fdkvc.measured.benchmark import run_benchmark
+    from fdkvc.measured.sweep import Sweep, read_values, suggested_values, sweep_table
 
     names = [(settings.parameter, settings.values)]
     if settings.second is not None:
@@ -392,12 +392,12 @@ def _sweep(settings: Any) -> None:
 def _repeat(settings: Any) -> None:
     from pathlib import Path
 
-    from fdkvc.benchmark import run_benchmark
-    from fdkvc.export import benchmark_files
-    from fdkvc.formats import read_bytes
-    from fdkvc.repeat import MOST_BYTES, NOTHING_COMPARED, compare, read_run, told, with_files
-    from fdkvc.report import study_files, sweep_files
-    from fdkvc.study import run_study
+    from fdkvc.files.export import benchmark_files
+    from fdkvc.files.repeat import MOST_BYTES, NOTHING_COMPARED, compare, read_run, told, with_files
+    from fdkvc.files.report import study_files, sweep_files
+    from fdkvc.measured.benchmark import run_benchmark
+    from fdkvc.measured.study import run_study
+    from fdkvc.said.formats import read_bytes
 
     record = read_run(read_bytes(settings.file, MOST_BYTES))
     if not record.digests:
@@ -422,10 +422,10 @@ def _repeat(settings: Any) -> None:
 def _dialogs(settings: Any) -> None:
     from time import perf_counter
 
-    from fdkvc import export
+    from fdkvc.files import export
+    from fdkvc.judged.tables import check_baseline, default_baseline
+    from fdkvc.measured.replay import Replay, replay
     from fdkvc.policies import read_policy
-    from fdkvc.replay import Replay, replay
-    from fdkvc.tables import check_baseline, default_baseline
 
     chosen: dict[str, Any] = {"heads": tuple(settings.heads), "metrics": tuple(settings.metrics)}
     if settings.policies is not None:
@@ -460,10 +460,10 @@ def _capture(settings: Any) -> None:
     from pathlib import Path
     from time import perf_counter
 
-    from fdkvc import export
-    from fdkvc.benchmark import Progress
-    from fdkvc.capture import load_model, record
-    from fdkvc.trace_file import trace_bytes
+    from fdkvc.files import export
+    from fdkvc.measured.benchmark import Progress
+    from fdkvc.said.capture import load_model, record
+    from fdkvc.said.trace_file import trace_bytes
     from fdkvc.words import count
 
     out = Path(settings.out)
@@ -492,7 +492,7 @@ def _capture(settings: Any) -> None:
 
 def _transcripts(settings: Any) -> tuple[Sequence[Transcript], bytes]:
     """Return the dialogs that are asked for, and the content of their file."""
-    from fdkvc.formats import EXAMPLES, MOST_BYTES, read_bytes, read_transcripts
+    from fdkvc.said.formats import EXAMPLES, MOST_BYTES, read_bytes, read_transcripts
 
     name = EXAMPLES / "dialogues.json" if settings.dialogs is None else settings.dialogs
     content = read_bytes(name, MOST_BYTES)
@@ -504,9 +504,9 @@ def _recordings(settings: Any) -> tuple[Sequence[Recording], str]:
     import hashlib
     from io import BytesIO
 
-    from fdkvc.formats import read_bytes
-    from fdkvc.lexical import lexical_recording
-    from fdkvc.trace_file import MOST_BYTES, read_trace_file
+    from fdkvc.said.formats import read_bytes
+    from fdkvc.said.lexical import lexical_recording
+    from fdkvc.said.trace_file import MOST_BYTES, read_trace_file
 
     recordings: Sequence[Recording]
     if settings.trace is None:
@@ -521,13 +521,13 @@ def _recordings(settings: Any) -> tuple[Sequence[Recording], str]:
 
 
 def _ablation(settings: Any) -> None:
-    from fdkvc import export
-    from fdkvc.benchmark import Benchmark, run_benchmark
-    from fdkvc.dialogs import scenario_named
-    from fdkvc.paper import published_sweep
+    from fdkvc.dialogs.batch import scenario_named
+    from fdkvc.files import export
+    from fdkvc.judged.tables import ABLATED_POLICY, ABLATED_SCENARIO
+    from fdkvc.measured.benchmark import Benchmark, run_benchmark
+    from fdkvc.paper.tables import published_sweep
     from fdkvc.parameters import parameters_of
     from fdkvc.policies import POLICIES, policy_named
-    from fdkvc.tables import ABLATED_POLICY, ABLATED_SCENARIO
 
     parameter, known = settings.parameter, parameters_of(POLICIES[ABLATED_POLICY])
     if parameter not in known:
@@ -553,12 +553,12 @@ def _ablation(settings: Any) -> None:
 
 
 def _trace(settings: Any) -> None:
-    from fdkvc import export
-    from fdkvc.benchmark import check_different
-    from fdkvc.dialogs import generate
-    from fdkvc.metrics import metric_named
+    from fdkvc.dialogs.batch import generate
+    from fdkvc.files import export
+    from fdkvc.measured.benchmark import check_different
     from fdkvc.policies import policy_named
-    from fdkvc.simulate import simulate
+    from fdkvc.run.metrics import metric_named
+    from fdkvc.run.simulate import simulate
 
     scenario = _scenario(settings)
     policy = policy_named(settings.policy, **_settings(settings.set))
@@ -578,7 +578,7 @@ def _trace(settings: Any) -> None:
 
 
 def _scenario(settings: Any) -> Scenario:
-    from fdkvc.dialogs import own_scenario, scenario_named
+    from fdkvc.dialogs.batch import own_scenario, scenario_named
 
     if settings.schedule is None:
         return scenario_named("mixed" if settings.scenario is None else settings.scenario)

@@ -2,11 +2,11 @@
 
 import streamlit as st
 
-from fdkvc.ui import sweep_settings, sweep_view
-from fdkvc.ui.files_view import show_sweep_files
-from fdkvc.ui.frame import enter_page, heading
-from fdkvc.ui.run_panel import run_panel
-from fdkvc.ui.work import sweep_work
+from fdkvc.ui.ablation import choices, sections
+from fdkvc.ui.kit.files import show_sweep_files
+from fdkvc.ui.kit.frame import enter_page, heading
+from fdkvc.ui.kit.run_panel import run_panel
+from fdkvc.ui.kit.work import sweep_work
 
 PAGE = "ablation"
 
@@ -18,12 +18,12 @@ heading(
     "own sweeps are overlaid, its defaults marked, and every policy stands beside them.",
 )
 with st.sidebar:
-    chosen = sweep_settings.choose_sweep(PAGE)
+    chosen = choices.choose_sweep(PAGE)
 
 done = run_panel(PAGE, "Run", sweep_work(chosen))
 
 if done is not None:
     sweep, results = done
-    sweep_view.about_sweep(sweep, results, chosen)
-    sweep_view.show_sweep(PAGE, sweep, results)
+    sections.about_sweep(sweep, results, chosen)
+    sections.show_sweep(PAGE, sweep, results)
     show_sweep_files(PAGE, sweep, results)

@@ -2,8 +2,8 @@
 
 import streamlit as st
 
-from fdkvc.ui import about_view
-from fdkvc.ui.frame import enter_page, heading
+from fdkvc.ui import about
+from fdkvc.ui.kit.frame import enter_page, heading
 
 PAGE = "about"
 
@@ -17,13 +17,13 @@ heading(
 )
 
 st.header("The method: one turn", anchor=False)
-about_view.show_method(PAGE)
+about.show_method(PAGE)
 
 st.header("How to cite the paper", anchor=False)
-about_view.show_citation()
+about.show_citation()
 
 st.header("Its limitations, one by one", anchor=False)
-about_view.show_limitations()
+about.show_limitations()
 
 st.header("What this project does not show", anchor=False)
-about_view.show_what_is_missing()
+about.show_what_is_missing()

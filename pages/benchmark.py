@@ -2,10 +2,10 @@
 
 import streamlit as st
 
-from fdkvc.ui import benchmark_settings, benchmark_view, repeat_view
-from fdkvc.ui.frame import enter_page, heading
-from fdkvc.ui.run_panel import run_panel
-from fdkvc.ui.work import study_work
+from fdkvc.ui.benchmark import choices, repeat, sections
+from fdkvc.ui.kit.frame import enter_page, heading
+from fdkvc.ui.kit.run_panel import run_panel
+from fdkvc.ui.kit.work import study_work
 
 PAGE = "benchmark"
 
@@ -18,12 +18,12 @@ heading(
 )
 st.page_link("pages/dialogs.py", label="Run the dialogs of a file instead", icon=":material/forum:")
 with st.sidebar:
-    benchmark = benchmark_settings.choose_benchmark(PAGE)
+    benchmark = choices.choose_benchmark(PAGE)
 
 study = run_panel(PAGE, "Run", study_work(benchmark))
-repeat_view.choose_record(PAGE)
+repeat.choose_record(PAGE)
 
 if study is not None:
-    benchmark_view.about_run(study, benchmark)
-    repeat_view.tell_repeated(PAGE, study)
-    benchmark_view.show_sections(PAGE, study)
+    sections.about_run(study, benchmark)
+    repeat.tell_repeated(PAGE, study)
+    sections.show_sections(PAGE, study)

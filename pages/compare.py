@@ -2,20 +2,21 @@
 
 import streamlit as st
 
-from fdkvc.ui import fields, lanes_view, settings, what_if
-from fdkvc.ui.entry import rerun_if_picked
-from fdkvc.ui.frame import enter_page, heading, problems
-from fdkvc.ui.lane_figures import show_figures
-from fdkvc.ui.lanes import MOST_LANES, load_lanes
-from fdkvc.ui.transport import playback, transport
-from fdkvc.ui.variants import choose_policies
+from fdkvc.ui.compare import scenes, what_if
+from fdkvc.ui.compare.figures import show_figures
+from fdkvc.ui.kit import fields, sidebar
+from fdkvc.ui.kit.entry import rerun_if_picked
+from fdkvc.ui.kit.frame import enter_page, heading, problems
+from fdkvc.ui.kit.lanes import MOST_LANES, load_lanes
+from fdkvc.ui.kit.transport import playback, transport
+from fdkvc.ui.kit.variants import choose_policies
 
 PAGE = "compare"
 
 enter_page()
 
 link = fields.arriving_link()
-wrong = lanes_view.adopt_link(PAGE, link)
+wrong = scenes.adopt_link(PAGE, link)
 
 heading(
     "Compare",
@@ -26,25 +27,25 @@ heading(
 problems(wrong)
 
 with st.sidebar:
-    dialog, budget = settings.choose_dialog(PAGE)
+    dialog, budget = sidebar.choose_dialog(PAGE)
     policies = choose_policies(PAGE, most=MOST_LANES)
-    asked = settings.choose_metrics(PAGE, dialog.size)
+    asked = sidebar.choose_metrics(PAGE, dialog.size)
 
 runs = load_lanes(dialog, policies, budget, asked)
 turns = runs[0].run.dialogs.turns
-problems(settings.keep_to_dialog(PAGE, runs[0].run.dialogs, link))
+problems(sidebar.keep_to_dialog(PAGE, runs[0].run.dialogs, link))
 
 with st.container(horizontal=True, vertical_alignment="center"):
     every = playback(PAGE, turns)
     what_if.ask(PAGE, runs)
     files = st.container(width="content")
-    picked = lanes_view.follow_entry(PAGE, runs)
+    picked = scenes.follow_entry(PAGE, runs)
 lanes = what_if.with_fork(PAGE, runs)
 with files:
-    lanes_view.downloads(PAGE, lanes)
+    scenes.downloads(PAGE, lanes)
 
 rivers = st.container()
-lines, pair, difference = lanes_view.difference_panels(PAGE, lanes)
+lines, pair, difference = scenes.difference_panels(PAGE, lanes)
 show_figures(lanes)
 
 
@@ -53,12 +54,12 @@ def stepping() -> None:
     """Everything that a step changes."""
     turn = transport(PAGE, turns, every)
     rerun_if_picked(PAGE, picked)
-    lanes_view.show_lanes(PAGE, lanes, turn)
+    scenes.show_lanes(PAGE, lanes, turn)
     with lines:
-        lanes_view.show_lines(PAGE, lanes, turn)
+        scenes.show_lines(PAGE, lanes, turn)
     with difference:
-        lanes_view.show_difference(PAGE, *pair, turn)
-    lanes_view.write_link(PAGE)
+        scenes.show_difference(PAGE, *pair, turn)
+    scenes.write_link(PAGE)
 
 
 with rivers:

@@ -2,14 +2,15 @@
 
 import streamlit as st
 
-from fdkvc.ui import fields, policies_view
-from fdkvc.ui.frame import enter_page, heading, problems
+from fdkvc.ui import policies
+from fdkvc.ui.kit import fields
+from fdkvc.ui.kit.frame import enter_page, heading, problems
 
 PAGE = "policies"
 
 enter_page()
 
-wrong = policies_view.adopt_link(PAGE, fields.arriving_link())
+wrong = policies.adopt_link(PAGE, fields.arriving_link())
 
 heading(
     "Policies",
@@ -19,7 +20,7 @@ heading(
 problems(wrong)
 
 st.header("Side by side", anchor=False)
-policies_view.show_overview(policies_view.choose_metrics(PAGE))
+policies.show_overview(policies.choose_metrics(PAGE))
 
 st.header("One by one", anchor=False)
-policies_view.show_each()
+policies.show_each()

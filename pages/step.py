@@ -2,18 +2,19 @@
 
 import streamlit as st
 
-from fdkvc.ui import fields, settings, step_view, story, tour
-from fdkvc.ui.entry import rerun_if_picked
-from fdkvc.ui.frame import enter_page, heading, problems
-from fdkvc.ui.runs import RunChoice, load_run
-from fdkvc.ui.transport import playback, transport
+from fdkvc.ui.kit import fields, sidebar
+from fdkvc.ui.kit.entry import rerun_if_picked
+from fdkvc.ui.kit.frame import enter_page, heading, problems
+from fdkvc.ui.kit.runs import RunChoice, load_run
+from fdkvc.ui.kit.transport import playback, transport
+from fdkvc.ui.step import scene, story, tour
 
 PAGE = "step"
 
 enter_page()
 
 link = fields.arriving_link()
-wrong = settings.adopt_link(PAGE, link)
+wrong = sidebar.adopt_link(PAGE, link)
 
 heading(
     "Step through",
@@ -24,24 +25,24 @@ heading(
 problems(wrong)
 
 with st.sidebar:
-    dialog, budget = settings.choose_dialog(PAGE)
-    policy, beside = settings.choose_policy(PAGE)
-    asked = settings.choose_metrics(PAGE, dialog.size)
+    dialog, budget = sidebar.choose_dialog(PAGE)
+    policy, beside = sidebar.choose_policy(PAGE)
+    asked = sidebar.choose_metrics(PAGE, dialog.size)
 
 run = load_run(RunChoice(dialog, policy, budget, asked))
-settings.tell_rules(beside, run.trace)
-problems(settings.keep_to_dialog(PAGE, run.dialogs, link))
+sidebar.tell_rules(beside, run.trace)
+problems(sidebar.keep_to_dialog(PAGE, run.dialogs, link))
 
 with st.container(horizontal=True, vertical_alignment="center"):
     every = playback(PAGE, run.dialogs.turns)
-    step_view.downloads(PAGE, run)
+    scene.downloads(PAGE, run)
     tour.guided_walk(PAGE)
-    order = step_view.choose_order(PAGE)
+    order = scene.choose_order(PAGE)
 tour.tell_stop(PAGE, run)
 
 
 views = st.container()
-question = story.ask_why(PAGE, run, settings.entry_field(PAGE))
+question = story.ask_why(PAGE, run, sidebar.entry_field(PAGE))
 algorithm = story.algorithm(run)
 
 
@@ -50,10 +51,10 @@ def stepping() -> None:
     """Everything that a step changes."""
     turn = transport(PAGE, run.dialogs.turns, every)
     rerun_if_picked(PAGE, question.token)
-    step_view.views(PAGE, run, turn, order)
+    scene.views(PAGE, run, turn, order)
     story.why(run, turn, question)
     story.inside_turn(run, turn, algorithm)
-    settings.write_link(PAGE)
+    sidebar.write_link(PAGE)
 
 
 with views:

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 from hypothesis import settings
 
-from fdkvc import benchmark, study
+from fdkvc.measured import benchmark, study
 
 settings.register_profile("fast", max_examples=25, deadline=None, derandomize=True, database=None)
 settings.register_profile("explore", max_examples=1000, deadline=None, print_blob=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from fdkvc.benchmark import Benchmark
-from fdkvc.cells import MeasuredTable, measured_tables
-from fdkvc.study import Study, run_study
+from fdkvc.judged.cells import MeasuredTable, measured_tables
+from fdkvc.measured.benchmark import Benchmark
+from fdkvc.measured.study import Study, run_study
 
 
 @cache

@@ -25,11 +25,11 @@ from worlds import (
     random_dialog,
 )
 
-from fdkvc.dialogs import SCENARIOS, DialogBatch, World, generate, stack
+from fdkvc.dialogs.batch import SCENARIOS, DialogBatch, World, generate, stack
 from fdkvc.parameters import parameters_of
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named
-from fdkvc.simulate import simulate
-from fdkvc.trace import Trace
+from fdkvc.run.simulate import simulate
+from fdkvc.run.trace import Trace
 
 
 @dataclasses.dataclass

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from worlds import by_token, evictions, kept_tokens
 
-from fdkvc.dialogs import DialogBatch, one_dialog
+from fdkvc.dialogs.batch import DialogBatch, one_dialog
 from fdkvc.policies import policy_named
-from fdkvc.simulate import simulate
-from fdkvc.trace import Trace
+from fdkvc.run.simulate import simulate
+from fdkvc.run.trace import Trace
 
 
 def weighed(turns: list[list[float]], queries: list[float] | None = None) -> DialogBatch:

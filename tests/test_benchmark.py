@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from fdkvc import benchmark as benchmark_module
-from fdkvc.benchmark import Benchmark, run_benchmark
-from fdkvc.export import benchmark_files
+from fdkvc.files.export import benchmark_files
+from fdkvc.measured import benchmark as benchmark_module
+from fdkvc.measured.benchmark import Benchmark, run_benchmark
 
 BENCHMARK = Benchmark(dialogs=6, seed=3)
 

@@ -8,17 +8,17 @@ import pytest
 from app_pages import open_page, press, run_until, settled
 from streamlit.testing.v1 import AppTest
 
-from fdkvc.metrics import ASKED_METRICS, METRICS
-from fdkvc.paper import CLAIMS
+from fdkvc.measured.sweep import Sweep, can_be_swept
+from fdkvc.paper.tables import CLAIMS
 from fdkvc.policies import POLICIES
-from fdkvc.sweep import Sweep, can_be_swept
-from fdkvc.ui.about_view import LIMITATIONS, carriers, whole_carriers
-from fdkvc.ui.benchmark_settings import DIALOGS_HERE
-from fdkvc.ui.benchmark_view import SECTIONS
-from fdkvc.ui.jobs import Jobs
-from fdkvc.ui.markdown import plain
-from fdkvc.ui.sweep_settings import command_line
-from fdkvc.ui.sweep_view import step_link
+from fdkvc.run.metrics import ASKED_METRICS, METRICS
+from fdkvc.ui.ablation.choices import command_line
+from fdkvc.ui.ablation.sections import step_link
+from fdkvc.ui.about import LIMITATIONS, carriers, whole_carriers
+from fdkvc.ui.benchmark.choices import DIALOGS_HERE
+from fdkvc.ui.benchmark.sections import SECTIONS
+from fdkvc.ui.kit.jobs import Jobs
+from fdkvc.ui.kit.markdown import plain
 
 SHOWN = "Shown: "
 """What stands above the figures of a run that has ended."""
@@ -115,12 +115,12 @@ def test_a_busy_server_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_failed_run_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    import fdkvc.ui.work
+    import fdkvc.ui.kit.work
 
     def fail(*_: object, **__: object) -> None:
         raise ValueError("the noise is too loud")
 
-    monkeypatch.setattr(fdkvc.ui.work, "run_study", fail)
+    monkeypatch.setattr(fdkvc.ui.kit.work, "run_study", fail)
     app = press(open_page("benchmark"), "Run")
     run_until(app, "the noise is too loud")
     assert [error.value for error in app.error] == [

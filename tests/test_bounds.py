@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import policies, ragged
 
-from fdkvc.bounds import best_schedule, least_attention_loss
-from fdkvc.dialogs import SCENARIOS, DialogBatch, World, generate
-from fdkvc.metrics import attention_loss, metric_named
+from fdkvc.dialogs.batch import SCENARIOS, DialogBatch, World, generate
 from fdkvc.policies import POLICIES, Policy, policy_named
-from fdkvc.simulate import simulate
+from fdkvc.run.bounds import best_schedule, least_attention_loss
+from fdkvc.run.metrics import attention_loss, metric_named
+from fdkvc.run.simulate import simulate
 
 SMALL = World(tokens_per_turn=8, dimension=16, head_dimension=4, topic_strength=3)
 

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from refusals import assert_one_sentence
 
-from fdkvc.capture import load_model, record
-from fdkvc.formats import read_transcripts
-from fdkvc.recordings import Recording
-from fdkvc.transcripts import Transcript, Turn
+from fdkvc.said.capture import load_model, record
+from fdkvc.said.formats import read_transcripts
+from fdkvc.said.recordings import Recording
+from fdkvc.said.transcripts import Transcript, Turn
 
 if os.environ.get("FDKVC_REQUIRE_CAPTURE") == "1":
     import torch

@@ -9,9 +9,7 @@ import pytest
 from scipy import stats
 from studies import few_dialogs, other_budget, paper_study, paper_tables
 
-from fdkvc import paper
-from fdkvc.benchmark import Benchmark
-from fdkvc.cells import (
+from fdkvc.judged.cells import (
     DIFFERENCE,
     MILLISECONDS,
     PERCENT,
@@ -26,9 +24,11 @@ from fdkvc.cells import (
     told_from_zero,
     verdicts_of,
 )
-from fdkvc.paper import TABLES, Published, read_printed
+from fdkvc.measured.benchmark import Benchmark
+from fdkvc.measured.study import run_study
+from fdkvc.paper import tables
+from fdkvc.paper.tables import TABLES, Published, read_printed
 from fdkvc.policies import policy_named
-from fdkvc.study import run_study
 
 
 def table(number: int) -> MeasuredTable:
@@ -109,7 +109,7 @@ def test_the_difference_that_the_paper_tests_cannot_be_told_from_zero() -> None:
 
 def test_the_t_of_a_difference_is_the_printed_one_or_follows_from_the_others() -> None:
     assert [t_of_difference(key) for key in ("shift", "mixed", "gradual")] == [1.31, 0.57, 0.87]
-    spread = np.mean([test.implied_sd for test in paper.T_TESTS])
+    spread = np.mean([test.implied_sd for test in tables.T_TESTS])
     expected = (0.0196 - 0.0184) / (spread / math.sqrt(600))
     assert t_of_difference("composite") == pytest.approx(expected)
 

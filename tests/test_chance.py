@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fdkvc.benchmark import Benchmark, Measured, Results
-from fdkvc.chance import behind_chance
-from fdkvc.dialogs import BENCHMARK_SCENARIOS, SCENARIOS
+from fdkvc.dialogs.batch import BENCHMARK_SCENARIOS, SCENARIOS
+from fdkvc.judged.chance import behind_chance
+from fdkvc.measured.benchmark import Benchmark, Measured, Results
 from fdkvc.policies import policy_named
 
 N = 40

@@ -11,8 +11,8 @@ import pytest
 from scipy import stats
 from studies import few_dialogs, other_budget, paper_study
 
-from fdkvc.benchmark import Benchmark, Latency, Measured, Results
-from fdkvc.claims import (
+from fdkvc.dialogs.batch import SCENARIOS
+from fdkvc.judged.claims import (
     CLAIM_COLUMNS,
     Measurement,
     claims_table,
@@ -21,11 +21,11 @@ from fdkvc.claims import (
     measure,
     measured_words,
 )
-from fdkvc.dialogs import SCENARIOS
-from fdkvc.metrics import Memory
-from fdkvc.paper import CLAIMS, Measure, claim, read_printed
+from fdkvc.measured.benchmark import Benchmark, Latency, Measured, Results
+from fdkvc.measured.study import Probes, Study
+from fdkvc.paper.tables import CLAIMS, Measure, claim, read_printed
 from fdkvc.policies import PAPER_POLICIES, policy_named
-from fdkvc.study import Probes, Study
+from fdkvc.run.metrics import Memory
 
 N = 200
 RANDOM = np.random.default_rng(7)

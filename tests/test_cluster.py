@@ -13,11 +13,11 @@ import pytest
 from refusals import assert_one_sentence
 from threadpoolctl import threadpool_info
 
-from fdkvc import cluster as cluster_module
 from fdkvc.__main__ import main
-from fdkvc.benchmark import Benchmark, Progress, Results, run_benchmark
-from fdkvc.cluster import dask_cluster
-from fdkvc.export import benchmark_files
+from fdkvc.files.export import benchmark_files
+from fdkvc.measured import cluster as cluster_module
+from fdkvc.measured.benchmark import Benchmark, Progress, Results, run_benchmark
+from fdkvc.measured.cluster import dask_cluster
 
 if os.environ.get("FDKVC_REQUIRE_DASK") == "1":
     import dask

@@ -16,18 +16,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fdkvc import benchmark as benchmark_module
 from fdkvc import parameters
 from fdkvc.__main__ import main
-from fdkvc.benchmark import Benchmark, Latency, run_benchmark
-from fdkvc.dialogs import SCENARIOS, generate, own_scenario
-from fdkvc.export import benchmark_files, trace_files
-from fdkvc.paper import ABLATION_DIALOGS, published_sweep
+from fdkvc.dialogs.batch import SCENARIOS, generate, own_scenario
+from fdkvc.files.export import benchmark_files, trace_files
+from fdkvc.files.report import TIMED, study_files
+from fdkvc.measured import benchmark as benchmark_module
+from fdkvc.measured.benchmark import Benchmark, Latency, run_benchmark
+from fdkvc.measured.study import run_study
+from fdkvc.measured.sweep import can_be_swept
+from fdkvc.paper.tables import ABLATION_DIALOGS, published_sweep
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named
-from fdkvc.report import TIMED, study_files
-from fdkvc.simulate import simulate
-from fdkvc.study import run_study
-from fdkvc.sweep import can_be_swept
+from fdkvc.run.simulate import simulate
 
 ROOT = Path(__file__).parents[1]
 CAPTURED = pytest.CaptureFixture[str]

@@ -9,7 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fdkvc.compare import (
+from fdkvc.dialogs.batch import SCENARIOS, generate, own_scenario
+from fdkvc.judged.tables import entries_table, turns_table
+from fdkvc.policies import policy_named
+from fdkvc.run.fork import Fork, fork
+from fdkvc.run.metrics import ASKED_METRICS, METRICS, adaptation
+from fdkvc.run.simulate import simulate
+from fdkvc.run.trace import Trace
+from fdkvc.told.overlap import (
     DIFFERENCE,
     FIGURES,
     OVERLAP,
@@ -20,13 +27,6 @@ from fdkvc.compare import (
     overlap_table,
     share_apart,
 )
-from fdkvc.dialogs import SCENARIOS, generate, own_scenario
-from fdkvc.fork import Fork, fork
-from fdkvc.metrics import ASKED_METRICS, METRICS, adaptation
-from fdkvc.policies import policy_named
-from fdkvc.simulate import simulate
-from fdkvc.tables import entries_table, turns_table
-from fdkvc.trace import Trace
 
 DIALOG = generate(SCENARIOS["mixed"], 1, 7)
 NAMES = ("fifo", "sink", "h2o", "fd-kvc")

@@ -19,13 +19,13 @@ from worlds import (
 )
 
 from fdkvc.attention import Observation
-from fdkvc.dialogs import LARGEST, SCENARIOS, DialogBatch, World, generate, one_dialog, stack
-from fdkvc.online import OnlineCache
+from fdkvc.dialogs.batch import LARGEST, SCENARIOS, DialogBatch, World, generate, one_dialog, stack
 from fdkvc.parameters import Parameter, defaults_of, parameters_of
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named, read_policy
 from fdkvc.policies.by_row import by_row
-from fdkvc.simulate import initial_state, simulate, take_turn
-from fdkvc.trace import Rule, Status, Trace
+from fdkvc.run.online import OnlineCache
+from fdkvc.run.simulate import initial_state, simulate, take_turn
+from fdkvc.run.trace import Rule, Status, Trace
 
 BUDGET = 20
 SMALL = World(tokens_per_turn=12, dimension=16, head_dimension=4)

@@ -13,12 +13,12 @@ from worlds import assert_same_run, evictions, plain_dialog, random_dialog
 
 from fdkvc.attention import Bools, Floats, Observation
 from fdkvc.cache import Cache
-from fdkvc.counterfactual import INSIDE, Change, counterfactual, nearest
-from fdkvc.dialogs import SCENARIOS, DialogBatch, generate, stack
+from fdkvc.dialogs.batch import SCENARIOS, DialogBatch, generate, stack
 from fdkvc.parameters import parameter
 from fdkvc.policies import POLICIES, Policy, policy_named
-from fdkvc.simulate import simulate
-from fdkvc.trace import Trace
+from fdkvc.run.simulate import simulate
+from fdkvc.run.trace import Trace
+from fdkvc.told.counterfactual import INSIDE, Change, counterfactual, nearest
 
 
 def by_name(changes: list[Change]) -> dict[str, Change]:
@@ -73,7 +73,9 @@ def grid(change: Change) -> list[float]:
 def test_the_change_turns_the_decision_and_no_nearer_one_does(
     monkeypatch: pytest.MonkeyPatch, key: str, seed: int
 ) -> None:
-    monkeypatch.setattr("fdkvc.counterfactual.COARSE", 10)  # of what runs one by one, and slowly
+    monkeypatch.setattr(
+        "fdkvc.told.counterfactual.COARSE", 10
+    )  # of what runs one by one, and slowly
     dialogs = random_dialog(seed, [9, 8, 10, 9, 8])
     trace = simulate(policy_named(key), dialogs, budget=15)
     gone = sorted(evictions(trace.every_entry(), 0, 4))
@@ -104,7 +106,9 @@ def test_the_change_turns_the_decision_and_no_nearer_one_does(
 def test_a_narrow_range_of_values_near_the_present_one_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("fdkvc.counterfactual.COARSE", 5)  # of what runs one by one, and slowly
+    monkeypatch.setattr(
+        "fdkvc.told.counterfactual.COARSE", 5
+    )  # of what runs one by one, and slowly
     dialogs = generate(SCENARIOS["complex"], seed=33)
     trace = simulate(policy_named("fd-kvc"), dialogs, budget=56)
     policy, until = trace.policy, dialogs.until(13)

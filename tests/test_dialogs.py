@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from worlds import dialogs as some_dialogs
 from worlds import random_dialog, random_vectors
 
-from fdkvc.dialogs import (
+from fdkvc.dialogs.batch import (
     BENCHMARK_SCENARIOS,
     SCENARIOS,
     DialogBatch,
@@ -26,9 +26,9 @@ from fdkvc.dialogs import (
     scenario_named,
     stack,
 )
-from fdkvc.metrics import diversity, retention
 from fdkvc.policies import PAPER_POLICIES, policy_named
-from fdkvc.simulate import simulate
+from fdkvc.run.metrics import diversity, retention
+from fdkvc.run.simulate import simulate
 
 SMALL = World(tokens_per_turn=3, dimension=30, head_dimension=4)
 

@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 
 from fdkvc.__main__ import main
-from fdkvc.formats import EXAMPLES, read_file
-from fdkvc.lexical import lexical_recording
 from fdkvc.policies import PAPER_POLICIES
-from fdkvc.trace_file import trace_bytes
+from fdkvc.said.formats import EXAMPLES, read_file
+from fdkvc.said.lexical import lexical_recording
+from fdkvc.said.trace_file import trace_bytes
 
 CAPTURED = pytest.CaptureFixture[str]
 
@@ -85,10 +85,10 @@ def test_a_mistake_is_one_sentence(
 def test_capture_writes_a_trace_that_replays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
 ) -> None:
-    import fdkvc.capture
+    import fdkvc.said.capture
 
-    monkeypatch.setattr(fdkvc.capture, "load_model", lambda *chosen: chosen)
-    monkeypatch.setattr(fdkvc.capture, "record", lambda _, dialog: lexical_recording(dialog))
+    monkeypatch.setattr(fdkvc.said.capture, "load_model", lambda *chosen: chosen)
+    monkeypatch.setattr(fdkvc.said.capture, "record", lambda _, dialog: lexical_recording(dialog))
     out = tmp_path / "trace.npz"
     assert run("capture", "--model", "m", "--layer", "3", "--heads", "0", "--out", out) == 0
     assert "2 dialogs, 657 tokens, 1 head of 16 dimensions" in capsys.readouterr().out

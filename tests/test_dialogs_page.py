@@ -14,20 +14,20 @@ import pytest
 from app_pages import html, link_of, open_page, press, run_until, settled, specs
 from streamlit.testing.v1 import AppTest
 
-from fdkvc.evidence import answers, lost_in
-from fdkvc.explain import explain, sentences
-from fdkvc.export import csv_text
-from fdkvc.formats import EXAMPLES, read_file
-from fdkvc.heads import together
-from fdkvc.lexical import lexical_recording
+from fdkvc.files.export import csv_text
+from fdkvc.measured.replay import Replay, replay
 from fdkvc.policies import policy_named
-from fdkvc.replay import Replay, replay
-from fdkvc.simulate import simulate
-from fdkvc.trace_file import trace_bytes
-from fdkvc.ui import dialog_files, transcript_view
-from fdkvc.ui.dialog_files import DialogFile, read_dialog_file, shipped_file
-from fdkvc.ui.markdown import plain
-from fdkvc.ui.replay_view import FEW, Replayed, files_of, replay_work
+from fdkvc.run.evidence import answers, lost_in
+from fdkvc.run.heads import together
+from fdkvc.run.simulate import simulate
+from fdkvc.said.formats import EXAMPLES, read_file
+from fdkvc.said.lexical import lexical_recording
+from fdkvc.said.trace_file import trace_bytes
+from fdkvc.told.explain import explain, sentences
+from fdkvc.ui.dialogs import files, transcript
+from fdkvc.ui.dialogs.files import DialogFile, read_dialog_file, shipped_file
+from fdkvc.ui.dialogs.replay import FEW, Replayed, files_of, replay_work
+from fdkvc.ui.kit.markdown import plain
 
 DIALOG = read_file(EXAMPLES / "dialogues.json")[0]
 RECORDING = lexical_recording(DIALOG)
@@ -140,7 +140,7 @@ def test_a_struck_out_token_says_why_it_was_evicted() -> None:
 
 
 def test_many_tokens_say_only_that_they_went(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transcript_view, "MOST_REASONS", 100)
+    monkeypatch.setattr(transcript, "MOST_REASONS", 100)
     cells = Cells(open_dialogs(policies="fifo", turn=9)).cells
 
     said = {why for _, cell in cells for tag, why, _ in cell if tag == "s"}
@@ -274,7 +274,7 @@ def test_a_dialog_that_begins_in_silence_is_shown() -> None:
 
 
 def test_a_dialog_too_large_for_the_screen_is_refused_in_a_sentence() -> None:
-    lines = "\n".join(f"User: turn {number}" for number in range(dialog_files.MOST_TURNS + 1))
+    lines = "\n".join(f"User: turn {number}" for number in range(files.MOST_TURNS + 1))
     app = open_dialogs(read_dialog_file(lines.encode(), "long.txt"))
 
     assert "it has 129 turns, but at most 128 are shown turn by turn" in words_of(app)
@@ -288,10 +288,10 @@ def test_a_file_beyond_the_bounds_of_the_page_is_refused(
         read_dialog_file(bytes(20_000_001), "large.npz")
     with pytest.raises(ValueError, match="at most 15,000,000 are shown"):
         read_dialog_file(bytes(15_000_001), "large.txt")
-    many = several_heads(dialog_files.MOST_HEADS + 1)
+    many = several_heads(files.MOST_HEADS + 1)
     with pytest.raises(ValueError, match="the trace has 33 heads, but at most 32 are shown"):
         read_dialog_file(many, "heads.npz")
-    monkeypatch.setattr(dialog_files, "MOST_PRODUCTS", 100)
+    monkeypatch.setattr(files, "MOST_PRODUCTS", 100)
     with pytest.raises(ValueError, match="A weekend in Trieste: its heads, turns and tokens"):
         read_dialog_file(several_heads(2), "long.npz")
 
@@ -330,7 +330,7 @@ def test_a_head_is_shown_alone_or_with_what_all_decide(mode: str) -> None:
 
 
 def test_too_many_heads_together_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dialog_files, "MOST_ENTRIES", 100)
+    monkeypatch.setattr(files, "MOST_ENTRIES", 100)
     file = read_dialog_file(several_heads(2), "trace.npz")
     app = open_dialogs(file, heads="together")
 
@@ -364,7 +364,7 @@ def test_few_dialogs_have_no_intervals_and_many_do() -> None:
 def test_as_many_dialogs_are_measured_as_the_page_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = "\n".join(json.dumps([{"role": "user", "content": "abc"}]) for _ in range(5))
     file = read_dialog_file(lines.encode(), "five.jsonl")
-    monkeypatch.setattr(dialog_files, "MOST_CHARACTERS", 11)
+    monkeypatch.setattr(files, "MOST_CHARACTERS", 11)
     assert file.measured == 3
     app = section(open_dialogs(file), "All dialogs of the file")
     assert "on the first 3 of the 5 dialogs of this file" in words_of(app)

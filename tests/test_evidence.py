@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fdkvc.evidence import EVIDENCE_METRICS, OLD, answers, lost_in, measure, recall, token_age
-from fdkvc.formats import EXAMPLES, read_file
-from fdkvc.lexical import lexical_recording
 from fdkvc.policies import policy_named
-from fdkvc.recordings import Recording, many_rows
-from fdkvc.simulate import simulate
-from fdkvc.trace import Trace
-from fdkvc.transcripts import Demand, Mention, Transcript, Turn
+from fdkvc.run.evidence import EVIDENCE_METRICS, OLD, answers, lost_in, measure, recall, token_age
+from fdkvc.run.simulate import simulate
+from fdkvc.run.trace import Trace
+from fdkvc.said.formats import EXAMPLES, read_file
+from fdkvc.said.lexical import lexical_recording
+from fdkvc.said.recordings import Recording, many_rows
+from fdkvc.said.transcripts import Demand, Mention, Transcript, Turn
 
 DIALOGS = [dialog for path in sorted(EXAMPLES.iterdir()) for dialog in read_file(path)]
 

@@ -16,13 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worlds import plain_dialog, policies, ragged, random_dialog
 
-from fdkvc.dialogs import SCENARIOS, DialogBatch, generate, one_dialog
-from fdkvc.explain import Explanation, decision, explain, life, sentences
+from fdkvc.dialogs.batch import SCENARIOS, DialogBatch, generate, one_dialog
 from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.policies.base import Step
 from fdkvc.policies.fd_kvc import FDKVC
-from fdkvc.simulate import simulate
-from fdkvc.trace import Rule, Status, Trace
+from fdkvc.run.simulate import simulate
+from fdkvc.run.trace import Rule, Status, Trace
+from fdkvc.told.explain import Explanation, decision, explain, life, sentences
 
 EVICTING = policy_named("fd-kvc", tau=0.6, w_c=0.9)
 """A policy whose threshold evicts."""

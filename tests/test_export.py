@@ -18,9 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdkvc.benchmark import Benchmark, Latency, Results, run_benchmark
-from fdkvc.dialogs import SCENARIOS, generate, one_dialog
-from fdkvc.export import (
+from fdkvc.dialogs.batch import SCENARIOS, generate, one_dialog
+from fdkvc.files.export import (
     ablation_files,
     ablation_text,
     at_least,
@@ -36,10 +35,11 @@ from fdkvc.export import (
     trace_text,
     write_files,
 )
+from fdkvc.judged.tables import entries_table, turns_table
+from fdkvc.measured.benchmark import Benchmark, Latency, Results, run_benchmark
+from fdkvc.measured.statistics import AdaptationSummary
 from fdkvc.policies import POLICIES, policy_named
-from fdkvc.simulate import simulate
-from fdkvc.statistics import AdaptationSummary
-from fdkvc.tables import entries_table, turns_table
+from fdkvc.run.simulate import simulate
 
 LATENCIES = [Latency("fifo", 0.04, 0.01), Latency("h2o", 0.06, 0.01), Latency("fd-kvc", 0.1, 0.02)]
 

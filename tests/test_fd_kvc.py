@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from worlds import by_token, evictions, kept_tokens, plain_dialog
 
-from fdkvc.dialogs import SCENARIOS, DialogBatch, generate, one_dialog
-from fdkvc.explain import explain, life
-from fdkvc.fork import Fork, fork, state_at_fork
-from fdkvc.metrics import memory, metric_named
-from fdkvc.online import OnlineCache
+from fdkvc.dialogs.batch import SCENARIOS, DialogBatch, generate, one_dialog
+from fdkvc.judged.tables import turns_table
 from fdkvc.policies import POLICIES, policy_named
-from fdkvc.simulate import simulate
-from fdkvc.tables import turns_table
-from fdkvc.trace import EntryTrace, Rule, Status, Trace
+from fdkvc.run.fork import Fork, fork, state_at_fork
+from fdkvc.run.metrics import memory, metric_named
+from fdkvc.run.online import OnlineCache
+from fdkvc.run.simulate import simulate
+from fdkvc.run.trace import EntryTrace, Rule, Status, Trace
+from fdkvc.told.explain import explain, life
 
 
 def three_turns(tau: float) -> Trace:

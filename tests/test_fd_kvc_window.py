@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from worlds import by_token, kept_tokens
 
-from fdkvc.dialogs import SCENARIOS, generate, one_dialog
-from fdkvc.metrics import metric_named
+from fdkvc.dialogs.batch import SCENARIOS, generate, one_dialog
 from fdkvc.parameters import defaults_of, parameters_of
 from fdkvc.policies import POLICIES, policy_named
-from fdkvc.simulate import simulate
+from fdkvc.run.metrics import metric_named
+from fdkvc.run.simulate import simulate
 
 OWN: dict[str, float | str] = {
     "w_c": 0.1,

@@ -7,7 +7,7 @@ import pytest
 from worlds import evictions, kept_tokens, plain_dialog
 
 from fdkvc.policies import policy_named
-from fdkvc.simulate import simulate
+from fdkvc.run.simulate import simulate
 
 
 def test_the_newest_stay() -> None:

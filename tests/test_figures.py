@@ -9,9 +9,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fdkvc.dialogs import BENCHMARK_SCENARIOS, SCENARIOS, DialogBatch, generate
-from fdkvc.metrics import METRICS, adaptation, late, retention
-from fdkvc.paper import (
+from fdkvc.dialogs.batch import BENCHMARK_SCENARIOS, SCENARIOS, DialogBatch, generate
+from fdkvc.paper.tables import (
     ABLATION_DIALOGS,
     DIALOGS,
     published,
@@ -20,7 +19,8 @@ from fdkvc.paper import (
     published_sweep,
 )
 from fdkvc.policies import PAPER_POLICIES, policy_named
-from fdkvc.simulate import simulate
+from fdkvc.run.metrics import METRICS, adaptation, late, retention
+from fdkvc.run.simulate import simulate
 
 BUDGET = 56
 SAMPLE = 200

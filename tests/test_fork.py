@@ -19,13 +19,13 @@ from worlds import (
     random_dialog,
 )
 
-from fdkvc import simulate as simulation
-from fdkvc.dialogs import SCENARIOS, DialogBatch, generate, stack
-from fdkvc.fork import Fork, fork, state_at_fork
+from fdkvc.dialogs.batch import SCENARIOS, DialogBatch, generate, stack
 from fdkvc.parameters import parameters_of
 from fdkvc.policies import POLICIES, Policy, policy_named, read_policy
-from fdkvc.simulate import initial_state, simulate, take_turn
-from fdkvc.trace import Rule, Trace
+from fdkvc.run import simulate as simulation
+from fdkvc.run.fork import Fork, fork, state_at_fork
+from fdkvc.run.simulate import initial_state, simulate, take_turn
+from fdkvc.run.trace import Rule, Trace
 
 EVICTING = policy_named("fd-kvc", tau=0.6, w_c=0, alpha_0=1)
 """A policy whose threshold evicts, which leaves holes in the cache."""

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import any_json, assert_one_sentence, assert_read_or_refused
 
-from fdkvc import formats, json_input
-from fdkvc.formats import EXAMPLES, MOST_BYTES, read_file, read_transcripts
-from fdkvc.json_input import MOST_DEPTH
-from fdkvc.transcripts import (
+from fdkvc.said import formats, json_input
+from fdkvc.said.formats import EXAMPLES, MOST_BYTES, read_file, read_transcripts
+from fdkvc.said.json_input import MOST_DEPTH
+from fdkvc.said.transcripts import (
     MOST_DIALOGS,
     MOST_TOKENS,
     MOST_TOPICS,

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from worlds import by_token, evictions, kept_tokens, plain_dialog
 
-from fdkvc.dialogs import one_dialog
+from fdkvc.dialogs.batch import one_dialog
 from fdkvc.policies import policy_named
-from fdkvc.simulate import simulate
+from fdkvc.run.simulate import simulate
 
 
 def test_attention_adds_up_and_what_is_evicted_is_forgotten() -> None:

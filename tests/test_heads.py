@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from fdkvc.cache import Cache
-from fdkvc.dialogs import stack
-from fdkvc.formats import EXAMPLES, read_file
-from fdkvc.heads import together
-from fdkvc.lexical import lexical_recording
+from fdkvc.dialogs.batch import stack
+from fdkvc.measured.replay import Replay, replay
 from fdkvc.policies import POLICIES, policy_named
 from fdkvc.policies.base import total
-from fdkvc.recordings import Recording
-from fdkvc.replay import Replay, replay
-from fdkvc.simulate import simulate
+from fdkvc.run.heads import together
+from fdkvc.run.simulate import simulate
+from fdkvc.said.formats import EXAMPLES, read_file
+from fdkvc.said.lexical import lexical_recording
+from fdkvc.said.recordings import Recording
 
 HEADS = 3
 

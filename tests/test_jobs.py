@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from fdkvc.benchmark import Progress
-from fdkvc.ui.jobs import Job, Jobs, Report
+from fdkvc.measured.benchmark import Progress
+from fdkvc.ui.kit.jobs import Job, Jobs, Report
 
 SECONDS = 10
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from worlds import by_token, kept_tokens, plain_dialog, random_dialog
 
-from fdkvc.dialogs import SCENARIOS, DialogBatch, generate, one_dialog
-from fdkvc.metrics import memory
+from fdkvc.dialogs.batch import SCENARIOS, DialogBatch, generate, one_dialog
 from fdkvc.policies import policy_named
-from fdkvc.simulate import simulate
-from fdkvc.trace import Trace
+from fdkvc.run.metrics import memory
+from fdkvc.run.simulate import simulate
+from fdkvc.run.trace import Trace
 
 
 def scores(trace: Trace, turn: int) -> dict[int, float]:

@@ -160,17 +160,17 @@ def test_the_walk_finds_the_package_and_every_room_is_used() -> None:
         ("from math import inf", "paper", []),
         ("from fdkvc.parameters import Parameter", "paper", ["fdkvc.parameters"]),
         ("from fdkvc.cache import Cache", "policies", []),
-        ("from fdkvc.simulate import simulate", "policies", ["fdkvc.simulate"]),
-        ("from fdkvc import simulate, cache", "policies", ["fdkvc.simulate"]),
-        ("import fdkvc.trace", "cache", ["fdkvc.trace"]),
-        ("from .trace import Trace", "cache", ["fdkvc.trace"]),
-        ("from . import trace", "cache", ["fdkvc.trace"]),
+        ("from fdkvc.run.simulate import simulate", "policies", ["fdkvc.run.simulate"]),
+        ("from fdkvc import simulate, cache", "policies", ["fdkvc.run.simulate"]),
+        ("import fdkvc.run.trace", "cache", ["fdkvc.run.trace"]),
+        ("from .trace import Trace", "cache", ["fdkvc.run.trace"]),
+        ("from . import trace", "cache", ["fdkvc.run.trace"]),
         ("def later():\n    import pandas", "metrics", ["pandas"]),
         ("if TYPE_CHECKING:\n    from fdkvc.ui import x", "tables", ["fdkvc.ui"]),
         ("from scipy.stats import t", "statistics", []),
         ("from scipy import stats", "metrics", ["scipy"]),
         ("import streamlit as st", "charts", ["streamlit"]),
-        ("from fdkvc.trace import Trace", "charts", ["fdkvc.trace"]),
+        ("from fdkvc.run.trace import Trace", "charts", ["fdkvc.run.trace"]),
         ("from fdkvc.ui import fields", "__main__", ["fdkvc.ui"]),
         ("import streamlit", "__main__", ["streamlit"]),
         ("import streamlit as st\nfrom fdkvc.ui import fields", "pages", []),
@@ -187,7 +187,7 @@ def test_a_trespass_is_noticed(source: str, module: str, found: list[str]) -> No
 def test_relative_imports_count_from_their_package() -> None:
     source = "from .base import Policy\nfrom ..simulate import simulate"
 
-    assert trespasses(source, "policies", ("fdkvc", "policies")) == ["fdkvc.simulate"]
+    assert trespasses(source, "policies", ("fdkvc", "policies")) == ["fdkvc.run.simulate"]
 
 
 def test_a_module_without_a_room_is_told_so() -> None:

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdkvc.dialogs import World
-from fdkvc.formats import EXAMPLES, read_file
-from fdkvc.lexical import lexical_recording, word_vector
+from fdkvc.dialogs.batch import World
 from fdkvc.policies import policy_named
-from fdkvc.recordings import Recording, Token, many_rows
-from fdkvc.simulate import simulate
-from fdkvc.transcripts import Mention, Transcript, Turn
+from fdkvc.run.simulate import simulate
+from fdkvc.said.formats import EXAMPLES, read_file
+from fdkvc.said.lexical import lexical_recording, word_vector
+from fdkvc.said.recordings import Recording, Token, many_rows
+from fdkvc.said.transcripts import Mention, Transcript, Turn
 
 DIALOGS = read_file(EXAMPLES / "dialogues.json")
 

@@ -17,10 +17,10 @@ from hostile import HOST, HOSTILE, hostile_dialogs, refused_dialogs
 from streamlit.delta_generator import DeltaGenerator
 from streamlit.testing.v1 import AppTest
 
-from fdkvc.benchmark import Benchmark
-from fdkvc.export import benchmark_parameters, run_json
-from fdkvc.ui import policies_view
-from fdkvc.ui.markdown import Markdown, plain
+from fdkvc.files.export import benchmark_parameters, run_json
+from fdkvc.measured.benchmark import Benchmark
+from fdkvc.ui import policies
+from fdkvc.ui.kit.markdown import Markdown, plain
 
 # ------------------------------------------------------------------------------- the sources
 
@@ -232,7 +232,7 @@ def hostile_texts(app: AppTest) -> list[str]:
 
 @pytest.mark.parametrize("page", ["step", "compare", "dialogs", "policies"])
 def test_what_a_link_says_is_text(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(policies_view, "DIALOGS", 2)
+    monkeypatch.setattr(policies, "DIALOGS", 2)
     names = {*open_page(page).query_params} - {"schedule", "sha"}  # which may be any text
 
     told = hostile_texts(open_page(page, **dict.fromkeys([*names, HOSTILE], HOSTILE)))

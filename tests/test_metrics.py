@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from worlds import plain_dialog, random_dialog
 
-from fdkvc.dialogs import SCENARIOS, DialogBatch, World, generate, one_dialog, stack
-from fdkvc.fork import Fork, fork
-from fdkvc.metrics import (
+from fdkvc.dialogs.batch import SCENARIOS, DialogBatch, World, generate, one_dialog, stack
+from fdkvc.policies import POLICIES, policy_named
+from fdkvc.run.fork import Fork, fork
+from fdkvc.run.metrics import (
     METRICS,
     Adaptation,
     adaptation,
@@ -22,9 +23,8 @@ from fdkvc.metrics import (
     metric_named,
     retention,
 )
-from fdkvc.policies import POLICIES, policy_named
-from fdkvc.simulate import simulate
-from fdkvc.trace import Trace
+from fdkvc.run.simulate import simulate
+from fdkvc.run.trace import Trace
 
 FIFO = policy_named("fifo")
 NAN = math.nan

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from refusals import any_json, assert_one_sentence
 
-from fdkvc.model_folder import check_model_folder
+from fdkvc.said.model_folder import check_model_folder
 
 CONFIG = {"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 2, "head_dim": None}
 ARRAY = {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}

@@ -16,13 +16,13 @@ from worlds import plain_dialog, policies, ragged
 
 from fdkvc.attention import Floats, Observation
 from fdkvc.cache import Cache
-from fdkvc.dialogs import SCENARIOS, DialogBatch, generate
-from fdkvc.metrics import retention
-from fdkvc.narrate import StepStory, headline, narrate
+from fdkvc.dialogs.batch import SCENARIOS, DialogBatch, generate
 from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.policies.base import Step
-from fdkvc.simulate import simulate
-from fdkvc.trace import Rule
+from fdkvc.run.metrics import retention
+from fdkvc.run.simulate import simulate
+from fdkvc.run.trace import Rule
+from fdkvc.told.narrate import StepStory, headline, narrate
 
 WORD = re.compile(r"\b(nan|None|inf)\b")
 

@@ -21,10 +21,10 @@ from worlds import (
     turn_lengths,
 )
 
-from fdkvc.dialogs import DialogBatch, one_dialog
-from fdkvc.online import OnlineCache, OnlineTurn
+from fdkvc.dialogs.batch import DialogBatch, one_dialog
 from fdkvc.policies import Policy, policy_named
-from fdkvc.simulate import simulate
+from fdkvc.run.online import OnlineCache, OnlineTurn
+from fdkvc.run.simulate import simulate
 
 Vectors = dict[str, Any]
 

@@ -19,14 +19,14 @@ from app_pages import (
 )
 from streamlit.testing.v1 import AppTest
 
-from fdkvc.dialogs import generate, scenario_named
-from fdkvc.formats import EXAMPLES, read_file
-from fdkvc.lexical import lexical_recording
-from fdkvc.metrics import ASKED_METRICS
+from fdkvc.dialogs.batch import generate, scenario_named
 from fdkvc.policies import POLICIES, policy_named
-from fdkvc.ui.frame import PAGES
-from fdkvc.ui.runs import load_run
-from fdkvc.ui.tour import STOPS
+from fdkvc.run.metrics import ASKED_METRICS
+from fdkvc.said.formats import EXAMPLES, read_file
+from fdkvc.said.lexical import lexical_recording
+from fdkvc.ui.kit.frame import PAGES
+from fdkvc.ui.kit.runs import load_run
+from fdkvc.ui.step.tour import STOPS
 
 every_page = pytest.mark.parametrize("path", [path for path, *_ in PAGES])
 

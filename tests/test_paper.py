@@ -5,8 +5,8 @@ import math
 import pytest
 from scipy import stats
 
-from fdkvc import paper
-from fdkvc.paper import (
+from fdkvc.paper import tables
+from fdkvc.paper.tables import (
     CLAIMS,
     HYPERPARAMETERS,
     LATE_ALIGNMENT,
@@ -185,7 +185,7 @@ def test_a_figure_without_digits_is_refused() -> None:
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_alignment_composites_are_the_means_of_the_printed_scenarios(policy: str) -> None:
-    recomputed = paper.composite(LATE_ALIGNMENT, policy)
+    recomputed = tables.composite(LATE_ALIGNMENT, policy)
     assert round(recomputed.value, 4) == LATE_ALIGNMENT[policy, "composite"].value
     assert recomputed.range.overlaps(LATE_ALIGNMENT[policy, "composite"].range)
 
@@ -197,10 +197,10 @@ def test_alignment_composites_are_the_means_of_the_printed_scenarios(policy: str
 def test_diversity_composites_need_a_gradual_column_that_is_not_printed(
     policy: str, of_printed: float, gradual: float
 ) -> None:
-    recomputed = paper.composite(LATE_DIVERSITY, policy)
+    recomputed = tables.composite(LATE_DIVERSITY, policy)
     assert recomputed.value == pytest.approx(of_printed, abs=1e-4)
     assert not recomputed.range.overlaps(LATE_DIVERSITY[policy, "composite"].range)
-    assert paper.implied_gradual_diversity(policy).range.overlaps(Range(gradual, gradual))
+    assert tables.implied_gradual_diversity(policy).range.overlaps(Range(gradual, gradual))
 
 
 def test_the_composite_gain_is_smaller_than_printed_but_within_rounding() -> None:
@@ -213,18 +213,18 @@ def test_the_composite_gain_is_smaller_than_printed_but_within_rounding() -> Non
 
 
 @pytest.mark.parametrize("test", T_TESTS, ids=lambda test: test.scenario)
-def test_t_and_p_of_the_paper_belong_together(test: paper.TTest) -> None:
+def test_t_and_p_of_the_paper_belong_together(test: tables.TTest) -> None:
     degrees = test.t.dialogs - 1
     low, high = (2 * stats.t.sf(t, degrees) for t in (test.t.range.high, test.t.range.low))
     assert Range(low, high).overlaps(test.p.range)
-    assert paper.p_of_t(test.t.value) == pytest.approx(
+    assert tables.p_of_t(test.t.value) == pytest.approx(
         2 * stats.t.sf(test.t.value, degrees), abs=1e-3
     )
-    assert paper.t_of_p(paper.p_of_t(test.t.value)) == pytest.approx(test.t.value)
+    assert tables.t_of_p(tables.p_of_t(test.t.value)) == pytest.approx(test.t.value)
 
 
 @pytest.mark.parametrize("test", T_TESTS, ids=lambda test: test.scenario)
-def test_the_tests_imply_the_spread_of_chance(test: paper.TTest) -> None:
+def test_the_tests_imply_the_spread_of_chance(test: tables.TTest) -> None:
     assert test.implied_sd == pytest.approx(0.2, abs=0.01)
 
 

@@ -9,9 +9,7 @@ import pytest
 from scipy import stats
 from studies import other_budget, paper_study
 
-from fdkvc.benchmark import Benchmark, run_benchmark
-from fdkvc.policies import policy_named
-from fdkvc.projections import (
+from fdkvc.judged.projections import (
     ALIGNMENTS,
     DIFFERENCES,
     PROJECTIONS,
@@ -19,6 +17,8 @@ from fdkvc.projections import (
     alignments_table,
     differences_table,
 )
+from fdkvc.measured.benchmark import Benchmark, run_benchmark
+from fdkvc.policies import policy_named
 
 SIX = ("shift", "return", "mixed", "complex", "gradual", "composite")
 

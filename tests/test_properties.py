@@ -34,10 +34,10 @@ from fdkvc.attention import (
     row_products,
     softmax,
 )
-from fdkvc.dialogs import SCENARIOS, DialogBatch, World, generate, stack
+from fdkvc.dialogs.batch import SCENARIOS, DialogBatch, World, generate, stack
 from fdkvc.policies import POLICIES, Policy, policy_named
-from fdkvc.simulate import simulate
-from fdkvc.trace import Rule, Status
+from fdkvc.run.simulate import simulate
+from fdkvc.run.trace import Rule, Status
 
 budgets = st.integers(1, 24) | st.sampled_from([56, 130, 200])
 EVICTING = policy_named("fd-kvc", tau=0.6, w_c=0, alpha_0=1)

@@ -16,11 +16,9 @@ from hypothesis import strategies as st
 from refusals import any_json
 from studies import few_dialogs
 
-from fdkvc.benchmark import Benchmark, run_benchmark
-from fdkvc.dialogs import SCENARIOS, World, own_scenario
-from fdkvc.export import benchmark_files, benchmark_parameters, csv_text, digest, run_json
-from fdkvc.policies import policy_named
-from fdkvc.repeat import (
+from fdkvc.dialogs.batch import SCENARIOS, World, own_scenario
+from fdkvc.files.export import benchmark_files, benchmark_parameters, csv_text, digest, run_json
+from fdkvc.files.repeat import (
     MOST_BYTES,
     Comparison,
     Record,
@@ -30,9 +28,11 @@ from fdkvc.repeat import (
     told,
     with_files,
 )
-from fdkvc.report import study_files, sweep_files
-from fdkvc.sweep import Sweep
-from fdkvc.tables import default_baseline
+from fdkvc.files.report import study_files, sweep_files
+from fdkvc.judged.tables import default_baseline
+from fdkvc.measured.benchmark import Benchmark, run_benchmark
+from fdkvc.measured.sweep import Sweep
+from fdkvc.policies import policy_named
 
 
 def written(benchmark: Benchmark) -> str:

@@ -12,18 +12,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fdkvc import replay as replay_module
-from fdkvc.benchmark import Progress
-from fdkvc.evidence import EVIDENCE_METRICS, measure
-from fdkvc.export import replay_files, replay_text
-from fdkvc.formats import EXAMPLES, read_file
-from fdkvc.lexical import lexical_recording
-from fdkvc.metrics import metric_named
+from fdkvc.files.export import replay_files, replay_text
+from fdkvc.measured import replay as replay_module
+from fdkvc.measured.benchmark import Progress
+from fdkvc.measured.replay import BUDGETS, REPLAYED, Replay, replay, replay_paired, replay_summary
+from fdkvc.measured.statistics import paired, summarize
 from fdkvc.policies import policy_named, read_policy
-from fdkvc.replay import BUDGETS, REPLAYED, Replay, replay, replay_paired, replay_summary
-from fdkvc.simulate import simulate
-from fdkvc.statistics import paired, summarize
-from fdkvc.transcripts import Transcript, Turn
+from fdkvc.run.evidence import EVIDENCE_METRICS, measure
+from fdkvc.run.metrics import metric_named
+from fdkvc.run.simulate import simulate
+from fdkvc.said.formats import EXAMPLES, read_file
+from fdkvc.said.lexical import lexical_recording
+from fdkvc.said.transcripts import Transcript, Turn
 
 SMALL = Replay((policy_named("h2o"), read_policy("fd-kvc:gamma=0.8")), (24, 64))
 RECORDINGS = [

@@ -12,12 +12,12 @@ import pandas as pd
 import pytest
 from studies import few_dialogs, paper_tables
 
-from fdkvc.benchmark import Benchmark, run_benchmark
-from fdkvc.export import benchmark_files, digest
-from fdkvc.paper import CLAIMS
-from fdkvc.report import TIMED, as_zip, latex, markdown, study_files, sweep_files
-from fdkvc.study import run_study
-from fdkvc.sweep import Sweep
+from fdkvc.files.export import benchmark_files, digest
+from fdkvc.files.report import TIMED, as_zip, latex, markdown, study_files, sweep_files
+from fdkvc.measured.benchmark import Benchmark, run_benchmark
+from fdkvc.measured.study import run_study
+from fdkvc.measured.sweep import Sweep
+from fdkvc.paper.tables import CLAIMS
 
 
 @cache

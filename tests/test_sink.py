@@ -4,7 +4,7 @@ import pytest
 from worlds import kept_tokens, plain_dialog
 
 from fdkvc.policies import policy_named
-from fdkvc.simulate import simulate
+from fdkvc.run.simulate import simulate
 
 DIALOG = plain_dialog([[1] * 3, [1] * 3, [1] * 7])
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from fdkvc.statistics import (
+from fdkvc.measured.statistics import (
     AdaptationSummary,
     bootstrap_interval,
     composite,
@@ -37,7 +37,7 @@ def normal(n: int, mean: float = 0.0, seed: int = 0) -> np.ndarray[Any, np.dtype
 
 
 def test_importing_the_module_does_not_import_scipy() -> None:
-    code = "import fdkvc.statistics, sys; sys.exit('scipy' in sys.modules)"
+    code = "import fdkvc.measured.statistics, sys; sys.exit('scipy' in sys.modules)"
     root = Path(__file__).parents[1]
     assert subprocess.run([sys.executable, "-c", code], cwd=root, check=False).returncode == 0
 

@@ -6,7 +6,7 @@ import pytest
 from app_pages import open_page, settled
 from streamlit.testing.v1 import AppTest
 
-from fdkvc.ui.story import LIFE_ALT
+from fdkvc.ui.step.story import LIFE_ALT
 
 
 def asked_what_would_have_kept(app: AppTest) -> AppTest:

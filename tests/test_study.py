@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from studies import few_dialogs, other_budget
 
-from fdkvc.benchmark import Benchmark, Progress, run_benchmark
-from fdkvc.dialogs import SCENARIOS, generate
-from fdkvc.metrics import alignment, late
-from fdkvc.paper import ABLATION_DIALOGS, published_sweep
+from fdkvc.dialogs.batch import SCENARIOS, generate
+from fdkvc.measured.benchmark import Benchmark, Progress, run_benchmark
+from fdkvc.measured.study import Study, ablation, run_study, timed_policies
+from fdkvc.paper.tables import ABLATION_DIALOGS, published_sweep
 from fdkvc.policies import policy_named
-from fdkvc.simulate import simulate
-from fdkvc.study import Study, ablation, run_study, timed_policies
+from fdkvc.run.metrics import alignment, late
+from fdkvc.run.simulate import simulate
 
 
 def test_its_results_are_those_of_the_benchmark() -> None:

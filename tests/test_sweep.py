@@ -6,13 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fdkvc.benchmark import Results, run_benchmark
-from fdkvc.dialogs import SCENARIOS
-from fdkvc.paper import published_ablation, published_sweep
-from fdkvc.parameters import parameters_of
-from fdkvc.policies import POLICIES, policy_named
-from fdkvc.statistics import pareto_front
-from fdkvc.sweep import (
+from fdkvc.dialogs.batch import SCENARIOS
+from fdkvc.judged.tables import ablation_table
+from fdkvc.measured.benchmark import Results, run_benchmark
+from fdkvc.measured.statistics import pareto_front
+from fdkvc.measured.sweep import (
     Sweep,
     can_be_swept,
     grid_table,
@@ -22,7 +20,9 @@ from fdkvc.sweep import (
     swept_only,
     tradeoff_table,
 )
-from fdkvc.tables import ablation_table
+from fdkvc.paper.tables import published_ablation, published_sweep
+from fdkvc.parameters import parameters_of
+from fdkvc.policies import POLICIES, policy_named
 
 GRID = Sweep(axes=(("gamma", (0.8, 0.88)), ("w_c", (0.2, 0.5, 0.8))), dialogs=3)
 

@@ -12,13 +12,16 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from fdkvc.benchmark import Benchmark, Latency, Measured, Results, run_benchmark
-from fdkvc.dialogs import SCENARIOS, DialogBatch, World, generate, one_dialog, own_scenario, stack
-from fdkvc.metrics import alignment, diversity, retention
-from fdkvc.paper import published, published_ablation, published_adaptation
-from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named
-from fdkvc.simulate import simulate
-from fdkvc.tables import (
+from fdkvc.dialogs.batch import (
+    SCENARIOS,
+    DialogBatch,
+    World,
+    generate,
+    one_dialog,
+    own_scenario,
+    stack,
+)
+from fdkvc.judged.tables import (
     ABLATION,
     ADAPTATIONS,
     LATENCY,
@@ -32,7 +35,12 @@ from fdkvc.tables import (
     summary_table,
     turns_table,
 )
-from fdkvc.trace import Status, Trace
+from fdkvc.measured.benchmark import Benchmark, Latency, Measured, Results, run_benchmark
+from fdkvc.paper.tables import published, published_ablation, published_adaptation
+from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named
+from fdkvc.run.metrics import alignment, diversity, retention
+from fdkvc.run.simulate import simulate
+from fdkvc.run.trace import Status, Trace
 
 FIVE = ("shift", "return", "mixed", "complex", "gradual")
 LATE = ("late_alignment", "late_retention", "late_diversity")

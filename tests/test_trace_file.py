@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import assert_one_sentence, assert_read_or_refused
 
-from fdkvc.formats import EXAMPLES, read_file
-from fdkvc.lexical import lexical_recording
-from fdkvc.recordings import Recording
-from fdkvc.trace_file import SHAPES, read_trace_file, trace_bytes
-from fdkvc.transcripts import Transcript, Turn
+from fdkvc.said.formats import EXAMPLES, read_file
+from fdkvc.said.lexical import lexical_recording
+from fdkvc.said.recordings import Recording
+from fdkvc.said.trace_file import SHAPES, read_trace_file, trace_bytes
+from fdkvc.said.transcripts import Transcript, Turn
 
 RECORDINGS = [lexical_recording(dialog) for dialog in read_file(EXAMPLES / "dialogues.json")]
 SMALL = [

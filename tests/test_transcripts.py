@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdkvc.segmentation import boundaries, cohesion, segmented
-from fdkvc.transcripts import Mention, MentionFinder, Transcript, Turn, clean, words
+from fdkvc.said.segmentation import boundaries, cohesion, segmented
+from fdkvc.said.transcripts import Mention, MentionFinder, Transcript, Turn, clean, words
 
 TEXT = st.text(st.sampled_from("aB2é .:\nİ-"), max_size=12)
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fdkvc import workers
-from fdkvc.benchmark import Benchmark, Progress, run_benchmark
-from fdkvc.export import benchmark_files
+from fdkvc.files.export import benchmark_files
+from fdkvc.measured import workers
+from fdkvc.measured.benchmark import Benchmark, Progress, run_benchmark
 
 BENCHMARK = Benchmark(dialogs=30, seed=2)
 

@@ -13,10 +13,10 @@ import reference
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fdkvc.dialogs import DialogBatch, one_dialog, stack
+from fdkvc.dialogs.batch import DialogBatch, one_dialog, stack
 from fdkvc.parameters import Parameter, defaults_of, parameters_of
 from fdkvc.policies import POLICIES, Policy, policy_named
-from fdkvc.trace import EntryTrace, Rule, State, Status, Trace
+from fdkvc.run.trace import EntryTrace, Rule, State, Status, Trace
 
 CLEAR = 1e-6
 """A decision with a larger margin than this must come out the same in float32."""

@@ -18,7 +18,7 @@ class Oracle(Policy):
     rule evicts what is needed again last. An entry's worth is the attention that the full cache
     pays to it from this turn to the end of the dialog; this turn counts, since its output is
     computed after eviction. Greedy is not optimal: a place may be worth more to an entry yet to
-    come than to one with a long, faint future. The exact bound is in `fdkvc.bounds`.
+    come than to one with a long, faint future. The exact bound is in `fdkvc.run.bounds`.
     """
 
     key = "oracle"

@@ -13,11 +13,11 @@ import pytest
 from playwright.sync_api import Download, Locator, Page, expect
 
 from benchmarks.live_app import settled
-from fdkvc.benchmark import Benchmark
-from fdkvc.repeat import compare, read_run
-from fdkvc.report import TIMED, study_files
-from fdkvc.study import run_study
-from fdkvc.sweep import Sweep
+from fdkvc.files.repeat import compare, read_run
+from fdkvc.files.report import TIMED, study_files
+from fdkvc.measured.benchmark import Benchmark
+from fdkvc.measured.study import run_study
+from fdkvc.measured.sweep import Sweep
 
 SECONDS = 90_000
 """Milliseconds that a run may take on a busy machine."""

@@ -10,11 +10,11 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from benchmarks.live_app import settled
-from fdkvc.dialogs import generate, scenario_named
-from fdkvc.fork import Fork, fork
+from fdkvc.dialogs.batch import generate, scenario_named
 from fdkvc.policies import PAPER_POLICIES, POLICIES, policy_named
-from fdkvc.simulate import simulate
-from fdkvc.trace import Trace
+from fdkvc.run.fork import Fork, fork
+from fdkvc.run.simulate import simulate
+from fdkvc.run.trace import Trace
 
 MARK = re.compile(r"\btoken (\d+) · [^\n]*\n(?:kept|new)(?: · protected)?\n")
 SCENARIO = scenario_named("shift")

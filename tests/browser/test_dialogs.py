@@ -10,12 +10,12 @@ import pandas as pd
 from playwright.sync_api import Locator, Page, expect
 
 from benchmarks.live_app import settled
-from fdkvc.evidence import answers
-from fdkvc.formats import EXAMPLES, read_file
-from fdkvc.lexical import lexical_recording
+from fdkvc.measured.replay import Replay, replay
 from fdkvc.policies import policy_named
-from fdkvc.replay import Replay, replay
-from fdkvc.simulate import simulate
+from fdkvc.run.evidence import answers
+from fdkvc.run.simulate import simulate
+from fdkvc.said.formats import EXAMPLES, read_file
+from fdkvc.said.lexical import lexical_recording
 
 DIALOGS = read_file(EXAMPLES / "dialogues.json")
 RECORDING = lexical_recording(DIALOGS[0])

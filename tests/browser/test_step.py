@@ -8,11 +8,11 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from benchmarks.live_app import settled
-from fdkvc.dialogs import generate, scenario_named
-from fdkvc.export import trace_files
+from fdkvc.dialogs.batch import generate, scenario_named
+from fdkvc.files.export import trace_files
 from fdkvc.policies import POLICIES, policy_named
-from fdkvc.simulate import simulate
-from fdkvc.trace import Status
+from fdkvc.run.simulate import simulate
+from fdkvc.run.trace import Status
 
 MARK = re.compile(r"\btoken (\d+) · [^\n]*\n(new, evicted|new|kept|evicted)\b")
 

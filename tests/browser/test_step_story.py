@@ -9,11 +9,11 @@ from playwright.sync_api import Locator, Page, expect
 
 from benchmarks.live_app import settled
 from browser.test_step import cache, expect_turn, open_step
-from fdkvc.dialogs import generate, scenario_named
-from fdkvc.explain import explain, sentences
+from fdkvc.dialogs.batch import generate, scenario_named
 from fdkvc.policies import POLICIES, policy_named
-from fdkvc.simulate import simulate
-from fdkvc.ui.policies_view import option_steps
+from fdkvc.run.simulate import simulate
+from fdkvc.told.explain import explain, sentences
+from fdkvc.ui.policies import option_steps
 
 DIALOG = generate(scenario_named("mixed"), 1, 7)
 

@@ -1,0 +1,348 @@
+"""A run again from its ``run.json``: read with care, and compared with what it was."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fdkvc.attention import TOLERANCE
+from fdkvc.dialogs.batch import Scenario, World
+from fdkvc.files.export import NUMBERS, digest, versions
+from fdkvc.judged.tables import check_baseline
+from fdkvc.measured.benchmark import Benchmark
+from fdkvc.measured.sweep import Sweep, check_sweepable
+from fdkvc.measured.workers import processor
+from fdkvc.policies import policy_named
+from fdkvc.said.json_input import an_object, part
+from fdkvc.words import listed
+
+MOST_BYTES = 1_000_000
+"""A run.json is smaller than this."""
+
+QUOTIENTS = {"t": 1e-3, "p": 1e-3, "p_holm": 1e-3, "effect_size": 1e-3}
+"""How far these may differ: they divide by a spread, which may be hardly more than rounding."""
+
+WORDS = ("words",)
+"""Columns that only say what the numbers beside them say."""
+
+NOTHING_COMPARED = "nothing was compared, because the file keeps no digests of the run's numbers"
+
+_part = partial(part, place="the file is not a run.json")
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a ``run.json`` says.
+
+    Attributes
+    ----------
+    benchmark : Benchmark
+        What ran.
+    versions : mapping of str to str
+        Of the packages and of the code that ran.
+    digests : mapping of file name to str
+        SHA-256 of the files that the same run gives again.
+    baseline : str
+        The policy that the paired differences are from.
+    sweep : Sweep, optional
+        If it was one.
+    numbers : mapping of file name to text
+        Those of the files that are known whole, and not only by their digest.
+    processor : mapping of str to str
+        What it ran on, as `workers.processor` says it; empty in a file that does not tell.
+    """
+
+    benchmark: Benchmark
+    versions: Mapping[str, str]
+    digests: Mapping[str, str]
+    baseline: str
+    sweep: Sweep | None = None
+    numbers: Mapping[str, str] = field(default_factory=dict)
+    processor: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def needs_study(self) -> bool:
+        """Whether it knows of files that a benchmark alone does not give again."""
+        return self.sweep is None and not set(self.digests) <= set(NUMBERS)
+
+
+def read_run(content: bytes | str) -> Record:
+    """Read a ``run.json``.
+
+    Parameters
+    ----------
+    content : bytes or str
+
+    Raises
+    ------
+    ValueError
+        In a sentence that says what is wrong with it, and where.
+    """
+    if len(content) > MOST_BYTES:
+        raise ValueError(
+            f"the file has {len(content):,} bytes, but a run.json has at most {MOST_BYTES:,}"
+        )
+    try:
+        run = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"the file is not a run.json: it is no JSON ({error})") from None
+    if not isinstance(run, dict):
+        raise ValueError("the file is not a run.json: it holds no object")
+    parameters = _part(run, "parameters", dict)
+    policies = [
+        _checked(
+            lambda key, **values: policy_named(key, **values),
+            f"policy {number}",
+            an_object(policy, f"the file is not a run.json: policy {number}"),
+        )
+        for number, policy in enumerate(_part(parameters, "policies", list))
+    ]
+    scenarios = [
+        _scenario(an_object(scenario, f"the file is not a run.json: scenario {number}"), number)
+        for number, scenario in enumerate(_part(parameters, "scenarios", list))
+    ]
+    world = _checked(World, "world", _part(parameters, "world", dict))
+    benchmark = Benchmark(
+        scenarios=tuple(scenarios),
+        policies=tuple(policies),
+        dialogs=_part(parameters, "dialogs", int),
+        seed=_part(run, "seed", int),
+        budget=_part(parameters, "budget", int),
+        world=world,
+        metrics=tuple(str(key) for key in _part(parameters, "metrics", list)),
+    )
+    if not benchmark.metrics:
+        raise ValueError("the file is not a run.json: it names no metrics")
+    baseline = _part(parameters, "baseline", str)
+    check_baseline(baseline, benchmark.policies)
+    sweep = _sweep(benchmark, parameters)
+    digests = _texts(run, "digests")
+    return Record(
+        benchmark if sweep is None else sweep.benchmark,
+        {str(name): str(text) for name, text in _part(run, "versions", dict).items()},
+        digests,
+        baseline,
+        sweep,
+        _numbers(run, digests),
+        _texts(run, "processor"),
+    )
+
+
+def _texts(run: dict[str, Any], name: str) -> dict[str, str]:
+    """Read names and texts; older files have none."""
+    texts = run.get(name, {})
+    return {str(key): str(text) for key, text in texts.items()} if isinstance(texts, dict) else {}
+
+
+def _numbers(run: dict[str, Any], digests: Mapping[str, str]) -> dict[str, str]:
+    """Read the files that are kept whole; older run.json keep none."""
+    kept = run.get("numbers", {})
+    if not isinstance(kept, dict) or not all(isinstance(lines, list) for lines in kept.values()):
+        raise ValueError("the file is not right at numbers: it needs the lines of each file")
+    texts = {name: "".join(f"{line}\n" for line in lines) for name, lines in kept.items()}
+    for name, text in texts.items():
+        if digest(text) != digests.get(name):
+            raise ValueError(f"the file is not right at numbers: {name} does not fit its digest")
+    return texts
+
+
+def _sweep(benchmark: Benchmark, parameters: dict[str, Any]) -> Sweep | None:
+    """Read what was swept; None if nothing was."""
+    if "sweep" not in parameters:
+        return None
+    swept = _part(parameters, "sweep", dict)
+    policy, axes = _part(swept, "policy", str), _part(swept, "axes", dict)
+    if len(benchmark.scenarios) != 1:
+        raise ValueError("the file is not right at sweep: it needs one scenario")
+    for name, values in axes.items():
+        check_sweepable(policy, name)
+        if not isinstance(values, list) or not all(isinstance(x, int | float) for x in values):
+            raise ValueError(f"the file is not right at sweep: {name} has no list of numbers")
+    if math.prod(map(len, axes.values())) > len(benchmark.policies):
+        raise ValueError("the file is not right at sweep: it has more settings than policies")
+    return Sweep(
+        policy=policy,
+        axes=tuple((name, tuple(values)) for name, values in axes.items()),
+        scenario=benchmark.scenarios[0],
+        dialogs=benchmark.dialogs,
+        seed=benchmark.seed,
+        budget=benchmark.budget,
+        metrics=benchmark.metrics,
+    )
+
+
+# ------------------------------------------------------------------------------- compared
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How the files of a repeated run stand to those that a record knows.
+
+    Attributes
+    ----------
+    same : tuple of str
+        Files that are the same byte for byte.
+    close : mapping of file name to float
+        Files whose numbers are the same within the tolerance, and their largest difference.
+    apart : mapping of file name to float
+        Files whose numbers are not, and their largest difference; infinity where rows differ.
+    unknown : tuple of str
+        Files that are not the same byte for byte, and of which the record has only a digest.
+    """
+
+    same: tuple[str, ...]
+    close: Mapping[str, float]
+    apart: Mapping[str, float]
+    unknown: tuple[str, ...]
+
+    @property
+    def anything(self) -> bool:
+        """Whether anything was compared."""
+        return bool(self.same or self.close or self.apart or self.unknown)
+
+    @property
+    def repeated(self) -> bool:
+        """Whether the numbers are the same, as far as they could be compared."""
+        return bool(self.same or self.close) and not self.apart
+
+
+def with_files(record: Record, folder: Path, names: Mapping[str, str]) -> Record:
+    """Add the files of these names that lie in a folder as the run of the record wrote them."""
+    found = {}
+    for name in set(names) & set(record.digests) - set(record.numbers):
+        path = folder / name
+        if (
+            path.is_file()
+            and digest(text := path.read_text("utf-8", "replace")) == (record.digests[name])
+        ):
+            found[name] = text
+    return replace(record, numbers={**record.numbers, **found})
+
+
+def compare(record: Record, files: Mapping[str, str]) -> Comparison:
+    """Compare the files of a run with those that the record knows."""
+    same, unknown = [], []
+    close: dict[str, float] = {}
+    apart: dict[str, float] = {}
+    for name, known in record.digests.items():
+        if name not in files:
+            continue
+        if digest(files[name]) == known:
+            same.append(name)
+        elif name not in record.numbers:
+            unknown.append(name)
+        else:
+            largest, within = difference(record.numbers[name], files[name])
+            (close if within else apart)[name] = largest
+    return Comparison(tuple(same), close, apart, tuple(unknown))
+
+
+def difference(one: str, other: str) -> tuple[float, bool]:
+    r"""Return the largest difference of two CSV texts, and whether all are within the tolerance.
+
+    A difference is a share of the number where that is above 1. It is infinite where rows, words
+    or missing numbers differ. `QUOTIENTS` have a tolerance of their own and are not told.
+
+    Examples
+    --------
+    >>> difference("mean,t\n0.5,9\n", "mean,t\n0.50000001,9.001\n")
+    (1e-08, True)
+    >>> difference("mean\n0.5\n", "mean\n0.75\n")
+    (0.25, False)
+    """
+    rows, others = (list(csv.reader(text.splitlines())) for text in (one, other))
+    if [len(row) for row in rows] != [len(row) for row in others] or rows[:1] != others[:1]:
+        return math.inf, False
+    largest, within = 0.0, True
+    for row, again in zip(rows[1:], others[1:], strict=True):
+        for name, cell, twin in zip(rows[0], row, again, strict=False):
+            if name in WORDS:
+                continue
+            moved = _moved(cell, twin)
+            within = within and moved <= QUOTIENTS.get(name, TOLERANCE)
+            if name not in QUOTIENTS:
+                largest = max(largest, moved)
+    return float(f"{largest:.2g}"), within
+
+
+def _moved(cell: str, twin: str) -> float:
+    """Return by how much two cells differ."""
+    if cell == twin:
+        return 0.0
+    try:
+        before, now = float(cell), float(twin)
+    except ValueError:
+        return math.inf
+    moved = abs(now - before) / max(1.0, abs(before))
+    return math.inf if math.isnan(moved) else moved
+
+
+def told(record: Record, comparison: Comparison) -> str:
+    """Say in a sentence how a repeated run stands to the record."""
+    close, apart = comparison.close, comparison.apart
+    same, unknown = comparison.same, comparison.unknown
+    if not comparison.anything:
+        return NOTHING_COMPARED
+    parts = []
+    if apart:
+        most = max(apart.values())
+        by = f"by up to {most:.0e}" if math.isfinite(most) else "in more than their size"
+        parts.append(f"the numbers are not the same in {', '.join(apart)}, where they differ {by}")
+    if close:
+        most = max(close.values())
+        parts.append(f"the numbers are the same to {most:.0e} in {', '.join(close)}")
+    if same:
+        parts.append(f"the numbers are the same, byte for byte, in {', '.join(same)}")
+    if unknown:
+        parts.append(
+            f"not byte for byte in {', '.join(unknown)}, whose numbers the file leaves out"
+        )
+    if apart or close or unknown:
+        parts.append(_circumstances(record))
+    return "; ".join(parts)
+
+
+def _circumstances(record: Record) -> str:
+    """Say what is not as it was when the record was written."""
+    now = versions()
+    changed = [
+        {"source": "the code", "fdkvc-lab": "the version of the lab"}.get(name, name)
+        for name, version in record.versions.items()
+        if now.get(name, version) != version
+    ]
+    if record.processor and record.processor != processor():
+        changed = ["the processor", *changed]
+    words = f"{listed(changed)} {'differs' if len(changed) == 1 else 'differ'}" if changed else ""
+    if not record.processor:
+        unsaid = "the file does not say on which processor it ran"
+        return f"{words}, and {unsaid}" if words else unsaid
+    return words or "processor and versions are the same"
+
+
+def _checked(make: Any, place: str, values: Mapping[str, Any]) -> Any:
+    """Make something of the file's values, and say where they are not right."""
+    try:
+        return make(**values)
+    except TypeError:
+        known = ", ".join(values) or "nothing"
+        raise ValueError(f"the file is not a run.json: {place} has the parts {known}") from None
+    except ValueError as error:
+        raise ValueError(f"the file is not right at {place}: {error}") from None
+
+
+def _scenario(values: dict[str, Any], number: int) -> Scenario:
+    place = f"scenario {number}"
+    if not all(isinstance(values.get(name), str) for name in ("key", "label", "schedule")):
+        raise ValueError(f"the file is not right at {place}: it needs key, label and schedule")
+    blend = values.get("blend")
+    if blend is not None and not isinstance(blend, list):
+        raise ValueError(f"the file is not right at {place}: its blend is not a list")
+    made = {**values, "blend": None if blend is None else tuple(blend)}
+    scenario: Scenario = _checked(Scenario, place, made)
+    return scenario

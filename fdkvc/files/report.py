@@ -1,0 +1,202 @@
+"""Files of a whole study or sweep, and the paper's tables as Markdown and LaTeX."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+
+import pandas as pd
+
+from fdkvc.files.export import (
+    Files,
+    ablation_files,
+    benchmark_files,
+    benchmark_parameters,
+    csv_text,
+    run_json,
+)
+from fdkvc.judged import tables
+from fdkvc.judged.cells import RULE, SIGNS, Cell, MeasuredTable, cells_table, measured_tables
+from fdkvc.judged.claims import claims_table, judged_claims
+from fdkvc.judged.projections import alignments_table, differences_table
+from fdkvc.measured.benchmark import Results
+from fdkvc.measured.study import Study
+from fdkvc.measured.sweep import Sweep, sweep_table, swept_only
+
+TIMED = ("latency.csv", "cost.csv", "cells.csv", "claims.csv", "tables.md", "tables.tex")
+"""Files with times in them, which differ from run to run."""
+
+
+def study_files(study: Study) -> dict[str, str]:
+    """Return the files of a study by name: those of its benchmark, and of all else that it shows.
+
+    Returns
+    -------
+    dict of name to text
+        The paper's tables also as Markdown and LaTeX. ``run.json`` keeps the digest of every file
+        that has no times in it.
+    """
+    results, benchmark = study.results, study.results.benchmark
+    baseline = tables.default_baseline(benchmark.policies)
+    measured = measured_tables(study)
+    files = benchmark_files(results, study.latencies, baseline)
+    frames = {
+        "cells": cells_table(measured),
+        "claims": claims_table(judged_claims(study)),
+        "series": tables.series_table(results),
+        "comparison": comparisons_table(results, baseline),
+        "alignments": alignments_table(results),
+        "alignment_differences": differences_table(results),
+        "dialogs": dialogs_table(results),
+        "cost": tables.cost_table(study.latencies, study.memories, benchmark.budget),
+        **{
+            f"ablation_{parameter}": tables.ablation_table(swept, parameter)
+            for parameter, swept in study.sweeps.items()
+        },
+    }
+    files |= {f"{name}.csv": csv_text(frame) for name, frame in frames.items()}
+    files |= {"tables.md": markdown(measured), "tables.tex": latex(measured)}
+    parameters = benchmark_parameters(benchmark, baseline)
+    numbers = {name: text for name, text in files.items() if name not in (*TIMED, "run.json")}
+    return files | {"run.json": run_json(benchmark.seed, parameters, results.seconds, numbers)}
+
+
+def sweep_files(sweep: Sweep, results: Results) -> dict[str, str]:
+    """Return the files of a sweep by name; ``ablation.csv`` only of one hyperparameter."""
+    files = {"sweep.csv": csv_text(sweep_table(sweep, results))}
+    if len(sweep.axes) == 1:
+        files |= ablation_files(swept_only(sweep, results), sweep.parameters[0])
+    swept = {"policy": sweep.policy, "axes": dict(sweep.axes)}
+    baseline = tables.default_baseline(sweep.benchmark.policies)
+    parameters = {**benchmark_parameters(sweep.benchmark, baseline), "sweep": swept}
+    return files | {"run.json": run_json(sweep.seed, parameters, results.seconds, files)}
+
+
+def comparisons_table(results: Results, baseline: str) -> pd.DataFrame:
+    """Compare every policy with a baseline; p is adjusted in each comparison by itself."""
+    compared = [
+        tables.comparison_table(results, policy.name, baseline, results.benchmark.seed)
+        for policy in results.benchmark.policies
+        if policy.name != baseline
+    ]
+    full = [table for table in compared if len(table)]
+    return pd.concat(full) if full else pd.DataFrame(columns=list(tables.COMPARISON))
+
+
+def dialogs_table(results: Results) -> pd.DataFrame:
+    """Return every number of every dialog: what the distributions are drawn from.
+
+    Returns
+    -------
+    DataFrame
+        Columns scenario, policy, metric, dialog (counted from 0) and value.
+    """
+    parts = [
+        pd.DataFrame(
+            {
+                "scenario": scenario,
+                "policy": policy,
+                "metric": metric,
+                "dialog": range(len(values)),
+                "value": values,
+            }
+        )
+        for scenario, by_policy in results.measured.items()
+        for policy, measured in by_policy.items()
+        for metric, values in measured.values.items()
+    ]
+    columns = ["scenario", "policy", "metric", "dialog", "value"]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
+
+
+def as_zip(files: Files) -> bytes:
+    """Pack files into one archive; the same files give the same bytes."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            entry = zipfile.ZipInfo(name)  # without the time of packing
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, content)
+    return packed.getvalue()
+
+
+# ------------------------------------------------------------------------------- tables as text
+
+
+def markdown(measured: list[MeasuredTable]) -> str:
+    """Return the paper's tables as Markdown, measured with the published figure in brackets."""
+    parts = []
+    for table in measured:
+        frame = _frame(table)
+        rows = [list(frame.columns), ["---"] * len(frame.columns), *frame.to_numpy().tolist()]
+        lines = ["| " + " | ".join(map(str, row)) + " |" for row in rows]
+        parts.append("\n".join([f"### {table.heading}", "", *lines]))
+    legend = "\n".join(f"- {rule}" for rule in RULE)
+    signs = ", ".join(f"{sign} {verdict}" for verdict, sign in SIGNS.items() if verdict)
+    note = f"Measured ± half of the 95 % interval (published, verdict): {signs}."
+    return "\n\n".join([*parts, note, legend]) + "\n"
+
+
+_TEX = {
+    "\\": r"\textbackslash{}",
+    "%": r"\%",
+    "_": r"\_",
+    "&": r"\&",
+    "#": r"\#",
+    "±": r"$\pm$",
+    "−": "$-$",
+    "✓": r"$\checkmark$",
+    "≠": r"$\neq$",
+    "○": r"$\circ$",
+    "γ": r"$\gamma$",
+    "α₀": r"$\alpha_0$",
+    "τ": r"$\tau$",
+    "β": r"$\beta$",
+    "μ": r"$\mu$",
+    "ρ": r"$\rho$",
+}
+
+
+def latex(measured: list[MeasuredTable]) -> str:
+    """Return the paper's tables as LaTeX, measured with the published figure in brackets."""
+    parts = [
+        r"% Needs \usepackage{booktabs,amssymb}.",
+        "% Measured, half of the 95 % interval (published, verdict): "
+        "checkmark reproduced, neq differs, circ cannot be told from zero.",
+    ]
+    for table in measured:
+        frame = _frame(table).map(_tex)
+        frame.columns = pd.Index([_tex(name) for name in frame.columns])
+        parts.append(
+            frame.to_latex(
+                index=False,
+                escape=False,
+                column_format="l" + "r" * len(table.columns),
+                caption=_tex(f"{table.title}, measured and (published)"),
+                label=f"tab:measured-{table.number}",
+            )
+        )
+    return "\n".join(parts)
+
+
+def _tex(text: str) -> str:
+    for sign, command in _TEX.items():
+        text = text.replace(sign, command) if sign != "\\" else text
+    return text
+
+
+def _frame(table: MeasuredTable) -> pd.DataFrame:
+    """Return a table as texts, laid out as in the paper."""
+    rows = [
+        [label, *(_text(table.cells.get((row, column))) for column in table.columns)]
+        for row, label in table.rows.items()
+    ]
+    return pd.DataFrame(rows, columns=[table.corner, *table.columns.values()])
+
+
+def _text(cell: Cell | None) -> str:
+    if cell is None:
+        return ""
+    if cell.published is None:
+        return cell.words()
+    return f"{cell.words()} ({cell.published.printed} {SIGNS[cell.verdict]}".rstrip() + ")"

@@ -1,0 +1,1 @@
+"""What was measured, beside what is published, with a verdict."""

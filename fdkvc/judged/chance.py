@@ -1,0 +1,71 @@
+"""Chance: which policies keep no better entries than blind eviction would."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fdkvc.judged.tables import comparisons, late_metric
+from fdkvc.measured.benchmark import COMPOSITE, Results
+from fdkvc.policies import Policy
+from fdkvc.words import listed, number, percent
+
+CHANCE = "random"
+"""The policy that evicts at random."""
+
+FEW = 4
+"""So many that are behind are named one by one."""
+
+
+def has_chance(policies: Sequence[Policy]) -> bool:
+    """Return whether one of the policies evicts at random, for the others to be compared with."""
+    return any(policy.name == CHANCE for policy in policies)
+
+
+def behind_chance(results: Results) -> list[str]:
+    """Say in a sentence for each metric which policies are surely worse than chance.
+
+    Surely means that the 95 % interval of the paired difference leaves out zero. The numbers are
+    means over the five benchmark scenarios; without all of those, or without a run of chance,
+    nothing is said.
+
+    Examples
+    --------
+    >>> from fdkvc.measured.benchmark import Benchmark, run_benchmark
+    >>> from fdkvc.policies import policy_named
+    >>> three = tuple(policy_named(key) for key in ("random", "fifo", "h2o"))
+    >>> benchmark = Benchmark(policies=three, dialogs=8, metrics=("retention", "diversity"))
+    >>> for words in behind_chance(run_benchmark(benchmark)):  # doctest: +ELLIPSIS
+    ...     print(words)
+    Late retention: random eviction (7... %) is ahead of H2O (63.3 %).
+    Late diversity: random eviction (9... %) is ahead of all others.
+    """
+    if not has_chance(results.benchmark.policies):
+        return []
+    behind: dict[str, list[str]] = {}
+    for scenario, name, policy, difference in comparisons(results, CHANCE):
+        # Both are false of NaN, where a single dialog has no interval.
+        above, below = difference.low > 0, difference.high < 0
+        if scenario == COMPOSITE and (above if late_metric(name).lower_is_better else below):
+            behind.setdefault(name, []).append(policy)
+    return [
+        f"{late_metric(name).title}: random eviction ({_mean(results, CHANCE, name)}) is ahead of "
+        f"{_whom(results, name, policies)}."
+        for name, policies in behind.items()
+    ]
+
+
+def _whom(results: Results, name: str, behind: Sequence[str]) -> str:
+    """Name those behind with their numbers, or, where they are many, those that are not."""
+    titles = {policy.name: policy.title for policy in results.benchmark.policies}
+    others = [name for name in titles if name not in (CHANCE, *behind)]
+    if not others:
+        return "all others"
+    if len(behind) > FEW:
+        return f"all others but {listed([titles[policy] for policy in others])}"
+    return listed([f"{titles[policy]} ({_mean(results, policy, name)})" for policy in behind])
+
+
+def _mean(results: Results, policy: str, name: str) -> str:
+    values = results.values(COMPOSITE, policy, name)
+    mean = float("nan") if values is None else float(values.mean(dtype=float))
+    return percent(mean, 1) if late_metric(name).percent else number(mean)

@@ -1,0 +1,419 @@
+"""The paper's claims, judged by what a study measured.
+
+`fdkvc.paper.tables` says what is claimed, and which quantity decides it; here that quantity is computed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from fdkvc.dialogs.batch import BENCHMARK_SCENARIOS
+from fdkvc.judged.cells import MILLISECONDS, PERCENT, PLAIN, TURNS, Unit
+from fdkvc.judged.tables import is_the_papers
+from fdkvc.measured.benchmark import COMPOSITE, Values
+from fdkvc.measured.statistics import (
+    FEWEST_DIALOGS,
+    Summary,
+    differences,
+    paired,
+    share_interval,
+    summarize,
+)
+from fdkvc.measured.study import Study
+from fdkvc.paper.tables import CLAIMS, Claim, Measure, Published, Range, Recomputed, Verdict
+from fdkvc.parameters import parameters_of
+from fdkvc.policies import PAPER_POLICIES, POLICIES
+
+SETTLED = 0.1
+"""How near to its last value a quantity stays once it has settled, as a share of that value."""
+
+CLAIM_COLUMNS = (
+    *("claim", "source", "published", "recomputed_low", "recomputed", "recomputed_high"),
+    *("n", "measured", "ci_low", "ci_high", "verdict", "why"),
+)
+
+Doubles = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A measured quantity.
+
+    Attributes
+    ----------
+    value, low, high : float
+        With its 95 % interval; the value twice where it has none.
+    n : int
+        Dialogs behind it; 0 for what no dialog decides.
+    """
+
+    value: float
+    low: float
+    high: float
+    n: int = 0
+
+    def beside(self, published: Published | None) -> tuple[float, float]:
+        """Return the interval, widened by the sampling error of a published figure."""
+        if published is None or not self.n:
+            return self.low, self.high
+        wider = math.sqrt(1 + self.n / published.dialogs)
+        return (
+            self.value - wider * (self.value - self.low),
+            self.value + wider * (self.high - self.value),
+        )
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim with what was measured of it.
+
+    Attributes
+    ----------
+    claim : Claim
+    measured : Measurement or None
+        None where the study does not have what it takes.
+    verdict : str or None
+        As `Claim.judge` has it; None where nothing was measured, or of too few dialogs.
+    """
+
+    claim: Claim
+    measured: Measurement | None
+    verdict: Verdict | None
+
+
+def judged_claims(study: Study, claims: Sequence[Claim] = CLAIMS) -> list[Judged]:
+    """Judge the paper's claims by a study."""
+    return [_judge(study, claim) for claim in claims]
+
+
+def _judge(study: Study, claim: Claim) -> Judged:
+    measured = measure(claim.measure, study)
+    if measured is None or 0 < measured.n < FEWEST_DIALOGS:
+        return Judged(claim, measured, None)
+    return Judged(claim, measured, claim.judge(*measured.beside(claim.published)))
+
+
+def claims_table(judged: Sequence[Judged]) -> pd.DataFrame:
+    """Return the claims as a tidy table, a row for each, numbers unscaled.
+
+    Returns
+    -------
+    DataFrame
+        Columns `CLAIM_COLUMNS`; the verdict is missing where nothing was measured, or of fewer
+        than 100 dialogs.
+    """
+    rows = []
+    for each in judged:
+        claim, measured = each.claim, each.measured or Measurement(*3 * (math.nan,))
+        again = claim.recomputed or Recomputed(math.nan, Range(math.nan, math.nan))
+        printed = math.nan if claim.published is None else claim.published.value
+        rows.append(
+            (
+                *(claim.claim, claim.source, printed),
+                *(again.range.low, again.value, again.range.high),
+                measured.n if measured.n else None,
+                *(measured.value, measured.low, measured.high, each.verdict, claim.why),
+            )
+        )
+    return pd.DataFrame(rows, columns=list(CLAIM_COLUMNS)).astype({"n": "Int64"})
+
+
+# ------------------------------------------------------------------------------- in words
+
+
+def figure_words(wanted: Measure, value: float) -> str:
+    """Write a figure of a measure as people read it; nothing for NaN.
+
+    Examples
+    --------
+    >>> figure_words(Measure("change", "late_alignment"), 0.451)
+    '+45.1 %'
+    >>> figure_words(Measure("ratio", "adaptation"), 3.53)
+    '3.53×'
+    >>> figure_words(Measure("p", "late_alignment"), 1e-9)
+    '< 0.001'
+    """
+    if math.isnan(value):
+        return ""
+    match wanted.kind:
+        case "change" | "growth":
+            return f"{100 * value:+.1f} %"
+        case "share" | "swing" | "same":
+            return f"{100 * value:.1f} %"
+        case "ratio":
+            return f"{value:.2f}×"
+        case "rank":
+            return f"place {value:.0f} of {len(PAPER_POLICIES)}"
+        case "settles":
+            return f"{value:.0f} turns"
+        case "p":
+            return "< 0.001" if value < 0.001 else f"{value:.3f}"
+        case "t" | "peak":
+            return f"{value:.4g}"
+    sign = "+" if wanted.kind == "difference" and value > 0 else ""
+    unit = _UNITS.get(wanted.metric, PLAIN)
+    return f"{sign}{unit.write(value)} {unit.name}".strip()
+
+
+def measured_words(judged: Judged) -> str:
+    """Write what was measured of a claim, with its interval."""
+    measured, wanted = judged.measured, judged.claim.measure
+    if measured is None:
+        return ""
+    text = figure_words(wanted, measured.value)
+    low, high = figure_words(wanted, measured.low), figure_words(wanted, measured.high)
+    return text if low == high or "nan" in (low, high) else f"{text} ({low} to {high})"
+
+
+def recomputed_words(claim: Claim) -> str:
+    """Write what the paper's own cells give, with the range that their rounding leaves."""
+    again = claim.recomputed
+    if again is None:
+        return ""
+    text = figure_words(claim.measure, again.value)
+    low = figure_words(claim.measure, again.range.low)
+    high = figure_words(claim.measure, again.range.high)
+    return text if low == high else f"{text} ({low} to {high})"
+
+
+_UNITS = {
+    "late_retention": PERCENT,
+    "late_diversity": PERCENT,
+    "retention": PERCENT,
+    "latency": MILLISECONDS,
+    "adaptation": TURNS,
+    "highest_score": Unit(digits=2),
+    "ownership_loss": Unit(digits=3),
+    "threshold_evictions": Unit("entries", digits=0),
+    "parameters": Unit(digits=0),
+    "score_bytes": Unit("bytes", digits=0),
+    "seconds": Unit("s", digits=1),
+}
+
+
+# ------------------------------------------------------------------------------- measuring
+
+
+def measure(wanted: Measure, study: Study) -> Measurement | None:
+    """Compute the quantity that decides a claim.
+
+    Parameters
+    ----------
+    wanted : Measure
+    study : Study
+
+    Returns
+    -------
+    Measurement or None
+        None where the study did not run what it takes, or not with the paper's budget and world.
+    """
+    if not is_the_papers(study.results.benchmark):
+        return None
+    if wanted.metric == "latency":
+        return _latency(wanted, study)
+    if wanted.metric in _OF_A_RUN:
+        value = _OF_A_RUN[wanted.metric](wanted, study)
+        return None if value is None else Measurement(value, value, value)
+    match wanted.kind:
+        case "rank":
+            return _rank(wanted, study)
+        case "peak":
+            return _peak(wanted, study)
+        case "settles" | "growth" | "swing":
+            return _over_turns(wanted, study)
+        case "same":
+            probes = study.probes
+            return None if probes is None else _mean(probes.same_entries)
+        case "value":
+            values = _values(wanted, study, wanted.policy)
+            return None if values is None else _mean(values)
+    one = _values(wanted, study, wanted.policy)
+    other = None if wanted.baseline is None else _values(wanted, study, wanted.baseline)
+    return None if one is None or other is None else _PAIRS[wanted.kind](one, other)
+
+
+def _values(wanted: Measure, study: Study, policy: str) -> Values | None:
+    """Return one number a dialog (n,)."""
+    if wanted.metric == "highest_score":
+        return None if study.probes is None else study.probes.highest_score
+    if wanted.turn is not None:
+        series = _series(wanted, study, policy)
+        return None if series is None else series[:, wanted.turn]
+    return study.results.values(wanted.scenario or COMPOSITE, policy, wanted.metric)
+
+
+def _series(wanted: Measure, study: Study, policy: str) -> Values | None:
+    """Return one number a dialog and turn (n, T)."""
+    measured = study.results.measured.get(wanted.scenario or "", {}).get(policy)
+    return None if measured is None else measured.series.get(wanted.metric)
+
+
+def _mean(values: ArrayLike) -> Measurement:
+    return _of(summarize(values))
+
+
+def _of(summary: Summary) -> Measurement:
+    return Measurement(summary.mean, summary.low, summary.high, summary.n)
+
+
+# Two policies -----------------------------------------------------------------------------------
+
+
+def _difference(one: ArrayLike, other: ArrayLike) -> Measurement:
+    return _of(paired(one, other))
+
+
+def _ratio(one: ArrayLike, other: ArrayLike) -> Measurement:
+    """Return the ratio of two means over the same dialogs.
+
+    Its interval is that of the mean of one − ratio·other, over the mean of the other (the delta
+    method).
+    """
+    one, other = np.asarray(one, np.float64), np.asarray(other, np.float64)
+    ratio = float(one.mean() / other.mean())
+    spread = summarize((differences(one, ratio * other)) / abs(other.mean()))
+    margin = spread.high - spread.mean
+    return Measurement(ratio, ratio - margin, ratio + margin, spread.n)
+
+
+def _change(one: ArrayLike, other: ArrayLike) -> Measurement:
+    ratio = _ratio(one, other)
+    return Measurement(ratio.value - 1, ratio.low - 1, ratio.high - 1, ratio.n)
+
+
+def _share(one: ArrayLike, other: ArrayLike) -> Measurement:
+    """Return the share of dialogs in which one is above the other, with Wilson's interval."""
+    above = differences(one, other) > 0
+    low, high = share_interval(int(above.sum()), above.size)
+    return Measurement(float(above.mean()), low, high, above.size)
+
+
+def _t(one: ArrayLike, other: ArrayLike) -> Measurement:
+    test = paired(one, other)
+    return Measurement(test.t, test.t, test.t, test.n)
+
+
+def _p(one: ArrayLike, other: ArrayLike) -> Measurement:
+    test = paired(one, other)
+    return Measurement(test.p, test.p, test.p, test.n)
+
+
+_PAIRS = {
+    "difference": _difference,
+    "ratio": _ratio,
+    "change": _change,
+    "share": _share,
+    "t": _t,
+    "p": _p,
+}
+
+
+def _rank(wanted: Measure, study: Study) -> Measurement | None:
+    """Place a policy by its mean; the interval holds the places that its paired tests leave it."""
+    values = {key: _values(wanted, study, key) for key in PAPER_POLICIES}
+    own = values.pop(wanted.policy)
+    others = [row for row in values.values() if row is not None]
+    if own is None or len(others) < len(values):
+        return None
+    tests = [paired(other, own) for other in others]
+    place = 1 + sum(test.mean > 0 for test in tests)
+    best = 1 + sum(test.mean > 0 and not test.low <= 0 for test in tests)
+    worst = 1 + len(tests) - sum(test.mean < 0 and not test.high >= 0 for test in tests)
+    return Measurement(place, best, worst, len(own))
+
+
+# Turns and sweeps -------------------------------------------------------------------------------
+
+
+def _over_turns(wanted: Measure, study: Study) -> Measurement | None:
+    series = _series(wanted, study, wanted.policy)
+    if series is None:
+        return None
+    if wanted.kind == "growth":
+        return _change(series[:, -1], series[:, 1])
+    means = series.mean(axis=0, dtype=np.float64)
+    value = _settles(means) if wanted.kind == "settles" else float(np.ptp(means) / means.max())
+    return Measurement(value, value, value, len(series))
+
+
+def _settles(means: Doubles) -> float:
+    """Count the turns before the mean stays near its last value."""
+    away = np.abs(means - means[-1]) > SETTLED * abs(means[-1])
+    return float(np.flatnonzero(away)[-1] + 1) if away.any() else 0.0
+
+
+def _peak(wanted: Measure, study: Study) -> Measurement | None:
+    """Find the value of a sweep with the highest mean; the interval holds those that tie with it.
+
+    A value ties where the paired test does not tell it from the highest.
+    """
+    sweep = study.sweeps.get(wanted.parameter or "")
+    if sweep is None:
+        return None
+    rows = {}
+    for policy in sweep.benchmark.policies:
+        values = sweep.values(wanted.scenario or "", policy.name, wanted.metric)
+        if values is None:
+            return None
+        rows[float(getattr(policy, wanted.parameter or ""))] = values
+    highest = max(rows, key=lambda value: float(rows[value].mean()))
+    tied = [
+        value for value, row in rows.items() if paired(row, rows[highest]).verdict != "significant"
+    ]
+    return Measurement(highest, min(tied), max(tied), len(rows[highest]))
+
+
+# Of a run ---------------------------------------------------------------------------------------
+
+
+def _latency(wanted: Measure, study: Study) -> Measurement | None:
+    known = {latency.policy: latency.milliseconds for latency in study.latencies}
+    if wanted.policy not in known or (wanted.baseline or wanted.policy) not in known:
+        return None
+    value = known[wanted.policy]
+    match wanted.kind:
+        case "ratio":
+            value /= known[wanted.baseline or ""]
+        case "difference":
+            value -= known[wanted.baseline or ""]
+    return Measurement(value, value, value)
+
+
+def _seconds(wanted: Measure, study: Study) -> float | None:
+    return None if study.probes is None else study.probes.seconds
+
+
+def _score_bytes(wanted: Measure, study: Study) -> float | None:
+    memory = study.memories.get(wanted.policy)
+    return None if memory is None else memory.scores / study.results.benchmark.budget
+
+
+def _parameters(wanted: Measure, study: Study) -> float:
+    known = parameters_of(POLICIES[wanted.policy]).values()
+    return sum(each.paper is not None for each in known)
+
+
+def _threshold_evictions(wanted: Measure, study: Study) -> float | None:
+    """Count what the threshold evicted in all dialogs of the five scenarios."""
+    counted = [
+        study.results.measured.get(scenario, {}).get(wanted.policy)
+        for scenario in BENCHMARK_SCENARIOS
+    ]
+    series = [each.series.get("evicted_threshold") for each in counted if each is not None]
+    if len(series) < len(BENCHMARK_SCENARIOS):
+        return None
+    return float(sum(each.sum() for each in series if each is not None))
+
+
+_OF_A_RUN = {
+    "seconds": _seconds,
+    "score_bytes": _score_bytes,
+    "parameters": _parameters,
+    "threshold_evictions": _threshold_evictions,
+}

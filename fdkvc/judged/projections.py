@@ -1,0 +1,101 @@
+"""What do the published alignments measure? The same outputs, the topic projected three ways.
+
+The paper compares the attention output with "the projected ground-truth topic vector" and does not
+say which matrix projects it. The output is a mean of values, so only the value matrix compares like
+with like.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import pandas as pd
+
+from fdkvc.dialogs.batch import World
+from fdkvc.judged.cells import t_of_difference
+from fdkvc.judged.tables import ABLATED_POLICY, BASELINE, is_the_papers
+from fdkvc.measured.benchmark import Results
+from fdkvc.measured.statistics import paired, summarize
+from fdkvc.paper.tables import published
+
+PROJECTIONS = {
+    "value": "late_alignment",
+    "key": "late_alignment_key",
+    "query": "late_alignment_query",
+}
+"""The metric of each matrix."""
+
+PUBLISHED = "published"
+"""Stands for the paper's own figures, beside the projections."""
+
+ALIGNMENTS = ("scenario", "projection", "policy", "n", "mean", "sd", "ci_low", "ci_high")
+DIFFERENCES = (
+    *("scenario", "projection", "policy", "baseline", "n"),
+    *("mean_diff", "ci_low", "ci_high", "t", "p"),
+)
+
+
+def alignments_table(results: Results) -> pd.DataFrame:
+    """Return late alignments under each projection, and the published ones.
+
+    Returns
+    -------
+    DataFrame
+        Columns `ALIGNMENTS`. The interval of a published figure is the one that the cosine of
+        unrelated vectors would have, with a standard deviation of 1/√h.
+    """
+    rows: list[tuple[object, ...]] = []
+    chance = 1 / math.sqrt(World().head_dimension)
+    for scenario, policy in _pairs(results):
+        for projection, metric in PROJECTIONS.items():
+            values = results.values(scenario, policy, metric)
+            if values is not None:
+                s = summarize(values)
+                rows.append((scenario, projection, policy, s.n, s.mean, s.sd, s.low, s.high))
+        figure = published(scenario, policy, "late_alignment")
+        if figure is not None and is_the_papers(results.benchmark):
+            n, mean = figure.dialogs, figure.value
+            reach = 1.96 * chance / math.sqrt(n)
+            rows.append((scenario, PUBLISHED, policy, n, mean, chance, mean - reach, mean + reach))
+    return pd.DataFrame(rows, columns=list(ALIGNMENTS))
+
+
+def differences_table(results: Results) -> pd.DataFrame:
+    """Return FD-KVC's late alignment less H2O's, under each projection and as published.
+
+    Returns
+    -------
+    DataFrame
+        Columns `DIFFERENCES`; t of a published difference is printed in Section 5.6, or computed
+        from the spread that the printed ones imply. Empty unless both policies ran.
+    """
+    rows: list[tuple[object, ...]] = []
+    both = (ABLATED_POLICY, BASELINE)
+    for scenario in results.reported:
+        for projection, metric in PROJECTIONS.items():
+            one, other = (results.values(scenario, name, metric) for name in both)
+            if one is None or other is None:
+                continue
+            c = paired(one, other)
+            rows.append((scenario, projection, *both, c.n, c.mean, c.low, c.high, c.t, c.p))
+        figures = [published(scenario, name, "late_alignment") for name in both]
+        if None in figures or not is_the_papers(results.benchmark) or not _ran(results, both):
+            continue
+        one_printed, other_printed = (figure.value for figure in figures if figure is not None)
+        mean, t = one_printed - other_printed, t_of_difference(scenario)
+        reach = abs(1.96 * mean / t)
+        p = math.erfc(abs(t) / math.sqrt(2))  # over 600 dialogs t is normal to three digits
+        n = figures[0].dialogs if figures[0] is not None else 0
+        rows.append((scenario, PUBLISHED, *both, n, mean, mean - reach, mean + reach, t, p))
+    return pd.DataFrame(rows, columns=list(DIFFERENCES))
+
+
+def _ran(results: Results, names: tuple[str, ...]) -> bool:
+    return set(names) <= {policy.name for policy in results.benchmark.policies}
+
+
+def _pairs(results: Results) -> Iterator[tuple[str, str]]:
+    for scenario in results.reported:
+        for policy in results.benchmark.policies:
+            yield scenario, policy.name

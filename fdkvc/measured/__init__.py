@@ -1,0 +1,1 @@
+"""Many dialogs: statistics, workers, and the runs whose numbers are judged."""

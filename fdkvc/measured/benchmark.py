@@ -1,0 +1,490 @@
+"""Scenarios × policies × dialogs, in chunks, on any `concurrent.futures.Executor`."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    CancelledError,
+    Executor,
+    Future,
+    ThreadPoolExecutor,
+    wait,
+)
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import islice
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from fdkvc.dialogs.batch import (
+    BENCHMARK_SCENARIOS,
+    SCENARIOS,
+    DialogBatch,
+    Room,
+    Scenario,
+    World,
+    build,
+    draw,
+    generate,
+    numbers_of_a_dialog,
+)
+from fdkvc.measured.workers import Submit, cores, shared_workers
+from fdkvc.parameters import BUDGET, DIALOGS, SEED, WORKERS, check_count, check_parameter
+from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
+from fdkvc.run.metrics import (
+    METRICS,
+    PROJECTED_ALIGNMENTS,
+    adaptation,
+    first_late_turn,
+    metric_named,
+)
+from fdkvc.run.simulate import simulate
+from fdkvc.run.trace import Rule, Trace
+
+CHUNK = 100
+"""Dialogs that are drawn and simulated together: enough to keep NumPy busy, small in memory."""
+
+SMALL = 25
+"""So few dialogs are not shared among workers."""
+
+AHEAD = 2
+"""Chunks in hand for each worker, so that none waits for its next."""
+
+MOST_NUMBERS = 2**25
+"""Numbers that the dialogs of a chunk may take together: 128 MB."""
+
+MOST_KEPT = 2**27
+"""Numbers that may come out of a run: 512 MB."""
+
+MOST_NAMED = 512
+"""Policies of a run, or scenarios, or metrics."""
+
+COMPOSITE = "composite"
+ADAPTATION = "adaptation"
+
+Values = NDArray[np.float32]
+
+_THREAD = threading.local()
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """What to run.
+
+    Attributes
+    ----------
+    scenarios : tuple of Scenario
+        The adaptation run among them is measured in turns to adapt, the others by late metrics.
+    policies : tuple of Policy
+        With different names.
+    dialogs, seed, budget : int
+    world : World
+    metrics : tuple of str
+        Keys of metrics; see `fdkvc.run.metrics.metric_named`.
+    series : bool
+        Whether to keep every turn of every dialog too.
+
+    Raises
+    ------
+    ValueError
+        In one sentence, for anything that cannot be run.
+    """
+
+    scenarios: tuple[Scenario, ...] = tuple(
+        SCENARIOS[key] for key in (*BENCHMARK_SCENARIOS, ADAPTATION)
+    )
+    policies: tuple[Policy, ...] = tuple(policy_named(key) for key in PAPER_POLICIES)
+    dialogs: int = 600
+    seed: int = 0
+    budget: int = 56
+    world: World = field(default_factory=World)
+    metrics: tuple[str, ...] = tuple(METRICS)
+    series: bool = False
+
+    def __post_init__(self) -> None:
+        check_parameter("dialogs", DIALOGS, self.dialogs, int)
+        check_parameter("seed", SEED, self.seed, int)
+        check_parameter("budget", BUDGET, self.budget, int)
+        if not self.scenarios or not self.policies:
+            raise ValueError("a benchmark needs at least one scenario and one policy")
+        check_different("scenario", [scenario.key for scenario in self.scenarios])
+        check_different("policy", [policy.name for policy in self.policies])
+        check_different("metric", self.metrics)
+        for key in self.metrics:
+            metric_named(key)
+        self._check_size()
+
+    @property
+    def numbers_of_a_dialog(self) -> int:
+        """Numbers that a dialog takes while it runs, in its largest scenario and under a policy."""
+        turns = max(len(scenario.schedule) for scenario in self.scenarios)
+        return numbers_of_a_dialog(turns, self.world) + 3 * turns * self.budget
+
+    def _check_size(self) -> None:
+        """Say what is too much before anything of it is allocated."""
+        if self.numbers_of_a_dialog > MOST_NUMBERS:
+            raise ValueError(
+                f"a dialog takes {self.numbers_of_a_dialog:,} numbers while it runs, but at most "
+                f"{MOST_NUMBERS:,} are allowed: give it fewer turns, tokens or dimensions"
+            )
+        late = len(self.scenarios) * len(self.metrics)
+        turns = sum(len(scenario.schedule) for scenario in self.scenarios) if self.series else 0
+        kept = self.dialogs * len(self.policies) * (late + turns * (len(self.metrics) + len(Rule)))
+        if kept > MOST_KEPT:
+            raise ValueError(
+                f"the run has {kept:,} results, but at most {MOST_KEPT:,} are kept: ask for fewer "
+                "dialogs, policies, scenarios or metrics"
+            )
+
+
+def check_different(kind: str, names: Sequence[str]) -> None:
+    """Raise a ValueError if a name is given twice, or there are more than a run takes."""
+    for name, times in Counter(names).items():
+        if times > 1:
+            raise ValueError(f"{kind} {name!r} is given twice")
+    if len(names) > MOST_NAMED:
+        raise ValueError(f"{kind} has {len(names):,} values, but at most {MOST_NAMED} are allowed")
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """One policy's numbers on one scenario, one a dialog.
+
+    Attributes
+    ----------
+    values : mapping of name to array (n,)
+        ``late_…`` metrics, or for the adaptation run ``adaptation`` (turns) and ``never`` (0, 1).
+    series : mapping of name to array (n, T)
+        Metrics (but no `PROJECTED_ALIGNMENTS`), row states, and entries evicted by each rule
+        (``evicted_…``) of every turn, where they were asked for.
+    """
+
+    values: Mapping[str, Values]
+    series: Mapping[str, Values]
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """What came out.
+
+    Attributes
+    ----------
+    benchmark : Benchmark
+    measured : mapping of scenario key to policy name to Measured
+        Finished dialogs only, in the order of their numbers.
+    seconds : float
+    """
+
+    benchmark: Benchmark
+    measured: Mapping[str, Mapping[str, Measured]]
+    seconds: float
+
+    @property
+    def complete(self) -> bool:
+        """Whether every dialog of every scenario was run."""
+        return all(
+            self.dialogs(scenario.key) == self.benchmark.dialogs
+            for scenario in self.benchmark.scenarios
+        )
+
+    def dialogs(self, scenario: str) -> int:
+        """Count the finished dialogs of a scenario."""
+        for measured in self.measured.get(scenario, {}).values():
+            for values in measured.values.values():
+                return len(values)
+        return 0
+
+    def values(self, scenario: str, policy: str, metric: str) -> Values | None:
+        """Return one number a dialog (n,), or None where there is none.
+
+        Parameters
+        ----------
+        scenario : str
+            A scenario's key, or ``composite``: each dialog's mean over the five benchmark
+            scenarios, at equal number, once all of them are complete.
+        policy, metric : str
+        """
+        if scenario != COMPOSITE:
+            measured = self.measured.get(scenario, {}).get(policy)
+            found = None if measured is None else measured.values.get(metric)
+            # A metric may say nothing of a scenario, such as recall where no topic returns.
+            return None if found is None or np.isnan(found).any() else found
+        rows = [self.values(key, policy, metric) for key in BENCHMARK_SCENARIOS]
+        full = [row for row in rows if row is not None and len(row) == self.benchmark.dialogs]
+        if len(full) < len(BENCHMARK_SCENARIOS):
+            return None
+        return np.asarray(np.mean(full, axis=0, dtype=np.float64), np.float32)
+
+    @property
+    def reported(self) -> Iterator[str]:
+        """Keys of the scenarios with late metrics, and ``composite`` where it can be had."""
+        yield from (key for key in self.measured if key != ADAPTATION)
+        first = self.benchmark.policies[0].name
+        late = (f"late_{key}" for key in self.benchmark.metrics)
+        if any(self.values(COMPOSITE, first, name) is not None for name in late):
+            yield COMPOSITE
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is.
+
+    Attributes
+    ----------
+    done, total : int
+        Dialogs; each is run in every scenario, by every policy.
+    title : str
+        What is running.
+    seconds : float
+        Since the start.
+    """
+
+    done: int
+    total: int
+    title: str
+    seconds: float
+
+    @property
+    def seconds_left(self) -> float:
+        """The time left at the pace so far; infinite before anything is done."""
+        return self.seconds * (self.total - self.done) / self.done if self.done else float("inf")
+
+
+Chunk = dict[str, dict[str, Measured]]
+"""What some dialogs came to: scenario key to policy name to Measured."""
+
+
+def run_chunk(benchmark: Benchmark, chunk: range) -> Chunk:
+    """Run every policy on some dialogs of every scenario.
+
+    A dialog draws the same numbers in every scenario, so they are drawn once for all of them. Its
+    results do not depend on which others are in its chunk, nor on the machine's cores.
+    """
+    _one_blas_thread()  # here too, because this may be the worker of another process
+    world, room = benchmark.world, _own_room()
+    draws = draw(benchmark.scenarios, chunk, benchmark.seed, world, room)
+    return {
+        scenario.key: _run_scenario(benchmark, scenario, build(scenario, draws, world, room))
+        for scenario in benchmark.scenarios
+    }
+
+
+def _own_room() -> Room:
+    """Return the room of this thread, in which each scenario takes the place of the one before."""
+    if not hasattr(_THREAD, "room"):
+        _THREAD.room = Room()
+    room: Room = _THREAD.room
+    return room
+
+
+def _run_scenario(
+    benchmark: Benchmark, scenario: Scenario, dialogs: DialogBatch
+) -> dict[str, Measured]:
+    measured = {}
+    metrics = {key: metric_named(key) for key in benchmark.metrics}
+    outputs_from = 0 if benchmark.series else first_late_turn(dialogs)
+    for policy in benchmark.policies:
+        trace = simulate(
+            policy, dialogs, benchmark.budget, entries=False, outputs_from=outputs_from
+        )
+        if scenario.key == ADAPTATION:
+            speed = adaptation(trace, dialogs)
+            values = {"adaptation": speed.turns, "never": speed.never.astype(np.float32)}
+        else:
+            values = {f"late_{key}": metric.late(trace, dialogs) for key, metric in metrics.items()}
+        series: dict[str, Values] = {}
+        if benchmark.series:
+            shown = [key for key in metrics if key not in PROJECTED_ALIGNMENTS]
+            series = {key: metrics[key].series(trace, dialogs) for key in shown}
+            series |= {**trace.state, **_evictions(trace)}
+        measured[policy.name] = Measured(values, series)
+    return measured
+
+
+def _evictions(trace: Trace) -> dict[str, Values]:
+    return {f"evicted_{rule}": count.astype(np.float32) for rule, count in trace.evicted.items()}
+
+
+def run_benchmark(
+    benchmark: Benchmark,
+    *,
+    executor: Executor | None = None,
+    workers: int | None = None,
+    chunk: int | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+    cancelled: threading.Event | None = None,
+) -> Results:
+    """Run a benchmark; the results depend on nothing but the benchmark.
+
+    Parameters
+    ----------
+    benchmark : Benchmark
+    executor : Executor, optional
+        Where the chunks run; processes of this machine by default, see `fdkvc.measured.workers`. A single
+        chunk or worker runs in this process.
+    workers : int, optional
+        Processes to start, or chunks that `executor` runs at once; the machine's cores by default.
+    chunk : int, optional
+        Dialogs in a chunk, or fewer where so many are too large.
+    on_progress : function, optional
+        Called after each chunk, in the calling thread.
+    cancelled : Event, optional
+        Once set, no further chunk begins; finished ones are returned.
+
+    Raises
+    ------
+    ValueError
+        If `workers` or `chunk` is below 1.
+    """
+    workers = cores() if workers is None else workers
+    if executor is None:
+        check_parameter("workers", WORKERS, workers, int)
+    check_count("workers", workers)
+    if chunk is None:
+        # Smaller runs are split so that every worker has something to do.
+        chunk = min(CHUNK, max(SMALL, -(-benchmark.dialogs // workers)))
+    check_count("chunk", chunk)
+    chunk = min(chunk, max(1, MOST_NUMBERS // benchmark.numbers_of_a_dialog))
+    cancelled = cancelled or threading.Event()
+    _one_blas_thread()
+    began = perf_counter()
+    jobs = [
+        range(first, min(first + chunk, benchmark.dialogs))
+        for first in range(0, benchmark.dialogs, chunk)
+    ]
+    finished: dict[int, Chunk] = {}
+    waiting: Iterator[tuple[int, range]] = iter(enumerate(jobs))
+    done = 0
+    with _submitter(executor, workers if len(jobs) > 1 else 1) as submit:
+        running: dict[Future[Chunk], int] = {}
+        while True:
+            # Only a few chunks ahead of the workers: memory does not grow with the dialogs.
+            for number, job in islice(waiting, max(0, AHEAD * workers - len(running))):
+                running[submit(run_chunk, benchmark, job)] = number
+            if not running:
+                break
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                number = running.pop(future)
+                try:
+                    finished[number] = future.result()
+                except CancelledError:
+                    raise
+                except Exception:
+                    # Lost with its workers, perhaps. A chunk gives the same numbers anywhere, and
+                    # a mistake in it comes again.
+                    finished[number] = run_chunk(benchmark, jobs[number])
+                done += len(jobs[number])
+                if on_progress is not None:
+                    title = f"{done} of {benchmark.dialogs} dialogs"
+                    seconds = perf_counter() - began
+                    on_progress(Progress(done, benchmark.dialogs, title, seconds))
+            if cancelled.is_set():
+                waiting = iter(())
+                for future in [future for future in running if future.cancel()]:
+                    del running[future]
+    chunks = [finished[number] for number in sorted(finished)]
+    measured = {
+        # Each chunk lets go of what is joined, so that nothing is held twice for long.
+        scenario.key: _join([part.pop(scenario.key) for part in chunks])
+        for scenario in benchmark.scenarios
+    }
+    return Results(benchmark, measured, perf_counter() - began)
+
+
+@contextmanager
+def _submitter(executor: Executor | None, workers: int) -> Iterator[Submit]:
+    """Give what hands a chunk to whoever runs it."""
+    if executor is not None:
+        yield executor.submit
+    elif workers > 1:
+        yield shared_workers(workers)
+    else:
+        with ThreadPoolExecutor(1) as pool:
+            try:
+                yield pool.submit
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+
+
+@cache
+def _one_blas_thread() -> None:
+    """Leave the cores to the chunks: a matrix product here is too small to share among threads."""
+    threadpool_limits(1, user_api="blas")
+
+
+def _join(parts: Sequence[Mapping[str, Measured]]) -> dict[str, Measured]:
+    """Put the dialogs of several chunks one behind the other."""
+    if not parts:
+        return {}
+    return {
+        policy: Measured(
+            _concatenate([part[policy].values for part in parts]),
+            _concatenate([part[policy].series for part in parts]),
+        )
+        for policy in parts[0]
+    }
+
+
+def _concatenate(parts: Sequence[Mapping[str, Values]]) -> dict[str, Values]:
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Time of a policy's turn.
+
+    Attributes
+    ----------
+    policy : str
+    milliseconds : float
+        Median over turns, for one dialog.
+    batched : float
+        Median over turns of a batch, divided by its dialogs.
+    """
+
+    policy: str
+    milliseconds: float
+    batched: float
+
+
+def measure_latency(
+    policies: Sequence[Policy], budget: int = 56, seed: int = 0, repeats: int = 15
+) -> list[Latency]:
+    """Time one turn of each policy: scores, eviction, output.
+
+    Drawing, metrics, and the products of queries with keys, which are made once for a whole
+    dialog, are left out. Policies take turns, so that a busy machine is unfair to none; the
+    first round warms up and the median of the others counts.
+
+    Parameters
+    ----------
+    policies : sequence of Policy
+    budget, seed : int
+    repeats : int
+        Rounds that count.
+    """
+    one = generate(SCENARIOS["mixed"], 1, seed)
+    many = generate(SCENARIOS["mixed"], CHUNK, seed)
+    times: dict[tuple[str, int], list[float]] = {}
+    for round_ in range(repeats + 1):
+        for policy in policies:
+            for dialogs in (one, many):
+                seconds = simulate(policy, dialogs, budget, entries=False).seconds
+                if round_:
+                    times.setdefault((policy.name, dialogs.rows), []).extend(seconds)
+    return [
+        Latency(
+            policy.name,
+            1e3 * float(np.median(times[policy.name, one.rows])),
+            1e3 * float(np.median(times[policy.name, many.rows])) / many.rows,
+        )
+        for policy in policies
+    ]

@@ -1,0 +1,238 @@
+"""Replays: the dialogs of a file under policies and budgets, as tidy tables.
+
+One row a dialog and number; then means with intervals over dialogs, and paired differences. Heads
+of a dialog are rows of one batch, and a dialog's number is the mean over them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from fdkvc.judged.tables import late_metric
+from fdkvc.measured.benchmark import Progress, check_different
+from fdkvc.measured.statistics import paired, summarize
+from fdkvc.parameters import BUDGET, Parameter, check_parameter
+from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
+from fdkvc.run.evidence import EVIDENCE_METRICS, EvidenceMetric, measure
+from fdkvc.run.heads import together
+from fdkvc.run.metrics import first_late_turn, metric_named
+from fdkvc.run.simulate import simulate
+from fdkvc.said.recordings import Recording, many_rows
+
+BUDGETS = (32, 48, 64, 96, 128)
+"""Budgets to try when no others are asked for."""
+
+Row = tuple[str, str, str, int, str, float]
+
+CHUNK_NUMBERS = 2**24
+"""Numbers of one array that are simulated together: 64 MB."""
+
+HEADS = Parameter(
+    "Heads",
+    "Whether each head decides for itself, or all of a dialog by the mean of their scores.",
+    choices=("each", "together"),
+)
+
+REPLAYED = ("dialog", "policy", "heads", "budget", "metric", "value")
+REPLAY_SUMMARY = ("policy", "heads", "budget", "metric", "n", "mean", "ci_low", "ci_high")
+REPLAY_PAIRED = (
+    *("heads", "budget", "metric", "policy", "baseline"),
+    *("n", "mean_diff", "ci_low", "ci_high", "t", "p"),
+)
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What to run on every dialog.
+
+    Attributes
+    ----------
+    policies : tuple of Policy
+        With different names.
+    budgets : tuple of int
+    heads : tuple of {"each", "together"}
+        Whether each head decides for itself, or all of a dialog once by the mean of their scores.
+    metrics : tuple of str
+        Keys of what is measured beside the evidence; see `fdkvc.run.metrics.metric_named`.
+
+    Raises
+    ------
+    ValueError
+        In one sentence, for anything that cannot be run.
+    """
+
+    policies: tuple[Policy, ...] = tuple(policy_named(key) for key in (*PAPER_POLICIES, "random"))
+    budgets: tuple[int, ...] = BUDGETS
+    heads: tuple[str, ...] = ("each",)
+    metrics: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for budget in self.budgets:
+            check_parameter("budget", BUDGET, budget, int)
+        for mode in self.heads:
+            check_parameter("heads", HEADS, mode, str)
+        for key in self.metrics:
+            metric_named(key)
+        if not (self.budgets and self.policies and self.heads):
+            raise ValueError("a replay needs at least one policy and one budget")
+        check_different("policy", [policy.name for policy in self.policies])
+        check_different("budget", list(map(str, self.budgets)))
+        check_different("heads", self.heads)
+        check_different("metric", self.metrics)
+
+
+def replay(
+    settings: Replay,
+    recordings: Sequence[Recording],
+    *,
+    on_progress: Callable[[Progress], None] | None = None,
+    cancelled: threading.Event | None = None,
+) -> pd.DataFrame:
+    """Run every policy at every budget on every dialog.
+
+    Parameters
+    ----------
+    settings : Replay
+    recordings : sequence of Recording
+        Of the same heads and dimensions, with different names.
+    on_progress : function, optional
+        Called after some dialogs, in the calling thread.
+    cancelled : Event, optional
+        Once set, no further dialogs begin; finished ones are returned.
+
+    Returns
+    -------
+    DataFrame
+        Columns `REPLAYED`: a row for each dialog, policy, way of the heads, budget and metric of
+        `fdkvc.run.evidence.EVIDENCE_METRICS`, then of those asked for, as ``late_…``; NaN where a
+        metric says nothing of a dialog.
+
+    Raises
+    ------
+    ValueError
+        If the recordings differ in dimensions.
+    """
+    began, done = perf_counter(), 0
+    rows: list[Row] = []
+    for chunk in _chunks(recordings):
+        if cancelled is not None and cancelled.is_set():
+            break
+        rows += _replay_chunk(settings, chunk)
+        done += len(chunk)
+        if on_progress is not None:
+            title = f"{done} of {len(recordings)} dialogs"
+            on_progress(Progress(done, len(recordings), title, perf_counter() - began))
+    return pd.DataFrame(rows, columns=list(REPLAYED))
+
+
+def _chunks(recordings: Sequence[Recording]) -> Iterator[list[Recording]]:
+    """Yield the recordings in their order, as many at once as are small enough together."""
+    chunk: list[Recording] = []
+    for recording in recordings:
+        together = [*chunk, recording]
+        rows = sum(len(one.heads) for one in together)
+        longest = max(len(one.embeddings) for one in together)
+        turns = max(len(one.tokens) for one in together)
+        # Beside its vectors, a token has a number for each turn.
+        if chunk and rows * longest * max(recording.embeddings.shape[1], turns) > CHUNK_NUMBERS:
+            yield chunk
+            together = [recording]
+        chunk = together
+    if chunk:
+        yield chunk
+
+
+def _replay_chunk(settings: Replay, recordings: Sequence[Recording]) -> list[Row]:
+    dialogs, heads = many_rows(recordings), len(recordings[0].heads)
+    asked = {f"late_{key}": metric_named(key) for key in settings.metrics}
+    outputs_from = first_late_turn(dialogs) if asked else dialogs.turns
+    found = []
+    for policy, mode, budget in product(settings.policies, settings.heads, settings.budgets):
+        deciding = together(policy, heads) if mode == "together" else policy
+        trace = simulate(deciding, dialogs, budget, entries=False, outputs_from=outputs_from)
+        late = {name: metric.late(trace, dialogs) for name, metric in asked.items()}
+        for at, recording in enumerate(recordings):
+            name, rows = recording.transcript.name, slice(at * heads, (at + 1) * heads)
+            measured = measure(trace, recording, rows.start)
+            measured |= {key: float(values[rows].mean()) for key, values in late.items()}
+            for metric, value in measured.items():
+                found.append((name, policy.name, mode, budget, metric, value))
+    return found
+
+
+def replay_metric(name: str) -> EvidenceMetric:
+    """Return what a number of a replay is called and how people read it.
+
+    Examples
+    --------
+    >>> replay_metric("call_recall").label, replay_metric("late_retention").label
+    ('Call-argument recall', 'Late retention')
+    """
+    if name in EVIDENCE_METRICS:
+        return EVIDENCE_METRICS[name]
+    metric = late_metric(name)
+    return EvidenceMetric(name, metric.title, metric.help, metric.percent)
+
+
+def replay_summary(replayed: pd.DataFrame) -> pd.DataFrame:
+    """Return the mean over dialogs of each number with its 95 % interval.
+
+    Parameters
+    ----------
+    replayed : DataFrame
+        As `replay` returns it.
+
+    Returns
+    -------
+    DataFrame
+        Columns `REPLAY_SUMMARY`; dialogs that a metric says nothing of do not count, and a metric
+        that says nothing of any has no row. The interval is NaN for one dialog.
+    """
+    rows = []
+    for key, values in _groups(replayed):
+        summary = summarize(values)
+        rows.append((*key, summary.n, summary.mean, summary.low, summary.high))
+    return pd.DataFrame(rows, columns=list(REPLAY_SUMMARY))
+
+
+def replay_paired(replayed: pd.DataFrame, baseline: str) -> pd.DataFrame:
+    """Return the paired differences of every policy from a baseline over the same dialogs.
+
+    Parameters
+    ----------
+    replayed : DataFrame
+        As `replay` returns it.
+    baseline : str
+        The name of a policy that ran.
+
+    Returns
+    -------
+    DataFrame
+        Columns `REPLAY_PAIRED`, as `fdkvc.judged.tables.paired_table` has them.
+    """
+    groups = dict(_groups(replayed))
+    rows = []
+    for (policy, *case), values in groups.items():
+        if policy != baseline:
+            c = paired(values, groups[baseline, *case])
+            rows.append((*case, policy, baseline, c.n, c.mean, c.low, c.high, c.t, c.p))
+    return pd.DataFrame(rows, columns=list(REPLAY_PAIRED))
+
+
+def _groups(replayed: pd.DataFrame) -> Iterator[tuple[tuple[Any, ...], NDArray[np.float64]]]:
+    """Yield the known values of each policy, way, budget and metric, in the order of the run.
+
+    Whether a metric says something of a dialog does not depend on the policy.
+    """
+    by = ["policy", "heads", "budget", "metric"]
+    for key, group in replayed[replayed.value.notna()].groupby(by, sort=False):
+        yield key, group.value.to_numpy()

@@ -1,0 +1,1 @@
+"""What the paper prints and claims, as data; nothing here is measured."""

@@ -1,0 +1,1 @@
+"""Running a policy over dialogs, turn by turn, and what is measured of a run."""

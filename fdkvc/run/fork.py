@@ -1,0 +1,260 @@
+"""What would have happened if: a run continued from one of its turns with something changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fdkvc.attention import Bools, Floats, Ints, Observation, normalize
+from fdkvc.cache import EMPTY, Cache, among, last_in, select
+from fdkvc.dialogs.batch import DialogBatch
+from fdkvc.parameters import check_count, parameters_of
+from fdkvc.policies.base import Policy, total
+from fdkvc.run.simulate import protection, simulate
+from fdkvc.run.trace import State, Trace, known_state
+
+
+@dataclass(frozen=True)
+class Fork:
+    """What is changed, and after which turn; None leaves it as it was.
+
+    Attributes
+    ----------
+    turn : int
+        The last turn that stays as it was, counted from 0 over the dialog.
+    policy : Policy, optional
+    budget : int, optional
+        A smaller one evicts at the fork, a larger one adds empty slots.
+    pinned : int, optional
+        A cached token that is not evicted any more.
+    dropped : int, optional
+        A cached token that is removed at the fork.
+    """
+
+    turn: int
+    policy: Policy | None = None
+    budget: int | None = None
+    pinned: int | None = None
+    dropped: int | None = None
+
+    def changes(self, policy: Policy, budget: int) -> list[str]:
+        """Say what is changed in a run of this policy and budget, each in a few words.
+
+        Examples
+        --------
+        >>> from fdkvc.policies import policy_named
+        >>> fd_kvc = policy_named("fd-kvc")
+        >>> Fork(5, policy=fd_kvc.variant(gamma=0.8), budget=40, pinned=70).changes(fd_kvc, 56)
+        ['recency decay at 0.8 instead of 0.88', 'budget 40 instead of 56', 'token 70 pinned']
+        """
+        said = []
+        if self.policy is not None and self.policy.key != policy.key:
+            said.append(f"{self.policy.title} instead of {policy.title}")
+        elif self.policy is not None:
+            for name, known in parameters_of(policy).items():
+                before, after = getattr(policy, name), getattr(self.policy, name)
+                if after != before:
+                    said.append(f"{known.label.lower()} at {after} instead of {before}")
+        if self.budget is not None and self.budget != budget:
+            said.append(f"budget {self.budget} instead of {budget}")
+        if self.pinned is not None:
+            said.append(f"token {self.pinned} pinned")
+        if self.dropped is not None:
+            said.append(f"token {self.dropped} dropped")
+        return said
+
+    def starts_anew(self, policy: Policy) -> bool:
+        """Whether its policy remembers something, but cannot go on with what this one remembers.
+
+        It goes on if it is the same policy with other numbers. Other policies, and other choices
+        of one, such as whose queries count, remember on scales of their own: a sum that begins
+        at 1 would stand above all that began at 0, whatever attention they got.
+
+        Examples
+        --------
+        >>> from fdkvc.policies import policy_named
+        >>> h2o, fd_kvc = policy_named("h2o"), policy_named("fd-kvc")
+        >>> Fork(5, policy=h2o.variant(window=0.2)).starts_anew(h2o)
+        False
+        >>> Fork(5, policy=h2o.variant(queries="each")).starts_anew(h2o)
+        True
+        >>> Fork(5, policy=fd_kvc).starts_anew(h2o)
+        True
+        """
+        if self.policy is None or not self.policy.channels:
+            return False
+        choices = [name for name, known in parameters_of(policy).items() if known.choices]
+        return type(self.policy) is not type(policy) or any(
+            getattr(self.policy, name) != getattr(policy, name) for name in choices
+        )
+
+
+def fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> Trace:
+    """Continue a run after one of its turns with something changed.
+
+    Only the turns after the fork are run; up to it, the run is `trace` itself.
+
+    Parameters
+    ----------
+    trace : Trace
+        Recorded with its entries. It may be a fork itself; what that pinned stays pinned.
+    dialogs : DialogBatch
+        What it ran on.
+    change : Fork
+        A token is that of every row.
+
+    Returns
+    -------
+    Trace
+        Of the turns after the fork.
+
+    Raises
+    ------
+    ValueError
+        If the turn was not recorded or is the last, a token to pin or drop is not cached after
+        it, or the budget is below 1 or below the number of pinned tokens.
+
+    Examples
+    --------
+    >>> from fdkvc.dialogs.batch import SCENARIOS, generate
+    >>> from fdkvc.policies import policy_named
+    >>> dialogs = generate(SCENARIOS["shift"])
+    >>> trace = simulate(policy_named("fifo"), dialogs, budget=4)
+    >>> future = fork(trace, dialogs, Fork(turn=2, pinned=93))
+    >>> future.first_turn, future.kept[0, -1].tolist()
+    (3, [93, 317, 318, 319])
+    """
+    policy, budget, pinned = _settings(trace, dialogs, change)
+    start = (change.turn + 1, state_at_fork(trace, dialogs, change))
+    return simulate(policy, dialogs, budget, start=start, pinned=pinned)
+
+
+def state_at_fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> State:
+    """Return what the forked run starts from: what the turn left, with the change made to it.
+
+    The same policy with other numbers goes on with what it remembers. One that starts anew (see
+    `Fork.starts_anew`) takes the cached entries as if the turn of the fork had brought them all,
+    so that old and new stand on one scale: channels start as a new entry's and take up the turn's
+    attention where the policy's do, row states start as in a new run. A second tier keeps the last
+    that went to it. A smaller budget keeps the best by the score that the policy of the fork gives
+    them now; if that, or a dropped token, takes entries away, the attention of the others is scaled
+    up to 1.
+
+    Parameters and errors are those of `fork`.
+    """
+    policy, budget, pinned = _settings(trace, dialogs, change)
+    before, turn = trace.state_after(change.turn), dialogs.observe(change.turn)
+    for token, verb in ((change.pinned, "pinned"), (change.dropped, "dropped")):
+        if token is not None and not (before.cache.token == token).any(axis=1).all():
+            raise ValueError(
+                f"token {token} cannot be {verb}: it is not in the cache after turn {change.turn}"
+            )
+
+    anew = change.starts_anew(trace.policy)
+    cache = (_anew if anew else _continued)(before.cache, policy, turn)
+    # The attention weights go where their entries go, like a channel.
+    weights = {
+        "attention_before": before.attention_before,
+        "attention_after": before.attention_after,
+    }
+    carried = Cache(cache.token, {**cache.channels, **weights}, cache.state)
+    if change.dropped is not None:
+        carried = carried.without(cache.token == change.dropped)
+    held = carried.token
+    carried = _resized(carried, policy, turn, budget, pinned)
+    evicted = np.where(among(held, carried.token), EMPTY, held)
+    channels = {name: carried[name] for name in cache.channels}
+    cache = Cache(carried.token, channels, carried.state)
+
+    lost = cache.present.sum(axis=1) < before.cache.present.sum(axis=1)
+    state = known_state(
+        cache,
+        carried["attention_before"],
+        carried["attention_after"],
+        before.output,
+        _tier(before.tier, evicted, policy.tier_places(budget)),
+    )
+    return _attended(state, lost, policy, turn)
+
+
+def _settings(trace: Trace, dialogs: DialogBatch, change: Fork) -> tuple[Policy, int, Ints | None]:
+    """Return the policy, the slots and the pinned tokens of the fork, or say what is wrong."""
+    last = trace.first_turn + trace.turns - 1
+    if change.turn == last:
+        raise ValueError(f"turn {last} is the last one, so nothing comes after a fork there")
+    if change.pinned is not None and change.pinned == change.dropped:
+        raise ValueError(f"token {change.pinned} cannot be both pinned and dropped")
+    pinned = trace.pinned
+    if change.pinned is not None:
+        one = np.full((len(trace.kept), 1), change.pinned, np.intp)
+        pinned = one if pinned is None else np.concatenate([pinned, one], axis=1)
+    budget = trace.budget if change.budget is None else change.budget
+    check_count("budget", budget, low=1 if pinned is None else max(1, pinned.shape[1]))
+    policy = change.policy or trace.policy
+    return policy, policy.capacity(budget, dialogs.keys.shape[1]), pinned
+
+
+def _continued(cache: Cache, policy: Policy, turn: Observation) -> Cache:
+    """Return the same entries with what was remembered of them, as far as this policy asks it."""
+    start = _row_states(policy, len(cache.token))
+    return Cache(
+        cache.token,
+        {name: cache[name] for name in policy.channels},
+        {name: cache.state.get(name, value) for name, value in start.items()},
+    )
+
+
+def _anew(cache: Cache, policy: Policy, turn: Observation) -> Cache:
+    """Return the same entries as if this turn had brought them to a new run of this policy."""
+    brought = turn.with_new(cache.token)
+    nothing = Cache(
+        cache.token[:, :0],
+        dict.fromkeys(policy.channels, np.zeros((len(cache.token), 0), np.float32)),
+        _row_states(policy, len(cache.token)),
+    )
+    born = nothing.insert(cache.token, policy.birth(brought))
+    return policy.absorb(born, brought).where(turn.active, born)
+
+
+def _row_states(policy: Policy, rows: int) -> dict[str, Floats]:
+    """Return the row states that a new run starts with."""
+    starts = policy.initial_state().items()
+    return {name: np.full(rows, start, np.float32) for name, start in starts}
+
+
+def _resized(
+    cache: Cache, policy: Policy, turn: Observation, budget: int, pinned: Ints | None
+) -> Cache:
+    """Evict down to a smaller budget, or add the empty slots of a larger one."""
+    rows, slots = cache.token.shape
+    if budget < slots:
+        protected = protection(policy, cache, turn, budget, pinned)
+        score = total(policy.terms(cache, turn))
+        return cache.keep(select(score, cache, protected, budget, policy.ties))
+    more = np.full((rows, budget - slots), EMPTY, np.intp)
+    return cache.insert(more, {name: np.zeros(more.shape, np.float32) for name in cache.channels})
+
+
+def _tier(tier: Ints | None, evicted: Ints, places: int) -> Ints | None:
+    """Return a second tier of this size, with what the fork evicted last in it."""
+    if not places:
+        return None
+    return last_in(evicted[:, :0] if tier is None else tier, evicted, places)
+
+
+def _attended(state: State, lost: Bools, policy: Policy, turn: Observation) -> State:
+    """Share the attention among what is left, in the rows that lost an entry."""
+    if not lost.any():
+        return state
+    cache = state.cache
+    before: Floats = normalize(state.attention_before)
+    after = policy.modulate(before, cache)
+    column = lost[:, None]
+    return known_state(
+        cache,
+        np.where(column, before, state.attention_before),
+        np.where(column, after, state.attention_after),
+        np.where(column, turn.context(after, cache.token), state.output),
+        state.tier,
+    )

@@ -1,0 +1,406 @@
+"""How well a cache serves its dialog: retention, diversity, alignment, adaptation, memory.
+
+Metrics are taken at the end of each turn, after insertion and eviction. A series has one number
+for each row and turn (B, T), NaN in turns that a row does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fdkvc.attention import Bools, Floats, cosine
+from fdkvc.dialogs.batch import Bits, DialogBatch
+from fdkvc.run.bounds import least_attention_loss
+from fdkvc.run.trace import Trace
+
+LATE_TURNS = 3
+"""How many last turns the "late" metrics average over (the paper's evaluation metrics)."""
+
+ADAPTED = 0.8
+"""The retention of the new topic at which a cache counts as adapted (Table 2)."""
+
+
+def _kept_bits(trace: Trace, topic_bits: Bits) -> Bits:
+    """Topics of every kept entry (B, T, budget); no bits in empty slots."""
+    rows, tokens = topic_bits.shape
+    start = np.arange(0, rows * tokens, tokens)[:, None, None]
+    bits = topic_bits.reshape(-1).take(np.maximum(trace.kept, 0) + start)
+    bits[trace.kept < 0] = 0
+    return bits
+
+
+def _own_turns(series: Floats, trace: Trace, dialogs: DialogBatch) -> Floats:
+    """Blank the turns that a row does not have."""
+    return np.where(dialogs.in_turns[:, trace.first_turn :], series, np.float32(np.nan))
+
+
+def retention(trace: Trace, dialogs: DialogBatch, topic_bits: Bits | None = None) -> Floats:
+    """Share of the cached entries that are of the current topic (B, T), in [0, 1].
+
+    Parameters
+    ----------
+    trace : Trace
+    dialogs : DialogBatch
+    topic_bits : array (B, N) of uint32, optional
+        Which topics a token counts for; the dialog's labels by default, or the paper's rule
+        from `DialogBatch.cosine_topic_bits`.
+    """
+    bits = dialogs.topic_bits if topic_bits is None else topic_bits
+    current = dialogs.current[:, trace.first_turn :]
+    wanted = np.where(current >= 0, np.uint32(1) << np.maximum(current, 0).astype(np.uint32), 0)
+    of_topic = (_kept_bits(trace, bits) & wanted[:, :, None].astype(np.uint32)) != 0
+    cached = np.maximum((trace.kept >= 0).sum(axis=2), 1)
+    share = (of_topic.sum(axis=2) / cached).astype(np.float32)
+    return _own_turns(np.where(current >= 0, share, np.float32(np.nan)), trace, dialogs)
+
+
+def diversity(trace: Trace, dialogs: DialogBatch, topic_bits: Bits | None = None) -> Floats:
+    """Share of all the dialog's topics with at least one cached entry (B, T), in [0, 1].
+
+    Parameters are those of `retention`.
+    """
+    bits = dialogs.topic_bits if topic_bits is None else topic_bits
+    held = np.bitwise_count(np.bitwise_or.reduce(_kept_bits(trace, bits), axis=2))
+    topics = np.where(dialogs.topic_counts > 0, dialogs.topic_counts, np.nan)
+    share = (held / topics[:, None]).astype(np.float32)
+    return _own_turns(share, trace, dialogs)
+
+
+def alignment(trace: Trace, dialogs: DialogBatch, projection: str = "value") -> Floats:
+    """Cosine of the context output with the projected current topic (B, T), in [−1, 1].
+
+    Parameters
+    ----------
+    trace : Trace
+    dialogs : DialogBatch
+    projection : {"value", "key", "query"}
+        Which matrix projects the topic. The output is a mean of values, so only ``value``
+        compares like with like; the others are cosines of unrelated vectors.
+    """
+    if dialogs.topics is None or dialogs.projections is None:
+        return np.full(trace.kept.shape[:2], np.nan, np.float32)
+    current = dialogs.current[:, trace.first_turn :]
+    projected = dialogs.topics @ dialogs.projection(projection)
+    target = np.take_along_axis(projected, np.maximum(current, 0)[:, :, None], axis=1)
+    series = cosine(trace.output, target)
+    return _own_turns(np.where(current >= 0, series, np.float32(np.nan)), trace, dialogs)
+
+
+def attention_loss(trace: Trace, dialogs: DialogBatch) -> Floats:
+    """Share of the full cache's attention that the kept entries miss (B, T), in [0, 1].
+
+    After *cold-compress* (Answer.AI 2024). The full cache has every token so far, and its
+    attention is that of the turn's mean query; NaN in turns without tokens.
+    """
+    full = dialogs.full_attention[:, trace.first_turn :]
+    held = np.take_along_axis(full, np.maximum(trace.kept, 0), axis=2)
+    missed = 1 - np.where(trace.kept >= 0, held, 0).sum(axis=2)
+    asked = (np.diff(dialogs.bounds) > 0)[:, trace.first_turn :]
+    series = np.where(asked, np.clip(missed, 0, 1), np.float32(np.nan))
+    return _own_turns(series, trace, dialogs)
+
+
+def output_error(trace: Trace, dialogs: DialogBatch) -> Floats:
+    """Distance of the context output from the full cache's, as a share of its length (B, T)."""
+    full = dialogs.full_output[:, trace.first_turn :]
+    distance = np.linalg.norm(trace.output - full, axis=-1)
+    length = np.linalg.norm(full, axis=-1)
+    share = distance / np.where(length > 0, length, np.nan)
+    return _own_turns(share.astype(np.float32), trace, dialogs)
+
+
+def return_recall(trace: Trace, dialogs: DialogBatch) -> Floats:
+    """Share of a topic's earlier tokens still cached at the first turn back (B, T), in [0, 1].
+
+    NaN in all other turns, such as those of a topic that was not the current one before.
+    """
+    rows = np.arange(dialogs.rows)[:, None]
+    series = np.full(trace.kept.shape[:2], np.nan, np.float32)
+    for at, turn in enumerate(range(trace.first_turn, dialogs.turns)):
+        topic = dialogs.current[:, turn]
+        past = dialogs.current[:, :turn] == topic[:, None]
+        back = (topic >= 0) & dialogs.in_turns[:, turn]
+        back &= past.any(axis=1) & ~past[:, -1:].any(axis=1)
+        wanted = np.uint32(1) << np.maximum(topic, 0).astype(np.uint32)
+        earlier = (dialogs.topic_bits & wanted[:, None]) != 0
+        earlier &= dialogs.born < turn
+        kept = trace.kept[:, at]
+        found = (earlier[rows, kept] & (kept >= 0)).sum(axis=1)
+        count = earlier.sum(axis=1)
+        share = found / np.maximum(count, 1)
+        series[:, at] = np.where(back & (count > 0), share, np.nan)
+    return series
+
+
+def regret(trace: Trace, dialogs: DialogBatch) -> Floats:
+    """Attention loss above that of the best schedule of the whole dialog (B, T).
+
+    Its mean over a dialog's turns is never negative for a policy that keeps to the budget; in a
+    single turn it may be. A cache without a budget is measured against all its tokens. With a
+    second tier it is NaN: in no schedule does an entry come back, so none bounds such a cache.
+    """
+    if trace.tier is not None:
+        return np.full(trace.kept.shape[:2], np.nan, np.float32)
+    least = least_attention_loss(dialogs, trace.budget)[:, trace.first_turn :]
+    return attention_loss(trace, dialogs) - least
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric as the rest of the project knows it.
+
+    Attributes
+    ----------
+    key, label, help : str
+    series : function (Trace, DialogBatch) to array (B, T)
+    bounds : tuple of float
+        The range that an axis should show.
+    percent : bool
+        Whether people read it as a percentage.
+    whole : bool
+        Whether the mean that stands for a dialog is over all of its turns, not the late ones.
+    lower_is_better : bool
+    """
+
+    key: str
+    label: str
+    help: str
+    series: Callable[[Trace, DialogBatch], Floats]
+    bounds: tuple[float, float] = (0.0, 1.0)
+    percent: bool = True
+    whole: bool = False
+    lower_is_better: bool = False
+
+    @property
+    def title(self) -> str:
+        """What the mean that stands for a dialog is called, such as late retention."""
+        return self.label if self.whole else f"Late {self.label[0].lower()}{self.label[1:]}"
+
+    def late(self, trace: Trace, dialogs: DialogBatch) -> Floats:
+        """Return the mean over each row's last turns, or over all of them (B,)."""
+        window = trace if self.whole else trace.since(first_late_turn(dialogs))
+        return self.mean(self.series(window, dialogs), dialogs)
+
+    def mean(self, series: Floats, dialogs: DialogBatch) -> Floats:
+        """Return that mean (B,) of a series over all turns, or the last of them."""
+        return _mean(series, np.True_) if self.whole else late(series, dialogs)
+
+
+METRICS: Mapping[str, Metric] = {
+    metric.key: metric
+    for metric in (
+        Metric(
+            "alignment",
+            "Alignment",
+            "Cosine of the context output with the current topic, projected by the value matrix.",
+            alignment,
+            bounds=(-1.0, 1.0),
+            percent=False,
+        ),
+        Metric(
+            "retention",
+            "Retention",
+            "Share of the cached entries that are of the current topic.",
+            retention,
+        ),
+        Metric(
+            "diversity",
+            "Diversity",
+            "Share of all the dialog's topics that have at least one cached entry.",
+            diversity,
+        ),
+    )
+}
+
+
+def _projected(space: str) -> Metric:
+    """Make the alignment with the topic projected by another matrix than W_V."""
+
+    def series(trace: Trace, dialogs: DialogBatch) -> Floats:
+        return alignment(trace, dialogs, space)
+
+    return Metric(
+        f"alignment_{space}",
+        f"Alignment, {space} matrix",
+        f"Cosine of the context output with the current topic, projected by the {space} matrix.",
+        series,
+        bounds=(-1.0, 1.0),
+        percent=False,
+    )
+
+
+ASKED_METRICS: Mapping[str, Metric] = {
+    metric.key: metric
+    for metric in (
+        Metric(
+            "attention_loss",
+            "Attention loss",
+            "Share of the full cache's attention that the kept entries miss.",
+            attention_loss,
+            lower_is_better=True,
+        ),
+        Metric(
+            "output_error",
+            "Output error",
+            "Distance of the context output from the full cache's, as a share of its length.",
+            output_error,
+            lower_is_better=True,
+        ),
+        Metric(
+            "return_recall",
+            "Return recall",
+            "Share of a topic's earlier tokens still cached at its first turn back, in the mean "
+            "over all returns.",
+            return_recall,
+            whole=True,
+        ),
+        Metric(
+            "regret",
+            "Regret",
+            "Attention loss above the least that any cache of this size can reach, in the mean "
+            "over all turns; blank with a second tier, since that least lets no entry come back.",
+            regret,
+            whole=True,
+            lower_is_better=True,
+        ),
+        *(_projected(space) for space in ("key", "query")),
+    )
+}
+"""Metrics that are measured only where they are asked for: they cost more, or say less."""
+
+PROJECTED_ALIGNMENTS = ("alignment_key", "alignment_query")
+"""The alignments that compare the output with what it is not: see `alignment`."""
+
+
+def metric_named(key: str) -> Metric:
+    """Look a metric up by its key.
+
+    Raises
+    ------
+    ValueError
+        If there is none; the sentence lists the keys.
+    """
+    known = {**METRICS, **ASKED_METRICS}
+    if key not in known:
+        raise ValueError(f"metric {key!r} is unknown: choose from {', '.join(known)}")
+    return known[key]
+
+
+def first_late_turn(dialogs: DialogBatch) -> int:
+    """Return the first turn that is a late one of any row."""
+    return max(int(dialogs.turn_counts.min()) - LATE_TURNS, 0)
+
+
+def late(series: Floats, dialogs: DialogBatch) -> Floats:
+    """Mean over the last min(3, T) turns of each row (B,), passing over turns without a value.
+
+    Parameters
+    ----------
+    series : array (B, T)
+        Over all turns of `dialogs`, or the last of them.
+    """
+    turn = np.arange(dialogs.turns - series.shape[1], dialogs.turns)
+    last = dialogs.turn_counts[:, None]
+    return _mean(series, (turn >= last - LATE_TURNS) & (turn < last))
+
+
+def _mean(series: Floats, chosen: Bools | np.bool_) -> Floats:
+    """Mean over the chosen turns of each row (B,), passing over turns without a value."""
+    chosen = chosen & np.isfinite(series)
+    sums = np.where(chosen, series.astype(np.float64), 0).sum(axis=1)
+    counts = chosen.sum(axis=1)
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan).astype(np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class Adaptation:
+    """How long each row took to adapt to its first change of topic.
+
+    Attributes
+    ----------
+    turns : array (B,)
+        Turns of the new topic up to and including the first with enough retention; the number
+        of turns that there were, if it never came; NaN without a change of topic, or if the
+        record begins after it, as that of a fork may.
+    never : array (B,) of bool
+    """
+
+    turns: Floats
+    never: Bools
+
+
+def adaptation(trace: Trace, dialogs: DialogBatch) -> Adaptation:
+    """Count the turns from the first change of topic to a retention of 80 % (Table 2)."""
+    return adaptation_of(retention(trace, dialogs), dialogs)
+
+
+def adaptation_of(series: Floats, dialogs: DialogBatch) -> Adaptation:
+    """Count them from the retention of all turns, or of the last of them (B, T)."""
+    begins = dialogs.turns - series.shape[1]
+    series = np.pad(series, [(0, 0), (begins, 0)], constant_values=np.nan)
+    current, own = dialogs.current, dialogs.in_turns
+    turn = np.arange(dialogs.turns)
+    first = np.take_along_axis(current, (current >= 0).argmax(axis=1)[:, None], axis=1)
+    differs = (current != first) & own & (current >= 0)
+    change = np.where(differs.any(axis=1), differs.argmax(axis=1), dialogs.turns)[:, None]
+    topic = np.take_along_axis(current, np.minimum(change, dialogs.turns - 1), axis=1)
+    # The run of the new topic ends where the topic changes again.
+    left = (turn >= change) & ((current != topic) | ~own)
+    end = np.where(left.any(axis=1), left.argmax(axis=1), dialogs.turns)[:, None]
+    there = (turn >= change) & (turn < end) & (series >= np.float32(ADAPTED))
+    never = ~there.any(axis=1)
+    count = np.where(never, end[:, 0] - change[:, 0], there.argmax(axis=1) - change[:, 0] + 1)
+    known = (change[:, 0] < dialogs.turns) & (change[:, 0] >= begins)
+    turns = np.where(known, count, np.nan).astype(np.float32)
+    return Adaptation(turns, never & known)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes of a cache.
+
+    Attributes
+    ----------
+    keys, values, scores : int
+        Of the budget's entries, or of all tokens where there is no budget; scores are the
+        policy's channels. Keys count those of a second tier, too.
+    full_cache : int
+        Keys and values of all the dialog's tokens, if nothing were evicted.
+    """
+
+    keys: int
+    values: int
+    scores: int
+    full_cache: int
+
+    @property
+    def total(self) -> int:
+        """Bytes of keys, values and scores together."""
+        return self.keys + self.values + self.scores
+
+
+def memory(trace: Trace, dialogs: DialogBatch, turn: int | None = None) -> Memory:
+    """Bytes that the budget's keys, values and scores take, and those of the full cache.
+
+    Parameters
+    ----------
+    trace : Trace
+    dialogs : DialogBatch
+        Its first row is counted.
+    turn : int, optional
+        Count the full cache up to this turn; the whole dialog by default.
+    """
+    until = dialogs.turn_counts[0] if turn is None else turn + 1
+    tokens = int(dialogs.bounds[0, until])
+    vector = dialogs.keys.shape[-1] * dialogs.keys.itemsize
+    number = np.dtype(np.float32).itemsize
+    entries = trace.policy.capacity(trace.budget, tokens)
+    return Memory(
+        keys=(entries + trace.policy.tier_places(trace.budget)) * vector,
+        values=entries * vector,
+        scores=entries * len(trace.policy.channels) * number,
+        full_cache=2 * tokens * vector,
+    )

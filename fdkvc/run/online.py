@@ -1,0 +1,163 @@
+"""The same policies, fed one turn at a time by someone with a stream of their own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fdkvc.attention import Floats, Ints
+from fdkvc.cache import Cache
+from fdkvc.dialogs.batch import DialogBatch, check_vectors
+from fdkvc.parameters import check_count
+from fdkvc.policies.base import Policy
+from fdkvc.run.simulate import initial_state, take_turn
+from fdkvc.run.trace import State, known_state
+
+
+@dataclass(frozen=True, eq=False)
+class OnlineTurn:
+    """What one turn gives back.
+
+    Attributes
+    ----------
+    output : array (h,)
+        The context output: attention over the kept entries.
+    kept : array (k,)
+        Ids of the tokens now in the cache, older first; ids count the tokens fed, from 0.
+    attention : array (k,)
+        The attention weight of each kept token.
+    """
+
+    output: Floats
+    kept: Ints
+    attention: Floats
+
+
+class OnlineCache:
+    """A cache with a budget, run by a policy, for one stream of turns.
+
+    It holds the vectors of the kept tokens and no others but those of a second tier, where the
+    policy has one.
+
+    Parameters
+    ----------
+    policy : Policy
+    budget : int
+        Entries that the cache may hold at the end of a turn, at least 1; it grows under a policy
+        that is not bounded.
+
+    Attributes
+    ----------
+    fed : int
+        Tokens fed so far, which is the next token's id. Who goes on with a stream that began
+        elsewhere sets it before the first turn.
+
+    Raises
+    ------
+    ValueError
+        For a budget below 1, or a policy that looks at the future.
+
+    Examples
+    --------
+    >>> from fdkvc.policies import policy_named
+    >>> cache = OnlineCache(policy_named("fifo"), budget=3)
+    >>> vectors = np.eye(4)
+    >>> turn = cache.feed(queries=vectors, keys=vectors, values=vectors, embeddings=vectors)
+    >>> turn.kept.tolist()
+    [1, 2, 3]
+    """
+
+    def __init__(self, policy: Policy, budget: int) -> None:
+        check_count("budget", budget)
+        if "future" in policy.looks_at:
+            raise ValueError(
+                f"{policy.label} looks at the future of the dialog, which a stream does not have"
+            )
+        self.policy = policy
+        self.budget = budget
+        self.fed = 0
+        self._state: State | None = None
+        self._ids = np.full(budget + policy.tier_places(budget), -1, np.intp)
+        self._turns = 0
+        self._born = self._ids
+        self._held: dict[str, Floats] = {}
+
+    def feed(
+        self, *, queries: ArrayLike, keys: ArrayLike, values: ArrayLike, embeddings: ArrayLike
+    ) -> OnlineTurn:
+        """Take the tokens of one turn; nothing changes if they are refused.
+
+        Parameters
+        ----------
+        queries, keys, values : array (n, h)
+        embeddings : array (n, d)
+
+        Raises
+        ------
+        ValueError
+            If shapes disagree with each other or with earlier turns, or a number is not finite.
+        """
+        given = {"queries": queries, "keys": keys, "values": values, "embeddings": embeddings}
+        new = {name: check_vectors(name, array, 2) for name, array in given.items()}
+        self._check_shapes(new)
+        if self._state is None:
+            self._held = {
+                name: np.zeros((len(self._ids), array.shape[1]), np.float32)
+                for name, array in new.items()
+            }
+            self._state = initial_state(self.policy, 1, self.budget, new["keys"].shape[1])
+
+        # A dialog of one turn whose tokens are the slots followed by the new tokens.
+        slots, count = len(self._ids), len(new["keys"])
+        capacity = self.policy.capacity(self.budget, slots + count)
+        ids = np.concatenate([self._ids, np.arange(self.fed, self.fed + count)])
+        born = np.concatenate([self._born, np.full(count, self._turns)])
+        held = {name: np.concatenate([self._held[name], new[name]]) for name in new}
+        dialog = DialogBatch(
+            embeddings=held["embeddings"][None],
+            queries=held["queries"][None],
+            keys=held["keys"][None],
+            values=held["values"][None],
+            bounds=np.array([[slots, slots + count]]),
+            turn_counts=np.array([1]),
+            topic_bits=np.zeros((1, len(ids)), np.uint32),
+            current=np.array([[-1]]),
+            topic_names=(),
+            positions=ids[None],
+        )
+        dialog.__dict__["born"] = born[None]  # it had turns before this one
+        turn = dialog.observe(0)
+        after = take_turn(self.policy, self._state, turn, capacity).after
+
+        slot = after.cache.token[0]
+        if after.tier is not None:
+            slot = np.concatenate([slot, after.tier[0]])
+        filled = slot >= 0
+        self._ids, self._born = (np.where(filled, each[slot], -1) for each in (ids, born))
+        self._held = {name: array[slot] for name, array in held.items()}
+        self.fed, self._turns = self.fed + count, self._turns + 1
+        renumbered = np.where(filled, np.arange(len(slot)), -1)[None]
+        self._state = known_state(
+            Cache(renumbered[:, :capacity], after.cache.channels, after.cache.state),
+            after.attention_before,
+            after.attention_after,
+            after.output,
+            None if after.tier is None else renumbered[:, capacity:],
+        )
+        ids, kept = self._ids[:capacity], filled[:capacity]
+        return OnlineTurn(after.output[0].copy(), ids[kept], after.attention_after[0, kept])
+
+    def _check_shapes(self, new: dict[str, Floats]) -> None:
+        for name, array in new.items():
+            if len(array) != len(new["keys"]):
+                raise ValueError(
+                    f"{name} hold {len(array)} tokens, but keys hold {len(new['keys'])}"
+                )
+            width = new["keys"].shape[1] if name in ("queries", "values") else array.shape[1]
+            expected = self._held[name].shape[1] if self._held else width
+            if array.shape[1] != expected:
+                raise ValueError(
+                    f"{name} have {array.shape[1]} dimensions, but must have {expected}"
+                )

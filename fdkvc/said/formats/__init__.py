@@ -1,0 +1,133 @@
+"""Files of dialogs, told apart by what is in them, and read into transcripts.
+
+Annotated dialogues (SGD, MultiWOZ 2.2), chat messages (JSON, JSON Lines) and plain text. Whatever
+a file holds, it is read within the bounds of this package, or refused in one sentence that names
+the place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from fdkvc.said.formats.annotated import read_dialogue
+from fdkvc.said.formats.chat import read_conversation
+from fdkvc.said.formats.plain import read_plain_text
+from fdkvc.said.json_input import an_object, check_structure, parse_json
+from fdkvc.said.transcripts import MOST_DIALOGS, Transcript
+
+MOST_BYTES = 20_000_000
+"""Bytes of a file; the largest of SGD and MultiWOZ 2.2 are smaller."""
+
+EXAMPLES = Path(__file__).parent / "examples"
+"""Short dialogs of this project's own writing, in each of the formats."""
+
+
+def read_transcripts(content: bytes, name: str = "") -> tuple[Transcript, ...]:
+    r"""Read all dialogs of a file.
+
+    Parameters
+    ----------
+    content : bytes
+    name : str
+        The file's name: ``.txt`` is plain text whatever it begins with, ``.jsonl`` has a JSON
+        value on each line. Otherwise the content tells.
+
+    Raises
+    ------
+    ValueError
+        In a sentence that says what is wrong with it, and where.
+
+    Examples
+    --------
+    >>> (dialog,) = read_transcripts(b"User: hello\nSystem: hi there")
+    >>> [turn.speaker for turn in dialog.turns]
+    ['User', 'System']
+    """
+    if len(content) > MOST_BYTES:
+        raise ValueError(
+            f"the file has {len(content):,} bytes, but at most {MOST_BYTES:,} are allowed"
+        )
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"line {line} of the file is not UTF-8 text") from None
+    suffix = Path(name).suffix.lower()
+    if suffix == ".txt" or not text.lstrip().startswith(("{", "[")):
+        if suffix in (".json", ".jsonl"):
+            raise ValueError("line 1 is not JSON: the file must begin with { or [")
+        dialogs = list(read_plain_text(text, MOST_DIALOGS))
+    else:
+        check_structure(content)
+        dialogs = list(_conversations(text, suffix == ".jsonl"))
+    names: set[str] = set()
+    for number, dialog in enumerate(dialogs):
+        if dialog.name in names:
+            raise ValueError(f"dialog {number}: the name {dialog.name!r} is given twice")
+        names.add(dialog.name)
+    if not dialogs:
+        raise ValueError("the file holds no dialogs")
+    return tuple(dialogs)
+
+
+def read_file(path: str | Path) -> tuple[Transcript, ...]:
+    """Read all dialogs of a file on disk; parameters and errors are those of `read_transcripts`."""
+    return read_transcripts(read_bytes(path, MOST_BYTES), str(path))
+
+
+def read_bytes(path: str | Path, most: int) -> bytes:
+    """Read a file, or at most one byte more than is allowed.
+
+    Raises
+    ------
+    ValueError
+        If it cannot be read.
+    """
+    try:
+        if Path(path).exists() and not Path(path).is_file():  # a pipe would be waited for
+            raise ValueError(f"the file {str(path)!r} cannot be read: it is no regular file")
+        with Path(path).open("rb") as file:
+            return file.read(most + 1)
+    except OSError as error:
+        raise ValueError(f"the file {str(path)!r} cannot be read: {error.strerror}") from None
+
+
+def _conversations(text: str, by_line: bool) -> Iterator[Transcript]:
+    values = _lines(text) if by_line or _is_lines(text) else parse_json(text)
+    if isinstance(values, dict):
+        values = values.get("conversations", [values])
+        if not isinstance(values, list):
+            raise ValueError("'conversations' is not a list")
+    if values and all(isinstance(value, dict) and "role" in value for value in values):
+        values = [values]  # the messages of one conversation
+    if len(values) > MOST_DIALOGS:
+        raise ValueError(
+            f"the file holds {len(values):,} dialogs, but at most {MOST_DIALOGS:,} are allowed"
+        )
+    for number, value in enumerate(values):
+        if isinstance(value, list):
+            value = {"messages": value}
+        value = an_object(value, f"dialog {number}")
+        yield read_dialogue(value, number) if "turns" in value else read_conversation(value, number)
+
+
+def _is_lines(text: str) -> bool:
+    """Whether the first line is a JSON value by itself, and more lines follow."""
+    first, _, rest = text.strip().partition("\n")
+    if not rest or not first.rstrip().endswith(("}", "]")):
+        return False
+    try:
+        parse_json(first)
+    except ValueError:
+        return False
+    return True
+
+
+def _lines(text: str) -> list[Any]:
+    return [
+        parse_json(line, number)
+        for number, line in enumerate(text.split("\n"), start=1)
+        if line.strip()
+    ]

@@ -1,0 +1,250 @@
+"""Annotated dialogues: the Schema-Guided Dialogue dataset, and MultiWOZ 2.2, which has its layout.
+
+A turn's topic is the service that it is about. A service call demands its arguments, and the
+dialogue state after a user's turn demands its values; their evidence is wherever the values were
+said before, in the words of the state, of the annotated spans, or of the call itself.
+
+Rastogi et al. 2020, *Towards Scalable Multi-Domain Conversational Agents: The Schema-Guided
+Dialogue Dataset*; Zang et al. 2020, *MultiWOZ 2.2*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fdkvc.said.json_input import an_object, optional_part, part
+from fdkvc.said.transcripts import (
+    MOST_MENTIONS,
+    Demand,
+    Mention,
+    MentionFinder,
+    Transcript,
+    Turn,
+    check_turns,
+    clean,
+    clean_name,
+)
+
+MOST_WORDINGS = 8
+"""Wordings of a value that are looked for; the rest of a longer list is left out."""
+
+NO_INTENT = "NONE"
+"""The intent of a service that a turn is not about."""
+
+Wordings = Mapping[str, tuple[str, ...]]
+
+
+SAY_NOTHING = frozenset(("yes", "no", "true", "false", "dontcare", "free", "none"))
+"""Values that a sentence may hold without meaning them, so that a mention is no evidence."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What a turn says about one service.
+
+    Attributes
+    ----------
+    service : str
+    spans : tuple of (slot, start, end)
+        Characters of the utterance.
+    values : mapping of slot to wordings
+        The dialogue state after the turn; empty where the service has none or is not active.
+    canonical : mapping of (slot, canonical value) to wordings
+        What the turn's actions call a value.
+    call : tuple of (method, arguments), optional
+    names_intent : bool
+        Whether the turn asks for something else than before.
+    weight : int
+        How much the turn says about the service.
+    """
+
+    service: str
+    spans: tuple[tuple[str, int, int], ...]
+    values: Wordings
+    canonical: Mapping[tuple[str, str], tuple[str, ...]]
+    call: tuple[str, Mapping[str, str]] | None
+    names_intent: bool
+    weight: int
+
+
+def read_dialogue(value: Mapping[str, Any], number: int) -> Transcript:
+    """Read one dialogue.
+
+    Parameters
+    ----------
+    value : mapping
+        With ``turns``, and its name in ``dialogue_id``.
+    number : int
+        Its place in the file, from 0.
+
+    Raises
+    ------
+    ValueError
+        In a sentence that names the dialogue, the turn and the field.
+    """
+    name = clean_name(optional_part(value, "dialogue_id", str, f"dialogue {number}"))
+    place = f"dialogue {number} ({name})" if name else f"dialogue {number}"
+    turns: list[Turn] = []
+    framed: list[list[Frame]] = []
+    said = part(value, "turns", list, place)
+    check_turns(place, len(said))
+    for at, found in enumerate(said):
+        where = f"{place}, turn {at}"
+        turn = an_object(found, where)
+        text = part(turn, "utterance", str, where)
+        frames = [
+            _frame(an_object(frame, f"{where}, frame {index}"), f"{where}, frame {index}", text)
+            for index, frame in enumerate(optional_part(turn, "frames", list, where))
+        ]
+        topic = _topic(frames, turns[-1].topic if turns else None)
+        turns.append(Turn(clean_name(part(turn, "speaker", str, where)), clean(text), topic))
+        framed.append(frames)
+    demands = _Demands(MentionFinder([turn.text for turn in turns], place))
+    for at, frames in enumerate(framed):
+        for frame in frames:
+            demands.take(at, frame, turns[at].text)
+    return Transcript(
+        name or f"dialog {number}", tuple(turns), tuple(demands.found), demands.missing
+    )
+
+
+def _topic(frames: Sequence[Frame], before: str | None) -> str | None:
+    """Return the service that a turn is about: a new intent's, or that of which it says most."""
+    best = max(frames, key=lambda frame: (frame.names_intent, frame.weight), default=None)
+    if best is None or (not best.weight and before is not None):
+        return before
+    return best.service
+
+
+# ------------------------------------------------------------------------------- demands
+
+
+@dataclass
+class _Demands:
+    """What the dialogue has said so far, and what it demanded."""
+
+    finder: MentionFinder
+    found: list[Demand] = field(default_factory=list)
+    missing: int = 0
+    state: dict[str, Wordings] = field(default_factory=dict)
+    canonical: dict[tuple[str, str, str], tuple[str, ...]] = field(default_factory=dict)
+    spans: dict[tuple[str, str, str], list[Mention]] = field(default_factory=dict)
+
+    def take(self, at: int, frame: Frame, text: str) -> None:
+        """Add a frame of a turn."""
+        if frame.call is not None:
+            self._call(at, frame)
+        for slot, start, end in frame.spans:
+            said = text[start:end].lower()
+            self.spans.setdefault((frame.service, slot, said), []).append(Mention(at, start, end))
+        for (slot, value), wordings in frame.canonical.items():
+            self.canonical[frame.service, slot, value] = wordings
+        if frame.values:
+            self.state[frame.service] = frame.values
+            for slot, wordings in frame.values.items():
+                self._add("state", at + 1, frame.service, frame.service, slot, wordings)
+
+    def _call(self, at: int, frame: Frame) -> None:
+        assert frame.call is not None
+        method, arguments = frame.call
+        known = self.state.get(frame.service, {})
+        for slot, value in arguments.items():
+            told = self.canonical.get((frame.service, slot, value.lower()), ())
+            wordings = (value, *known.get(slot, ()), *told)
+            if not self._add("call", at, frame.service, method, slot, wordings):
+                self.missing += 1
+
+    def _add(
+        self, kind: Any, turn: int, service: str, source: str, slot: str, wordings: Sequence[str]
+    ) -> bool:
+        """Add a demand, if there is evidence of it; say whether all is well with it."""
+        if all(wording.lower() in SAY_NOTHING for wording in wordings):
+            return True
+        mentions = {*self.finder.mentions(wordings, before=turn)}
+        for wording in wordings:
+            annotated = self.spans.get((service, slot, wording.lower()), [])
+            mentions.update(annotated[-MOST_MENTIONS:])
+        if mentions:
+            value = clean_name(wordings[0])
+            self.found.append(Demand(kind, turn, source, slot, value, tuple(sorted(mentions))))
+        return bool(mentions)
+
+
+# ------------------------------------------------------------------------------- frames
+
+
+def _frame(value: Mapping[str, Any], place: str, text: str) -> Frame:
+    service = clean_name(part(value, "service", str, place))
+    slots = enumerate(optional_part(value, "slots", list, place))
+    found = (_span(slot, f"{place}, slot {index}", text) for index, slot in slots)
+    spans = tuple(span for span in found if span is not None)
+    actions = [
+        an_object(action, f"{place}, action {index}")
+        for index, action in enumerate(optional_part(value, "actions", list, place))
+    ]
+    state = optional_part(value, "state", dict, place)
+    active = state.get("active_intent") not in (None, NO_INTENT, "")
+    values = {
+        clean_name(slot): tuple(_texts(wordings, f"{place}, slot_values {slot[:40]!r}"))
+        for slot, wordings in optional_part(state, "slot_values", dict, place).items()
+        if active and wordings
+    }
+    return Frame(
+        service,
+        spans,
+        values,
+        dict(_canonical(actions, place)),
+        _service_call(value, place),
+        names_intent=any(action.get("act") == "INFORM_INTENT" for action in actions),
+        weight=len(spans) + len(actions) + active,
+    )
+
+
+def _span(value: Any, place: str, text: str) -> tuple[str, int, int] | None:
+    """Return a slot and its characters, or None where it is copied from elsewhere."""
+    found = an_object(value, place)
+    slot = clean_name(part(found, "slot", str, place))
+    if "start" not in found and "exclusive_end" not in found:
+        return None
+    start = part(found, "start", int, place)
+    end = part(found, "exclusive_end", int, place)
+    if not 0 <= start < end <= len(text):
+        raise ValueError(
+            f"{place}: 'start' {start} and 'exclusive_end' {end} are no part of the utterance, "
+            f"which has {len(text)} characters"
+        )
+    return slot, start, end
+
+
+def _canonical(
+    actions: Sequence[Mapping[str, Any]], place: str
+) -> Iterator[tuple[tuple[str, str], tuple[str, ...]]]:
+    for index, action in enumerate(actions):
+        where = f"{place}, action {index}"
+        slot = clean_name(optional_part(action, "slot", str, where))
+        said = _texts(optional_part(action, "values", list, where), f"{where}, values")
+        meant = optional_part(action, "canonical_values", list, where)
+        for value in _texts(meant, f"{where}, canonical_values"):
+            yield (slot, value.lower()), tuple(said)
+
+
+def _service_call(value: Mapping[str, Any], place: str) -> tuple[str, Mapping[str, str]] | None:
+    if value.get("service_call") is None:
+        return None
+    where = f"{place}, service_call"
+    call = part(value, "service_call", dict, place)
+    arguments = {}
+    for slot, argument in part(call, "parameters", dict, where).items():
+        (arguments[clean_name(slot)],) = _texts([argument], f"{where}, parameters {slot[:40]!r}")
+    return clean_name(part(call, "method", str, where)), arguments
+
+
+def _texts(values: Any, place: str) -> list[str]:
+    """Return values that must be texts or numbers, as texts."""
+    values = values if isinstance(values, list) else [values]
+    for value in values:
+        if not isinstance(value, str | int | float):
+            raise ValueError(f"{place} holds something else than texts and numbers")
+    return [clean(str(value)) for value in values[:MOST_WORDINGS]]

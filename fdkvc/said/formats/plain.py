@@ -1,0 +1,59 @@
+"""Plain text: a speaker, a colon, and what was said.
+
+A line that begins with no speaker goes on with the turn before it. A line of three or more ``-``
+or ``=`` ends a dialog.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from fdkvc.said.transcripts import Transcript, Turn, check_turns, clean, clean_name
+
+MOST_LINES = 1_000_000
+"""Lines of a file."""
+
+_SPEAKER = re.compile(r"\s{0,8}([^\W\d_][\w .'-]{0,31}):(?:\s+|$)")
+_END = re.compile(r"\s*(-{3,}|={3,})\s*")
+
+
+def read_plain_text(text: str, most_dialogs: int) -> Iterator[Transcript]:
+    r"""Read plain text; the errors are those of `fdkvc.said.formats.read_transcripts`.
+
+    Examples
+    --------
+    >>> one, other = read_plain_text("A: hi\nyou\nB: yes\n---\nA: again", most_dialogs=2)
+    >>> [turn.text for turn in one.turns], [turn.text for turn in other.turns]
+    (['hi\nyou', 'yes'], ['again'])
+    """
+    lines = text.count("\n") + 1
+    if lines > MOST_LINES:
+        raise ValueError(f"the file has {lines:,} lines, but at most {MOST_LINES:,} are allowed")
+    turns: list[tuple[str, list[str]]] = []
+    number = 0
+
+    def dialog() -> Transcript:
+        said = (Turn(speaker, clean("\n".join(lines).strip())) for speaker, lines in turns)
+        return Transcript(f"dialog {number}", tuple(said))
+
+    for at, line in enumerate(text.split("\n"), start=1):
+        if _END.fullmatch(line):
+            if turns:
+                yield dialog()
+                turns, number = [], number + 1
+            continue
+        speaker = _SPEAKER.match(line)
+        if number >= most_dialogs:
+            raise ValueError(f"line {at} begins another dialog, but at most {most_dialogs} may be")
+        if speaker:
+            turns.append((clean_name(speaker[1]), [line[speaker.end() :]]))
+            check_turns(f"dialog {number}", len(turns))
+        elif turns:
+            turns[-1][1].append(line)
+        elif line.strip():
+            raise ValueError(
+                f"line {at} names no speaker: begin it with a name and a colon, as in 'User: hello'"
+            )
+    if turns:
+        yield dialog()

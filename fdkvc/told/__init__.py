@@ -1,0 +1,1 @@
+"""Why an entry stayed or went, in numbers and in words."""

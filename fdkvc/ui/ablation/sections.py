@@ -1,0 +1,235 @@
+"""A sweep on screen: curves or heat maps, the trade-off between metrics, and the way to a step."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+from fdkvc.charts.sweep import PICK, curve_spec, heat_spec, tradeoff_spec
+from fdkvc.charts.theme import Spec, with_data
+from fdkvc.judged.tables import late_metric
+from fdkvc.measured.benchmark import Results
+from fdkvc.measured.sweep import Sweep, grid_table, sweep_table, tradeoff_table
+from fdkvc.parameters import defaults_of, parameters_of
+from fdkvc.policies import POLICIES, Policy
+from fdkvc.ui.kit.downloads import show_chart, shown_charts
+from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
+from fdkvc.ui.kit.markdown import Markdown, plain
+from fdkvc.ui.kit.sidebar import dialog_fields
+from fdkvc.words import count
+
+STEP_PAGE = "pages/step.py"
+
+
+def about_sweep(sweep: Sweep, results: Results, chosen: Sweep) -> None:
+    """Say which sweep is shown, and whether the settings have changed since."""
+    finished = results.dialogs(sweep.scenario.key)
+    st.caption(
+        plain(
+            f"Shown: {', '.join(sweep.parameters)} of {POLICIES[sweep.policy].label} on "
+            f"{sweep.scenario.label}, {count(finished, 'dialog')}, seed {sweep.seed}, "
+            f"budget {sweep.budget}, {count(len(results.benchmark.policies), 'setting')}, "
+            f"{results.seconds:.1f} s."
+        )
+    )
+    if not results.complete:
+        st.warning(
+            plain(f"Cancelled: {finished} of {sweep.dialogs} dialogs are finished, and shown."),
+            icon=":material/cancel:",
+        )
+    if sweep != chosen:
+        st.info(
+            "The settings in the sidebar are not those of this run; Run measures them.",
+            icon=":material/tune:",
+        )
+
+
+def show_sweep(page: str, sweep: Sweep, results: Results) -> pd.DataFrame:
+    """Show the sweep; return its table."""
+    table = sweep_table(sweep, results)
+    if table.empty:
+        st.info("Nothing was finished before the run was cancelled.")
+        return table
+    shown_charts(page).clear()
+    _metrics(page, sweep, results, table)
+    _tradeoff(page, sweep, results, table)
+    return table
+
+
+# ------------------------------------------------------------------------------- each metric
+
+
+@st.fragment
+def _metrics(page: str, sweep: Sweep, results: Results, table: pd.DataFrame) -> None:
+    """Show each metric over the sweep, and what was clicked last."""
+    st.subheader("Each metric over the sweep", anchor=False)
+    st.markdown(
+        "Lines and bands: mean and 95 % interval over the dialogs. Click a point to open that "
+        "setting on the step page."
+        if len(sweep.axes) == 1
+        else "Click a cell to open that setting on the step page."
+    )
+    with side_by_side("sweep"):
+        for metric in table[table.swept].metric.unique():
+            with panel(f"sweep-{metric}"):
+                chart = _curve if len(sweep.axes) == 1 else _heat
+                _show(page, f"sweep/{metric}", chart(sweep, table, metric))
+    _picked(page, sweep, results, table)
+
+
+def _curve(sweep: Sweep, table: pd.DataFrame, metric: str) -> Spec:
+    """Return the chart of one metric over one hyperparameter."""
+    ((name, _),) = sweep.axes
+    rows = table[table.swept & (table.metric == metric)]
+    rows = rows.assign(value=rows[name].astype(float))
+    low = min(0.0, float(rows.ci_low.min()))
+    spec = curve_spec(
+        late_metric(metric).title,
+        _parameter_label(sweep, name),
+        (float(rows.value.min()), float(rows.value.max())),
+        (low, max(1.0, float(rows.ci_high.max()))),
+        float(defaults_of(POLICIES[sweep.policy])[name]),
+        page_theme(),
+    )
+    return with_data(spec, {"curve": rows})
+
+
+def _heat(sweep: Sweep, table: pd.DataFrame, metric: str) -> Spec:
+    """Return the chart of one metric over two hyperparameters."""
+    cells = grid_table(sweep, table, metric)
+    low, high = float(cells["mean"].min()), float(cells["mean"].max())
+    if high - low < 0.01:
+        low, high = low - 0.005, high + 0.005
+    percent = late_metric(metric).percent
+    cells = cells.assign(
+        label=[f"{100 * mean:.0f}" if percent else f"{mean:.2f}" for mean in cells["mean"]],
+        dark=cells["mean"] < (low + high) / 2,
+    )
+    x, y = sweep.axes
+    spec = heat_spec(
+        f"{late_metric(metric).title}{', %' if percent else ''}",
+        (_parameter_label(sweep, x[0]), _parameter_label(sweep, y[0])),
+        (len(x[1]), len(y[1])),
+        (low, high),
+        page_theme(),
+    )
+    return with_data(spec, {"cells": cells})
+
+
+def _show(page: str, name: str, chart: Spec) -> None:
+    """Show a chart of which a setting can be picked."""
+    show_chart(page, name, chart, on_select=lambda: _pick(page, f"{page}/{name}"))
+
+
+def _pick(page: str, key: str) -> None:
+    """Take the setting whose mark was clicked."""
+    clicked = st.session_state[key].selection.get(PICK, [])
+    if clicked:
+        st.session_state[f"{page}/picked"] = clicked[0]["setting"]
+
+
+def _picked(page: str, sweep: Sweep, results: Results, table: pd.DataFrame) -> None:
+    """Say what was measured for the setting that was clicked last, and link to it."""
+    known = {policy.name: policy for policy in results.benchmark.policies}
+    policy = known.get(st.session_state.get(f"{page}/picked", ""))
+    if policy is None:
+        return
+    rows = table[table.setting == policy.name]
+    figures = [
+        f"{late_metric(metric).title.lower()} {mean:.3f} ({low:.3f} to {high:.3f})"
+        for metric, mean, low, high in zip(
+            rows.metric, rows["mean"], rows.ci_low, rows.ci_high, strict=True
+        )
+    ]
+    with st.container(border=True, key="picked-setting"):
+        st.markdown(Markdown("**{}**: {}.").format(policy.title, ", ".join(figures)))
+        st.page_link(
+            STEP_PAGE,
+            label=plain(f"Step through a dialog with {policy.title}"),
+            icon=":material/step_over:",
+            query_params=step_link(sweep, policy),
+        )
+
+
+def step_link(sweep: Sweep, policy: Policy) -> dict[str, str]:
+    """Return the parameters under which the step page shows the sweep's first dialog."""
+    view = {field.name: field.default for field in dialog_fields("step")}
+    view |= {"scenario": sweep.scenario.key, "seed": sweep.seed, "budget": sweep.budget}
+    view |= {"policy": policy.key, "turn": 0}
+    view |= {name: getattr(policy, name) for name in parameters_of(policy)}
+    return {**{name: str(value) for name, value in view.items()}, "entry": ""}
+
+
+# ------------------------------------------------------------------------------- the trade-off
+
+
+@st.fragment
+def _tradeoff(page: str, sweep: Sweep, results: Results, table: pd.DataFrame) -> None:
+    """Show one metric against another, all policies among the settings of the sweep."""
+    st.subheader("What one metric costs in another", anchor=False)
+    metrics = list(table.metric.unique())
+    if len(metrics) < 2:
+        return
+    with st.container(horizontal=True):
+        x = st.selectbox(
+            "Across",
+            metrics,
+            index=metrics.index("late_retention") if "late_retention" in metrics else 0,
+            format_func=_label,
+            key=f"{page}/across",
+            width=220,
+        )
+        others = [metric for metric in metrics if metric != x]
+        y = st.selectbox(
+            "Up",
+            others,
+            index=others.index("late_diversity") if "late_diversity" in others else 0,
+            format_func=_label,
+            key=f"{page}/up",
+            width=220,
+        )
+    points = tradeoff_table(table, x, y)
+    swept = f"{POLICIES[sweep.policy].label}, swept"
+    groups = (*(policy.label for policy in POLICIES.values()), swept)
+    group = [
+        POLICIES[policy].label if setting in POLICIES else swept
+        for policy, setting in zip(points.policy, points.setting, strict=True)
+    ]
+    titles = {policy.name: policy.title for policy in results.benchmark.policies}
+    named = points.front | points.setting.isin(POLICIES)
+    points = points.assign(group=group, name=points.setting.map(titles).where(named, ""))
+    front = points[points.front].sort_values(["x", "y"]).reset_index(drop=True)
+    spec = tradeoff_spec(
+        late_metric(x).title,
+        late_metric(y).title,
+        _range(points, "x"),
+        _range(points, "y"),
+        groups,
+        (late_metric(x).lower_is_better, late_metric(y).lower_is_better),
+        page_theme(),
+    )
+    data = {"points": points, "front": front.assign(place=front.index)[["x", "y", "place"]]}
+    _show(page, "tradeoff", with_data(spec, data))
+    free = [policy.label for policy in POLICIES.values() if not policy.bounded]
+    st.caption(
+        plain(
+            f"On the front of {len(points)} settings: "
+            + ", ".join(titles[setting] for setting in front.setting)
+            + "."
+            + (f" Not judged, because no budget binds it: {', '.join(free)}." if free else "")
+        )
+    )
+
+
+def _range(points: pd.DataFrame, axis: str) -> tuple[float, float]:
+    low, high = float(points[f"{axis}_low"].min()), float(points[f"{axis}_high"].max())
+    room = 0.06 * (high - low) or 0.05
+    return low - room, high + room
+
+
+def _label(metric: str) -> str:
+    return late_metric(metric).label
+
+
+def _parameter_label(sweep: Sweep, name: str) -> str:
+    return parameters_of(POLICIES[sweep.policy])[name].label

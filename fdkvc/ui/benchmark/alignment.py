@@ -1,0 +1,243 @@
+"""The alignment question as a story: three projections, the dialogs behind them, the conclusion."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+from fdkvc.charts.dots import dots_spec
+from fdkvc.charts.spread import bars_data, means_data, spread_range, spread_spec
+from fdkvc.charts.theme import with_data
+from fdkvc.judged.cells import scenario_label
+from fdkvc.judged.projections import PROJECTIONS, PUBLISHED, alignments_table, differences_table
+from fdkvc.judged.tables import ABLATED_POLICY, BASELINE, is_the_papers
+from fdkvc.measured.study import Study
+from fdkvc.policies import read_policy
+from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
+from fdkvc.ui.kit.markdown import Markdown, plain
+from fdkvc.words import listed
+
+_NAMES = {
+    "value": "Topic projected by the value matrix W_V",
+    "key": "Topic projected by the key matrix W_K",
+    "query": "Topic projected by the query matrix W_Q",
+    PUBLISHED: "Published (Table 1)",
+}
+_ZOOM = 0.08
+
+
+def show_alignment(page: str, study: Study) -> None:
+    """Tell the story."""
+    results = study.results
+    table = alignments_table(results)
+    if table.empty or not is_the_papers(results.benchmark):
+        st.info(
+            "This story needs late metrics with the paper's budget of 56: choose a scenario "
+            "besides the adaptation run, and run again."
+        )
+        return
+    st.subheader("1. The question", anchor=False)
+    st.markdown(
+        "Alignment is the cosine of the attention output with the current topic, “projected”. The "
+        "output is a weighted mean of **values**, so it lives in the space of $W_V$; the paper "
+        "does not say which matrix projects the topic, and prints alignments near 0.02 where "
+        "aligned vectors would give 1. Here are the same outputs against the same topics, "
+        "projected three ways, and beside them what the paper prints."
+    )
+    policies = {policy.name: policy.title for policy in results.benchmark.policies}
+    with side_by_side("projections"):
+        for projection, name in _NAMES.items():
+            rows = table[table.projection == projection]
+            if not rows.empty:
+                with panel(f"projection-{projection}"):
+                    _levels(page, projection, name, rows, policies)
+    _levels_in_words(table)
+
+    st.subheader("2. The dialogs behind a mean", anchor=False)
+    _dialogs(page, study, policies)
+
+    differences = differences_table(results)
+    if differences.empty:
+        return
+    st.subheader(
+        plain(f"3. {policies[ABLATED_POLICY]} less {policies[BASELINE]}, dialog by dialog"),
+        anchor=False,
+    )
+    st.markdown(
+        "A paired comparison takes the difference in every dialog, so what both policies share "
+        "drops out. Lines: 95 % intervals; the published ones follow from the paper's own t-tests "
+        "(Section 5.6: t = 1.31, 0.57 and 0.87 on Shift, Mixed and Gradual; elsewhere from the "
+        "spread that these imply)."
+    )
+    with side_by_side("projected-differences"):
+        for projection, name in _NAMES.items():
+            rows = differences[differences.projection == projection]
+            if not rows.empty:
+                with panel(f"difference-{projection}"):
+                    _differences(page, projection, name, rows)
+
+    st.subheader("4. What follows", anchor=False)
+    st.markdown(plain(conclusion(table, differences)))
+
+
+def _levels(
+    page: str, projection: str, name: str, rows: pd.DataFrame, policies: dict[str, str]
+) -> None:
+    """Draw the alignments under one projection."""
+    dots = rows.assign(
+        row=rows.scenario.map(scenario_label),
+        name=rows.policy.map(policies),
+        words=[
+            f"{n} dialogs, spread {sd:.3f} a dialog" for n, sd in zip(rows.n, rows.sd, strict=True)
+        ],
+    )
+    if projection == "value":
+        low, high, scale = min(0.0, float(rows.ci_low.min())), 1.02, "from 0 to 1"
+    else:
+        low, high, scale = -_ZOOM, _ZOOM, f"zoomed to ± {_ZOOM:g}"
+    spec = dots_spec(
+        name,
+        f"late alignment with its 95 % interval, {scale}",
+        tuple(dict.fromkeys(dots.row)),
+        tuple(policies.values()),
+        low,
+        high,
+        page_theme(),
+    )
+    st.vega_lite_chart(
+        with_data(spec, {"dots": dots}), key=f"{page}/levels/{projection}", width="stretch"
+    )
+
+
+def _levels_in_words(table: pd.DataFrame) -> None:
+    value = table[table.projection == "value"]
+    other = table[table.projection.isin(["key", "query"])]
+    inside = ((other.ci_low <= 0) & (other.ci_high >= 0)).mean()
+    st.markdown(
+        Markdown(
+            "With $W_V$ the alignments run from {:.3f} to {:.3f}. With $W_K$ or $W_Q$ output and "
+            "topic are unrelated vectors of 16 numbers: every mean is within {:.3f} of zero, "
+            "{:.0%} of the intervals contain zero, and one dialog scatters by about {:.2f} "
+            "(1/√16 = 0.25). The published column has that size."
+        ).format(
+            *(value["mean"].min(), value["mean"].max(), other["mean"].abs().max()),
+            *(inside, other.sd.median()),
+        )
+    )
+
+
+@st.fragment
+def _dialogs(page: str, study: Study, policies: dict[str, str]) -> None:
+    """Show how the alignment of one policy is distributed under each projection."""
+    scenarios = list(study.results.reported)
+    names = list(policies)
+    with st.container(horizontal=True):
+        policy = st.selectbox(
+            "Policy",
+            names,
+            index=len(names) - 1,
+            format_func=lambda name: policies[name],
+            key=f"{page}/alignment/policy",
+            width=260,
+        )
+        scenario = st.selectbox(
+            "Scenario",
+            scenarios,
+            format_func=scenario_label,
+            key=f"{page}/alignment/scenario",
+            width=260,
+        )
+    found = {
+        f"{projection} matrix": study.results.values(scenario, policy, metric)
+        for projection, metric in PROJECTIONS.items()
+    }
+    values = {name: row for name, row in found.items() if row is not None}
+    if not values:
+        return
+    low, high = spread_range(values)
+    spec = spread_spec(
+        f"{policies[policy]} on {scenario_label(scenario)}",
+        "late alignment of each dialog · line: the mean",
+        tuple(values),
+        min(low, -1.0),
+        max(high, 1.0),
+        page_theme(),
+    )
+    data = {"bars": bars_data(values), "means": means_data(values)}
+    st.vega_lite_chart(with_data(spec, data), key=f"{page}/alignment/spread", width="stretch")
+
+
+def _differences(page: str, projection: str, name: str, rows: pd.DataFrame) -> None:
+    dots = pd.DataFrame(
+        {
+            "row": rows.scenario.map(scenario_label),
+            "name": "difference",
+            "mean": rows.mean_diff,
+            "ci_low": rows.ci_low,
+            "ci_high": rows.ci_high,
+            "words": [f"t = {t:.2f}" for t in rows.t],
+        }
+    )
+    reach = 0.42 if projection == "value" else 0.06
+    reach = max(reach, 1.05 * float(dots[["ci_low", "ci_high"]].abs().max().max()))
+    spec = dots_spec(
+        name,
+        f"difference with its 95 % interval, scale ± {reach:.2g}",
+        tuple(dots.row),
+        ("difference",),
+        -reach,
+        reach,
+        page_theme(),
+    )
+    st.vega_lite_chart(
+        with_data(spec, {"dots": dots}), key=f"{page}/difference/{projection}", width="stretch"
+    )
+
+
+def conclusion(table: pd.DataFrame, differences: pd.DataFrame) -> Markdown:
+    """Say what follows, with the numbers of this run."""
+    measured = differences[differences.projection == "value"].set_index("scenario")
+    published = differences[differences.projection == PUBLISHED]
+    above = [str(scenario) for scenario, row in measured.iterrows() if row.ci_low > 0]
+    below = [str(scenario) for scenario, row in measured.iterrows() if row.ci_high < 0]
+    lines = [
+        Markdown(
+            "- **The published differences cannot be told from zero**: the largest |t| is {:.2f}, "
+            "and 1.96 is needed."
+        ).format(published.t.abs().max())
+        if len(published)
+        else "",
+        Markdown("- **With the value matrix they can**: |t| is between {:.0f} and {:.0f}.").format(
+            measured.t.abs().min(), measured.t.abs().max()
+        ),
+        Markdown("- **FD-KVC is above H2O** on {}.").format(_names(above)) if above else "",
+        Markdown("- **FD-KVC is below H2O** on {}.").format(_names(below)) if below else "",
+        _leaders(table),
+    ]
+    return Markdown("\n").join(line for line in lines if line)
+
+
+def _leaders(table: pd.DataFrame) -> str:
+    """Say who leads FD-KVC on composite alignment, measured and published."""
+    composite = table[table.scenario == "composite"]
+    parts = []
+    for projection, word in (("value", "measured"), (PUBLISHED, "published")):
+        means = composite[composite.projection == projection].set_index("policy")["mean"]
+        if ABLATED_POLICY in means:
+            ahead = means[means > means[ABLATED_POLICY]].sort_values(ascending=False)
+            if len(ahead):
+                leaders = [
+                    f"{read_policy(str(name)).title} {mean:.4f}" for name, mean in ahead.items()
+                ]
+                parts.append(f"{word}: {', '.join(leaders)}, FD-KVC {means[ABLATED_POLICY]:.4f}")
+    if not parts:
+        return ""
+    return Markdown(
+        "- **FD-KVC does not lead the composite**: simple heuristics that keep the newest tokens "
+        "are ahead of it ({}), so it is not better than coarse heuristics, in the printed table "
+        "either."
+    ).format("; ".join(parts))
+
+
+def _names(scenarios: list[str]) -> str:
+    return listed([scenario_label(scenario) for scenario in scenarios])

@@ -1,0 +1,137 @@
+"""Two policies on the same dialogs: differences with everything that says how sure they are."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import pandas as pd
+import streamlit as st
+
+from fdkvc.charts.dots import dots_spec
+from fdkvc.charts.theme import with_data
+from fdkvc.judged import tables
+from fdkvc.judged.cells import scenario_label
+from fdkvc.measured.study import Study
+from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
+from fdkvc.ui.kit.markdown import plain
+
+
+@lru_cache(maxsize=4)
+def comparison(study: Study, policy: str, baseline: str) -> pd.DataFrame:
+    """Compare two policies, once for all that show it."""
+    return tables.comparison_table(study.results, policy, baseline, study.results.benchmark.seed)
+
+
+@st.fragment
+def show_comparison(page: str, study: Study) -> None:
+    """Let a person choose two policies, and show how they differ."""
+    policies = {policy.name: policy.title for policy in study.results.benchmark.policies}
+    if len(policies) < 2:
+        st.info("A comparison needs two policies: choose another one and run again.")
+        return
+    names = list(policies)
+    with st.container(horizontal=True):
+        policy = st.selectbox(
+            "Policy",
+            names,
+            index=len(names) - 1,
+            format_func=lambda name: policies[name],
+            key=f"{page}/compare/policy",
+            width=260,
+        )
+        others = [name for name in names if name != policy]
+        baseline = st.selectbox(
+            "compared with",
+            others,
+            index=others.index(tables.BASELINE) if tables.BASELINE in others else 0,
+            format_func=lambda name: policies[name],
+            key=f"{page}/compare/baseline",
+            width=260,
+        )
+    table = comparison(study, policy, baseline)
+    if table.empty:
+        st.info("Nothing to compare: the adaptation run alone has no late metrics.")
+        return
+    st.markdown(
+        plain(
+            f"{policies[policy]} less {policies[baseline]} in every dialog, on the same dialogs. "
+            "Intervals cover 95 %; the bootstrap interval does not assume a normal distribution. "
+            f"p is adjusted for the {int(table.p.notna().sum())} tests of this table (Holm); the "
+            "effect size is the mean difference over its standard deviation (Cohen's d)."
+        )
+    )
+    _charts(page, table)
+    st.dataframe(
+        _shown(table),
+        hide_index=True,
+        key=f"{page}/compare/table",
+        height="content",
+        column_config={
+            "dialogs": st.column_config.NumberColumn(format="%d"),
+            "in words": st.column_config.TextColumn(width="large"),
+        },
+    )
+
+
+def _charts(page: str, table: pd.DataFrame) -> None:
+    with side_by_side("differences"):
+        for metric in table.metric.unique():
+            rows = table[table.metric == metric]
+            dots = pd.DataFrame(
+                {
+                    "row": rows.scenario.map(scenario_label),
+                    "name": "difference",
+                    "mean": rows.mean_diff,
+                    "ci_low": rows.ci_low.fillna(rows.mean_diff),
+                    "ci_high": rows.ci_high.fillna(rows.mean_diff),
+                    "words": rows.words,
+                }
+            )
+            reach = max(0.01, 1.08 * float(dots[["ci_low", "ci_high"]].abs().max().max()))
+            spec = dots_spec(
+                tables.late_metric(metric).title,
+                "difference with its 95 % interval",
+                tuple(dots.row),
+                ("difference",),
+                -reach,
+                reach,
+                page_theme(),
+            )
+            with panel(f"differences-{metric}"):
+                st.vega_lite_chart(
+                    with_data(spec, {"dots": dots}), key=f"{page}/dots/{metric}", width="stretch"
+                )
+
+
+def _shown(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the comparison as people read it."""
+
+    def interval(low: pd.Series[float], high: pd.Series[float]) -> list[str]:
+        return [f"{a:+.4f} to {b:+.4f}" for a, b in zip(low, high, strict=True)]
+
+    return pd.DataFrame(
+        {
+            "scenario": table.scenario.map(scenario_label),
+            "metric": [tables.late_metric(name).label for name in table.metric],
+            "dialogs": table.n,
+            "difference": [f"{value:+.4f}" for value in table.mean_diff],
+            "95 % interval": interval(table.ci_low, table.ci_high),
+            "bootstrap interval": interval(table.bootstrap_low, table.bootstrap_high),
+            "t": [_figure(value, ".1f") for value in table.t],
+            "p": [_p(value) for value in table.p],
+            "p, adjusted": [_p(value) for value in table.p_holm],
+            "effect size": [_figure(value, "+.2f") for value in table.effect_size],
+            "in words": table.words,
+        }
+    )
+
+
+def _figure(value: float, form: str) -> str:
+    return "" if math.isnan(value) else f"{value:{form}}"
+
+
+def _p(value: float) -> str:
+    if math.isnan(value):
+        return ""
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"

@@ -1,0 +1,98 @@
+"""A run again from its run.json, and whether its numbers are the same."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from fdkvc.dialogs.batch import SCENARIOS, World
+from fdkvc.files.export import benchmark_files
+from fdkvc.files.repeat import MOST_BYTES, Record, compare, read_run, told
+from fdkvc.measured.study import Study
+from fdkvc.ui.benchmark.choices import DIALOGS_HERE
+from fdkvc.ui.kit.files import files_of
+from fdkvc.ui.kit.markdown import plain
+from fdkvc.ui.kit.run_panel import start_run
+from fdkvc.ui.kit.sidebar import BUDGET_HERE
+from fdkvc.ui.kit.variants import MOST_POLICIES
+from fdkvc.ui.kit.work import study_work
+from fdkvc.words import count, sentence
+
+
+def choose_record(page: str) -> None:
+    """Let a person load a run.json and repeat its run."""
+    with st.expander("Repeat a run from its run.json", icon=":material/replay:"):
+        loaded = st.file_uploader(
+            "run.json", type="json", key=f"{page}/record/file", max_upload_size=1
+        )
+        if loaded is None:
+            return
+        try:
+            record = read_run(loaded.read(MOST_BYTES + 1))
+            _check_size(record)
+        except ValueError as error:
+            st.error(plain(f"This file cannot be repeated: {error}."), icon=":material/error:")
+            return
+        benchmark = record.benchmark
+        st.markdown(
+            plain(
+                f"{count(len(benchmark.scenarios), 'scenario')}, "
+                f"{count(len(benchmark.policies), 'policy', 'policies')}, "
+                f"{count(benchmark.dialogs, 'dialog')} a scenario, seed {benchmark.seed}, "
+                f"budget {benchmark.budget}; it ran with "
+                + ", ".join(f"{name} {version}" for name, version in record.versions.items())
+                + "."
+            )
+        )
+
+        def repeat() -> None:
+            st.session_state[_key(page)] = record
+            start_run(page, study_work(benchmark))
+
+        st.button("Repeat this run", key=f"{page}/record/run", on_click=repeat)
+
+
+def tell_repeated(page: str, study: Study) -> None:
+    """Say whether a repeated run gave the same numbers."""
+    record: Record | None = st.session_state.get(_key(page))
+    if record is None or record.benchmark != study.results.benchmark:
+        return
+    if not study.results.complete:
+        st.warning("Cancelled: the run was not repeated as a whole.", icon=":material/replay:")
+        return
+    files = {**files_of(study), **benchmark_files(study.results, [], record.baseline)}
+    comparison = compare(record, files)
+    words = sentence(f"repeated: {told(record, comparison)}")
+    if comparison.repeated:
+        st.success(plain(words), icon=":material/replay:")
+    elif comparison.anything:
+        ran = ", ".join(f"{name} {version}" for name, version in record.versions.items())
+        st.error(plain(f"{words} It ran with {ran}."), icon=":material/replay:")
+    else:
+        st.warning(plain(words), icon=":material/replay:")
+
+
+def _key(page: str) -> str:
+    return f"{page}/record"
+
+
+def _check_size(record: Record) -> None:
+    """Raise a ValueError if the run is not one for this page."""
+    benchmark = record.benchmark
+    elsewhere = "run `python -m fdkvc repeat run.json`"
+    if record.sweep is not None:
+        raise ValueError(f"it is of a sweep: {elsewhere}")
+    if benchmark.dialogs > DIALOGS_HERE.high:
+        raise ValueError(
+            f"it has {benchmark.dialogs:,} dialogs, but at most {DIALOGS_HERE.high:,} run here: "
+            f"{elsewhere}"
+        )
+    if benchmark.budget > BUDGET_HERE.high or len(benchmark.policies) > MOST_POLICIES:
+        raise ValueError(
+            f"its budget is {benchmark.budget} with {len(benchmark.policies)} policies, but at "
+            f"most {BUDGET_HERE.high} with {MOST_POLICIES} run here: {elsewhere}"
+        )
+    own = [each.key for each in benchmark.scenarios if SCENARIOS.get(each.key) != each]
+    if own or benchmark.world != World():
+        raise ValueError(
+            "its scenarios or its world are not the paper's, and only those run here: " + elsewhere
+        )

@@ -1,0 +1,62 @@
+"""The results of a benchmark, section by section."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import streamlit as st
+
+from fdkvc.measured.benchmark import Benchmark
+from fdkvc.measured.study import Study
+from fdkvc.ui.benchmark.alignment import show_alignment
+from fdkvc.ui.benchmark.claims import show_claims
+from fdkvc.ui.benchmark.cost import show_cost
+from fdkvc.ui.benchmark.figures import show_figures
+from fdkvc.ui.benchmark.pair import show_comparison
+from fdkvc.ui.benchmark.tables import show_tables
+from fdkvc.ui.kit.files import show_files
+from fdkvc.ui.kit.markdown import plain
+from fdkvc.words import count
+
+SECTIONS: dict[str, Callable[[str, Study], None]] = {
+    "Tables": show_tables,
+    "Claims": show_claims,
+    "Alignment": show_alignment,
+    "Figures": show_figures,
+    "Compare two": show_comparison,
+    "Time and memory": show_cost,
+    "Files": show_files,
+}
+
+
+def about_run(study: Study, chosen: Benchmark) -> None:
+    """Say which run is shown, and whether the settings have changed since."""
+    results, ran = study.results, study.results.benchmark
+    finished = {scenario.key: results.dialogs(scenario.key) for scenario in ran.scenarios}
+    words = f"{count(ran.dialogs, 'dialog')} a scenario, seed {ran.seed}, budget {ran.budget}"
+    st.caption(plain(f"Shown: {words}, {len(ran.policies)} policies, {results.seconds:.1f} s."))
+    if not results.complete:
+        st.warning(
+            plain(
+                f"Cancelled: {sum(finished.values()):,} of {ran.dialogs * len(finished):,} dialogs "
+                "are finished, and shown."
+            ),
+            icon=":material/cancel:",
+        )
+    if ran != chosen:
+        st.info(
+            "The settings in the sidebar are not those of this run; Run measures them.",
+            icon=":material/tune:",
+        )
+
+
+def show_sections(page: str, study: Study) -> None:
+    """Show the section that is open; the others cost nothing."""
+    if not any(study.results.measured.values()):
+        st.info("Nothing was finished before the run was cancelled.")
+        return
+    tabs = st.tabs([plain(name) for name in SECTIONS], key=f"{page}/sections", on_change="rerun")
+    for tab, show in zip(tabs, SECTIONS.values(), strict=True):
+        if tab.open:
+            with tab:
+                show(page, study)

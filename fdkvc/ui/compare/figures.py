@@ -1,0 +1,83 @@
+"""The figures of the runs that are compared, the best of each column marked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import pandas as pd
+import streamlit as st
+
+from fdkvc.run.metrics import ADAPTED, LATE_TURNS, METRICS, metric_named
+from fdkvc.told.overlap import figures_table
+from fdkvc.ui.kit.frame import table_html
+from fdkvc.ui.kit.lanes import FORK, Lane
+from fdkvc.ui.kit.markdown import plain
+
+BEST, TIED, SAME = "★", "☆", "="
+
+
+def show_figures(lanes: Sequence[Lane]) -> None:
+    """Show a row of figures for each run over the whole dialog."""
+    st.subheader("The whole run in figures", anchor=False)
+    first, asked = lanes[0].run, lanes[0].run.choice.asked
+    table = figures_table({lane.label: lane.run.turns for lane in lanes}, first.dialogs, asked)
+    columns = {"run": table["policy"].tolist()}
+    for metric in map(metric_named, (*METRICS, *asked)):
+        values, arrow = table[f"late_{metric.key}"], "↓" if metric.lower_is_better else "↑"
+        words = [_word(value, metric.percent) for value in values]
+        columns[f"{metric.title.lower()} {arrow}"] = marked(
+            values, words, highest=not metric.lower_is_better
+        )
+    # Who never adapts is behind whoever does in the last turn.
+    adapted = table["adaptation"] + 0.5 * table["never"]
+    columns["turns to adapt ↓"] = marked(adapted, _adaptation_words(table), highest=False)
+    evictions = table["evictions"]
+    columns["evictions ↓"] = marked(evictions, [str(n) for n in evictions], highest=False)
+    latency = table["latency_ms"]
+    columns["latency ↓"] = marked(latency, [f"{ms:.2f} ms" for ms in latency], highest=False)
+    st.html(table_html(columns, "Figures of the whole run"))
+    st.caption(
+        plain(
+            f"↑ more is better, ↓ less is better. {BEST} best, {TIED} shares the best place, "
+            f"{SAME} the same in every run. Late: mean of the last {LATE_TURNS} turns. Turns to "
+            f"adapt: from the first change of topic until {ADAPTED:.0%} of the cache is of the "
+            "new one, > n if it never was in its n turns. Latency: the median turn of this one "
+            "run, which varies from run to run; the benchmark measures it properly."
+            + (" A fork's figures include the turns before it." if lanes[-1].name == FORK else "")
+        )
+    )
+
+
+def marked(values: pd.Series[float], words: Sequence[str], highest: bool) -> list[str]:
+    """Mark the best of a column; what reads the same counts as the same.
+
+    Examples
+    --------
+    >>> marked(pd.Series([0.5, 0.9, 0.1]), ["0.5", "0.9", "0.1"], highest=True)
+    ['0.5', '0.9 ★', '0.1']
+    >>> marked(pd.Series([2.0, 2.0, 7.0]), ["2", "2", "> 7"], highest=False)
+    ['2 ☆', '2 ☆', '> 7']
+    >>> marked(pd.Series([8.0, 8.0]), ["8", "8"], highest=True)
+    ['8 =', '8 =']
+    """
+    if len(words) < 2 or values.isna().any():
+        return list(words)
+    if len(set(words)) == 1:
+        return [f"{word} {SAME}" for word in words]
+    best = words[values.tolist().index(values.max() if highest else values.min())]
+    mark = BEST if words.count(best) == 1 else TIED
+    return [f"{word} {mark}" if word == best else word for word in words]
+
+
+def _adaptation_words(table: pd.DataFrame) -> list[str]:
+    return [
+        "–" if pd.isna(turns) else f"> {turns:.0f}" if never else f"{turns:.0f}"
+        for turns, never in zip(table["adaptation"], table["never"], strict=True)
+    ]
+
+
+def _word(value: float, percent: bool) -> str:
+    if math.isnan(value):
+        return "–"
+    return f"{100 * value:.1f} %" if percent else f"{value:.3f}"

@@ -1,0 +1,327 @@
+"""Several runs in step: the views of the compare page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from fdkvc.charts import lanes as lane_charts
+from fdkvc.charts.theme import Spec, with_data
+from fdkvc.charts.timeline import cursor_data, placed
+from fdkvc.files.export import csv_text
+from fdkvc.run.metrics import METRICS
+from fdkvc.run.trace import Status
+from fdkvc.told.explain import explain, sentences
+from fdkvc.told.overlap import DIFFERENCE, all_entries, first_difference
+from fdkvc.ui.compare.what_if import fork_fields
+from fdkvc.ui.kit import fields, sidebar
+from fdkvc.ui.kit.downloads import (
+    download_files,
+    download_pictures,
+    show_chart,
+    shown_charts,
+)
+from fdkvc.ui.kit.entry import choose_entry, take_click
+from fdkvc.ui.kit.fields import Field
+from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
+from fdkvc.ui.kit.lanes import (
+    FORK,
+    Lane,
+    cells,
+    choose_pair,
+    differences,
+    line_data,
+    metric_lines,
+    overlap,
+    pair_fields,
+)
+from fdkvc.ui.kit.markdown import Markdown, plain
+from fdkvc.ui.kit.runs import Run
+from fdkvc.ui.kit.sidebar import entry_field
+from fdkvc.ui.kit.variants import policies_field
+from fdkvc.words import count, listed
+
+FILE = "comparison.csv"
+
+
+# ------------------------------------------------------------------------------- the link
+
+
+def all_fields(page: str) -> list[Field]:
+    """Return every field of the page's view."""
+    return [
+        *sidebar.dialog_fields(page),
+        policies_field(page),
+        *sidebar.view_fields(page),
+        sidebar.asked_field(page),
+        *pair_fields(page),
+        *fork_fields(page),
+    ]
+
+
+def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
+    """Let the page show what a link asks for; say what of it is not right, in sentences."""
+    wrong = fields.adopt_link(all_fields(page), link)
+    names = {*policies_field(page).value, FORK, ""}
+    for field in pair_fields(page):
+        if link and field.value not in names:
+            wrong.append(
+                f"This link is not quite right: {field.name} is {field.value!r}, which is not "
+                "among its policies."
+            )
+            field.set(field.default)
+    return wrong
+
+
+def write_link(page: str) -> None:
+    """Put the whole view into the page's address."""
+    fields.write_link(all_fields(page))
+
+
+# ------------------------------------------------------------------------------- the lanes
+
+
+def show_lanes(page: str, lanes: Sequence[Lane], turn: int) -> None:
+    """Show each run's river and cache, side by side where there is room."""
+    picked = entry_field(page).value
+    with st.container(key=f"lanes-{page}"):
+        for lane in lanes:
+            name = f"lane/{lane.name}"
+            show_chart(
+                page,
+                name,
+                lane_chart(lanes, lane, turn, picked),
+                on_select=lambda name=name: take_click(page, f"{page}/{name}"),
+                alt=f"{lane.label}: the cache after every turn, and its entries after this one",
+            )
+    if picked is not None:
+        _fates(lanes, turn, picked)
+
+
+def follow_entry(page: str, lanes: Sequence[Lane]) -> int | None:
+    """Let a person choose an entry to be followed through all lanes."""
+    return choose_entry(lanes[0].run, entry_field(page), width=360)
+
+
+def lane_chart(lanes: Sequence[Lane], lane: Lane, turn: int, picked: int | None) -> Spec:
+    """Join a lane's spec with its data."""
+    run, theme = lane.run, page_theme()
+    places = _places(lanes, lane)
+    spec = lane_charts.lane_spec(
+        lane.label if run.trace.policy.bounded else f"{lane.label} · a scale of its own",
+        run.dialogs.turns,
+        places,
+        run.dialogs.turn_tokens,
+        run.dialogs.topic_names,
+        theme,
+    )
+    return with_data(
+        spec,
+        {
+            "river": run.timeline["river"],
+            "path": placed(run.path(picked)),
+            "cursor": cursor_data(turn).assign(words=_figures_now(lane, turn)),
+            "cells": cells(run, places, picked, theme)[turn],
+        },
+    )
+
+
+def _places(lanes: Sequence[Lane], lane: Lane) -> int:
+    """Return the height of a lane's river: the largest budget, or all tokens without one."""
+    bounded = [each.run.trace.budget for each in lanes if each.run.trace.policy.bounded]
+    own = lane.run.trace
+    return max(bounded) if own.policy.bounded else own.budget
+
+
+def _figures_now(lane: Lane, turn: int) -> str:
+    """Say a turn's figures in two lines."""
+    now = lane.run.turns.iloc[turn]
+    lines = [line for line in lane.run.metrics if line.field in METRICS]
+    words = [f"{line.label} {line.words(float(now[line.field]))}" for line in lines]
+    below = [*words[:-2], f"{now['evicted']:.0f} evicted"]
+    return f"{' · '.join(words[-2:])}\n{' · '.join(below)}"
+
+
+def _fates(lanes: Sequence[Lane], turn: int, token: int) -> None:
+    """Say what becomes of an entry in each run."""
+    told = [
+        Markdown("- **{}:** {}").format(lane.label, _fate(lane.run, turn, token)) for lane in lanes
+    ]
+    st.markdown(Markdown("\n").join(told))
+
+
+def _fate(run: Run, turn: int, token: int) -> str:
+    """Say why an entry stays in a turn, or went in the turn that evicted it."""
+    own = run.at(turn)
+    why = explain(own.trace, own.dialogs, 0, turn, token)
+    if why.left is not None:
+        why = explain(own.trace, own.dialogs, 0, why.left[0], token)
+    elif own.trunk is not None and why.status == Status.empty and why.born < own.trace.first_turn:
+        fork = own.trace.first_turn - 1
+        if token in own.trunk.at(fork).trace.state_after(fork).cache.token:
+            return f"Token {token} was taken out by the fork, after turn {fork}."
+        return _fate(own.trunk, fork, token)
+    return " ".join(sentences(why))
+
+
+# ------------------------------------------------------------------------------- the lines
+
+
+def difference_panels(
+    page: str, lanes: Sequence[Lane]
+) -> tuple[DeltaGenerator, tuple[Lane, Lane], DeltaGenerator]:
+    """Show the panels of the lines and of the difference, which stand outside what a step draws.
+
+    Returns
+    -------
+    tuple
+        The place of the lines; the two runs that are looked at closely; the place of what sets
+        them apart.
+    """
+    with side_by_side("differences"):
+        with panel("lines"):
+            st.subheader("Metrics over the turns", anchor=False)
+            lines = st.container()
+        with panel("difference"):
+            st.subheader("Where they differ", anchor=False)
+            pair = choose_pair(page, lanes)
+            difference = st.container()
+    return lines, pair, difference
+
+
+def show_lines(page: str, lanes: tuple[Lane, ...], turn: int) -> None:
+    """Show the metrics over the turns, a line for each run."""
+    alt = "Metrics over the turns, a line for each run; the table below has their figures"
+    show_chart(page, "metrics", lines_chart(lanes, turn), alt=alt)
+
+
+def lines_chart(lanes: tuple[Lane, ...], turn: int) -> Spec:
+    """Join the lines' spec with its data."""
+    labels = tuple(lane.label for lane in lanes)
+    spec = lane_charts.lines_spec(
+        lanes[0].run.dialogs.turns,
+        labels,
+        lanes[-1].name == FORK,
+        metric_lines(lanes),
+        page_theme(),
+    )
+    return with_data(spec, {**line_data(lanes), "cursor": cursor_data(turn)})
+
+
+# ------------------------------------------------------------------------------- the difference
+
+
+def show_difference(page: str, one: Lane, other: Lane, turn: int) -> None:
+    """Show where two runs part, and what only one of them keeps."""
+    shared = overlap(one.run, other.run)
+    table = differences(one.run, other.run).get(turn, pd.DataFrame(columns=list(DIFFERENCE)))
+    st.markdown(plain(_difference_words(one, other, turn, shared, table)))
+    alt = "Share of entries that both caches hold, over the turns"
+    show_chart(page, "overlap", overlap_chart(one, other, turn), alt=alt)
+    st.html(table_html(_shown(table, one, other), "Entries that only one of the two keeps"))
+    st.caption(
+        plain(
+            f"Rank and score are those of turn {turn}; in the run that lost the entry, those of "
+            "the turn in which it was evicted."
+        )
+    )
+
+
+def overlap_chart(one: Lane, other: Lane, turn: int) -> Spec:
+    """Join the overlap's spec with its data."""
+    shared, dialogs = overlap(one.run, other.run), one.run.dialogs
+    parted = first_difference(shared)
+    parting = pd.DataFrame({"turn": [] if parted is None else [parted]})
+    return with_data(
+        lane_charts.overlap_spec(dialogs.turns, page_theme()),
+        {
+            "overlap": placed(shared),
+            "changes": one.run.timeline["changes"],
+            "parting": placed(parting),
+            "cursor": cursor_data(turn),
+        },
+    )
+
+
+def _difference_words(
+    one: Lane, other: Lane, turn: int, shared: pd.DataFrame, table: pd.DataFrame
+) -> Markdown:
+    parted = first_difference(shared)
+    if one is other:
+        return Markdown(
+            "Choose two different runs. Where there is but one, choose another policy beside it."
+        )
+    if parted is None:
+        return Markdown("**{}** and **{}** keep the same entries in every turn.").format(
+            one.label, other.label
+        )
+    now = shared.iloc[turn]
+    said = [
+        Markdown(
+            "**{}** and **{}** first part in **turn {}**. After turn {} they share {}, an overlap "
+            "of {:.0%}."
+        ).format(
+            *(one.label, other.label, parted, turn),
+            *(count(int(now["shared"]), "entry", "entries"), now["jaccard"]),
+        )
+    ]
+    for lane, keeper in ((one, "one"), (other, "other")):
+        topics = table.loc[table["keeper"] == keeper, "topic"].value_counts()
+        if len(topics):
+            parts = [f"{number} {topic}" for topic, number in topics.items()]
+            said.append(Markdown("Only **{}** keeps {}.").format(lane.label, listed(parts)))
+    return Markdown(" ").join(said)
+
+
+def _shown(table: pd.DataFrame, one: Lane, other: Lane) -> dict[str, list[str]]:
+    """Return the difference as people read it; runs by their numbers, for want of room."""
+    lanes = {"one": one, "other": other}
+    return {
+        "only in": [lanes[keeper].number for keeper in table["keeper"]],
+        "token": _words(table["token"], "d"),
+        "topic": table["topic"].fillna("–").tolist(),
+        "from turn": _words(table["born"], "d"),
+        **{
+            f"{what} in {lane.number}": _words(table[f"{what}_{name}"], form)
+            for what, form in (("rank", ".0f"), ("score", ".3f"))
+            for name, lane in lanes.items()
+        },
+        "evicted in turn": _words(table["evicted"], ".0f"),
+    }
+
+
+def _words(column: pd.Series, form: str) -> list[str]:
+    return ["–" if pd.isna(value) else f"{value:{form}}" for value in column]
+
+
+# ------------------------------------------------------------------------------- downloads
+
+
+def downloads(page: str, lanes: tuple[Lane, ...]) -> None:
+    """Offer the comparison as one table, and its charts as pictures, as they stand at the click."""
+    charts = shown_charts(page)
+
+    def lanes_together() -> Spec:
+        return lane_charts.together([charts[f"lane/{lane.name}"] for lane in lanes])
+
+    with st.popover("Download", icon=":material/download:"):
+        st.caption("The address of this page reopens exactly this comparison.")
+        download_files(page, lambda: {FILE: csv_text(comparison(lanes))}, [FILE])
+        download_pictures(
+            page,
+            {
+                "lanes": lanes_together,
+                "metrics": lambda: charts["metrics"],
+                "overlap": lambda: charts["overlap"],
+            },
+        )
+
+
+def comparison(lanes: Sequence[Lane]) -> pd.DataFrame:
+    """Return every entry of every turn of every run."""
+    return all_entries(
+        {lane.words: lane.run.every_entry.drop(columns=["hue", "hover"]) for lane in lanes}
+    )

@@ -1,0 +1,164 @@
+"""What if: one of the runs, continued after a turn with something changed, as a lane of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import streamlit as st
+
+from fdkvc.parameters import Parameter
+from fdkvc.policies import read_policy
+from fdkvc.run.fork import Fork
+from fdkvc.told.overlap import first_difference
+from fdkvc.ui.kit import fields
+from fdkvc.ui.kit.fields import Field
+from fdkvc.ui.kit.frame import problems
+from fdkvc.ui.kit.lanes import FORK, Lane, overlap, pair_fields
+from fdkvc.ui.kit.markdown import Markdown
+from fdkvc.ui.kit.runs import load_fork
+from fdkvc.ui.kit.sidebar import BUDGET_HERE, entry_field
+from fdkvc.ui.kit.transport import turn_field
+from fdkvc.ui.kit.variants import PolicyField, edit_policy
+from fdkvc.words import listed, sentence
+
+ENTRY_CHOICES = ("leave", "pin", "drop")
+
+
+def fork_fields(page: str) -> tuple[Field, ...]:
+    """Return the fields that hold the fork: of which lane, after which turn, with what changed."""
+    token = Parameter("Entry of the fork", "", low=0, high=10**6)
+    return (
+        PolicyField(page, "fork", "", Parameter("Fork", "")),
+        Field(page, "fork_turn", None, Parameter("Turn of the fork", "", low=0, high=9999)),
+        PolicyField(page, "fork_policy", "", Parameter("Policy of the fork", "")),
+        Field(page, "fork_budget", None, replace(BUDGET_HERE, label="Its budget", help="")),
+        Field(page, "pinned", None, token),
+        Field(page, "dropped", None, token),
+    )
+
+
+def ask(page: str, lanes: Sequence[Lane]) -> None:
+    """Show the button behind which a person changes a run from the current turn on."""
+    # A popover with another key is a closed one: each fork closes it.
+    with st.popover("What if …", icon=":material/alt_route:", key=f"{page}/what-if/{_forks(page)}"):
+        st.markdown(
+            "Continue one run **after the turn that is shown**, with something changed. With other "
+            "numbers its policy goes on with what it remembers of the entries; another policy, or "
+            "another choice of one, starts anew, as if this turn had brought them all."
+        )
+        draft, left, right = f"{page}/draft", *st.columns(2)
+        with left:
+            origin = _choose_run(draft, lanes)
+        own = f"{draft}/{origin.name}"
+        with right:
+            known = replace(BUDGET_HERE, help="A smaller one evicts at once.")
+            budget = fields.number(Field(own, "budget", origin.run.choice.budget, known))
+        policy = edit_policy(own, origin.run.choice.policy, columns=3)
+        left, right = st.columns(2, vertical_alignment="bottom")
+        with left:
+            entry = st.segmented_control(
+                "The picked entry",
+                ENTRY_CHOICES,
+                key=f"{draft}/entry",
+                default="leave",
+                required=True,
+                help="Pick one by a click in a cache, or from the list beside this button.",
+            )
+        with right:
+            if st.button(
+                "Continue from here",
+                key=f"{page}/fork-here",
+                type="primary",
+                icon=":material/alt_route:",
+                width="stretch",
+            ):
+                _begin(page, origin.name, policy.name, budget, entry)
+
+
+def _choose_run(draft: str, lanes: Sequence[Lane]) -> Lane:
+    """Let a person choose which run to continue: the last, as long as nobody has."""
+    by_name = {lane.name: lane for lane in lanes}
+    chosen = Field(draft, "run", lanes[-1].name, Parameter("Run", "", choices=tuple(by_name)))
+    if chosen.value not in by_name:
+        chosen.set(chosen.default)
+    return by_name[fields.choice(chosen, {name: lane.label for name, lane in by_name.items()})]
+
+
+def _forks(page: str) -> int:
+    """Return how many forks there were."""
+    return int(st.session_state.get(f"{page}/forks", 0))
+
+
+def _begin(page: str, name: str, policy: str, budget: int, entry: str) -> None:
+    """Fork after the current turn, and look closely at the fork and its origin."""
+    picked = entry_field(page).value
+    if entry != "leave" and picked is None:
+        st.session_state[f"{page}/fork-problem"] = (
+            f"No entry is picked to {entry}: click one in a cache, or choose one from the list."
+        )
+        st.rerun()
+    pinned, dropped = (picked if entry == verb else None for verb in ("pin", "drop"))
+    values = (name, turn_field(page).value, policy, budget, pinned, dropped)
+    st.session_state[f"{page}/forks"] = _forks(page) + 1
+    fields.set_and_rerun(
+        [
+            *zip(fork_fields(page), values, strict=True),
+            *zip(pair_fields(page), (name, FORK), strict=True),
+        ]
+    )
+
+
+def with_fork(page: str, lanes: tuple[Lane, ...]) -> tuple[Lane, ...]:
+    """Say what is forked, if anything is, and return the lanes with it as the last."""
+    problem = st.session_state.pop(f"{page}/fork-problem", None)
+    problems([problem] if problem else [])
+    name, turn, to, budget, pinned, dropped = (field.value for field in fork_fields(page))
+    if not name:
+        return lanes
+    origin = next((lane for lane in lanes if lane.name == name), None)
+    try:
+        if origin is None:
+            raise ValueError(f"{name} is not among the policies that are compared")
+        if turn is None:
+            raise ValueError("it does not say after which turn")
+        policy = read_policy(to) if to else None
+        change = Fork(turn, policy, budget, pinned, dropped)
+        run = load_fork(origin.run, change)
+    except ValueError as error:
+        problems([sentence(f"There is no such fork: {error}")])
+        _offer_removal(page)
+        return lanes
+    changes = change.changes(origin.run.choice.policy, origin.run.choice.budget) or ["no change"]
+    parted = first_difference(overlap(origin.run, run))
+    memory = (
+        f" {run.choice.policy.title} starts anew: it takes the cached entries as if turn {turn} "
+        "had brought them all."
+        if change.starts_anew(origin.run.choice.policy)
+        else ""
+    )
+    outcome = (
+        "The two caches stay the same to the end."
+        if parted is None
+        else f"The two caches first differ after turn {parted}."
+    )
+    with st.container(horizontal=True, vertical_alignment="center", key=f"{page}-fork"):
+        st.markdown(
+            Markdown(":material/alt_route: **{}, continued after turn {}** with {}.{} {}").format(
+                origin.label, turn, listed(changes), memory, outcome
+            )
+        )
+        _offer_removal(page)
+    words = f"{name} after turn {turn}: {', '.join(changes)}"
+    label = f"{len(lanes) + 1} fork of {origin.label}"
+    return (*lanes, Lane(FORK, label, words, run))
+
+
+def _offer_removal(page: str) -> None:
+    def remove() -> None:
+        for field in fork_fields(page):
+            field.set(field.default)
+
+    st.button(
+        "Remove the fork", key=f"{page}/fork-remove", icon=":material/close:", on_click=remove
+    )

@@ -1,0 +1,89 @@
+"""Evidence: what later turns demanded, and which policy still held it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from fdkvc.run.evidence import EVIDENCE_METRICS, OLD, measure
+from fdkvc.said.recordings import Recording
+from fdkvc.ui.dialogs.choices import Chosen
+from fdkvc.ui.dialogs.transcript import Verdict, verdicts
+from fdkvc.ui.kit.frame import table_html
+from fdkvc.ui.kit.lanes import Lane
+from fdkvc.ui.kit.markdown import plain
+
+KINDS = {"call": "Service calls", "state": "Dialogue states"}
+
+
+def show_evidence(page: str, chosen: Chosen, lanes: Sequence[Lane]) -> None:
+    """Show every demand of the dialog with each policy's verdict, and the shares that were met."""
+    recording = chosen.recording
+    kinds = [kind for kind in KINDS if any(each.kind == kind for each, _ in recording.evidence)]
+    if not kinds:
+        st.info(
+            "Nothing in this dialog says what a later turn needs: SGD's service calls, MultiWOZ's "
+            "dialogue states and the tool calls of a chat do."
+        )
+        return
+    st.html(table_html(_figures(recording, lanes), "Shares of the evidence that each policy held"))
+    with st.container(horizontal=True, vertical_alignment="center"):
+        kind = st.segmented_control(
+            "What is demanded",
+            kinds,
+            format_func=lambda kind: plain(KINDS[kind]),
+            default=kinds[0],
+            required=True,
+            key=f"{page}/evidence/kind",
+            label_visibility="collapsed",
+        )
+        parted = st.toggle(
+            "Only where policies differ", key=f"{page}/evidence/parted", disabled=len(lanes) < 2
+        )
+    rows = [
+        row
+        for row in zip(*(verdicts(lane.run, recording) for lane in lanes), strict=True)
+        if row[0].demand.kind == kind
+        and not (parted and len({verdict.lost < 0 for verdict in row}) == 1)
+    ]
+    st.html(table_html(_demands(rows, lanes), "Each demand and who held its evidence"))
+    missing = recording.transcript.missing
+    st.caption(
+        plain(
+            "A demand is met if all tokens of at least one mention were cached when the turn "
+            "before had ended; otherwise the turn that broke the last whole mention stands here."
+            + (f" {missing} more arguments of calls are said nowhere before." if missing else "")
+        )
+    )
+
+
+def _figures(recording: Recording, lanes: Sequence[Lane]) -> dict[str, list[str]]:
+    measured = [measure(lane.run.trace, recording) for lane in lanes]
+    columns = {"policy": [lane.label for lane in lanes]}
+    for key, metric in EVIDENCE_METRICS.items():
+        values = [each[key] for each in measured]
+        columns[metric.label] = [
+            "–" if value != value else f"{100 * value:.0f} %" if metric.percent else f"{value:.1f}"
+            for value in values
+        ]
+    return columns
+
+
+def _demands(
+    rows: Sequence[tuple[Verdict, ...]], lanes: Sequence[Lane]
+) -> dict[str, Sequence[str]]:
+    demands = [row[0].demand for row in rows]
+    return {
+        "value": [f"{each.slot} “{each.value}”" for each in demands],
+        "needed by": [each.source for each in demands],
+        "in turn": [str(each.turn) for each in demands],
+        "last said in": [
+            f"{each.mentions[-1].turn}{' (old)' if each.age > OLD else ''}" for each in demands
+        ],
+        **{lane.label: [_sign(row[place]) for row in rows] for place, lane in enumerate(lanes)},
+    }
+
+
+def _sign(verdict: Verdict) -> str:
+    return f"{'✓' if verdict.lost < 0 else '✗'} {verdict.words}"

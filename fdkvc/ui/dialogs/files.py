@@ -1,0 +1,249 @@
+"""Files of dialogs on a page: read within its bounds, and one head of one dialog to be run."""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from io import BytesIO
+from itertools import accumulate
+
+from fdkvc.dialogs.batch import DialogBatch
+from fdkvc.policies import Policy
+from fdkvc.run.heads import together
+from fdkvc.run.simulate import simulate
+from fdkvc.run.trace import Trace
+from fdkvc.said.formats import EXAMPLES, read_transcripts
+from fdkvc.said.lexical import lexical_recording
+from fdkvc.said.recordings import Recording
+from fdkvc.said.segmentation import segmented
+from fdkvc.said.trace_file import read_trace_file
+from fdkvc.said.transcripts import MOST_TOPICS, Transcript
+
+MOST_MEGABYTES = 20
+"""Of a trace that a person brings, and of all its arrays together."""
+
+MOST_TEXT_MEGABYTES = 15
+"""Of a file of words."""
+
+MOST_PRODUCTS = 20_000_000
+"""Heads times turns times tokens of a dialog in a trace: each array of them takes 80 MB."""
+
+MOST_MEASURED = 600
+MOST_CHARACTERS = 1_000_000
+"""Dialogs that are measured together on the page, and what is said in them."""
+
+MOST_TURNS = 128
+MOST_TOKENS = 4096
+MOST_HEADS = 32
+
+MOST_ENTRIES = 1_000_000
+"""Entries of all turns and heads that are recorded when the heads decide together."""
+
+KINDS = ("json", "jsonl", "txt", "npz")
+"""What a file's name may end with."""
+
+SHIPPED: Mapping[str, str] = {
+    "dialogues": "Example: service dialogs",
+    "chat": "Example: a chat with tools",
+}
+"""The examples by the names of their files, and how people see them."""
+
+LETTERS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ") + tuple(f"A{n}" for n in range(MOST_TOPICS - 26))
+
+
+@dataclass(frozen=True, eq=False)
+class DialogFile:
+    """A file of dialogs.
+
+    Attributes
+    ----------
+    name : str
+    digest : str
+        SHA-256 of its content.
+    transcripts : tuple of Transcript
+    traced : tuple of Recording
+        What a model saw of each dialog; empty for a file of words alone.
+    """
+
+    name: str
+    digest: str
+    transcripts: tuple[Transcript, ...]
+    traced: tuple[Recording, ...] = ()
+
+    def recording(self, dialog: int) -> Recording:
+        """Return a dialog with the trace's own vectors, or with lexical ones."""
+        return self.traced[dialog] if self.traced else lexical_recording(self.transcripts[dialog])
+
+    @cached_property
+    def measured(self) -> int:
+        """How many of its dialogs are measured together: the first ones, or all."""
+        said = (sum(map(len, each.texts)) for each in self.transcripts[:MOST_MEASURED])
+        return max(1, bisect_right(list(accumulate(said)), MOST_CHARACTERS))
+
+
+def read_dialog_file(content: bytes, name: str) -> DialogFile:
+    """Read a file that a person brings.
+
+    Raises
+    ------
+    ValueError
+        In a sentence that says what is wrong with it, and where.
+    """
+    traces = name.lower().endswith(".npz")
+    most = (MOST_MEGABYTES if traces else MOST_TEXT_MEGABYTES) * 1_000_000
+    if len(content) > most:
+        raise ValueError(f"the file has {len(content):,} bytes, but at most {most:,} are shown")
+    digest = hashlib.sha256(content).hexdigest()
+    if not traces:
+        return DialogFile(name, digest, read_transcripts(content, name))
+    traced = read_trace_file(BytesIO(content), most)
+    if not traced:
+        raise ValueError("the file holds no dialogs")
+    for each in traced:
+        products = len(each.heads) * len(each.tokens) * each.starts[-1]
+        if products > MOST_PRODUCTS:
+            raise ValueError(
+                f"{each.transcript.name}: its heads, turns and tokens multiply to {products:,}, "
+                f"but at most {MOST_PRODUCTS:,} are shown: capture fewer heads"
+            )
+    if len(traced[0].heads) > MOST_HEADS:
+        raise ValueError(
+            f"the trace has {len(traced[0].heads)} heads, but at most {MOST_HEADS} are shown: "
+            "capture some of them"
+        )
+    return DialogFile(name, digest, tuple(each.transcript for each in traced), traced)
+
+
+@lru_cache(maxsize=len(SHIPPED))
+def shipped_file(key: str) -> DialogFile:
+    """Return one of the examples."""
+    path = EXAMPLES / f"{key}.json"
+    return read_dialog_file(path.read_bytes(), path.name)
+
+
+def check_shown(transcript: Transcript, recording: Recording) -> None:
+    """Raise a ValueError in a sentence unless a dialog is small enough for the screen."""
+    for what, count, most in (
+        ("turns", len(transcript.turns), MOST_TURNS),
+        ("tokens", recording.starts[-1], MOST_TOKENS),
+    ):
+        if count > most:
+            raise ValueError(
+                f"{transcript.name}: it has {count:,} {what}, but at most {most:,} are shown turn "
+                "by turn: choose another dialog of the file, or measure it by the command line"
+            )
+
+
+def check_together(recording: Recording, budget: int) -> None:
+    """Raise a ValueError in a sentence unless the heads together are small enough."""
+    dialogs = recording.dialogs
+    entries = dialogs.rows * dialogs.turns * (budget + dialogs.turn_tokens)
+    if entries > MOST_ENTRIES:
+        raise ValueError(
+            f"all heads together have {entries:,} entries over all turns, but at most "
+            f"{MOST_ENTRIES:,} are shown: choose a smaller budget, or each head by itself"
+        )
+
+
+@dataclass(frozen=True)
+class HeadChoice:
+    """One head of one dialog of a file.
+
+    Attributes
+    ----------
+    file : str
+        The file's digest.
+    name : str
+        The dialog's.
+    topics : tuple of str or None
+        Of each turn.
+    head : int
+        Its place among the recording's heads.
+    together : bool
+        Whether all heads decide once, by the mean of their scores.
+    recording : Recording
+        What the others name, with topics that are letters.
+    topic_names : tuple of str
+        What the letters stand for.
+    """
+
+    file: str
+    name: str
+    topics: tuple[str | None, ...]
+    head: int
+    together: bool
+    recording: Recording = field(compare=False, repr=False)
+    topic_names: tuple[str, ...]
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What each token says."""
+        return tuple(token.text for turn in self.recording.tokens for token in turn)
+
+    @property
+    def size(self) -> int:
+        """Turns times tokens."""
+        return len(self.recording.tokens) * len(self.words)
+
+    @property
+    def alone(self) -> bool:
+        """Whether the head decides by itself."""
+        return not self.together
+
+    def load(self) -> DialogBatch:
+        """Return the head's row."""
+        return self.recording.dialogs.row(self.head)
+
+    def run(self, policy: Policy, dialogs: DialogBatch, budget: int) -> Trace:
+        """Run a policy over the head, or over all of them together."""
+        if self.alone:
+            return simulate(policy, dialogs, budget)
+        return _shared_run(policy, self.recording, budget).row(self.head)
+
+
+@lru_cache(maxsize=2)
+def _shared_run(policy: Policy, recording: Recording, budget: int) -> Trace:
+    """Run a policy over the heads together; the record names the policy as each head has it."""
+    heads = len(recording.heads)
+    trace = simulate(together(policy, heads), recording.dialogs, budget)
+    return replace(trace, policy=policy)
+
+
+# ------------------------------------------------------------------------------- topics
+
+
+@lru_cache(maxsize=8)
+def shown_recording(
+    file: DialogFile, dialog: int, way: str, schedule: str = ""
+) -> tuple[Recording, tuple[str, ...]]:
+    """Return a dialog of a file with topics that are letters, and what these stand for.
+
+    Charts and sentences speak of topics; so nothing of a file's text comes into them.
+
+    Parameters
+    ----------
+    file : DialogFile
+    dialog : int
+    way : {"annotated", "segmented", "marked"}
+        Where the topics come from.
+    schedule : str
+        The letter of each turn, where a person marks them.
+
+    Raises
+    ------
+    ValueError
+        If the dialog is too large to be shown, or the schedule does not fit it.
+    """
+    recording = file.recording(dialog)
+    said = recording.transcript
+    check_shown(said, recording)
+    if way == "segmented":
+        said = segmented(said)
+    elif way == "marked":
+        said = said.with_schedule(schedule)
+    letters = dict(zip(said.topics, LETTERS, strict=False))
+    topics = [None if turn.topic is None else letters[turn.topic] for turn in said.turns]
+    return recording.with_transcript(said.with_topics(topics)), said.topics

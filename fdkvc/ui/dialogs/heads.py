@@ -1,0 +1,81 @@
+"""Heads: what each would keep by itself, and what changes when all decide together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import streamlit as st
+
+from fdkvc.attention import Floats
+from fdkvc.policies import Policy
+from fdkvc.run.evidence import answers, recall
+from fdkvc.run.heads import together
+from fdkvc.run.simulate import simulate
+from fdkvc.said.recordings import Recording
+from fdkvc.told.overlap import share_apart
+from fdkvc.ui.dialogs.choices import Chosen
+from fdkvc.ui.dialogs.transcript import demanded
+from fdkvc.ui.kit.frame import table_html
+from fdkvc.ui.kit.lanes import Lane
+from fdkvc.ui.kit.markdown import plain
+
+
+def show_heads(chosen: Chosen, lanes: Sequence[Lane], lane: Lane) -> None:
+    """Show for each policy what deciding together changes, and for one policy head by head."""
+    recording = chosen.recording
+    if len(recording.heads) == 1:
+        st.info(
+            "This dialog has one head. A trace of a model has several: "
+            "`python -m fdkvc capture` makes one."
+        )
+        return
+    kind, name = demanded(recording)
+    met = f"{name} evidence met"
+    policies = [lane.run.trace.policy for lane in lanes]
+    ways = [_both_ways(policy, recording, chosen.budget, kind) for policy in policies]
+    columns = {
+        "policy": [lane.label for lane in lanes],
+        f"{met}, each head by itself": [_percent(way[0].mean()) for way in ways],
+        "heads from … to …": [
+            f"{_percent(way[0].min())} to {_percent(way[0].max())}" for way in ways
+        ],
+        f"{met}, together": [_percent(way[1].mean()) for way in ways],
+        "entries that differ": [_percent(way[2].mean()) for way in ways],
+    }
+    st.html(table_html(columns, "Each policy, each head by itself and all together"))
+    st.caption(
+        "Together: an entry is worth the mean of its scores over the heads, so that all keep the "
+        "same tokens. Entries that differ: of those that a head holds either way, the share that "
+        "it holds only one way, in the mean over turns and heads."
+    )
+    st.subheader(plain(f"{lane.label}, head by head"), anchor=False)
+    alone, _, apart = ways[lanes.index(lane)]
+    st.html(
+        table_html(
+            {
+                "head": [f"head {head}" for head in recording.heads],
+                f"{met}, by itself": [_percent(share) for share in alone],
+                "entries that differ": [_percent(share) for share in apart],
+            },
+            f"The heads under {lane.label}",
+        )
+    )
+
+
+@lru_cache(maxsize=16)
+def _both_ways(
+    policy: Policy, recording: Recording, budget: int, kind: str
+) -> tuple[Floats, Floats, Floats]:
+    """Return each head's recall by itself and together, and the share of entries that differ."""
+    dialogs = recording.dialogs
+    alone, joined = (
+        simulate(deciding, dialogs, budget, entries=False, outputs_from=dialogs.turns)
+        for deciding in (policy, together(policy, len(recording.heads)))
+    )
+    shares = [recall(answers(trace, recording), kind) for trace in (alone, joined)]
+    return shares[0], shares[1], share_apart(alone, joined).mean(axis=1)
+
+
+def _percent(share: float) -> str:
+    return "–" if share != share else f"{100 * share:.0f} %"

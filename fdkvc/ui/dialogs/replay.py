@@ -1,0 +1,236 @@
+"""All dialogs of a file under policies and budgets: a run, its curves, its table, its files."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from time import perf_counter
+
+import pandas as pd
+import streamlit as st
+
+from fdkvc.charts.budgets import budgets_spec
+from fdkvc.charts.theme import Spec, with_data
+from fdkvc.files.export import replay_files
+from fdkvc.judged.tables import default_baseline
+from fdkvc.measured.replay import BUDGETS, Replay, replay, replay_metric, replay_summary
+from fdkvc.parameters import Parameter
+from fdkvc.ui.dialogs.choices import Chosen
+from fdkvc.ui.dialogs.files import DialogFile
+from fdkvc.ui.kit import fields
+from fdkvc.ui.kit.downloads import download_files, download_pictures, show_chart, shown_charts
+from fdkvc.ui.kit.fields import Field
+from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
+from fdkvc.ui.kit.jobs import Report, Work
+from fdkvc.ui.kit.lanes import Lane
+from fdkvc.ui.kit.markdown import plain
+from fdkvc.ui.kit.run_panel import run_panel
+from fdkvc.words import count, plus_minus
+
+FILES = ["replay.csv", "replay_summary.csv", "replay_paired.csv", "replay.json"]
+TRIED = (16, 24, 32, 48, 64, 96, 128, 192, 256)
+MODES = {"each": "each head by itself", "together": "heads together"}
+
+FEW = 10  # dialogs, whose intervals say little
+
+
+@dataclass(frozen=True, eq=False)
+class Replayed:
+    """What came of a run over all dialogs of a file.
+
+    Attributes
+    ----------
+    settings : Replay
+    file : DialogFile
+    table : DataFrame
+        As `fdkvc.measured.replay.replay` returns it.
+    seconds : float
+    """
+
+    settings: Replay
+    file: DialogFile
+    table: pd.DataFrame
+    seconds: float
+
+
+def show_replay(page: str, chosen: Chosen, lanes: Sequence[Lane], asked: tuple[str, ...]) -> None:
+    """Let a person run all dialogs of the file, and show what came of it.
+
+    Parameters
+    ----------
+    page : str
+    chosen : Chosen
+    lanes : sequence of Lane
+    asked : tuple of str
+        Keys of the metrics beside the evidence.
+    """
+    file = chosen.file
+    measured, every = file.measured, len(file.transcripts)
+    which = "all" if measured == every else f"the first {measured} of the"
+    st.markdown(
+        plain(
+            f"The policies of the sidebar on {which} {count(every, 'dialog')} of this file, at "
+            "every budget that is chosen here: how much of the evidence was still in the cache "
+            "when it was needed."
+            + (" The command line measures any number." if measured < every else "")
+        )
+    )
+    settings = _choose(page, file, lanes, asked)
+    done: Replayed | None = run_panel(f"{page}/replay", "Run", replay_work(settings, file))
+    if done is not None:
+        _about(done, settings, file)
+        _show(page, done)
+
+
+def replay_work(settings: Replay, file: DialogFile) -> Work:
+    """Return the work of a run over a file."""
+
+    def work(report: Report, cancelled: threading.Event) -> Replayed:
+        began = perf_counter()
+        recordings = [file.recording(dialog) for dialog in range(file.measured)]
+        table = replay(settings, recordings, on_progress=report, cancelled=cancelled)
+        return Replayed(settings, file, table, perf_counter() - began)
+
+    return work
+
+
+def _choose(page: str, file: DialogFile, lanes: Sequence[Lane], asked: tuple[str, ...]) -> Replay:
+    known = Parameter("Budgets", "Entries that the cache may hold after a turn.")
+    default = tuple(map(str, BUDGETS))
+    budgets = fields.several(
+        Field(page, "budgets", default, known), {str(budget): str(budget) for budget in TRIED}
+    )
+    modes: tuple[str, ...] = ("each",)
+    if file.traced and len(file.traced[0].heads) > 1:
+        modes = fields.several(Field(page, "modes", modes, Parameter("Heads", "")), MODES)
+    policies = tuple(lane.run.choice.policy for lane in lanes)
+    return Replay(policies, tuple(map(int, budgets)), modes, asked)
+
+
+def _about(done: Replayed, settings: Replay, file: DialogFile) -> None:
+    """Say which run is shown, and whether it is of what stands above."""
+    finished, asked = done.table.dialog.nunique(), done.file.measured
+    st.caption(
+        plain(
+            f"Shown: {count(finished, 'dialog')}, "
+            f"{count(len(done.settings.policies), 'policy', 'policies')}, "
+            f"{count(len(done.settings.budgets), 'budget')}, {done.seconds:.1f} s."
+        )
+    )
+    if finished == asked < FEW:
+        st.info(
+            plain(
+                f"{asked} {'dialog gives' if asked == 1 else 'dialogs give'} no useful intervals: "
+                "bring a file with more, such as one of SGD."
+            ),
+            icon=":material/stacked_line_chart:",
+        )
+    if finished < asked:
+        st.warning(
+            plain(f"Cancelled: {finished} of {count(asked, 'dialog')} finished, and shown."),
+            icon=":material/cancel:",
+        )
+    if done.settings != settings or done.file.digest != file.digest:
+        st.info(
+            "The file or the settings are not those of this run any more; Run measures them.",
+            icon=":material/tune:",
+        )
+
+
+def _show(page: str, done: Replayed) -> None:
+    summary = _summary(done)
+    if summary.empty:
+        st.info("Nothing was finished before the run was cancelled.")
+        return
+    metrics = [key for key in dict.fromkeys(done.table.metric) if key in set(summary.metric)]
+    with side_by_side("replay"):
+        for key in metrics:
+            with panel(f"replay-{key}"):
+                show_chart(page, f"replay/{key}", _curves(done, summary, key))
+    key = st.selectbox(
+        "Table of",
+        metrics,
+        format_func=lambda key: replay_metric(key).label,
+        key=f"{page}/replay/metric",
+        width=360,
+    )
+    st.html(table_html(_table(summary, key), replay_metric(key).label))
+    charts = shown_charts(page)
+    with st.popover("Download the run", icon=":material/download:"):
+        st.caption("The same files as `python -m fdkvc dialogs` writes.")
+        download_files(f"{page}/replay", lambda: files_of(done), FILES)
+        download_pictures(
+            f"{page}/replay",
+            {key: partial(charts.__getitem__, f"replay/{key}") for key in metrics},
+        )
+
+
+@lru_cache(maxsize=4)
+def _summary(done: Replayed) -> pd.DataFrame:
+    """Return means and intervals; a policy under both ways of the heads has two names.
+
+    Over few dialogs there is no interval: it would reach beyond all that is possible.
+    """
+    table = replay_summary(done.table)
+    table.loc[table.n < FEW, ["ci_low", "ci_high"]] = float("nan")
+    titles = {policy.name: policy.title for policy in done.settings.policies}
+    several = len(done.settings.heads) > 1
+    table["policy"] = [
+        titles[policy] + (f", {MODES[heads]}" if several else "")
+        for policy, heads in zip(table.policy, table.heads, strict=True)
+    ]
+    return table
+
+
+@lru_cache(maxsize=4)
+def files_of(done: Replayed) -> Mapping[str, str]:
+    """Return the files of a run, made once: those that the command line writes."""
+    return replay_files(
+        done.settings,
+        done.table,
+        default_baseline(done.settings.policies),
+        source=done.file.recording(0).source,
+        file=done.file.digest,
+        seed=0,
+        seconds=done.seconds,
+    )
+
+
+def _curves(done: Replayed, summary: pd.DataFrame, key: str) -> Spec:
+    rows = summary[summary.metric == key].drop(columns=["metric", "heads"])
+    metric = replay_metric(key)
+    spec = budgets_spec(
+        metric.label,
+        tuple(sorted(done.settings.budgets)),
+        tuple(dict.fromkeys(summary.policy)),
+        _top(rows, metric.percent),
+        metric.percent,
+        bool(rows["ci_high"].notna().any()),
+        page_theme(),
+    )
+    return with_data(spec, {"budgets": rows.reset_index(drop=True)})
+
+
+def _top(rows: pd.DataFrame, percent: bool) -> float:
+    """Return the end of the y axis."""
+    if percent:
+        return max(1.0, 1.05 * float(rows["mean"].max()))
+    return 1.05 * float(rows[["mean", "ci_high"]].max().max())
+
+
+def _table(summary: pd.DataFrame, key: str) -> dict[str, list[str]]:
+    """Return a row for each policy and a column for each budget: mean ± half of the interval."""
+    rows = summary[summary.metric == key]
+    scale, digits = (100, 1) if replay_metric(key).percent else (1, 2)
+    unit = " %" if replay_metric(key).percent else ""
+    columns = {"policy": list(dict.fromkeys(rows.policy))}
+    for budget, group in rows.groupby("budget"):
+        by_policy = group.set_index("policy")
+        columns[f"budget {budget}"] = [
+            plus_minus(row["mean"], row["ci_high"], scale, digits) + unit
+            for row in by_policy.loc[columns["policy"]].to_dict("records")
+        ]
+    columns["dialogs"] = [str(rows[rows.policy == policy].n.max()) for policy in columns["policy"]]
+    return columns

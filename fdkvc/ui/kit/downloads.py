@@ -1,0 +1,88 @@
+"""Downloads: tables as CSV, charts as SVG and PNG; each is made when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import pandas as pd
+import streamlit as st
+
+from fdkvc.charts.picture import picture
+from fdkvc.charts.theme import Spec, standalone
+from fdkvc.ui.kit.arrow import arrow_table
+from fdkvc.ui.kit.frame import page_theme
+from fdkvc.ui.kit.markdown import plain
+
+PICTURE_WIDTH = 720
+
+Kind = Literal["svg", "png"]
+KINDS: tuple[Kind, ...] = ("svg", "png")
+
+
+def shown_charts(page: str) -> dict[str, Spec]:
+    """Return where a page keeps the charts that it shows, by name; the same in every run."""
+    charts: dict[str, Spec] = st.session_state.setdefault(f"{page}/charts", {})
+    return charts
+
+
+def show_chart(page: str, name: str, chart: Spec, **options: Any) -> None:
+    """Show a chart of a page, and keep it at hand for whoever wants it as a picture.
+
+    Parameters
+    ----------
+    page, name : str
+    chart : Spec
+        Joined with its data.
+    **options
+        Of ``st.vega_lite_chart``.
+    """
+    shown_charts(page)[name] = chart
+    tables = {table: arrow_table(frame) for table, frame in chart["datasets"].items()}
+    st.vega_lite_chart(
+        {**chart, "datasets": tables}, key=f"{page}/{name}", width="stretch", **options
+    )
+
+
+def download_files(page: str, files: Callable[[], Mapping[str, str]], names: list[str]) -> None:
+    """Offer each of these files, which are made together on the first click."""
+    for name in names:
+
+        def content(name: str = name) -> bytes:
+            return files()[name].encode()
+
+        st.download_button(
+            plain(name),
+            content,
+            file_name=name,
+            mime="text/csv",
+            key=f"{page}/download/{name}",
+            icon=":material/table:",
+            on_click="ignore",
+        )
+
+
+def download_pictures(page: str, charts: Mapping[str, Callable[[], Spec]]) -> None:
+    """Offer each chart, as it stands at the click, as SVG and as PNG.
+
+    A file is made outside of the session's script, where nothing of the session can be asked for:
+    what a chart depends on must be at hand, as it is in `shown_charts`.
+    """
+    theme = page_theme()
+    for name, chart in charts.items():
+        for kind in KINDS:
+
+            def content(chart: Callable[[], Spec] = chart, kind: Kind = kind) -> bytes:
+                spec = chart()
+                data: dict[str, pd.DataFrame] = spec["datasets"]
+                return picture(standalone(spec, data, theme, PICTURE_WIDTH), kind)
+
+            st.download_button(
+                plain(f"{name}.{kind}"),
+                content,
+                file_name=f"{name}.{kind}",
+                mime="image/svg+xml" if kind == "svg" else "image/png",
+                key=f"{page}/download/{name}.{kind}",
+                icon=":material/image:",
+                on_click="ignore",
+            )

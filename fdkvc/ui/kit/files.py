@@ -1,0 +1,148 @@
+"""Files of a run: the same as the command line writes, from the same code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache, partial
+
+import streamlit as st
+
+from fdkvc.charts.picture import picture
+from fdkvc.charts.theme import Spec, Theme, standalone
+from fdkvc.files.report import as_zip, study_files, sweep_files
+from fdkvc.measured.benchmark import Results
+from fdkvc.measured.study import Study
+from fdkvc.measured.sweep import Sweep
+from fdkvc.ui.benchmark.figures import figure_charts
+from fdkvc.ui.kit.downloads import KINDS, PICTURE_WIDTH, download_pictures, shown_charts
+from fdkvc.ui.kit.frame import page_theme
+from fdkvc.ui.kit.markdown import plain
+
+CONTENT = {
+    "summary.csv": "late metrics: mean, interval, published",
+    "adaptation.csv": "turns until the new topic holds 80 % of the cache",
+    "paired.csv": "differences from the baseline, with t-tests",
+    "comparison.csv": "the same with bootstrap interval, adjusted p and effect size",
+    "latency.csv": "time of a turn, also as a multiple of FIFO's",
+    "cost.csv": "time single and batched, bytes of keys, values and scores",
+    "cells.csv": "each cell of the paper's tables, with its verdict",
+    "claims.csv": "each claim of the paper, with its verdict",
+    "series.csv": "every turn: mean and interval of every metric and state",
+    "alignments.csv": "late alignment by each projection, and published",
+    "alignment_differences.csv": "the paired differences of these",
+    "ablation_w_c.csv": "the sweep of Table 5",
+    "ablation_gamma.csv": "the sweep of Table 6",
+    "dialogs.csv": "every number of every dialog",
+    "tables.md": "the paper's tables, measured, as Markdown",
+    "tables.tex": "the same as LaTeX",
+    "run.json": "seed, parameters, versions, seconds: what it takes to repeat the run",
+}
+
+
+@lru_cache(maxsize=2)
+def files_of(study: Study) -> Mapping[str, str]:
+    """Return the files of a study, made once."""
+    return study_files(study)
+
+
+def file_of(study: Study, name: str) -> str:
+    """Return one file of a study."""
+    return files_of(study)[name]
+
+
+def show_files(page: str, study: Study) -> None:
+    """Offer everything in one archive, and each file and figure by itself."""
+    theme = page_theme()
+    st.download_button(
+        "Everything as a ZIP",
+        lambda: as_zip({**files_of(study), **pictures(figure_charts(study, theme), theme)}),
+        "fdkvc-run.zip",
+        "application/zip",
+        key=f"{page}/zip",
+        on_click="ignore",
+        icon=":material/folder_zip:",
+        type="primary",
+        help="All files below, and the paper's figures as SVG and PNG.",
+    )
+    st.markdown("Numbers are unrounded, fractions unscaled, and missing where there is nothing.")
+    st.subheader("Tables", anchor=False)
+    _files(page, study)
+    st.subheader("Figures", anchor=False)
+    _figures(page, figure_charts(study, theme))
+
+
+def _figures(page: str, charts: Mapping[str, Spec]) -> None:
+    """Offer each chart by itself, as it stands at the click."""
+    if not charts:
+        return
+    key = st.selectbox(
+        "Figure",
+        list(charts),
+        format_func=lambda key: _picture_name(key).replace("_", " "),
+        key=f"{page}/figure",
+        width=320,
+    )
+    with st.container(horizontal=True):
+        download_pictures(page, {_picture_name(key): lambda: charts[key]})
+
+
+def _picture_name(key: str) -> str:
+    return key.rsplit("/", 1)[-1]
+
+
+def _files(page: str, study: Study) -> None:
+    """Offer each file of a study by itself, with what it holds."""
+    for name in ("run.json", *(name for name in CONTENT if name != "run.json")):
+        if name.startswith("ablation_") and not study.sweeps:
+            continue
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.download_button(
+                plain(name),
+                partial(file_of, study, name),
+                name,
+                key=f"{page}/file/{name}",
+                on_click="ignore",
+                icon=":material/download:",
+                width=260,
+            )
+            st.caption(plain(CONTENT[name]))
+
+
+def pictures(charts: Mapping[str, Spec], theme: Theme) -> dict[str, bytes]:
+    """Draw charts as SVG and PNG."""
+    return {
+        f"figures/{_picture_name(key)}.{kind}": picture(
+            standalone(chart, chart["datasets"], theme, PICTURE_WIDTH), kind
+        )
+        for key, chart in charts.items()
+        for kind in KINDS
+    }
+
+
+def show_sweep_files(page: str, sweep: Sweep, results: Results) -> None:
+    """Offer the files of a sweep and its charts, all in one archive and each by itself."""
+    if not results.dialogs(sweep.scenario.key):
+        return
+    theme, charts = page_theme(), shown_charts(page)
+    st.subheader("Files", anchor=False)
+    with st.container(horizontal=True):
+        st.download_button(
+            "Everything as a ZIP",
+            lambda: as_zip({**sweep_files(sweep, results), **pictures(charts, theme)}),
+            "fdkvc-sweep.zip",
+            "application/zip",
+            key=f"{page}/zip",
+            on_click="ignore",
+            icon=":material/folder_zip:",
+            help="The tables and run.json, and the charts above as SVG and PNG.",
+        )
+        for name, text in sweep_files(sweep, results).items():
+            st.download_button(
+                plain(name),
+                text,
+                name,
+                key=f"{page}/file/{name}",
+                on_click="ignore",
+                icon=":material/download:",
+            )
+    _figures(page, charts)

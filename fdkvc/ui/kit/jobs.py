@@ -1,0 +1,178 @@
+"""Runs in the background, a few at once for all who use this server.
+
+A job outlives a rerun of its page and a change of page; whoever knows its name finds it, or its
+result, again. What one server takes on is bounded: how many jobs run, how many wait, and how many
+results are kept and for how long.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+from uuid import uuid4
+
+from fdkvc.measured.benchmark import Progress
+
+RUNNING = 2
+"""Jobs at work at once."""
+
+WAITING = 4
+"""Jobs that may wait for their turn."""
+
+KEPT = 8
+"""Finished jobs whose results are kept."""
+
+KEPT_SECONDS = 3600.0
+"""How long a result is kept after it was last asked for."""
+
+Report = Callable[[Progress], None]
+Work = Callable[[Report, threading.Event], Any]
+"""A function of (report progress, cancelled) that returns a result.
+
+It looks at the event now and then; once it is set, it returns what is finished.
+"""
+
+
+@dataclass(eq=False)
+class Job:
+    """One run.
+
+    Attributes
+    ----------
+    name : str
+        By which it is found again.
+    progress : Progress, optional
+        The last that it reported; None before it began.
+    cancelled : Event
+        Set once someone has told it to stop.
+    asked : float
+        When it was last looked for, by the clock of its `Jobs`.
+    """
+
+    name: str
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    progress: Progress | None = None
+    asked: float = 0.0
+    future: Future[Any] = field(default_factory=Future)
+
+    def cancel(self) -> None:
+        """Tell it to stop: at once if it waits, else as soon as what it is at is finished."""
+        self.cancelled.set()
+        self.future.cancel()
+
+    def report(self, progress: Progress) -> None:
+        """Take note of its progress."""
+        self.progress = progress
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has come to an end, good or bad."""
+        return self.future.done()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it has not begun."""
+        return not self.future.running() and not self.finished
+
+    @property
+    def problem(self) -> str:
+        """What went wrong, in a sentence; empty if nothing did, or while it runs."""
+        if not self.finished or self.future.cancelled():
+            return ""
+        error = self.future.exception()
+        match error:
+            case None:
+                return ""
+            case ValueError():
+                return f"The run was not possible: {error}."
+            case MemoryError():
+                return "The run needed more memory than there is: ask for fewer dialogs."
+        return (
+            f"The run failed, which is a mistake of this program: {type(error).__name__}, {error}."
+        )
+
+    @property
+    def result(self) -> Any:
+        """What it returned; None while it runs, if it failed, or if it never began."""
+        if not self.finished or self.future.cancelled() or self.future.exception() is not None:
+            return None
+        return self.future.result()
+
+
+class Jobs:
+    """All jobs of this process.
+
+    Parameters
+    ----------
+    running, waiting, kept : int
+        At most so many of each.
+    kept_seconds : float
+        A finished job that nobody asked for so long is forgotten.
+    clock : function
+        Returns seconds.
+    """
+
+    def __init__(
+        self,
+        running: int = RUNNING,
+        waiting: int = WAITING,
+        kept: int = KEPT,
+        kept_seconds: float = KEPT_SECONDS,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self.running, self.waiting, self.kept = running, waiting, kept
+        self._kept_seconds, self._clock = kept_seconds, clock
+        self._pool = ThreadPoolExecutor(running, thread_name_prefix="job")
+        self._jobs: dict[str, Job] = {}
+        self._lock = threading.Lock()
+
+    def start(self, work: Work) -> Job:
+        """Begin a job, or let it wait for its turn.
+
+        Raises
+        ------
+        ValueError
+            If as many jobs as may are running and waiting already.
+        """
+        with self._lock:
+            self._forget()
+            ahead = sum(not job.finished for job in self._jobs.values())
+            if ahead >= self.running + self.waiting:
+                raise ValueError(
+                    f"this server is busy with {ahead} runs, and takes no more than "
+                    f"{self.running + self.waiting} at once: try again in a minute"
+                )
+            job = Job(uuid4().hex, asked=self._clock())
+            job.future = self._pool.submit(work, job.report, job.cancelled)
+            self._jobs[job.name] = job
+            return job
+
+    def find(self, name: str | None) -> Job | None:
+        """Return the job of this name, or None if it is not known any more."""
+        with self._lock:
+            job = None if name is None else self._jobs.get(name)
+            if job is not None:
+                job.asked = self._clock()
+            self._forget()
+            return job
+
+    def ahead_of(self, job: Job) -> int:
+        """Return how many unfinished jobs began before this one."""
+        with self._lock:
+            names = list(self._jobs)
+            before = names[: names.index(job.name)] if job.name in names else []
+            return sum(not self._jobs[name].finished for name in before)
+
+    def _forget(self) -> None:
+        """Drop the finished jobs that nobody has asked for the longest."""
+        finished = sorted(
+            (job for job in self._jobs.values() if job.finished), key=lambda job: -job.asked
+        )
+        oldest = self._clock() - self._kept_seconds
+        for place, job in enumerate(finished):
+            if place >= self.kept or job.asked < oldest:
+                del self._jobs[job.name]

@@ -1,0 +1,162 @@
+"""The lanes of a comparison: one run each, all over the same dialog."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import pandas as pd
+import streamlit as st
+
+from fdkvc.charts.theme import Theme
+from fdkvc.charts.timeline import Line, placed
+from fdkvc.charts.turn import GRID, cells_data
+from fdkvc.parameters import Parameter
+from fdkvc.policies import Policy, read_policy
+from fdkvc.told.history import topic_changes
+from fdkvc.told.overlap import difference_table, overlap_table
+from fdkvc.ui.kit import fields
+from fdkvc.ui.kit.arrow import cut_by_turn
+from fdkvc.ui.kit.fields import Field
+from fdkvc.ui.kit.runs import Choice, Run, RunChoice, load_run
+from fdkvc.ui.kit.variants import linked
+
+MOST_LANES = 6
+
+FORK = "fork"
+"""The name of the lane that continues another with something changed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Lane:
+    """One run of a comparison.
+
+    Attributes
+    ----------
+    name : str
+        The policy's name, or `FORK`; no two lanes share it.
+    label : str
+        How people see it; begins with its number.
+    words : str
+        What it is, in a file.
+    run : Run
+    """
+
+    name: str
+    label: str
+    words: str
+    run: Run
+
+    @property
+    def number(self) -> str:
+        """Its number, which the label begins with."""
+        return self.label.split()[0]
+
+    @property
+    def begins(self) -> int:
+        """The turn from which it is a run of its own: 0, or where it was forked."""
+        return max(0, self.run.trace.first_turn - 1)
+
+
+def load_lanes(
+    dialog: Choice, policies: Sequence[Policy], budget: int, asked: tuple[str, ...] = ()
+) -> tuple[Lane, ...]:
+    """Run each policy over the dialog; `asked` are further metrics."""
+    return tuple(
+        Lane(
+            policy.name,
+            f"{number} {policy.title}",
+            policy.name,
+            load_run(RunChoice(dialog, policy, budget, asked)),
+        )
+        for number, policy in enumerate(policies, 1)
+    )
+
+
+@dataclass(frozen=True)
+class LaneField(Field):
+    """The name of a lane, or nothing; in a link ``fd-kvc:gamma=0.8``."""
+
+    def parse(self, text: str) -> str:
+        """Read the name from a link."""
+        return text if text in ("", FORK) else read_policy(text).name
+
+    def written(self, value: str) -> str:
+        """Return the name as it stands in a link."""
+        return linked(value)
+
+
+def pair_fields(page: str) -> tuple[LaneField, LaneField]:
+    """Return the fields that hold the two lanes that are looked at closely."""
+    return (
+        LaneField(page, "one", "", Parameter("One", ""), chosen=False),
+        LaneField(page, "other", "", Parameter("The other", ""), chosen=False),
+    )
+
+
+def choose_pair(page: str, lanes: Sequence[Lane]) -> tuple[Lane, Lane]:
+    """Let a person choose two lanes: the last two, as long as nobody has."""
+    labels = {lane.name: lane.label for lane in lanes}
+    by_name = {lane.name: lane for lane in lanes}
+    names = list(labels)
+    with st.container(horizontal=True):
+        for field, default in zip(pair_fields(page), names[-2:] * 2, strict=False):
+            if field.value not in labels:
+                field.set(default)
+        one, other = (by_name[fields.choice(field, labels)] for field in pair_fields(page))
+    return one, other
+
+
+@lru_cache(maxsize=64)
+def overlap(one: Run, other: Run) -> pd.DataFrame:
+    """Return for each turn how many entries two runs share."""
+    table = overlap_table(one.every_entry, other.every_entry).set_index("turn")
+    # Turns before the first word have no entries, and caches that are empty are the same.
+    turns = pd.RangeIndex(one.dialogs.turns, name="turn")
+    return table.reindex(turns).fillna({"jaccard": 1.0}).fillna(0).reset_index()
+
+
+@lru_cache(maxsize=16)
+def differences(one: Run, other: Run) -> Mapping[int, pd.DataFrame]:
+    """Return the entries that only one of two runs keeps, by turn."""
+    return cut_by_turn(difference_table(one.every_entry, other.every_entry))
+
+
+@lru_cache(maxsize=32)
+def cells(run: Run, places: int, picked: int | None, theme: Theme) -> Mapping[int, pd.DataFrame]:
+    """Return the cells of a run's cache, by turn.
+
+    Parameters
+    ----------
+    run : Run
+    places : int
+        For how many entries there is room.
+    picked : int, optional
+        Token to point out.
+    theme : Theme
+    """
+    topics = run.dialogs.topic_names
+    every = cells_data(run.every_entry, places, (), topics, "age", picked, theme)[["turn", *GRID]]
+    none = every[:0].drop(columns="turn")
+    return dict.fromkeys(range(run.dialogs.turns), none) | cut_by_turn(every)
+
+
+def metric_lines(lanes: Sequence[Lane]) -> tuple[Line, ...]:
+    """Return the metrics as lines; an axis reaches as low as any lane does."""
+    by_lane = [lane.run.metrics for lane in lanes]
+    return tuple(min(same, key=lambda line: line.low) for same in zip(*by_lane, strict=True))
+
+
+@lru_cache(maxsize=16)
+def line_data(lanes: tuple[Lane, ...]) -> Mapping[str, pd.DataFrame]:
+    """Return the metrics of all lanes, and the changes of topic; a fork begins where it forks."""
+    fields = ["turn", *(line.field for line in lanes[0].run.metrics)]
+    each = [
+        lane.run.turns.loc[lane.run.turns["turn"] >= lane.begins, fields].assign(lane=lane.label)
+        for lane in lanes
+    ]
+    return {
+        "lines": placed(pd.concat(each, ignore_index=True)),
+        "changes": placed(topic_changes(lanes[0].run.dialogs)),
+    }

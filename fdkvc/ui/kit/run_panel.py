@@ -1,0 +1,122 @@
+"""Run, progress and Cancel: what a page shows of its background run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from fdkvc.ui.kit.frame import problems
+from fdkvc.ui.kit.jobs import Job, Jobs, Work
+from fdkvc.ui.kit.markdown import plain
+
+POLL_SECONDS = 0.5
+
+
+@st.cache_resource(show_spinner=False)
+def shared_jobs() -> Jobs:
+    """Return the jobs of this process, which all sessions share."""
+    return Jobs()
+
+
+def run_panel(page: str, name: str, work: Work, *, help: str = "") -> Any:
+    """Show the button that runs, the progress and Cancel; return the latest result.
+
+    While a run is under way, the result of the one before it is returned.
+
+    Parameters
+    ----------
+    page : str
+        Pages have a run each; it is found again when a person comes back.
+    name : str
+        What the button says.
+    work : function
+        See `fdkvc.ui.kit.jobs.Work`.
+    help : str
+        What the button says when it is pointed at.
+
+    Returns
+    -------
+    object or None
+        What the work returned; None if nothing was run yet.
+    """
+    jobs, job_key, shown_key = shared_jobs(), f"{page}/job", f"{page}/shown"
+    job = jobs.find(st.session_state.get(job_key))
+    busy = job is not None and not job.finished
+    with st.container(horizontal=True, vertical_alignment="center", key=f"run-{page}"):
+        # No callback: it would start the work of the run before a setting that has just been typed.
+        if st.button(
+            plain(name),
+            key=f"{page}/run",
+            type="primary",
+            icon=":material/play_arrow:",
+            disabled=busy,
+            help=plain(help) or None,
+        ):
+            start_run(page, work)
+            st.rerun()
+        if job is not None and busy:
+            _watch(page, jobs, job)
+    problems(st.session_state.get(f"{page}/problems", []))
+    if job is not None and not busy:
+        problems([job.problem] if job.problem else [])
+        if job.result is not None:
+            st.session_state[shown_key] = job.name
+        elif job.cancelled.is_set():
+            st.info("Cancelled before it began.", icon=":material/cancel:")
+    shown = jobs.find(st.session_state.get(shown_key))
+    if shown_key in st.session_state and shown is None:
+        st.info("The last results are not kept any more: run it again.", icon=":material/history:")
+    return None if shown is None else shown.result
+
+
+def start_run(page: str, work: Work) -> None:
+    """Begin a page's run, or let the page say why it cannot begin."""
+    try:
+        st.session_state[f"{page}/job"] = shared_jobs().start(work).name
+        st.session_state[f"{page}/problems"] = []
+    except ValueError as error:
+        st.session_state[f"{page}/problems"] = [f"The run was not started: {error}."]
+
+
+def _watch(page: str, jobs: Jobs, job: Job) -> None:
+    """Show the progress of a run, again and again until it is finished."""
+
+    @st.fragment(run_every=POLL_SECONDS)
+    def watching() -> None:
+        if job.finished:
+            st.rerun()
+        with st.container(horizontal=True, vertical_alignment="center"):
+            share, words = _standing(jobs, job)
+            st.progress(share, text=plain(words), width=460)
+            st.button(
+                "Cancel",
+                key=f"{page}/cancel",
+                icon=":material/cancel:",
+                on_click=job.cancel,
+                disabled=job.cancelled.is_set(),
+                help="Stop, and keep what is finished.",
+            )
+
+    watching()
+
+
+def _standing(jobs: Jobs, job: Job) -> tuple[float, str]:
+    """Return the share that is done, and what goes on, in words."""
+    if job.waiting:
+        ahead = jobs.ahead_of(job)
+        return 0.0, f"Waiting: {ahead} run{'s' if ahead > 1 else ''} of this server before it"
+    progress = job.progress
+    if progress is None:
+        return 0.0, "Starting"
+    share = progress.done / progress.total
+    words = "stopping" if job.cancelled.is_set() else _time_left(progress.seconds_left)
+    return share, f"{progress.title}, {words}"
+
+
+def _time_left(seconds: float) -> str:
+    if seconds < 1:
+        return "almost done"
+    if seconds < 90:
+        return f"about {seconds:.0f} s left"
+    return f"about {seconds / 60:.0f} min left"

@@ -1,0 +1,34 @@
+"""What the pages' background runs do."""
+
+from __future__ import annotations
+
+import threading
+
+from fdkvc.measured.benchmark import Benchmark, Results, run_benchmark
+from fdkvc.measured.study import Study, run_study
+from fdkvc.measured.sweep import Sweep
+from fdkvc.ui.kit.jobs import Report, Work
+
+SWEEP_CHUNK = 20
+"""Dialogs that go through all settings of a sweep together: a step of its progress."""
+
+
+def study_work(benchmark: Benchmark) -> Work:
+    """Return the work of a benchmark."""
+
+    def work(report: Report, cancelled: threading.Event) -> Study:
+        return run_study(benchmark, on_progress=report, cancelled=cancelled)
+
+    return work
+
+
+def sweep_work(sweep: Sweep) -> Work:
+    """Return the work of a sweep, whose result is the sweep and its results."""
+
+    def work(report: Report, cancelled: threading.Event) -> tuple[Sweep, Results]:
+        results = run_benchmark(
+            sweep.benchmark, chunk=SWEEP_CHUNK, on_progress=report, cancelled=cancelled
+        )
+        return sweep, results
+
+    return work

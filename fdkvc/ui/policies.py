@@ -1,0 +1,200 @@
+"""The policies as the registry knows them: idea, equations, parameters, source, and their place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import streamlit as st
+
+from fdkvc.dialogs.batch import BENCHMARK_SCENARIOS, SCENARIOS
+from fdkvc.judged.chance import behind_chance
+from fdkvc.measured.benchmark import Benchmark, run_benchmark
+from fdkvc.measured.statistics import summarize
+from fdkvc.parameters import Parameter, defaults_of, parameters_of
+from fdkvc.policies import POLICIES, Policy, policy_named
+from fdkvc.policies.base import Step
+from fdkvc.run.metrics import ASKED_METRICS, METRICS, metric_named
+from fdkvc.ui.kit import fields
+from fdkvc.ui.kit.chance import say_chance
+from fdkvc.ui.kit.markdown import Markdown, plain
+from fdkvc.ui.kit.sidebar import MetricsField
+
+DIALOGS = 50
+"""Dialogs a scenario behind the overview: enough to tell the policies apart, soon done."""
+
+
+def metrics_field(page: str) -> MetricsField:
+    """Return the field that holds the metrics of the overview."""
+    known = Parameter("Metrics", "Regret takes some seconds more than the others.")
+    return MetricsField(page, "metrics", (*METRICS, "attention_loss", "output_error"), known)
+
+
+def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
+    """Let the page show what a link asks for; say what of it is not right, in sentences."""
+    return fields.adopt_link([metrics_field(page)], link)
+
+
+def choose_metrics(page: str) -> tuple[str, ...]:
+    """Show the choice of metrics, put it into the address, and return their keys."""
+    labels = {key: metric.label for key, metric in {**METRICS, **ASKED_METRICS}.items()}
+    chosen = fields.several(metrics_field(page), labels)
+    fields.write_link([metrics_field(page)])
+    return chosen
+
+
+@st.cache_data(show_spinner="Running every policy on a few dialogs …", max_entries=16)
+def _measured(
+    dialogs: int, metrics: tuple[str, ...]
+) -> tuple[dict[str, dict[str, tuple[float, float]]], list[str]]:
+    """Return each policy's means by metric and half their intervals, and who is behind chance."""
+    results = run_benchmark(
+        Benchmark(
+            scenarios=tuple(SCENARIOS[key] for key in BENCHMARK_SCENARIOS),
+            policies=tuple(policy_named(key) for key in POLICIES),
+            dialogs=dialogs,
+            metrics=metrics,
+        )
+    )
+    means: dict[str, dict[str, tuple[float, float]]] = {}
+    for key in POLICIES:
+        means[key] = {}
+        for metric in metrics:
+            found = [
+                values
+                for scenario in BENCHMARK_SCENARIOS
+                if (values := results.values(scenario, key, f"late_{metric}")) is not None
+            ]
+            if found:
+                summary = summarize(np.mean(found, axis=0))
+                means[key][metric] = summary.mean, (summary.high - summary.low) / 2
+    return means, behind_chance(results)
+
+
+def show_overview(metrics: tuple[str, ...]) -> None:
+    """Show what each policy looks at, and these metrics in the mean over the scenarios."""
+    means, chance = _measured(DIALOGS, metrics)
+    st.dataframe(
+        [
+            {
+                "Policy": policy.label,
+                **_columns(means[key]),
+                "Looks at": ", ".join(policy.looks_at),
+                "Remembers": ", ".join(policy_named(key).quantity_name(c) for c in policy.channels),
+            }
+            for key, policy in POLICIES.items()
+        ],
+        column_config={
+            "Policy": st.column_config.TextColumn(pinned=True),
+            "Looks at": st.column_config.TextColumn(width="large"),
+            "Remembers": st.column_config.TextColumn(width="large"),
+        }
+        | {
+            name: st.column_config.NumberColumn(
+                format=_format(metric, means),
+                help=plain(said),
+            )
+            for metric in metrics
+            for name, said in zip(
+                _names(metric),
+                (metric_named(metric).help, "Half of the 95 % interval of the mean."),
+                strict=True,
+            )
+        },
+        hide_index=True,
+        width="stretch",
+        height="content",
+    )
+    st.caption(
+        plain(
+            "Means over the benchmark scenarios of which a metric says something, "
+            f"{DIALOGS} dialogs each, seed 0, budget {Benchmark.budget}, last turns, or all of "
+            "them for return recall and regret; ± is half of the 95 % interval. The benchmark "
+            "page runs any number of dialogs. The full cache alone has no budget; the oracle "
+            "alone knows the future."
+        )
+    )
+    say_chance(chance)
+
+
+def _format(metric: str, means: Mapping[str, Mapping[str, tuple[float, float]]]) -> str:
+    """Return how a metric is written: with as many digits as its policies take to differ."""
+    if not metric_named(metric).percent:
+        return "%.3f"
+    found = [numbers[metric][0] for numbers in means.values() if metric in numbers]
+    return "%.1f %%" if found and max(found) - min(found) > 0.02 else "%.3f %%"
+
+
+def _names(metric: str) -> tuple[str, str]:
+    label = metric_named(metric).label
+    return label, f"± {label.lower()}"
+
+
+def _columns(means: Mapping[str, tuple[float, float]]) -> dict[str, float]:
+    """Return the columns of one policy's row: of each metric its mean and half its interval."""
+    return {
+        name: round(number * (100 if metric_named(metric).percent else 1), 6) + 0.0  # no −0
+        for metric, numbers in means.items()
+        for name, number in zip(_names(metric), numbers, strict=True)
+    }
+
+
+def show_each() -> None:
+    """Show every policy's idea, equations, parameters and source."""
+    for key, policy in POLICIES.items():
+        with st.expander(Markdown("**{}** · {}").format(policy.label, policy.idea)):
+            _show_policy(policy_named(key))
+
+
+def option_steps(policy: Policy) -> dict[str, list[Step]]:
+    """Return the steps that only an option brings, by what switches it on.
+
+    Each parameter is tried at its bounds and choices, all others as they are.
+    """
+    found: dict[str, list[Step]] = {}
+    seen = [step.equation for step in policy.steps]
+    defaults = defaults_of(policy)
+    for name, known in parameters_of(policy).items():
+        for value in known.choices or (known.low, known.high):
+            if not known.accepts(value, type(defaults[name])):
+                continue
+            for step in replace(policy, **{name: value}).steps:
+                if step.equation not in seen:
+                    label = f"{known.label}: {value}" if known.choices else known.label
+                    found.setdefault(label, []).append(step)
+                    seen.append(step.equation)
+    return found
+
+
+def _show_step(step: Step) -> None:
+    st.markdown(Markdown("**{}** :gray[({})]").format(step.name, step.source))
+    st.latex(step.equation)
+
+
+def _show_policy(policy: Policy) -> None:
+    for step in policy.steps:
+        _show_step(step)
+    known, defaults = parameters_of(policy), defaults_of(policy)
+    if known:
+        st.table(
+            [
+                {
+                    "Parameter": plain(fields.label(each)),
+                    "Default": plain(f"{defaults[name]}"),
+                    "Allowed": plain(each.allowed(type(defaults[name]))),
+                    "What it does": plain(each.help),
+                }
+                for name, each in known.items()
+            ]
+        )
+    for label, steps in option_steps(policy).items():
+        st.markdown(Markdown("With *{}*:").format(label))
+        for step in steps:
+            _show_step(step)
+    looks = ", ".join(policy.looks_at)
+    st.markdown(
+        Markdown("Looks at: {}. Key: `{}`.  \n:gray[Source: {}.]").format(
+            looks, policy.key, policy.source
+        )
+    )

@@ -1,0 +1,168 @@
+"""One run, turn by turn: the views of the step page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import lru_cache
+
+import pandas as pd
+import streamlit as st
+
+from fdkvc.charts import timeline
+from fdkvc.charts import turn as turn_charts
+from fdkvc.charts.theme import Spec, Theme, with_data
+from fdkvc.charts.timeline import Line
+from fdkvc.files.export import trace_files
+from fdkvc.run.metrics import memory
+from fdkvc.ui.kit.arrow import cut_by_turn
+from fdkvc.ui.kit.downloads import download_files, download_pictures, show_chart, shown_charts
+from fdkvc.ui.kit.entry import take_click
+from fdkvc.ui.kit.fields import offer
+from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
+from fdkvc.ui.kit.markdown import plain
+from fdkvc.ui.kit.runs import Run
+from fdkvc.ui.kit.sidebar import ORDERS, entry_field, order_field
+
+FILES = ["entries.csv", "turns.csv"]
+
+TIMELINE_ALT = (
+    "Over the turns: the topic, the cached entries by age, and the lines whose figures stand above"
+)
+CACHE_ALT = (
+    "The entries of this turn, kept and evicted, with their scores; each mark says its own, and "
+    "below it is told in words what happened"
+)
+
+
+def choose_order(page: str) -> str:
+    """Let a person choose the order of the cache's cells, outside of what a step draws again."""
+    field = order_field(page)
+    offer(field, ORDERS)
+    st.segmented_control(
+        "Cells",
+        list(ORDERS),
+        format_func=lambda key: plain(ORDERS[key]),
+        key=field.key,
+        required=True,
+        label_visibility="collapsed",
+        persist_state="session",
+    )
+    return str(field.value)
+
+
+def views(page: str, run: Run, turn: int, order: str) -> None:
+    """Show the timeline and the turn's cache, side by side where there is room."""
+    picked = entry_field(page).value
+    figures(run, turn)
+    with side_by_side("views"):
+        with panel("timeline"):
+            show_chart(page, "timeline", timeline_chart(run, turn, picked), alt=TIMELINE_ALT)
+        with panel("turn"):
+            show_chart(
+                page,
+                "cache",
+                turn_chart(run, turn, order, picked),
+                on_select=lambda: take_click(page, f"{page}/cache"),
+                alt=CACHE_ALT,
+            )
+
+
+def timeline_chart(run: Run, turn: int, picked: int | None) -> Spec:
+    """Join the timeline's spec with its data; only the cursor changes from turn to turn."""
+    spec = timeline.timeline_spec(
+        run.dialogs.turns,
+        run.trace.budget,
+        run.dialogs.topic_names,
+        run.states,
+        run.metrics,
+        page_theme(),
+    )
+    return with_data(
+        spec,
+        {
+            **run.timeline,
+            "path": _path_data(run, picked),
+            "cursor": timeline.cursor_data(turn),
+        },
+    )
+
+
+@lru_cache(maxsize=32)
+def _path_data(run: Run, picked: int | None) -> pd.DataFrame:
+    return timeline.placed(run.path(picked))
+
+
+def turn_chart(run: Run, turn: int, order: str, picked: int | None) -> Spec:
+    """Join the turn's spec with its data."""
+    theme = page_theme()
+    spec = turn_charts.turn_spec(
+        run.trace.budget, run.dialogs.turn_tokens, run.terms, run.scores, run.spans, theme
+    )
+    return with_data(spec, _turn_data(run, order, picked, theme)[turn])
+
+
+@lru_cache(maxsize=32)
+def _turn_data(
+    run: Run, order: str, picked: int | None, theme: Theme
+) -> tuple[Mapping[str, pd.DataFrame], ...]:
+    """Lay out the data of all turns at once: a step, back or forth, only looks it up."""
+    every, topics = pd.concat(run.entries, ignore_index=True), run.dialogs.topic_names
+    cells = turn_charts.cells_data(every, run.trace.budget, run.terms, topics, order, picked, theme)
+    bars = turn_charts.bars_data(cells, run.terms)
+    cells_of, bars_of = cut_by_turn(cells), cut_by_turn(bars)
+    return tuple(
+        {
+            "cells": cells_of.get(turn, cells[:0]),
+            "bars": bars_of.get(turn, bars[:0]),
+            "cutoff": turn_charts.cutoff_data(cutoff),
+            "edge": turn_charts.edge_data(cutoff, run.spans, len(run.terms)),
+        }
+        for turn, cutoff in enumerate(run.cutoffs)
+    )
+
+
+def figures(run: Run, turn: int) -> None:
+    """Show the numbers of the turn, with their change from the last."""
+    now = run.turns.iloc[turn]
+    before = run.turns.iloc[turn - 1] if turn else None
+    shown = [
+        ("Turn", f"{turn} of {run.dialogs.turns - 1}", ""),
+        ("Topic", run.dialogs.topic_label(run.dialogs.current[0, turn]), ""),
+        ("Cached", f"{now['cached']:.0f} of {run.trace.budget}", ""),
+        ("Evicted", f"{now['evicted']:.0f}", ""),
+    ]
+    lines = [*run.metrics, *run.states]
+    for line in lines:
+        value = float(now[line.field])
+        change = "" if before is None else _change(line, value - float(before[line.field]))
+        shown.append((line.label, line.words(value), change))
+    bytes_ = memory(run.trace, run.dialogs, turn)
+    shown.append(("Cache memory", _kib(bytes_.total), f"full cache {_kib(bytes_.full_cache)}"))
+    cells = "".join(
+        f"<div><small>{name}</small><b>{value}</b><i>{note}</i></div>"
+        for name, value, note in shown
+    )
+    st.html(f'<div class="figures" role="status">{cells}</div>')
+
+
+def _change(line: Line, difference: float) -> str:
+    if math.isnan(difference):
+        return ""
+    words, nothing = (line.words(each).replace("%", "points") for each in (abs(difference), 0.0))
+    return "±0" if words == nothing else f"{'▲' if difference > 0 else '▼'} {words}"
+
+
+def _kib(count: int) -> str:
+    return f"{count / 1024:.1f} KiB"
+
+
+def downloads(page: str, run: Run) -> None:
+    """Offer the run as CSV and the charts as pictures, as they stand at the click."""
+    charts = shown_charts(page)
+    with st.popover("Download", icon=":material/download:"):
+        st.caption("The address of this page reopens exactly this view.")
+        download_files(page, lambda: trace_files(run.trace, run.dialogs, run.choice.asked), FILES)
+        download_pictures(
+            page, {"timeline": lambda: charts["timeline"], "cache": lambda: charts["cache"]}
+        )
