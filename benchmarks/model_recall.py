@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 from time import perf_counter
 
-from fdkvc.files.export import replay_text
+from fdkvc.files.text import replay_text
 from fdkvc.measured.replay import BUDGETS, Replay, replay
 from fdkvc.policies import read_policy
 from fdkvc.said.capture import load_model, record

@@ -23,7 +23,8 @@ from time import perf_counter
 import numpy as np
 from numpy.random import SFC64, Generator
 
-from fdkvc.dialogs.batch import BENCHMARK_SCENARIOS, SCENARIOS, generate
+from fdkvc.dialogs.draw import generate
+from fdkvc.dialogs.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
 from fdkvc.measured.benchmark import Benchmark, measure_latency, run_benchmark
 from fdkvc.measured.workers import cores
 

@@ -19,7 +19,7 @@ from time import perf_counter
 import numpy as np
 import pandas as pd
 
-from fdkvc.dialogs.batch import SCENARIOS
+from fdkvc.dialogs.scenarios import SCENARIOS
 from fdkvc.judged.tables import adaptation_table, summary_table
 from fdkvc.measured.benchmark import Benchmark, run_benchmark
 from fdkvc.measured.replay import Replay, replay, replay_paired, replay_summary

@@ -18,7 +18,7 @@ from fdkvc.parameters import BUDGET, DIALOGS, SEED, TURNS, WORKERS, Parameter, c
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fdkvc.dialogs.batch import Scenario
+    from fdkvc.dialogs.scenarios import Scenario
     from fdkvc.measured.benchmark import Benchmark, Progress
     from fdkvc.said.recordings import Recording
     from fdkvc.said.transcripts import Transcript
@@ -271,7 +271,7 @@ def _number(text: str) -> int | float | str:
 
 
 def _chosen_benchmark(settings: Any) -> Benchmark:
-    from fdkvc.dialogs.batch import scenario_named
+    from fdkvc.dialogs.scenarios import scenario_named
     from fdkvc.measured.benchmark import Benchmark
     from fdkvc.policies import read_policy
 
@@ -311,44 +311,53 @@ def _place(settings: Any) -> Iterator[dict[str, Any]]:
 
 def _benchmark(settings: Any) -> None:
     from fdkvc.files import export
-    from fdkvc.judged.tables import check_baseline, default_baseline
-    from fdkvc.measured.benchmark import measure_latency, run_benchmark
+    from fdkvc.files.text import benchmark_text
+    from fdkvc.files.write import check_folder, write_files
+    from fdkvc.measured.benchmark import (
+        check_baseline,
+        default_baseline,
+        measure_latency,
+        run_benchmark,
+    )
     from fdkvc.measured.study import timed_policies
 
     benchmark = _chosen_benchmark(settings)
     baseline = settings.baseline or default_baseline(benchmark.policies)
     check_baseline(baseline, benchmark.policies)
     if settings.out is not None:
-        export.check_folder(settings.out)
+        check_folder(settings.out)
 
     with _place(settings) as place, _progress() as on_progress:
         results = run_benchmark(benchmark, **place, on_progress=on_progress)
     latencies = measure_latency(timed_policies(benchmark), benchmark.budget, benchmark.seed)
 
     if settings.out is not None:
-        export.write_files(settings.out, export.benchmark_files(results, latencies, baseline))
-    _print(export.benchmark_text(results, latencies, baseline), settings.out)
+        write_files(settings.out, export.benchmark_files(results, latencies, baseline))
+    _print(benchmark_text(results, latencies, baseline), settings.out)
 
 
 def _study(settings: Any) -> None:
-    from fdkvc.files import export, report
+    from fdkvc.files import report
+    from fdkvc.files.write import check_folder, write_files
     from fdkvc.judged.cells import measured_tables, verdicts_of
     from fdkvc.measured.study import run_study
 
     benchmark = _chosen_benchmark(settings)
-    export.check_folder(settings.out)
+    check_folder(settings.out)
 
     with _place(settings) as place, _progress() as on_progress:
         study = run_study(benchmark, **place, on_progress=on_progress)
-    export.write_files(settings.out, report.study_files(study))
+    write_files(settings.out, report.study_files(study))
     tables = measured_tables(study)
     counts = ", ".join(f"{verdict}: {count}" for verdict, count in verdicts_of(tables).items())
     _print(f"{report.markdown(tables)}\n{counts}", settings.out)
 
 
 def _sweep(settings: Any) -> None:
-    from fdkvc.dialogs.batch import scenario_named
-    from fdkvc.files import export, report
+    from fdkvc.dialogs.scenarios import scenario_named
+    from fdkvc.files import report
+    from fdkvc.files.text import text_table
+    from fdkvc.files.write import check_folder, write_files
     from fdkvc.measured.benchmark import run_benchmark
     from fdkvc.measured.sweep import Sweep, read_values, suggested_values, sweep_table
 
@@ -373,11 +382,11 @@ def _sweep(settings: Any) -> None:
         budget=settings.budget,
         metrics=_metrics(settings),
     )
-    export.check_folder(settings.out)
+    check_folder(settings.out)
 
     with _place(settings) as place, _progress() as on_progress:
         results = run_benchmark(sweep.benchmark, **place, on_progress=on_progress)
-    export.write_files(settings.out, report.sweep_files(sweep, results))
+    write_files(settings.out, report.sweep_files(sweep, results))
     table = sweep_table(sweep, results)
     rows = [
         [setting, metric, f"{mean:.3f}", f"{low:.3f}", f"{high:.3f}"]
@@ -386,7 +395,7 @@ def _sweep(settings: Any) -> None:
         )
     ]
     header = ["setting", "metric", "mean", "from", "to"]
-    _print(export.text_table(header, rows, 2, grouped=True), settings.out)
+    _print(text_table(header, rows, 2, grouped=True), settings.out)
 
 
 def _repeat(settings: Any) -> None:
@@ -423,7 +432,9 @@ def _dialogs(settings: Any) -> None:
     from time import perf_counter
 
     from fdkvc.files import export
-    from fdkvc.judged.tables import check_baseline, default_baseline
+    from fdkvc.files.text import replay_text
+    from fdkvc.files.write import check_folder, write_files
+    from fdkvc.measured.benchmark import check_baseline, default_baseline
     from fdkvc.measured.replay import Replay, replay
     from fdkvc.policies import read_policy
 
@@ -436,7 +447,7 @@ def _dialogs(settings: Any) -> None:
     baseline = settings.baseline or default_baseline(asked.policies)
     check_baseline(baseline, asked.policies)
     if settings.out is not None:
-        export.check_folder(settings.out)
+        check_folder(settings.out)
 
     recordings, file = _recordings(settings)
     began = perf_counter()
@@ -452,15 +463,15 @@ def _dialogs(settings: Any) -> None:
             seed=settings.seed,
             seconds=perf_counter() - began,
         )
-        export.write_files(settings.out, files)
-    _print(f"{recordings[0].source}\n\n{export.replay_text(replayed)}", settings.out)
+        write_files(settings.out, files)
+    _print(f"{recordings[0].source}\n\n{replay_text(replayed)}", settings.out)
 
 
 def _capture(settings: Any) -> None:
     from pathlib import Path
     from time import perf_counter
 
-    from fdkvc.files import export
+    from fdkvc.files.write import check_folder, write_files
     from fdkvc.measured.benchmark import Progress
     from fdkvc.said.capture import load_model, record
     from fdkvc.said.trace_file import trace_bytes
@@ -469,7 +480,7 @@ def _capture(settings: Any) -> None:
     out = Path(settings.out)
     if out.suffix != ".npz":
         raise ValueError(f"--out must name a file that ends in .npz, not {settings.out!r}")
-    export.check_folder(out.parent, [out.name])
+    check_folder(out.parent, [out.name])
     transcripts, _ = _transcripts(settings)
     model = load_model(settings.model, settings.layer, settings.heads)
     began, recordings = perf_counter(), []
@@ -480,7 +491,7 @@ def _capture(settings: Any) -> None:
                 title = f"{len(recordings)} of {len(transcripts)} dialogs"
                 seconds = perf_counter() - began
                 on_progress(Progress(len(recordings), len(transcripts), title, seconds))
-    export.write_files(out.parent, {out.name: trace_bytes(recordings, settings.half)})
+    write_files(out.parent, {out.name: trace_bytes(recordings, settings.half)})
     first = recordings[0]
     tokens = sum(recording.starts[-1] for recording in recordings)
     _print(
@@ -521,11 +532,12 @@ def _recordings(settings: Any) -> tuple[Sequence[Recording], str]:
 
 
 def _ablation(settings: Any) -> None:
-    from fdkvc.dialogs.batch import scenario_named
+    from fdkvc.dialogs.scenarios import scenario_named
     from fdkvc.files import export
-    from fdkvc.judged.tables import ABLATED_POLICY, ABLATED_SCENARIO
+    from fdkvc.files.text import ablation_text
+    from fdkvc.files.write import check_folder, write_files
     from fdkvc.measured.benchmark import Benchmark, run_benchmark
-    from fdkvc.paper.tables import published_sweep
+    from fdkvc.paper.tables import ABLATED_POLICY, ABLATED_SCENARIO, published_sweep
     from fdkvc.parameters import parameters_of
     from fdkvc.policies import POLICIES, policy_named
 
@@ -544,17 +556,19 @@ def _ablation(settings: Any) -> None:
         seed=settings.seed,
         budget=settings.budget,
     )
-    export.check_folder(settings.out)
+    check_folder(settings.out)
 
     with _place(settings) as place, _progress() as on_progress:
         results = run_benchmark(benchmark, **place, on_progress=on_progress)
-    export.write_files(settings.out, export.ablation_files(results, parameter))
-    _print(export.ablation_text(results, parameter), settings.out)
+    write_files(settings.out, export.ablation_files(results, parameter))
+    _print(ablation_text(results, parameter), settings.out)
 
 
 def _trace(settings: Any) -> None:
-    from fdkvc.dialogs.batch import generate
+    from fdkvc.dialogs.draw import generate
     from fdkvc.files import export
+    from fdkvc.files.text import trace_text
+    from fdkvc.files.write import check_folder, write_files
     from fdkvc.measured.benchmark import check_different
     from fdkvc.policies import policy_named
     from fdkvc.run.metrics import metric_named
@@ -568,17 +582,17 @@ def _trace(settings: Any) -> None:
     check_different("metric", settings.metrics)
     for key in settings.metrics:
         metric_named(key)
-    export.check_folder(settings.out)
+    check_folder(settings.out)
 
     dialogs = generate(scenario, 1, settings.seed)
     trace = simulate(policy, dialogs, settings.budget)
-    export.write_files(settings.out, export.trace_files(trace, dialogs, settings.metrics))
+    write_files(settings.out, export.trace_files(trace, dialogs, settings.metrics))
     title = f"{policy.title} on {scenario.label} ({scenario.schedule}), seed {settings.seed}"
-    _print(f"{title}\n\n{export.trace_text(trace, dialogs, settings.metrics)}", settings.out)
+    _print(f"{title}\n\n{trace_text(trace, dialogs, settings.metrics)}", settings.out)
 
 
 def _scenario(settings: Any) -> Scenario:
-    from fdkvc.dialogs.batch import own_scenario, scenario_named
+    from fdkvc.dialogs.scenarios import own_scenario, scenario_named
 
     if settings.schedule is None:
         return scenario_named("mixed" if settings.scenario is None else settings.scenario)

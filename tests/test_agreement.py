@@ -25,7 +25,9 @@ from worlds import (
     random_dialog,
 )
 
-from fdkvc.dialogs.batch import SCENARIOS, DialogBatch, World, generate, stack
+from fdkvc.dialogs.batch import DialogBatch, stack
+from fdkvc.dialogs.draw import generate
+from fdkvc.dialogs.scenarios import SCENARIOS, World
 from fdkvc.parameters import parameters_of
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named
 from fdkvc.run.simulate import simulate

@@ -9,7 +9,7 @@ from app_pages import open_page, press, run_until, settled
 from streamlit.testing.v1 import AppTest
 
 from fdkvc.measured.sweep import Sweep, can_be_swept
-from fdkvc.paper.tables import CLAIMS
+from fdkvc.paper.claims import CLAIMS
 from fdkvc.policies import POLICIES
 from fdkvc.run.metrics import ASKED_METRICS, METRICS
 from fdkvc.ui.ablation.choices import command_line

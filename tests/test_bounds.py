@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import policies, ragged
 
-from fdkvc.dialogs.batch import SCENARIOS, DialogBatch, World, generate
+from fdkvc.dialogs.batch import DialogBatch
+from fdkvc.dialogs.draw import generate
+from fdkvc.dialogs.scenarios import SCENARIOS, World
 from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.run.bounds import best_schedule, least_attention_loss
 from fdkvc.run.metrics import attention_loss, metric_named

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fdkvc.dialogs.batch import BENCHMARK_SCENARIOS, SCENARIOS
+from fdkvc.dialogs.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
 from fdkvc.judged.chance import behind_chance
 from fdkvc.measured.benchmark import Benchmark, Measured, Results
 from fdkvc.policies import policy_named

@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 from studies import few_dialogs, other_budget, paper_study
 
-from fdkvc.dialogs.batch import SCENARIOS
+from fdkvc.dialogs.scenarios import SCENARIOS
 from fdkvc.judged.claims import (
     CLAIM_COLUMNS,
     Measurement,
@@ -23,7 +23,8 @@ from fdkvc.judged.claims import (
 )
 from fdkvc.measured.benchmark import Benchmark, Latency, Measured, Results
 from fdkvc.measured.study import Probes, Study
-from fdkvc.paper.tables import CLAIMS, Measure, claim, read_printed
+from fdkvc.paper.claims import CLAIMS, Measure, claim
+from fdkvc.paper.tables import read_printed
 from fdkvc.policies import PAPER_POLICIES, policy_named
 from fdkvc.run.metrics import Memory
 

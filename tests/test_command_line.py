@@ -18,7 +18,8 @@ import pytest
 
 from fdkvc import parameters
 from fdkvc.__main__ import main
-from fdkvc.dialogs.batch import SCENARIOS, generate, own_scenario
+from fdkvc.dialogs.draw import generate
+from fdkvc.dialogs.scenarios import SCENARIOS, own_scenario
 from fdkvc.files.export import benchmark_files, trace_files
 from fdkvc.files.report import TIMED, study_files
 from fdkvc.measured import benchmark as benchmark_module

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fdkvc.dialogs.batch import SCENARIOS, generate, own_scenario
-from fdkvc.judged.tables import entries_table, turns_table
+from fdkvc.dialogs.draw import generate
+from fdkvc.dialogs.scenarios import SCENARIOS, own_scenario
 from fdkvc.policies import policy_named
 from fdkvc.run.fork import Fork, fork
 from fdkvc.run.metrics import ASKED_METRICS, METRICS, adaptation
@@ -27,6 +27,7 @@ from fdkvc.told.overlap import (
     overlap_table,
     share_apart,
 )
+from fdkvc.told.tables import entries_table, turns_table
 
 DIALOG = generate(SCENARIOS["mixed"], 1, 7)
 NAMES = ("fifo", "sink", "h2o", "fd-kvc")

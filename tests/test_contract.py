@@ -19,7 +19,9 @@ from worlds import (
 )
 
 from fdkvc.attention import Observation
-from fdkvc.dialogs.batch import LARGEST, SCENARIOS, DialogBatch, World, generate, one_dialog, stack
+from fdkvc.dialogs.batch import LARGEST, DialogBatch, one_dialog, stack
+from fdkvc.dialogs.draw import generate
+from fdkvc.dialogs.scenarios import SCENARIOS, World
 from fdkvc.parameters import Parameter, defaults_of, parameters_of
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named, read_policy
 from fdkvc.policies.by_row import by_row

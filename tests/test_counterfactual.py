@@ -13,7 +13,9 @@ from worlds import assert_same_run, evictions, plain_dialog, random_dialog
 
 from fdkvc.attention import Bools, Floats, Observation
 from fdkvc.cache import Cache
-from fdkvc.dialogs.batch import SCENARIOS, DialogBatch, generate, stack
+from fdkvc.dialogs.batch import DialogBatch, stack
+from fdkvc.dialogs.draw import generate
+from fdkvc.dialogs.scenarios import SCENARIOS
 from fdkvc.parameters import parameter
 from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.run.simulate import simulate

@@ -12,19 +12,15 @@ from hypothesis import strategies as st
 from worlds import dialogs as some_dialogs
 from worlds import random_dialog, random_vectors
 
-from fdkvc.dialogs.batch import (
+from fdkvc.dialogs.batch import DialogBatch, one_dialog, stack
+from fdkvc.dialogs.draw import build, draw, generate
+from fdkvc.dialogs.scenarios import (
     BENCHMARK_SCENARIOS,
     SCENARIOS,
-    DialogBatch,
     Scenario,
     World,
-    build,
-    draw,
-    generate,
-    one_dialog,
     own_scenario,
     scenario_named,
-    stack,
 )
 from fdkvc.policies import PAPER_POLICIES, policy_named
 from fdkvc.run.metrics import diversity, retention

@@ -16,7 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worlds import plain_dialog, policies, ragged, random_dialog
 
-from fdkvc.dialogs.batch import SCENARIOS, DialogBatch, generate, one_dialog
+from fdkvc.dialogs.batch import DialogBatch, one_dialog
+from fdkvc.dialogs.draw import generate
+from fdkvc.dialogs.scenarios import SCENARIOS
 from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.policies.base import Step
 from fdkvc.policies.fd_kvc import FDKVC

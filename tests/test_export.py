@@ -18,28 +18,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdkvc.dialogs.batch import SCENARIOS, generate, one_dialog
+from fdkvc.dialogs.batch import one_dialog
+from fdkvc.dialogs.draw import generate
+from fdkvc.dialogs.scenarios import SCENARIOS
 from fdkvc.files.export import (
     ablation_files,
-    ablation_text,
-    at_least,
     benchmark_files,
-    benchmark_text,
-    check_folder,
     csv_text,
     project_version,
     run_json,
     source_digest,
-    text_table,
     trace_files,
-    trace_text,
-    write_files,
 )
-from fdkvc.judged.tables import entries_table, turns_table
+from fdkvc.files.text import ablation_text, at_least, benchmark_text, text_table, trace_text
+from fdkvc.files.write import check_folder, write_files
 from fdkvc.measured.benchmark import Benchmark, Latency, Results, run_benchmark
 from fdkvc.measured.statistics import AdaptationSummary
 from fdkvc.policies import POLICIES, policy_named
 from fdkvc.run.simulate import simulate
+from fdkvc.told.tables import entries_table, turns_table
 
 LATENCIES = [Latency("fifo", 0.04, 0.01), Latency("h2o", 0.06, 0.01), Latency("fd-kvc", 0.1, 0.02)]
 

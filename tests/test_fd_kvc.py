@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from worlds import by_token, evictions, kept_tokens, plain_dialog
 
-from fdkvc.dialogs.batch import SCENARIOS, DialogBatch, generate, one_dialog
-from fdkvc.judged.tables import turns_table
+from fdkvc.dialogs.batch import DialogBatch, one_dialog
+from fdkvc.dialogs.draw import generate
+from fdkvc.dialogs.scenarios import SCENARIOS
 from fdkvc.policies import POLICIES, policy_named
 from fdkvc.run.fork import Fork, fork, state_at_fork
 from fdkvc.run.metrics import memory, metric_named
@@ -15,6 +16,7 @@ from fdkvc.run.online import OnlineCache
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import EntryTrace, Rule, Status, Trace
 from fdkvc.told.explain import explain, life
+from fdkvc.told.tables import turns_table
 
 
 def three_turns(tau: float) -> Trace:

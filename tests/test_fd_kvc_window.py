@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from worlds import by_token, kept_tokens
 
-from fdkvc.dialogs.batch import SCENARIOS, generate, one_dialog
+from fdkvc.dialogs.batch import one_dialog
+from fdkvc.dialogs.draw import generate
+from fdkvc.dialogs.scenarios import SCENARIOS
 from fdkvc.parameters import defaults_of, parameters_of
 from fdkvc.policies import POLICIES, policy_named
 from fdkvc.run.metrics import metric_named

@@ -9,7 +9,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fdkvc.dialogs.batch import BENCHMARK_SCENARIOS, SCENARIOS, DialogBatch, generate
+from fdkvc.dialogs.batch import DialogBatch
+from fdkvc.dialogs.draw import generate
+from fdkvc.dialogs.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
 from fdkvc.paper.tables import (
     ABLATION_DIALOGS,
     DIALOGS,

@@ -19,7 +19,9 @@ from worlds import (
     random_dialog,
 )
 
-from fdkvc.dialogs.batch import SCENARIOS, DialogBatch, generate, stack
+from fdkvc.dialogs.batch import DialogBatch, stack
+from fdkvc.dialogs.draw import generate
+from fdkvc.dialogs.scenarios import SCENARIOS
 from fdkvc.parameters import parameters_of
 from fdkvc.policies import POLICIES, Policy, policy_named, read_policy
 from fdkvc.run import simulate as simulation

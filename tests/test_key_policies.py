@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from worlds import by_token, kept_tokens, plain_dialog, random_dialog
 
-from fdkvc.dialogs.batch import SCENARIOS, DialogBatch, generate, one_dialog
+from fdkvc.dialogs.batch import DialogBatch, one_dialog
+from fdkvc.dialogs.draw import generate
+from fdkvc.dialogs.scenarios import SCENARIOS
 from fdkvc.policies import policy_named
 from fdkvc.run.metrics import memory
 from fdkvc.run.simulate import simulate

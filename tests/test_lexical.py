@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdkvc.dialogs.batch import World
+from fdkvc.dialogs.scenarios import World
 from fdkvc.policies import policy_named
 from fdkvc.run.simulate import simulate
 from fdkvc.said.formats import EXAMPLES, read_file

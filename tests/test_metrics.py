@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from worlds import plain_dialog, random_dialog
 
-from fdkvc.dialogs.batch import SCENARIOS, DialogBatch, World, generate, one_dialog, stack
+from fdkvc.dialogs.batch import DialogBatch, one_dialog, stack
+from fdkvc.dialogs.draw import generate
+from fdkvc.dialogs.scenarios import SCENARIOS, World
 from fdkvc.policies import POLICIES, policy_named
 from fdkvc.run.fork import Fork, fork
 from fdkvc.run.metrics import (

@@ -16,7 +16,9 @@ from worlds import plain_dialog, policies, ragged
 
 from fdkvc.attention import Floats, Observation
 from fdkvc.cache import Cache
-from fdkvc.dialogs.batch import SCENARIOS, DialogBatch, generate
+from fdkvc.dialogs.batch import DialogBatch
+from fdkvc.dialogs.draw import generate
+from fdkvc.dialogs.scenarios import SCENARIOS
 from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.policies.base import Step
 from fdkvc.run.metrics import retention

@@ -19,7 +19,8 @@ from app_pages import (
 )
 from streamlit.testing.v1 import AppTest
 
-from fdkvc.dialogs.batch import generate, scenario_named
+from fdkvc.dialogs.draw import generate
+from fdkvc.dialogs.scenarios import scenario_named
 from fdkvc.policies import POLICIES, policy_named
 from fdkvc.run.metrics import ASKED_METRICS
 from fdkvc.said.formats import EXAMPLES, read_file

@@ -6,8 +6,8 @@ import pytest
 from scipy import stats
 
 from fdkvc.paper import tables
+from fdkvc.paper.claims import CLAIMS, claim, composite, implied_gradual_diversity, p_of_t, t_of_p
 from fdkvc.paper.tables import (
-    CLAIMS,
     HYPERPARAMETERS,
     LATE_ALIGNMENT,
     LATE_DIVERSITY,
@@ -15,7 +15,6 @@ from fdkvc.paper.tables import (
     TABLES,
     Range,
     Table,
-    claim,
     published,
     published_ablation,
     published_adaptation,
@@ -185,7 +184,7 @@ def test_a_figure_without_digits_is_refused() -> None:
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_alignment_composites_are_the_means_of_the_printed_scenarios(policy: str) -> None:
-    recomputed = tables.composite(LATE_ALIGNMENT, policy)
+    recomputed = composite(LATE_ALIGNMENT, policy)
     assert round(recomputed.value, 4) == LATE_ALIGNMENT[policy, "composite"].value
     assert recomputed.range.overlaps(LATE_ALIGNMENT[policy, "composite"].range)
 
@@ -197,10 +196,10 @@ def test_alignment_composites_are_the_means_of_the_printed_scenarios(policy: str
 def test_diversity_composites_need_a_gradual_column_that_is_not_printed(
     policy: str, of_printed: float, gradual: float
 ) -> None:
-    recomputed = tables.composite(LATE_DIVERSITY, policy)
+    recomputed = composite(LATE_DIVERSITY, policy)
     assert recomputed.value == pytest.approx(of_printed, abs=1e-4)
     assert not recomputed.range.overlaps(LATE_DIVERSITY[policy, "composite"].range)
-    assert tables.implied_gradual_diversity(policy).range.overlaps(Range(gradual, gradual))
+    assert implied_gradual_diversity(policy).range.overlaps(Range(gradual, gradual))
 
 
 def test_the_composite_gain_is_smaller_than_printed_but_within_rounding() -> None:
@@ -217,10 +216,8 @@ def test_t_and_p_of_the_paper_belong_together(test: tables.TTest) -> None:
     degrees = test.t.dialogs - 1
     low, high = (2 * stats.t.sf(t, degrees) for t in (test.t.range.high, test.t.range.low))
     assert Range(low, high).overlaps(test.p.range)
-    assert tables.p_of_t(test.t.value) == pytest.approx(
-        2 * stats.t.sf(test.t.value, degrees), abs=1e-3
-    )
-    assert tables.t_of_p(tables.p_of_t(test.t.value)) == pytest.approx(test.t.value)
+    assert p_of_t(test.t.value) == pytest.approx(2 * stats.t.sf(test.t.value, degrees), abs=1e-3)
+    assert t_of_p(p_of_t(test.t.value)) == pytest.approx(test.t.value)
 
 
 @pytest.mark.parametrize("test", T_TESTS, ids=lambda test: test.scenario)

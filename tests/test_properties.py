@@ -34,7 +34,9 @@ from fdkvc.attention import (
     row_products,
     softmax,
 )
-from fdkvc.dialogs.batch import SCENARIOS, DialogBatch, World, generate, stack
+from fdkvc.dialogs.batch import DialogBatch, stack
+from fdkvc.dialogs.draw import generate
+from fdkvc.dialogs.scenarios import SCENARIOS, World
 from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Rule, Status

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from refusals import any_json
 from studies import few_dialogs
 
-from fdkvc.dialogs.batch import SCENARIOS, World, own_scenario
+from fdkvc.dialogs.scenarios import SCENARIOS, World, own_scenario
 from fdkvc.files.export import benchmark_files, benchmark_parameters, csv_text, digest, run_json
 from fdkvc.files.repeat import (
     MOST_BYTES,
@@ -29,8 +29,7 @@ from fdkvc.files.repeat import (
     with_files,
 )
 from fdkvc.files.report import study_files, sweep_files
-from fdkvc.judged.tables import default_baseline
-from fdkvc.measured.benchmark import Benchmark, run_benchmark
+from fdkvc.measured.benchmark import Benchmark, default_baseline, run_benchmark
 from fdkvc.measured.sweep import Sweep
 from fdkvc.policies import policy_named
 

@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fdkvc.files.export import replay_files, replay_text
+from fdkvc.files.export import replay_files
+from fdkvc.files.text import replay_text
 from fdkvc.measured import replay as replay_module
 from fdkvc.measured.benchmark import Progress
 from fdkvc.measured.replay import BUDGETS, REPLAYED, Replay, replay, replay_paired, replay_summary

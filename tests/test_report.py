@@ -17,7 +17,7 @@ from fdkvc.files.report import TIMED, as_zip, latex, markdown, study_files, swee
 from fdkvc.measured.benchmark import Benchmark, run_benchmark
 from fdkvc.measured.study import run_study
 from fdkvc.measured.sweep import Sweep
-from fdkvc.paper.tables import CLAIMS
+from fdkvc.paper.claims import CLAIMS
 
 
 @cache

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from studies import few_dialogs, other_budget
 
-from fdkvc.dialogs.batch import SCENARIOS, generate
+from fdkvc.dialogs.draw import generate
+from fdkvc.dialogs.scenarios import SCENARIOS
 from fdkvc.measured.benchmark import Benchmark, Progress, run_benchmark
 from fdkvc.measured.study import Study, ablation, run_study, timed_policies
 from fdkvc.paper.tables import ABLATION_DIALOGS, published_sweep

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fdkvc.dialogs.batch import SCENARIOS
+from fdkvc.dialogs.scenarios import SCENARIOS
 from fdkvc.judged.tables import ablation_table
 from fdkvc.measured.benchmark import Results, run_benchmark
 from fdkvc.measured.statistics import pareto_front

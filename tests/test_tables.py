@@ -12,15 +12,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from fdkvc.dialogs.batch import (
-    SCENARIOS,
-    DialogBatch,
-    World,
-    generate,
-    one_dialog,
-    own_scenario,
-    stack,
-)
+from fdkvc.dialogs.batch import DialogBatch, one_dialog, stack
+from fdkvc.dialogs.draw import generate
+from fdkvc.dialogs.scenarios import SCENARIOS, World, own_scenario
 from fdkvc.judged.tables import (
     ABLATION,
     ADAPTATIONS,
@@ -29,11 +23,9 @@ from fdkvc.judged.tables import (
     SUMMARY,
     ablation_table,
     adaptation_table,
-    entries_table,
     latency_table,
     paired_table,
     summary_table,
-    turns_table,
 )
 from fdkvc.measured.benchmark import Benchmark, Latency, Measured, Results, run_benchmark
 from fdkvc.paper.tables import published, published_ablation, published_adaptation
@@ -41,6 +33,7 @@ from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named
 from fdkvc.run.metrics import alignment, diversity, retention
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Status, Trace
+from fdkvc.told.tables import entries_table, turns_table
 
 FIVE = ("shift", "return", "mixed", "complex", "gradual")
 LATE = ("late_alignment", "late_retention", "late_diversity")

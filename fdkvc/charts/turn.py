@@ -272,7 +272,7 @@ def hover_texts(entries: pd.DataFrame) -> list[str]:
     Parameters
     ----------
     entries : DataFrame
-        As `fdkvc.judged.tables.entries_table` gives them.
+        As `fdkvc.told.tables.entries_table` gives them.
     """
     numbers = [
         name
@@ -316,8 +316,8 @@ def cells_data(
     Parameters
     ----------
     entries : DataFrame
-        As `fdkvc.judged.tables.entries_table` gives them, of one turn or several, with `hue`, the topic
-        that gives the colour, and `hover`, from `hover_texts`.
+        As `fdkvc.told.tables.entries_table` gives them, of one turn or several, with `hue`, the
+        topic that gives the colour, and `hover`, from `hover_texts`.
     budget : int
     terms : sequence of str
         Columns of the score terms.

@@ -1,4 +1,4 @@
-"""Dialogs: the scenarios of the paper, dialogs of one's own, and the batch that holds them.
+"""A batch of dialogs: all that a run reads of them.
 
 A batch keeps every token's embedding, key and value once; caches hold indices into it. Rows may
 differ in turns and in tokens: a row's surplus is padding that nothing points to, because the
@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import string
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.random import SFC64, Generator, SeedSequence
 from numpy.typing import ArrayLike, NDArray
 
 from fdkvc.attention import (
@@ -27,12 +25,11 @@ from fdkvc.attention import (
     row_products,
     softmax,
 )
-from fdkvc.parameters import TURNS, Checked, Parameter, check_count, check_parameter, parameter
+from fdkvc.parameters import check_count
 
 TOPIC_THRESHOLD = 0.3
 """A token is of a topic when its cosine with it exceeds this (the paper's evaluation metrics)."""
 
-MOST_TOPICS = len(string.ascii_uppercase)
 
 LARGEST = 1e15
 """No coordinate of a vector is larger, so that no product of two vectors overflows float32."""
@@ -42,150 +39,7 @@ _BLOCK = 8  # dialogs whose embeddings stay in a core's cache together
 Bits = NDArray[np.uint32]
 
 
-# ------------------------------------------------------------------------------- scenarios
-
-
-@dataclass(frozen=True)
-class World(Checked):
-    """The synthetic world a dialog is drawn from; defaults are the paper's (Section 4.1)."""
-
-    tokens_per_turn: int = parameter(
-        32, "Tokens a turn", "Tokens in every turn of the dialog.", low=1, high=4096
-    )
-    dimension: int = parameter(
-        64, "Embedding dimension", "Length of a token embedding.", symbol="d", low=2, high=4096
-    )
-    head_dimension: int = parameter(
-        16, "Head dimension", "Length of a query, key or value.", low=1, high=1024
-    )
-    noise: float = parameter(
-        0.05, "Noise", "Standard deviation of each coordinate around the topic.", low=0, high=10
-    )
-    topic_strength: float = parameter(
-        0.8, "Topic strength", "Length of the topic part of an embedding.", low=0, high=10
-    )
-
-
-_SHARE = Parameter("share", "", low=0, high=1)
-
-
-@dataclass(frozen=True)
-class Scenario:
-    """Which topic each turn is about.
-
-    Attributes
-    ----------
-    key, label : str
-    schedule : str
-        One capital letter a turn: the turn's current topic.
-    blend : tuple of float, optional
-        For two topics that blend: the share of the second in each turn's tokens.
-
-    Raises
-    ------
-    ValueError
-        If the schedule is not letters A to Z, one a turn, or the blend does not fit it.
-    """
-
-    key: str
-    label: str
-    schedule: str
-    blend: tuple[float, ...] | None = None
-
-    def __post_init__(self) -> None:
-        if len(self.schedule) > TURNS.high:
-            raise ValueError(
-                f"the schedule has {len(self.schedule):,} turns, but at most {TURNS.high} may be"
-            )
-        if not self.schedule or not set(self.schedule) <= set(string.ascii_uppercase):
-            raise ValueError(
-                f"the schedule is {self.schedule!r}, but must be letters A to Z, one for each turn"
-            )
-        if self.blend is not None:
-            if len(self.topic_names) != 2:
-                raise ValueError(f"a blend needs two topics, but the schedule is {self.schedule!r}")
-            if len(self.blend) != len(self.schedule):
-                raise ValueError(
-                    f"the blend has {len(self.blend)} shares for {len(self.schedule)} turns"
-                )
-            for share in self.blend:
-                check_parameter("a share of the blend", _SHARE, share, float)
-
-    @property
-    def topic_names(self) -> tuple[str, ...]:
-        """The letters in use, in alphabetical order."""
-        return tuple(sorted(set(self.schedule)))
-
-    @property
-    def current(self) -> Ints:
-        """The current topic of each turn (T,), as an index into `topic_names`."""
-        names = self.topic_names
-        return np.array([names.index(letter) for letter in self.schedule], np.intp)
-
-    @property
-    def mixture(self) -> Floats:
-        """The share of each topic in the tokens of each turn (T, K)."""
-        if self.blend is None:
-            return np.eye(len(self.topic_names), dtype=np.float32)[self.current]
-        second = np.array(self.blend, np.float32)
-        return np.stack([1 - second, second], axis=1)
-
-
-def own_scenario(schedule: str) -> Scenario:
-    """Make a scenario from a schedule string such as ``AAABBBCC``; case and spaces do not matter.
-
-    Examples
-    --------
-    >>> own_scenario("aab ba").schedule
-    'AABBA'
-    """
-    return Scenario("own", "Own schedule", "".join(schedule.upper().split()))
-
-
-def _gradual() -> Scenario:
-    """Blend from A to B over turns 2 to 8 of 12; the topic is B once half of a token is B."""
-    blend = tuple(min(max((turn - 2) / 6, 0.0), 1.0) for turn in range(12))
-    letters = "".join("B" if share >= 0.5 else "A" for share in blend)
-    return Scenario("gradual", "Gradual Evolution", letters, blend)
-
-
-SCENARIOS: Mapping[str, Scenario] = {
-    scenario.key: scenario
-    for scenario in (
-        Scenario("shift", "Topic Shift", "AAA" + "B" * 7),
-        Scenario("return", "Topic Return", "AAABBBBAAA"),
-        Scenario("mixed", "Mixed 3-Topic", "AABBBCCAABBB"),
-        Scenario("complex", "5-Topic Complex", "AABBCCDDEEBBAACCAACC"),
-        _gradual(),
-        Scenario("adaptation", "Adaptation", "AAA" + "B" * 16),
-    )
-}
-"""The five benchmark scenarios (Section 4.1) and the adaptation run (Table 2).
-
-The paper gives the order of topics; where it leaves the lengths open (Mixed, 5-Topic Complex),
-these are the splits whose results match its tables.
-"""
-
-BENCHMARK_SCENARIOS = ("shift", "return", "mixed", "complex", "gradual")
-
-
-def scenario_named(name: str) -> Scenario:
-    """Look a scenario up by its key.
-
-    Raises
-    ------
-    ValueError
-        If there is none; the sentence lists the keys.
-    """
-    if name not in SCENARIOS:
-        raise ValueError(f"scenario {name!r} is unknown: choose from {', '.join(SCENARIOS)}")
-    return SCENARIOS[name]
-
-
-# ------------------------------------------------------------------------------- the batch
-
-
-class Room:
+class Workspace:
     """Memory that a worker uses again for its next dialogs, in place of those before.
 
     Fresh memory costs the system more time than most of the arithmetic done in it.
@@ -227,7 +81,7 @@ class DialogBatch:
         Unit vectors of the topics, where they are known.
     projections : array (3, B, d, h), optional
         W_Q, W_K and W_V of each row, where they are known.
-    room : Room, optional
+    workspace : Workspace, optional
         Where its products lie; in memory of their own by default.
     """
 
@@ -243,7 +97,7 @@ class DialogBatch:
     queries: Floats | None = None
     topics: Floats | None = None
     projections: Floats | None = None
-    room: Room | None = None
+    workspace: Workspace | None = None
 
     @property
     def rows(self) -> int:
@@ -349,7 +203,7 @@ class DialogBatch:
     ) -> Floats:
         """Inner products of each row's turns with its tokens, and room for one more column."""
         shape = (self.rows, self.turns, by_token.shape[1] + 1)
-        products = (self.room or Room()).array(name, shape)
+        products = (self.workspace or Workspace()).array(name, shape)
         for some in _blocks(self.rows):
             real = self._real and self._real[some]
             own = by_token[some]
@@ -489,7 +343,7 @@ class DialogBatch:
         kept = np.arange(tokens) < ends
         part = dataclasses.replace(
             self,
-            room=None,
+            workspace=None,
             embeddings=self.embeddings[:, :tokens],
             keys=self.keys[:, :tokens],
             values=self.values[:, :tokens],
@@ -517,7 +371,7 @@ class DialogBatch:
         one = slice(index, index + 1)
         return dataclasses.replace(
             self,
-            room=None,
+            workspace=None,
             embeddings=self.embeddings[one, :tokens],
             keys=self.keys[one, :tokens],
             values=self.values[one, :tokens],
@@ -567,164 +421,6 @@ def _pack_bits(of_topic: Bools) -> Bits:
 
 
 # ------------------------------------------------------------------------------- making one
-
-
-@dataclass(frozen=True, eq=False)
-class Draws:
-    """What chance decides of some dialogs, enough of it for several scenarios.
-
-    Dialog i of a seed draws the same numbers in every scenario, in the same order, however many
-    of them the scenario needs and whichever other dialogs are drawn with it.
-
-    Attributes
-    ----------
-    projections : array (3, B, d, h)
-        W_Q, W_K and W_V.
-    directions : array (B, K, d)
-        From which the topics are made, in the order of their appearance.
-    noise : array (B, N, d)
-        For each token, of the world's strength.
-    """
-
-    projections: Floats
-    directions: Floats
-    noise: Floats
-
-
-def numbers_of_a_dialog(turns: int, world: World) -> int:
-    """Count the numbers that a dialog takes: what is drawn, its vectors and their products.
-
-    Examples
-    --------
-    >>> numbers_of_a_dialog(12, World())
-    73728
-    """
-    d, h, tokens = world.dimension, world.head_dimension, turns * world.tokens_per_turn
-    return 3 * d * h + 2 * tokens * (d + h + turns)
-
-
-def draw(
-    scenarios: Sequence[Scenario],
-    dialogs: int | range,
-    seed: int,
-    world: World,
-    room: Room | None = None,
-) -> Draws:
-    """Draw what these scenarios need. Parameters and errors are those of `generate`."""
-    if not isinstance(dialogs, range):
-        check_count("the number of dialogs", dialogs)
-    indices = dialogs if isinstance(dialogs, range) else range(dialogs)
-    check_count("the number of dialogs", len(indices))
-    check_count("the number of a dialog", min(indices), low=0)
-    check_count("seed", seed, low=0)
-    topics = max(len(scenario.topic_names) for scenario in scenarios)
-    d, h = world.dimension, world.head_dimension
-    if topics > d:
-        raise ValueError(f"the schedule has {topics} topics, but {d} dimensions hold at most {d}")
-    tokens = max(len(scenario.schedule) for scenario in scenarios) * world.tokens_per_turn
-    rows = len(indices)
-    room = room or Room()
-    drawn = Draws(
-        room.array("projections", (3, rows, d, h)),
-        room.array("directions", (rows, topics, d)),
-        room.array("noise", (rows, tokens, d)),
-    )
-    for row, index in enumerate(indices):
-        setting, noise = SeedSequence(seed, spawn_key=(index,)).spawn(2)
-        generator = Generator(SFC64(setting))
-        projections = generator.standard_normal((3, d, h), dtype=np.float32)
-        drawn.projections[:, row] = projections * np.float32(d**-0.5)
-        generator.standard_normal(out=drawn.directions[row], dtype=np.float32)
-        Generator(SFC64(noise)).standard_normal(out=drawn.noise[row], dtype=np.float32)
-        drawn.noise[row] *= np.float32(world.noise)
-    return drawn
-
-
-def build(scenario: Scenario, draws: Draws, world: World, room: Room | None = None) -> DialogBatch:
-    """Make the dialogs of a scenario from what was drawn."""
-    d, h, n = world.dimension, world.head_dimension, world.tokens_per_turn
-    names, mixture = scenario.topic_names, scenario.mixture
-    rows, turns = len(draws.noise), len(mixture)
-    tokens = turns * n
-
-    projections = draws.projections
-    directions = draws.directions[:, : len(names)]
-    orthonormal = np.linalg.qr(directions.swapaxes(1, 2))[0].swapaxes(1, 2)
-    appearance = list(dict.fromkeys(scenario.schedule))
-    topics = orthonormal[:, [appearance.index(name) for name in names]]
-    signal = np.float32(world.topic_strength) * (mixture @ topics)
-
-    room = room or Room()
-    embeddings = room.array("embeddings", (rows, tokens, d))
-    keys = room.array("keys", (rows, tokens, h))
-    values = room.array("values", (rows, tokens, h))
-    for some in _blocks(rows):
-        own = embeddings[some]
-        noise = draws.noise[some, :tokens].reshape(-1, turns, n, d)
-        np.add(noise, signal[some, :, None], out=own.reshape(-1, turns, n, d))
-        np.matmul(own, projections[1, some], out=keys[some])
-        np.matmul(own, projections[2, some], out=values[some])
-
-    return DialogBatch(
-        embeddings=embeddings,
-        keys=keys,
-        values=values,
-        bounds=np.tile(np.arange(0, tokens + 1, n, dtype=np.intp), (rows, 1)),
-        turn_counts=np.full(rows, turns, np.intp),
-        topic_bits=_label_bits(embeddings, topics, mixture, n),
-        current=np.tile(scenario.current, (rows, 1)),
-        topic_names=names,
-        topics=topics,
-        projections=projections,
-        room=room,
-    )
-
-
-def generate(
-    scenario: Scenario, dialogs: int | range = 1, seed: int = 0, world: World | None = None
-) -> DialogBatch:
-    """Draw dialogs of a scenario.
-
-    Dialog i of a seed is the same whichever others are drawn with it. Its topics and projections
-    come from one stream and its tokens from another, both in order of appearance, so that two
-    schedules with the same beginning give dialogs with the same beginning.
-
-    Parameters
-    ----------
-    scenario : Scenario
-    dialogs : int or range
-        How many dialogs, from number 0, or which.
-    seed : int
-        At least 0.
-    world : World, optional
-
-    Raises
-    ------
-    ValueError
-        For fewer than one dialog, a negative seed, or more topics than dimensions.
-
-    Examples
-    --------
-    >>> batch = generate(SCENARIOS["shift"], dialogs=2, seed=7)
-    >>> batch.embeddings.shape, batch.keys.shape
-    ((2, 320, 64), (2, 320, 16))
-    """
-    world = world or World()
-    return build(scenario, draw([scenario], dialogs, seed, world), world)
-
-
-def _label_bits(embeddings: Floats, topics: Floats, mixture: Floats, n: int) -> Bits:
-    """Label each token (B, N): the topic it was drawn from, or those of a blend it shows.
-
-    A token drawn from two topics is of each whose cosine with it is above the threshold.
-    """
-    drawn_from = np.repeat(mixture > 0, n, axis=0)
-    bits = np.tile(_pack_bits(drawn_from), (len(embeddings), 1))
-    blended = np.flatnonzero(drawn_from.sum(axis=1) > 1)
-    if blended.size:
-        shown = _topic_cosines(embeddings[:, blended], topics) > TOPIC_THRESHOLD
-        bits[:, blended] = _pack_bits(shown & drawn_from[blended])
-    return bits
 
 
 def one_dialog(

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from fdkvc.attention import TOLERANCE
-from fdkvc.dialogs.batch import Scenario, World
+from fdkvc.dialogs.scenarios import Scenario, World
 from fdkvc.files.export import NUMBERS, digest, versions
-from fdkvc.judged.tables import check_baseline
-from fdkvc.measured.benchmark import Benchmark
+from fdkvc.measured.benchmark import Benchmark, check_baseline
 from fdkvc.measured.sweep import Sweep, check_sweepable
 from fdkvc.measured.workers import processor
 from fdkvc.policies import policy_named

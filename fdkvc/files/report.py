@@ -19,7 +19,7 @@ from fdkvc.judged import tables
 from fdkvc.judged.cells import RULE, SIGNS, Cell, MeasuredTable, cells_table, measured_tables
 from fdkvc.judged.claims import claims_table, judged_claims
 from fdkvc.judged.projections import alignments_table, differences_table
-from fdkvc.measured.benchmark import Results
+from fdkvc.measured.benchmark import Results, default_baseline
 from fdkvc.measured.study import Study
 from fdkvc.measured.sweep import Sweep, sweep_table, swept_only
 
@@ -37,7 +37,7 @@ def study_files(study: Study) -> dict[str, str]:
         that has no times in it.
     """
     results, benchmark = study.results, study.results.benchmark
-    baseline = tables.default_baseline(benchmark.policies)
+    baseline = default_baseline(benchmark.policies)
     measured = measured_tables(study)
     files = benchmark_files(results, study.latencies, baseline)
     frames = {
@@ -67,7 +67,7 @@ def sweep_files(sweep: Sweep, results: Results) -> dict[str, str]:
     if len(sweep.axes) == 1:
         files |= ablation_files(swept_only(sweep, results), sweep.parameters[0])
     swept = {"policy": sweep.policy, "axes": dict(sweep.axes)}
-    baseline = tables.default_baseline(sweep.benchmark.policies)
+    baseline = default_baseline(sweep.benchmark.policies)
     parameters = {**benchmark_parameters(sweep.benchmark, baseline), "sweep": swept}
     return files | {"run.json": run_json(sweep.seed, parameters, results.seconds, files)}
 

@@ -9,9 +9,15 @@ from statistics import fmean
 
 import pandas as pd
 
-from fdkvc.dialogs.batch import SCENARIOS, World
-from fdkvc.judged.tables import ABLATED_POLICY, BASELINE, is_the_papers, late_metrics
-from fdkvc.measured.benchmark import ADAPTATION, COMPOSITE, Results, Values
+from fdkvc.dialogs.scenarios import SCENARIOS, World
+from fdkvc.measured.benchmark import (
+    ADAPTATION,
+    COMPOSITE,
+    Results,
+    Values,
+    is_the_papers,
+    late_metrics,
+)
 from fdkvc.measured.statistics import (
     FEWEST_DIALOGS,
     CellVerdict,
@@ -23,6 +29,8 @@ from fdkvc.measured.statistics import (
 )
 from fdkvc.measured.study import Study
 from fdkvc.paper.tables import (
+    ABLATED_POLICY,
+    BASELINE,
     HYPERPARAMETERS,
     LATE_ALIGNMENT,
     T_TESTS,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fdkvc.judged.tables import comparisons, late_metric
+from fdkvc.judged.tables import comparisons
 from fdkvc.measured.benchmark import COMPOSITE, Results
 from fdkvc.policies import Policy
+from fdkvc.run.metrics import late_metric
 from fdkvc.words import listed, number, percent
 
 CHANCE = "random"

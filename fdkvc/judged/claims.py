@@ -1,6 +1,7 @@
 """The paper's claims, judged by what a study measured.
 
-`fdkvc.paper.tables` says what is claimed, and which quantity decides it; here that quantity is computed.
+`fdkvc.paper.claims` says what is claimed, and which quantity decides it; here that quantity is
+computed.
 """
 
 from __future__ import annotations
@@ -13,10 +14,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from fdkvc.dialogs.batch import BENCHMARK_SCENARIOS
+from fdkvc.dialogs.scenarios import BENCHMARK_SCENARIOS
 from fdkvc.judged.cells import MILLISECONDS, PERCENT, PLAIN, TURNS, Unit
-from fdkvc.judged.tables import is_the_papers
-from fdkvc.measured.benchmark import COMPOSITE, Values
+from fdkvc.measured.benchmark import COMPOSITE, Values, is_the_papers
 from fdkvc.measured.statistics import (
     FEWEST_DIALOGS,
     Summary,
@@ -26,7 +26,8 @@ from fdkvc.measured.statistics import (
     summarize,
 )
 from fdkvc.measured.study import Study
-from fdkvc.paper.tables import CLAIMS, Claim, Measure, Published, Range, Recomputed, Verdict
+from fdkvc.paper.claims import CLAIMS, Claim, Measure, Recomputed, Verdict
+from fdkvc.paper.tables import Published, Range
 from fdkvc.parameters import parameters_of
 from fdkvc.policies import PAPER_POLICIES, POLICIES
 

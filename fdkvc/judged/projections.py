@@ -12,12 +12,11 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from fdkvc.dialogs.batch import World
+from fdkvc.dialogs.scenarios import World
 from fdkvc.judged.cells import t_of_difference
-from fdkvc.judged.tables import ABLATED_POLICY, BASELINE, is_the_papers
-from fdkvc.measured.benchmark import Results
+from fdkvc.measured.benchmark import Results, is_the_papers
 from fdkvc.measured.statistics import paired, summarize
-from fdkvc.paper.tables import published
+from fdkvc.paper.tables import ABLATED_POLICY, BASELINE, published
 
 PROJECTIONS = {
     "value": "late_alignment",

@@ -15,8 +15,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fdkvc.dialogs.batch import Bits, DialogBatch, World
-from fdkvc.measured.benchmark import ADAPTATION, Benchmark, Latency, Results
+from fdkvc.measured.benchmark import (
+    ADAPTATION,
+    Benchmark,
+    Latency,
+    Results,
+    check_baseline,
+    is_the_papers,
+    late_metrics,
+)
 from fdkvc.measured.statistics import (
     AdaptationSummary,
     Paired,
@@ -29,27 +36,18 @@ from fdkvc.measured.statistics import (
     summarize_adaptation,
 )
 from fdkvc.paper.tables import (
+    ABLATED_POLICY,
+    ABLATED_SCENARIO,
+    BASELINE,
+    LATENCY_BASELINE,
     Published,
     published,
     published_ablation,
     published_adaptation,
     published_latency,
 )
-from fdkvc.policies import Policy, policy_named
-from fdkvc.run.metrics import Memory, Metric, metric_named
-from fdkvc.run.trace import Rule, Status, Trace
-
-BASELINE = "h2o"
-"""The policy that the paper compares with."""
-
-LATENCY_BASELINE = "fifo"
-"""The policy that latencies are given in multiples of."""
-
-ABLATED_POLICY = "fd-kvc"
-"""The policy whose hyperparameters the paper sweeps (Section 6)."""
-
-ABLATED_SCENARIO = "mixed"
-"""The scenario on which it does."""
+from fdkvc.policies import policy_named
+from fdkvc.run.metrics import Memory
 
 SUMMARY = ("scenario", "policy", "metric", "n", "mean", "ci_low", "ci_high", "published")
 ADAPTATIONS = (
@@ -72,22 +70,6 @@ COST = (
     *("key_bytes", "value_bytes", "score_bytes", "score_bytes_per_entry", "full_cache_bytes"),
 )
 ABLATION = ("parameter", "value", "metric", "n", "mean", "ci_low", "ci_high", "published")
-
-_TURN_STATES = ("ownership_loss", "learning_rate")
-_TURN_METRICS = ("retention", "diversity", "alignment")
-
-
-# ------------------------------------------------------------------------------- benchmark
-
-
-def late_metrics(benchmark: Benchmark) -> list[str]:
-    """Return the names under which a benchmark's metrics are measured, such as late_retention."""
-    return [f"late_{key}" for key in benchmark.metrics]
-
-
-def late_metric(name: str) -> Metric:
-    """Return the metric that is measured under a name such as late_retention."""
-    return metric_named(name.removeprefix("late_"))
 
 
 def summary_table(results: Results) -> pd.DataFrame:
@@ -192,21 +174,6 @@ def comparisons(
                 values = results.values(scenario, policy.name, metric)
                 if policy.name != baseline and values is not None and base is not None:
                     yield scenario, metric, policy.name, paired(values, base)
-
-
-def default_baseline(policies: Sequence[Policy]) -> str:
-    """Return the name of the policy that others are compared with: H2O, or else the first."""
-    names = [policy.name for policy in policies]
-    return BASELINE if BASELINE in names else names[0]
-
-
-def check_baseline(baseline: str, policies: Sequence[Policy]) -> None:
-    """Raise a ValueError unless a policy of this name is among the policies."""
-    names = [policy.name for policy in policies]
-    if baseline not in names:
-        raise ValueError(
-            f"baseline {baseline!r} is not among the policies: choose from {', '.join(names)}"
-        )
 
 
 def paired_table(results: Results, baseline: str = BASELINE) -> pd.DataFrame:
@@ -409,11 +376,6 @@ def ablation_table(results: Results, parameter: str) -> pd.DataFrame:
     return _frame(rows, ABLATION)
 
 
-def is_the_papers(benchmark: Benchmark) -> bool:
-    """Whether budget and world are those that the paper's figures were measured with."""
-    return benchmark.budget == Benchmark.budget and benchmark.world == World()
-
-
 def _interval(values: NDArray[np.float32]) -> tuple[int, float, float, float]:
     summary = summarize(values)
     return summary.n, summary.mean, summary.low, summary.high
@@ -425,126 +387,3 @@ def _value(figure: Published | None) -> float:
 
 def _frame(rows: Sequence[tuple[Any, ...]], columns: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(columns))
-
-
-# ------------------------------------------------------------------------------- a trace
-
-
-def entries_table(trace: Trace, dialogs: DialogBatch, row: int = 0) -> pd.DataFrame:
-    """Return a row for each turn and entry that took part in it.
-
-    Parameters
-    ----------
-    trace : Trace
-        Recorded with its entries.
-    dialogs : DialogBatch
-        What it ran on.
-    row : int
-        Which row of the batch.
-
-    Returns
-    -------
-    DataFrame
-        In each turn the entries that were cached before it, older first, then its own. `turn` and
-        `born` count from 0; `topic` names the token's topics, several joined by ``+``; `status`
-        is kept, new, evicted or new_evicted; `rule` is what evicted it, budget or threshold;
-        `attention_…` are of the kept entries. A ``channel_…`` and a ``term_…`` column stand for
-        every channel and term that the policy declares, as eviction saw them; an entry that the
-        threshold evicted has no terms, score and rank.
-
-    Raises
-    ------
-    ValueError
-        If the trace was recorded without entries.
-    """
-    entries = trace.every_entry()
-    own = dialogs.in_turns[row, trace.first_turn :, None]
-    turn, slot = np.nonzero((entries.status[row] != Status.empty) & own)
-
-    def pick(column: NDArray[Any]) -> NDArray[Any]:
-        picked: NDArray[Any] = column[row, turn, slot]
-        return picked
-
-    def each(prefix: str, columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        return {f"{prefix}_{name}": pick(column) for name, column in columns.items()}
-
-    token = pick(entries.token)
-    rank = pick(entries.rank)
-    return pd.DataFrame(
-        {
-            "turn": turn + trace.first_turn,
-            "token": token,
-            "born": dialogs.born[row, token],
-            "topic": _topics(dialogs.topic_bits[row, token], dialogs.topic_names),
-            "status": _names(Status)[pick(entries.status)],
-            "rule": _names(Rule)[pick(entries.rule)],
-            "attention_before": pick(entries.attention_before),
-            "attention_after": pick(entries.attention_after),
-            **each("channel", entries.channels),
-            **each("term", entries.terms),
-            "score": pick(entries.score),
-            "rank": pd.array(np.where(rank > 0, rank, np.nan), dtype="Int64"),
-            "protected": pick(entries.protected),
-        }
-    )
-
-
-def turns_table(
-    trace: Trace, dialogs: DialogBatch, row: int = 0, asked: Iterable[str] = ()
-) -> pd.DataFrame:
-    """Return a row for each turn.
-
-    Parameters
-    ----------
-    trace : Trace
-    dialogs : DialogBatch
-        What it ran on.
-    row : int
-        Which row of the batch.
-    asked : iterable of str
-        Keys of further metrics; see `fdkvc.run.metrics.metric_named`.
-
-    Returns
-    -------
-    DataFrame
-        `turn` counts from 0; `topic` is the current one; `cached` and `evicted` count entries.
-        `ownership_loss` and `learning_rate` are NaN for a policy that has none; row states of
-        other names follow them. `latency_ms` is the time of the turn, shared by the batch.
-    """
-    own = np.flatnonzero(dialogs.in_turns[row, trace.first_turn :])
-    current = dialogs.current[row, own + trace.first_turn]
-    states = {
-        name: trace.state[name][row, own] if name in trace.state else np.nan
-        for name in dict.fromkeys((*_TURN_STATES, *trace.state))
-    }
-    metrics = {
-        key: metric_named(key).series(trace, dialogs)[row, own]
-        for key in dict.fromkeys((*_TURN_METRICS, *asked))
-    }
-    evicted = sum(trace.evicted.values(), np.zeros(trace.kept.shape[:2], np.intp))
-    return pd.DataFrame(
-        {
-            "turn": own + trace.first_turn,
-            "topic": np.array([*dialogs.topic_names, None], object)[current],  # −1 is None
-            "cached": (trace.kept[row, own] >= 0).sum(axis=1),
-            "evicted": evicted[row, own],
-            **states,
-            **metrics,
-            "latency_ms": 1e3 * trace.seconds[own] / dialogs.rows,
-        }
-    )
-
-
-def _topics(bits: Bits, names: Sequence[str]) -> NDArray[Any]:
-    """Name the topics of each token (n,); None for a token of no topic."""
-    patterns, which = np.unique(bits, return_inverse=True)
-    words = [
-        "+".join(name for k, name in enumerate(names) if pattern >> k & 1) or None
-        for pattern in patterns.tolist()
-    ]
-    return np.array(words, object)[which]
-
-
-def _names(codes: type[Status] | type[Rule]) -> NDArray[Any]:
-    """Return the word for each code; None for 0, which means that nothing happened."""
-    return np.array([code.name if code else None for code in codes], object)

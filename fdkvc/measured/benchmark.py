@@ -23,19 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from fdkvc.dialogs.batch import (
-    BENCHMARK_SCENARIOS,
-    SCENARIOS,
-    DialogBatch,
-    Room,
-    Scenario,
-    World,
-    build,
-    draw,
-    generate,
-    numbers_of_a_dialog,
-)
+from fdkvc.dialogs.batch import DialogBatch, Workspace
+from fdkvc.dialogs.draw import build, draw, generate, numbers_of_a_dialog
+from fdkvc.dialogs.scenarios import BENCHMARK_SCENARIOS, SCENARIOS, Scenario, World
 from fdkvc.measured.workers import Submit, cores, shared_workers
+from fdkvc.paper.tables import BASELINE
 from fdkvc.parameters import BUDGET, DIALOGS, SEED, WORKERS, check_count, check_parameter
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.run.metrics import (
@@ -268,20 +260,20 @@ def run_chunk(benchmark: Benchmark, chunk: range) -> Chunk:
     results do not depend on which others are in its chunk, nor on the machine's cores.
     """
     _one_blas_thread()  # here too, because this may be the worker of another process
-    world, room = benchmark.world, _own_room()
-    draws = draw(benchmark.scenarios, chunk, benchmark.seed, world, room)
+    world, workspace = benchmark.world, _own_workspace()
+    draws = draw(benchmark.scenarios, chunk, benchmark.seed, world, workspace)
     return {
-        scenario.key: _run_scenario(benchmark, scenario, build(scenario, draws, world, room))
+        scenario.key: _run_scenario(benchmark, scenario, build(scenario, draws, world, workspace))
         for scenario in benchmark.scenarios
     }
 
 
-def _own_room() -> Room:
-    """Return the room of this thread, in which each scenario takes the place of the one before."""
-    if not hasattr(_THREAD, "room"):
-        _THREAD.room = Room()
-    room: Room = _THREAD.room
-    return room
+def _own_workspace() -> Workspace:
+    """Return the workspace of this thread, where each scenario takes the place of the last."""
+    if not hasattr(_THREAD, "workspace"):
+        _THREAD.workspace = Workspace()
+    workspace: Workspace = _THREAD.workspace
+    return workspace
 
 
 def _run_scenario(
@@ -327,8 +319,8 @@ def run_benchmark(
     ----------
     benchmark : Benchmark
     executor : Executor, optional
-        Where the chunks run; processes of this machine by default, see `fdkvc.measured.workers`. A single
-        chunk or worker runs in this process.
+        Where the chunks run; processes of this machine by default, see `fdkvc.measured.workers`. A
+        single chunk or worker runs in this process.
     workers : int, optional
         Processes to start, or chunks that `executor` runs at once; the machine's cores by default.
     chunk : int, optional
@@ -488,3 +480,28 @@ def measure_latency(
         )
         for policy in policies
     ]
+
+
+def default_baseline(policies: Sequence[Policy]) -> str:
+    """Return the name of the policy that others are compared with: H2O, or else the first."""
+    names = [policy.name for policy in policies]
+    return BASELINE if BASELINE in names else names[0]
+
+
+def check_baseline(baseline: str, policies: Sequence[Policy]) -> None:
+    """Raise a ValueError unless a policy of this name is among the policies."""
+    names = [policy.name for policy in policies]
+    if baseline not in names:
+        raise ValueError(
+            f"baseline {baseline!r} is not among the policies: choose from {', '.join(names)}"
+        )
+
+
+def is_the_papers(benchmark: Benchmark) -> bool:
+    """Whether budget and world are those that the paper's figures were measured with."""
+    return benchmark.budget == Benchmark.budget and benchmark.world == World()
+
+
+def late_metrics(benchmark: Benchmark) -> list[str]:
+    """Return the names under which a benchmark's metrics are measured, such as late_retention."""
+    return [f"late_{key}" for key in benchmark.metrics]

@@ -17,14 +17,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fdkvc.judged.tables import late_metric
 from fdkvc.measured.benchmark import Progress, check_different
 from fdkvc.measured.statistics import paired, summarize
 from fdkvc.parameters import BUDGET, Parameter, check_parameter
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.run.evidence import EVIDENCE_METRICS, EvidenceMetric, measure
 from fdkvc.run.heads import together
-from fdkvc.run.metrics import first_late_turn, metric_named
+from fdkvc.run.metrics import first_late_turn, late_metric, metric_named
 from fdkvc.run.simulate import simulate
 from fdkvc.said.recordings import Recording, many_rows
 

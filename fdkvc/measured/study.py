@@ -10,18 +10,27 @@ from time import perf_counter
 
 import numpy as np
 
-from fdkvc.dialogs.batch import BENCHMARK_SCENARIOS, SCENARIOS, generate
-from fdkvc.judged.tables import ABLATED_POLICY, ABLATED_SCENARIO, LATENCY_BASELINE, is_the_papers
+from fdkvc.dialogs.draw import generate
+from fdkvc.dialogs.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
 from fdkvc.measured.benchmark import (
     Benchmark,
     Latency,
     Progress,
     Results,
     Values,
+    is_the_papers,
     measure_latency,
     run_benchmark,
 )
-from fdkvc.paper.tables import ABLATION_DIALOGS, ABLATIONS, DIALOGS, published_sweep
+from fdkvc.paper.tables import (
+    ABLATED_POLICY,
+    ABLATED_SCENARIO,
+    ABLATION_DIALOGS,
+    ABLATIONS,
+    DIALOGS,
+    LATENCY_BASELINE,
+    published_sweep,
+)
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.run.metrics import PROJECTED_ALIGNMENTS, Memory, memory
 from fdkvc.run.simulate import simulate

@@ -10,19 +10,20 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from fdkvc.dialogs.batch import BENCHMARK_SCENARIOS, SCENARIOS, Scenario
-from fdkvc.judged.tables import (
-    ABLATED_POLICY,
-    ABLATED_SCENARIO,
+from fdkvc.dialogs.scenarios import BENCHMARK_SCENARIOS, SCENARIOS, Scenario
+from fdkvc.measured.benchmark import (
+    ADAPTATION,
+    MOST_NAMED,
+    Benchmark,
+    Results,
     is_the_papers,
-    late_metric,
     late_metrics,
 )
-from fdkvc.measured.benchmark import ADAPTATION, MOST_NAMED, Benchmark, Results
 from fdkvc.measured.statistics import pareto_front, summarize
-from fdkvc.paper.tables import published_ablation, published_sweep
+from fdkvc.paper.tables import ABLATED_POLICY, ABLATED_SCENARIO, published_ablation, published_sweep
 from fdkvc.parameters import defaults_of, parameters_of
 from fdkvc.policies import POLICIES, Policy, policy_named
+from fdkvc.run.metrics import late_metric
 
 STEPS = 7
 """Values of a sweep that the paper does not print."""

@@ -83,5 +83,5 @@ def shared_workers(count: int) -> Submit:
 
 def _code() -> str:
     """Return what changes whenever a file of this package does."""
-    files = Path(__file__).parent.rglob("*.py")
+    files = Path(__file__).parents[1].rglob("*.py")
     return str(hash(frozenset((file, file.stat().st_mtime_ns) for file in files)))

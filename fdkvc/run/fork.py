@@ -117,7 +117,8 @@ def fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> Trace:
 
     Examples
     --------
-    >>> from fdkvc.dialogs.batch import SCENARIOS, generate
+    >>> from fdkvc.dialogs.draw import generate
+    >>> from fdkvc.dialogs.scenarios import SCENARIOS
     >>> from fdkvc.policies import policy_named
     >>> dialogs = generate(SCENARIOS["shift"])
     >>> trace = simulate(policy_named("fifo"), dialogs, budget=4)

@@ -404,3 +404,8 @@ def memory(trace: Trace, dialogs: DialogBatch, turn: int | None = None) -> Memor
         scores=entries * len(trace.policy.channels) * number,
         full_cache=2 * tokens * vector,
     )
+
+
+def late_metric(name: str) -> Metric:
+    """Return the metric that is measured under a name such as late_retention."""
+    return metric_named(name.removeprefix("late_"))

@@ -219,7 +219,8 @@ def simulate(
 
     Examples
     --------
-    >>> from fdkvc.dialogs.batch import SCENARIOS, generate
+    >>> from fdkvc.dialogs.draw import generate
+    >>> from fdkvc.dialogs.scenarios import SCENARIOS
     >>> from fdkvc.policies import policy_named
     >>> trace = simulate(policy_named("fifo"), generate(SCENARIOS["shift"]), budget=4)
     >>> trace.kept[0, 0].tolist()

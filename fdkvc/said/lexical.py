@@ -15,7 +15,7 @@ import numpy as np
 from numpy.random import SFC64, Generator, SeedSequence
 
 from fdkvc.attention import Floats
-from fdkvc.dialogs.batch import World
+from fdkvc.dialogs.scenarios import World
 from fdkvc.parameters import SEED, check_parameter
 from fdkvc.said.recordings import Recording, Token, as_rows
 from fdkvc.said.transcripts import MOST_NAME, Transcript, words

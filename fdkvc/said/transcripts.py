@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-from fdkvc.dialogs.batch import own_scenario
+from fdkvc.dialogs.scenarios import own_scenario
 from fdkvc.parameters import TURNS
 
 MOST_DIALOGS = 2000

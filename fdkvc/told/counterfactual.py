@@ -164,7 +164,8 @@ def counterfactual(
 
     Examples
     --------
-    >>> from fdkvc.dialogs.batch import SCENARIOS, generate
+    >>> from fdkvc.dialogs.draw import generate
+    >>> from fdkvc.dialogs.scenarios import SCENARIOS
     >>> from fdkvc.policies import policy_named
     >>> from fdkvc.run.simulate import simulate
     >>> dialogs = generate(SCENARIOS["shift"])

@@ -317,7 +317,8 @@ def explain(trace: Trace, dialogs: DialogBatch, row: int, turn: int, token: int)
 
     Examples
     --------
-    >>> from fdkvc.dialogs.batch import SCENARIOS, generate
+    >>> from fdkvc.dialogs.draw import generate
+    >>> from fdkvc.dialogs.scenarios import SCENARIOS
     >>> from fdkvc.policies import policy_named
     >>> from fdkvc.run.simulate import simulate
     >>> dialogs = generate(SCENARIOS["shift"])
@@ -396,7 +397,8 @@ def sentences(why: Explanation) -> list[str]:
 
     Examples
     --------
-    >>> from fdkvc.dialogs.batch import SCENARIOS, generate
+    >>> from fdkvc.dialogs.draw import generate
+    >>> from fdkvc.dialogs.scenarios import SCENARIOS
     >>> from fdkvc.policies import policy_named
     >>> from fdkvc.run.simulate import simulate
     >>> dialogs = generate(SCENARIOS["shift"])
@@ -610,7 +612,8 @@ def life(trace: Trace, dialogs: DialogBatch, row: int, token: int) -> Life:
 
     Examples
     --------
-    >>> from fdkvc.dialogs.batch import SCENARIOS, generate
+    >>> from fdkvc.dialogs.draw import generate
+    >>> from fdkvc.dialogs.scenarios import SCENARIOS
     >>> from fdkvc.policies import policy_named
     >>> from fdkvc.run.simulate import simulate
     >>> dialogs = generate(SCENARIOS["shift"])

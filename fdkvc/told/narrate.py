@@ -72,7 +72,8 @@ def narrate(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> list[Ste
 
     Examples
     --------
-    >>> from fdkvc.dialogs.batch import SCENARIOS, generate
+    >>> from fdkvc.dialogs.draw import generate
+    >>> from fdkvc.dialogs.scenarios import SCENARIOS
     >>> from fdkvc.policies import policy_named
     >>> from fdkvc.run.simulate import simulate
     >>> dialogs = generate(SCENARIOS["shift"])
@@ -101,7 +102,8 @@ def headline(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> str:
 
     Examples
     --------
-    >>> from fdkvc.dialogs.batch import SCENARIOS, generate
+    >>> from fdkvc.dialogs.draw import generate
+    >>> from fdkvc.dialogs.scenarios import SCENARIOS
     >>> from fdkvc.policies import policy_named
     >>> from fdkvc.run.simulate import simulate
     >>> dialogs = generate(SCENARIOS["shift"])

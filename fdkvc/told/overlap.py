@@ -38,7 +38,7 @@ def overlap_table(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     one, other : DataFrame
-        As `fdkvc.judged.tables.entries_table` gives them, of the same turns.
+        As `fdkvc.told.tables.entries_table` gives them, of the same turns.
 
     Returns
     -------
@@ -107,7 +107,7 @@ def difference_table(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     one, other : DataFrame
-        As `fdkvc.judged.tables.entries_table` gives them, of the same turns.
+        As `fdkvc.told.tables.entries_table` gives them, of the same turns.
 
     Returns
     -------
@@ -163,7 +163,7 @@ def figures_table(
     Parameters
     ----------
     turns : mapping of str to DataFrame
-        A name, and the run as `fdkvc.judged.tables.turns_table` gives it.
+        A name, and the run as `fdkvc.told.tables.turns_table` gives it.
     dialogs : DialogBatch
         Of one row.
     asked : iterable of str
@@ -204,7 +204,7 @@ def all_entries(entries: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     Parameters
     ----------
     entries : mapping of str to DataFrame
-        A name, and the run as `fdkvc.judged.tables.entries_table` gives it. Channels and terms that a
+        A name, and the run as `fdkvc.told.tables.entries_table` gives it. Channels and terms that a
         policy does not have are missing in its rows.
     """
     named = [frame.assign(policy=name) for name, frame in entries.items()]

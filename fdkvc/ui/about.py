@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from fdkvc.judged.tables import ABLATED_POLICY
+from fdkvc.paper.tables import ABLATED_POLICY
 from fdkvc.parameters import Parameter
 from fdkvc.policies import POLICIES, Policy
 from fdkvc.policies.base import Step

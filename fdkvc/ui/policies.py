@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import streamlit as st
 
-from fdkvc.dialogs.batch import BENCHMARK_SCENARIOS, SCENARIOS
+from fdkvc.dialogs.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
 from fdkvc.judged.chance import behind_chance
 from fdkvc.measured.benchmark import Benchmark, run_benchmark
 from fdkvc.measured.statistics import summarize

@@ -10,7 +10,8 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from benchmarks.live_app import settled
-from fdkvc.dialogs.batch import generate, scenario_named
+from fdkvc.dialogs.draw import generate
+from fdkvc.dialogs.scenarios import scenario_named
 from fdkvc.policies import PAPER_POLICIES, POLICIES, policy_named
 from fdkvc.run.fork import Fork, fork
 from fdkvc.run.simulate import simulate

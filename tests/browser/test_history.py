@@ -7,7 +7,7 @@ import re
 from playwright.sync_api import Locator, Page, expect
 
 from benchmarks.live_app import settled
-from fdkvc.dialogs.batch import SCENARIOS
+from fdkvc.dialogs.scenarios import SCENARIOS
 from fdkvc.policies import POLICIES
 
 # The browser names its session when it comes again; here it does not, so that the server begins

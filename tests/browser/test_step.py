@@ -8,7 +8,8 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from benchmarks.live_app import settled
-from fdkvc.dialogs.batch import generate, scenario_named
+from fdkvc.dialogs.draw import generate
+from fdkvc.dialogs.scenarios import scenario_named
 from fdkvc.files.export import trace_files
 from fdkvc.policies import POLICIES, policy_named
 from fdkvc.run.simulate import simulate

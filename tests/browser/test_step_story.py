@@ -9,7 +9,8 @@ from playwright.sync_api import Locator, Page, expect
 
 from benchmarks.live_app import settled
 from browser.test_step import cache, expect_turn, open_step
-from fdkvc.dialogs.batch import generate, scenario_named
+from fdkvc.dialogs.draw import generate
+from fdkvc.dialogs.scenarios import scenario_named
 from fdkvc.policies import POLICIES, policy_named
 from fdkvc.run.simulate import simulate
 from fdkvc.told.explain import explain, sentences

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import streamlit as st
 
-from fdkvc.dialogs.batch import SCENARIOS
-from fdkvc.judged.tables import ABLATED_POLICY, ABLATED_SCENARIO
+from fdkvc.dialogs.scenarios import SCENARIOS
 from fdkvc.measured.sweep import Number, Sweep, can_be_swept, read_values, suggested_values
+from fdkvc.paper.tables import ABLATED_POLICY, ABLATED_SCENARIO
 from fdkvc.parameters import DIALOGS, Parameter, defaults_of, parameters_of
 from fdkvc.policies import POLICIES
 from fdkvc.ui.benchmark.choices import (

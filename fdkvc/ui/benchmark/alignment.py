@@ -10,8 +10,9 @@ from fdkvc.charts.spread import bars_data, means_data, spread_range, spread_spec
 from fdkvc.charts.theme import with_data
 from fdkvc.judged.cells import scenario_label
 from fdkvc.judged.projections import PROJECTIONS, PUBLISHED, alignments_table, differences_table
-from fdkvc.judged.tables import ABLATED_POLICY, BASELINE, is_the_papers
+from fdkvc.measured.benchmark import is_the_papers
 from fdkvc.measured.study import Study
+from fdkvc.paper.tables import ABLATED_POLICY, BASELINE
 from fdkvc.policies import read_policy
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
 from fdkvc.ui.kit.markdown import Markdown, plain

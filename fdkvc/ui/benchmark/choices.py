@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import streamlit as st
 
-from fdkvc.dialogs.batch import SCENARIOS
+from fdkvc.dialogs.scenarios import SCENARIOS
 from fdkvc.measured.benchmark import Benchmark
 from fdkvc.parameters import DIALOGS, SEED, Parameter
 from fdkvc.run.metrics import ASKED_METRICS, METRICS

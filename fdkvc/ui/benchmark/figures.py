@@ -10,12 +10,13 @@ import streamlit as st
 from fdkvc.charts.series import series_data, series_spec, topics_data
 from fdkvc.charts.sweep import curve_spec
 from fdkvc.charts.theme import Spec, Theme, with_data
-from fdkvc.dialogs.batch import SCENARIOS
-from fdkvc.judged.tables import ABLATED_POLICY, ablation_table, late_metric, series_table
+from fdkvc.dialogs.scenarios import SCENARIOS
+from fdkvc.judged.tables import ablation_table, series_table
 from fdkvc.measured.study import Study
+from fdkvc.paper.tables import ABLATED_POLICY
 from fdkvc.parameters import defaults_of, parameters_of
 from fdkvc.policies import POLICIES
-from fdkvc.run.metrics import ASKED_METRICS, METRICS
+from fdkvc.run.metrics import ASKED_METRICS, METRICS, late_metric
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
 from fdkvc.ui.kit.markdown import plain
 

@@ -13,6 +13,8 @@ from fdkvc.charts.theme import with_data
 from fdkvc.judged import tables
 from fdkvc.judged.cells import scenario_label
 from fdkvc.measured.study import Study
+from fdkvc.paper.tables import BASELINE
+from fdkvc.run.metrics import late_metric
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
 from fdkvc.ui.kit.markdown import plain
 
@@ -44,7 +46,7 @@ def show_comparison(page: str, study: Study) -> None:
         baseline = st.selectbox(
             "compared with",
             others,
-            index=others.index(tables.BASELINE) if tables.BASELINE in others else 0,
+            index=others.index(BASELINE) if BASELINE in others else 0,
             format_func=lambda name: policies[name],
             key=f"{page}/compare/baseline",
             width=260,
@@ -90,7 +92,7 @@ def _charts(page: str, table: pd.DataFrame) -> None:
             )
             reach = max(0.01, 1.08 * float(dots[["ci_low", "ci_high"]].abs().max().max()))
             spec = dots_spec(
-                tables.late_metric(metric).title,
+                late_metric(metric).title,
                 "difference with its 95 % interval",
                 tuple(dots.row),
                 ("difference",),
@@ -113,7 +115,7 @@ def _shown(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "scenario": table.scenario.map(scenario_label),
-            "metric": [tables.late_metric(name).label for name in table.metric],
+            "metric": [late_metric(name).label for name in table.metric],
             "dialogs": table.n,
             "difference": [f"{value:+.4f}" for value in table.mean_diff],
             "95 % interval": interval(table.ci_low, table.ci_high),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from fdkvc.dialogs.batch import SCENARIOS, World
+from fdkvc.dialogs.scenarios import SCENARIOS, World
 from fdkvc.files.export import benchmark_files
 from fdkvc.files.repeat import MOST_BYTES, Record, compare, read_run, told
 from fdkvc.measured.study import Study

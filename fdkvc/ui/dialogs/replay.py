@@ -14,7 +14,7 @@ import streamlit as st
 from fdkvc.charts.budgets import budgets_spec
 from fdkvc.charts.theme import Spec, with_data
 from fdkvc.files.export import replay_files
-from fdkvc.judged.tables import default_baseline
+from fdkvc.measured.benchmark import default_baseline
 from fdkvc.measured.replay import BUDGETS, Replay, replay, replay_metric, replay_summary
 from fdkvc.parameters import Parameter
 from fdkvc.ui.dialogs.choices import Chosen

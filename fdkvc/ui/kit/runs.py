@@ -12,14 +12,16 @@ import pandas as pd
 
 from fdkvc.charts.timeline import Line, metrics_data, placed
 from fdkvc.charts.turn import hover_texts
-from fdkvc.dialogs.batch import DialogBatch, Scenario, World, generate
-from fdkvc.judged.tables import entries_table, turns_table
+from fdkvc.dialogs.batch import DialogBatch
+from fdkvc.dialogs.draw import generate
+from fdkvc.dialogs.scenarios import Scenario, World
 from fdkvc.policies import Policy
 from fdkvc.run.fork import Fork, fork
 from fdkvc.run.metrics import METRICS, metric_named
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Rule, Trace
 from fdkvc.told.history import path_table, river_table, schedule_table, topic_changes
+from fdkvc.told.tables import entries_table, turns_table
 
 
 class Choice(Hashable, Protocol):

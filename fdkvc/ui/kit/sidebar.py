@@ -10,14 +10,8 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from fdkvc.dialogs.batch import (
-    SCENARIOS,
-    DialogBatch,
-    Scenario,
-    World,
-    own_scenario,
-    scenario_named,
-)
+from fdkvc.dialogs.batch import DialogBatch
+from fdkvc.dialogs.scenarios import SCENARIOS, Scenario, World, own_scenario, scenario_named
 from fdkvc.parameters import BUDGET, SEED, Parameter, defaults_of, parameters_of
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named
 from fdkvc.run.metrics import ASKED_METRICS, metric_named

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import streamlit as st
 
-from fdkvc.dialogs.batch import World, scenario_named
+from fdkvc.dialogs.scenarios import World, scenario_named
 from fdkvc.measured.benchmark import Benchmark
 from fdkvc.policies import policy_named
 from fdkvc.ui.kit.markdown import Markdown

@@ -1,0 +1,152 @@
+"""Scenarios: what each turn of a dialog is about, and the world that its tokens come from."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fdkvc.attention import Floats, Ints
+from fdkvc.parameters import TURNS, Checked, Parameter, check_parameter, parameter
+
+MOST_TOPICS = len(string.ascii_uppercase)
+
+
+@dataclass(frozen=True)
+class World(Checked):
+    """The synthetic world a dialog is drawn from; defaults are the paper's (Section 4.1)."""
+
+    tokens_per_turn: int = parameter(
+        32, "Tokens a turn", "Tokens in every turn of the dialog.", low=1, high=4096
+    )
+    dimension: int = parameter(
+        64, "Embedding dimension", "Length of a token embedding.", symbol="d", low=2, high=4096
+    )
+    head_dimension: int = parameter(
+        16, "Head dimension", "Length of a query, key or value.", low=1, high=1024
+    )
+    noise: float = parameter(
+        0.05, "Noise", "Standard deviation of each coordinate around the topic.", low=0, high=10
+    )
+    topic_strength: float = parameter(
+        0.8, "Topic strength", "Length of the topic part of an embedding.", low=0, high=10
+    )
+
+
+_SHARE = Parameter("share", "", low=0, high=1)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Which topic each turn is about.
+
+    Attributes
+    ----------
+    key, label : str
+    schedule : str
+        One capital letter a turn: the turn's current topic.
+    blend : tuple of float, optional
+        For two topics that blend: the share of the second in each turn's tokens.
+
+    Raises
+    ------
+    ValueError
+        If the schedule is not letters A to Z, one a turn, or the blend does not fit it.
+    """
+
+    key: str
+    label: str
+    schedule: str
+    blend: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.schedule) > TURNS.high:
+            raise ValueError(
+                f"the schedule has {len(self.schedule):,} turns, but at most {TURNS.high} may be"
+            )
+        if not self.schedule or not set(self.schedule) <= set(string.ascii_uppercase):
+            raise ValueError(
+                f"the schedule is {self.schedule!r}, but must be letters A to Z, one for each turn"
+            )
+        if self.blend is not None:
+            if len(self.topic_names) != 2:
+                raise ValueError(f"a blend needs two topics, but the schedule is {self.schedule!r}")
+            if len(self.blend) != len(self.schedule):
+                raise ValueError(
+                    f"the blend has {len(self.blend)} shares for {len(self.schedule)} turns"
+                )
+            for share in self.blend:
+                check_parameter("a share of the blend", _SHARE, share, float)
+
+    @property
+    def topic_names(self) -> tuple[str, ...]:
+        """The letters in use, in alphabetical order."""
+        return tuple(sorted(set(self.schedule)))
+
+    @property
+    def current(self) -> Ints:
+        """The current topic of each turn (T,), as an index into `topic_names`."""
+        names = self.topic_names
+        return np.array([names.index(letter) for letter in self.schedule], np.intp)
+
+    @property
+    def mixture(self) -> Floats:
+        """The share of each topic in the tokens of each turn (T, K)."""
+        if self.blend is None:
+            return np.eye(len(self.topic_names), dtype=np.float32)[self.current]
+        second = np.array(self.blend, np.float32)
+        return np.stack([1 - second, second], axis=1)
+
+
+def own_scenario(schedule: str) -> Scenario:
+    """Make a scenario from a schedule string such as ``AAABBBCC``; case and spaces do not matter.
+
+    Examples
+    --------
+    >>> own_scenario("aab ba").schedule
+    'AABBA'
+    """
+    return Scenario("own", "Own schedule", "".join(schedule.upper().split()))
+
+
+def _gradual() -> Scenario:
+    """Blend from A to B over turns 2 to 8 of 12; the topic is B once half of a token is B."""
+    blend = tuple(min(max((turn - 2) / 6, 0.0), 1.0) for turn in range(12))
+    letters = "".join("B" if share >= 0.5 else "A" for share in blend)
+    return Scenario("gradual", "Gradual Evolution", letters, blend)
+
+
+SCENARIOS: Mapping[str, Scenario] = {
+    scenario.key: scenario
+    for scenario in (
+        Scenario("shift", "Topic Shift", "AAA" + "B" * 7),
+        Scenario("return", "Topic Return", "AAABBBBAAA"),
+        Scenario("mixed", "Mixed 3-Topic", "AABBBCCAABBB"),
+        Scenario("complex", "5-Topic Complex", "AABBCCDDEEBBAACCAACC"),
+        _gradual(),
+        Scenario("adaptation", "Adaptation", "AAA" + "B" * 16),
+    )
+}
+"""The five benchmark scenarios (Section 4.1) and the adaptation run (Table 2).
+
+The paper gives the order of topics; where it leaves the lengths open (Mixed, 5-Topic Complex),
+these are the splits whose results match its tables.
+"""
+
+
+BENCHMARK_SCENARIOS = ("shift", "return", "mixed", "complex", "gradual")
+
+
+def scenario_named(name: str) -> Scenario:
+    """Look a scenario up by its key.
+
+    Raises
+    ------
+    ValueError
+        If there is none; the sentence lists the keys.
+    """
+    if name not in SCENARIOS:
+        raise ValueError(f"scenario {name!r} is unknown: choose from {', '.join(SCENARIOS)}")
+    return SCENARIOS[name]

@@ -1,0 +1,255 @@
+"""Results as plain text, for the terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pandas as pd
+
+from fdkvc.dialogs.batch import DialogBatch
+from fdkvc.judged import tables
+from fdkvc.measured.benchmark import Benchmark, Latency, Results, late_metrics
+from fdkvc.measured.replay import replay_metric, replay_summary
+from fdkvc.measured.statistics import AdaptationSummary, Paired
+from fdkvc.paper.tables import BASELINE
+from fdkvc.run.metrics import late_metric, metric_named
+from fdkvc.run.trace import Trace
+from fdkvc.told.tables import turns_table
+from fdkvc.words import count, plus_minus
+
+
+def text_table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, *, grouped: bool = False
+) -> str:
+    """Lay cells out in columns for a terminal.
+
+    Parameters
+    ----------
+    header : sequence of str
+    rows : sequence of sequences of str
+    left : int
+        How many columns, from the first, hold words and are aligned to the left.
+    grouped : bool
+        Whether rows with the same first cell are set apart from others and name it once.
+
+    Examples
+    --------
+    >>> print(text_table(["policy", "turns"], [["fifo", "2"], ["h2o", "16"]]))
+    policy  turns
+    fifo        2
+    h2o        16
+    """
+    widths = [max(len(cell) for cell in column) for column in zip(header, *rows, strict=True)]
+
+    def line(cells: Sequence[str]) -> str:
+        aligned = (
+            cell.ljust(width) if at < left else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        )
+        return "  ".join(aligned).rstrip()
+
+    lines = [line(header)]
+    group = None
+    for row in rows:
+        if grouped and row[0] == group:
+            row = ["", *row[1:]]
+        elif grouped:
+            group = row[0]
+            lines.append("")
+        lines.append(line(row))
+    return "\n".join(lines)
+
+
+def benchmark_text(results: Results, latencies: Iterable[Latency], baseline: str = BASELINE) -> str:
+    """Return the tables of a benchmark for a terminal, measured beside published."""
+    benchmark = results.benchmark
+    parts = [_summary_text(results), _adaptation_text(results)]
+    parts += [_paired_text(results, baseline), _latency_text(latencies, benchmark.budget)]
+    return "\n\n\n".join(part for part in parts if part)
+
+
+def ablation_text(results: Results, parameter: str) -> str:
+    """Return the table of an ablation for a terminal, measured beside published."""
+    benchmark = results.benchmark
+    table = tables.ablation_table(results, parameter)
+    cells = _measured_beside_published(table, ["value"], benchmark)
+    rows = [[f"{value:g}", *texts] for (value,), texts in cells.items()]
+    header = [parameter, *_metric_header(benchmark)]
+    return (
+        f"{benchmark.scenarios[0].label}: means over the last turns of "
+        f"{count(benchmark.dialogs, 'dialog')}, ± half of the 95 % interval\n\n"
+        f"{text_table(header, rows)}"
+    )
+
+
+def replay_text(replayed: pd.DataFrame) -> str:
+    """Return the means of a replay for a terminal, a column for each budget."""
+    table = replay_summary(replayed)
+    budgets = [int(budget) for budget in table.budget.unique()]
+    cells: dict[tuple[str, str], list[str]] = {}
+    for metric in dict.fromkeys(replayed.metric):
+        for row in _records(table[table.metric == metric]):
+            name = row["policy"] if row["heads"] == "each" else f"{row['policy']}, heads together"
+            texts = cells.setdefault((metric, name), [""] * len(budgets))
+            scale, digits = (100, 1) if replay_metric(metric).percent else (1, 2)
+            words = plus_minus(row["mean"], row["ci_high"], scale, digits)
+            texts[budgets.index(row["budget"])] = words
+    rows = [
+        [f"{metric}{' %' if replay_metric(metric).percent else ''}", policy, *texts]
+        for (metric, policy), texts in cells.items()
+    ]
+    dialogs = count(int(replayed.dialog.nunique()), "dialog")
+    return (
+        f"Means over {dialogs} by budget, ± half of the 95 % interval\n\n"
+        f"{text_table(['metric', 'policy', *map(str, budgets)], rows, 2, grouped=True)}"
+    )
+
+
+def trace_text(trace: Trace, dialogs: DialogBatch, asked: Iterable[str] = ()) -> str:
+    """Return the turns of a trace for a terminal."""
+    table = turns_table(trace, dialogs, asked=asked).rename(columns={"latency_ms": "ms"})
+    frame = table.dropna(axis="columns", how="all")
+    rows = [[_short(value) for value in row.values()] for row in _records(frame)]
+    return text_table([str(name) for name in frame], rows, left=0)
+
+
+def _summary_text(results: Results) -> str:
+    table = tables.summary_table(results)
+    if table.empty:
+        return ""
+    benchmark = results.benchmark
+    cells = _measured_beside_published(table, ["scenario", "policy"], benchmark)
+    rows = [[*names, *texts] for names, texts in cells.items()]
+    header = ["scenario", "policy", *_metric_header(benchmark)]
+    text = (
+        f"Means over the last turns of {count(benchmark.dialogs, 'dialog')} a scenario, "
+        f"± half of the 95 % interval\n\n{text_table(header, rows, 2, grouped=True)}"
+    )
+    if table.published[table.metric == "late_alignment"].notna().any():
+        text += (
+            "\n\nAlignment is with the topic projected by W_V. The published alignments are of the "
+            "size\nthat unrelated vectors have, and their own t-tests find no difference "
+            "(Section 5.6)."
+        )
+    return text
+
+
+def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(name): cell for name, cell in row.items()} for row in frame.to_dict("records")]
+
+
+def _metric_header(benchmark: Benchmark) -> list[str]:
+    return [word for key in benchmark.metrics for word in (_metric_name(key), "published")]
+
+
+def _metric_name(key: str) -> str:
+    metric = metric_named(key)
+    return f"{metric.label.lower()}{' %' if metric.percent else ''}"
+
+
+def _measured_beside_published(
+    table: pd.DataFrame, by: Sequence[str], benchmark: Benchmark
+) -> dict[tuple[Any, ...], list[str]]:
+    """Return a measured and a published text for each metric, by the values of some columns.
+
+    Both are empty for a metric that says nothing of a scenario.
+    """
+    place = {metric: 2 * at for at, metric in enumerate(late_metrics(benchmark))}
+    texts: dict[tuple[Any, ...], list[str]] = {}
+    for row in _records(table):
+        percent = late_metric(row["metric"]).percent
+        scale, digits, printed_digits = (100, 1, 1) if percent else (1, 3, 4)  # as it is printed
+        measured = plus_minus(row["mean"], row["ci_high"], scale, digits)
+        figure = scale * row["published"]
+        printed = "" if math.isnan(figure) else f"{figure:.{printed_digits}f}"
+        cells = texts.setdefault(tuple(row[name] for name in by), [""] * (2 * len(place)))
+        at = place[row["metric"]]
+        cells[at : at + 2] = measured, printed
+    return texts
+
+
+def _adaptation_text(results: Results) -> str:
+    table = tables.adaptation_table(results)
+    if table.empty:
+        return ""
+    rows = []
+    for row, (policy, summary) in zip(_records(table), tables.adaptations(results), strict=True):
+        cells = [policy]
+        for name, text in at_least(summary).items():
+            figure = row[f"published_{name}"]
+            cells += [text, "" if math.isnan(figure) else f"{figure:g}"]
+        rows.append([*cells, str(summary.never)])
+    header = ["policy", "mean", "published", "median", "published", "p90", "published", "never"]
+    return (
+        "Turns from a change of topic to 80 % retention of the new one, "
+        f"{count(results.benchmark.dialogs, 'dialog')}\n\n{text_table(header, rows)}"
+    )
+
+
+def at_least(summary: AdaptationSummary) -> dict[str, str]:
+    """Return mean, median and p90 of the turns to adapt in words that "never" has a part in.
+
+    A dialog that never adapts counts with the turns it had, so what rests on one is ``> `` that.
+
+    Examples
+    --------
+    >>> at_least(AdaptationSummary(n=600, mean=16, median=16, p90=16, never=600))
+    {'mean': '> 16.00', 'median': '> 16', 'p90': '> 16'}
+    >>> at_least(AdaptationSummary(n=600, mean=4.5, median=4, p90=5, never=0))
+    {'mean': '4.50', 'median': '4', 'p90': '5'}
+    """
+    first_never = summary.n - summary.never  # its place among the turns in ascending order
+    mark = {
+        "mean": summary.never > 0,
+        "median": first_never <= math.ceil(0.5 * (summary.n - 1)),
+        "p90": first_never <= math.ceil(0.9 * (summary.n - 1)),
+    }
+    words = {"mean": f"{summary.mean:.2f}"}
+    words |= {"median": f"{summary.median:g}", "p90": f"{summary.p90:g}"}
+    return {name: f"> {word}" if mark[name] else word for name, word in words.items()}
+
+
+def _paired_text(results: Results, baseline: str) -> str:
+    rows = []
+    for scenario, metric, policy, comparison in tables.comparisons(results, baseline):
+        key = metric.removeprefix("late_")
+        difference = _difference(comparison, metric_named(key).percent)
+        rows.append([scenario, _metric_name(key), policy, *difference])
+    if not rows:
+        return ""
+    header = ["scenario", "metric", "policy", "difference", "t", "p"]
+    return (
+        f"Paired differences from {baseline} over the same dialogs, ± half of the 95 % interval"
+        f"\n\n{text_table(header, rows, 3, grouped=True)}"
+    )
+
+
+def _difference(comparison: Paired, percent: bool) -> list[str]:
+    scale, digits = (100, 1) if percent else (1, 3)
+    mean = f"{scale * comparison.mean:+.{digits}f}"
+    match comparison.verdict:
+        case "too few":
+            return [mean, "", "too few dialogs"]
+        case "same" if comparison.mean == 0:
+            return ["0", "", "no difference in any dialog"]
+        case "same":
+            return [mean, "", "the same in every dialog"]
+    margin = f"{scale * (comparison.high - comparison.mean):.{digits}f}"
+    p = "< 0.001" if comparison.p < 0.001 else f"{comparison.p:.3f}"
+    return [f"{mean} ± {margin}", f"{comparison.t:.1f}", p]
+
+
+def _latency_text(latencies: Iterable[Latency], budget: int) -> str:
+    table = tables.latency_table(latencies, budget)
+    rows = [[_short(cell) for cell in row.values()] for row in _records(table)]
+    header = ["policy", "ms", "times FIFO's", "published ms"]
+    return f"Time of a turn of one dialog\n\n{text_table(header, rows)}"
+
+
+def _short(value: object) -> str:
+    """Return a number with a few decimals, nothing where it is missing."""
+    if isinstance(value, float):
+        return "" if math.isnan(value) else f"{value:.3f}"
+    return "" if value is None else str(value)

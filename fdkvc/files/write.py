@@ -1,0 +1,127 @@
+"""Files, written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from fdkvc.files.export import Files
+
+
+def check_folder(folder: str | os.PathLike[str], names: Iterable[str] = ()) -> None:
+    """Say beforehand whether `write_files` can write to a folder; nothing is left behind.
+
+    Parameters
+    ----------
+    folder : path
+        A folder, or one to be made, with those above it that are missing.
+    names : iterable of str
+        Of files to be written there, where a person chose them.
+
+    Raises
+    ------
+    ValueError
+        If it is something else than a folder, cannot be made, or is not writable.
+    """
+    with _writable(folder) as (path, unfinished):
+        for name in names:
+            _check_file(path / name)
+            (unfinished / name).touch()
+
+
+@contextmanager
+def _writable(folder: str | os.PathLike[str]) -> Iterator[tuple[Path, Path]]:
+    """Give a folder, made if it is missing, and one within it that goes away in the end.
+
+    Folders that were made go away, too, unless something was put into them.
+    """
+    if not os.fspath(folder):
+        raise ValueError("the folder '' cannot be written: it has no name")
+    path, made = Path(folder), []
+    try:
+        if path.exists() and not path.is_dir():
+            raise ValueError(f"the folder {str(path)!r} cannot be written: it is not a folder")
+        missing = _missing(path)
+        there = missing[-1].parent if missing else path
+        if not there.is_dir():
+            raise ValueError(
+                f"the folder {str(path)!r} cannot be made: {str(there)!r} is no folder"
+            )
+        made = missing
+        path.mkdir(parents=True, exist_ok=True)
+        # In the folder itself, so that moving from there is a rename and not a copy.
+        with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=path) as unfinished:
+            yield path, Path(unfinished)
+    except OSError as error:
+        raise ValueError(f"the folder {str(path)!r} cannot be written: {_reason(error)}") from error
+    finally:
+        for folder_made in made:
+            with suppress(OSError):
+                folder_made.rmdir()
+
+
+def _check_file(path: Path) -> None:
+    """Raise a ValueError if what stands where a file is to be written is something else."""
+    if path.exists() and not path.is_file():
+        what = "a folder" if path.is_dir() else "no regular file"
+        raise ValueError(f"the file {str(path)!r} cannot be written: it is {what}")
+
+
+def write_files(folder: str | os.PathLike[str], files: Files) -> None:
+    """Write files into a folder, all of them or none; files of the same names are replaced.
+
+    If anything fails or interrupts, the folder is as it was before.
+
+    Parameters
+    ----------
+    folder : path
+        It is made if it is missing, and those above it.
+    files : mapping of name to str or bytes
+        A text is written as UTF-8.
+
+    Raises
+    ------
+    ValueError
+        If the folder cannot be written, or a file in it cannot.
+    """
+    with _writable(folder) as (path, unfinished):
+        _replace_all(path, files, unfinished)
+
+
+def _missing(folder: Path) -> list[Path]:
+    """Return the folder and those above it that do not exist, the innermost first."""
+    above = [folder.absolute(), *folder.absolute().parents]
+    return [each for each in above if not each.exists()]
+
+
+def _replace_all(folder: Path, files: Files, unfinished: Path) -> None:
+    """Write all files aside, with copies of those that they replace, then move them in place."""
+    new, old = unfinished / "new", unfinished / "old"
+    new.mkdir()
+    old.mkdir()
+    for name, content in files.items():
+        _check_file(folder / name)
+        (new / name).write_bytes(content.encode() if isinstance(content, str) else content)
+        if (folder / name).exists():
+            shutil.copy2(folder / name, old / name)
+    try:
+        for name in files:
+            os.replace(new / name, folder / name)
+    except BaseException:
+        for name in files:
+            if (new / name).exists():
+                continue  # it was not moved
+            if (old / name).exists():
+                (old / name).rename(folder / name)
+            else:
+                (folder / name).unlink()
+        raise
+
+
+def _reason(error: OSError) -> str:
+    reason = error.strerror or str(error)
+    return reason[:1].lower() + reason[1:]
