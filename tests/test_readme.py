@@ -21,7 +21,16 @@ from fdkvc.parameters import defaults_of
 from fdkvc.policies import POLICIES
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+DOCUMENTS = (
+    ROOT / "README.md",
+    *(
+        ROOT / "fdkvc" / f"{room}README.md"
+        for room in ("", "files/", "said/", "paper/", "policies/")
+    ),
+    ROOT / "tests" / "README.md",
+    ROOT / "benchmarks" / "README.md",
+)
+README = "\n".join(document.read_text(encoding="utf-8") for document in DOCUMENTS)
 APP_COMMAND = "pip install -r requirements.txt && streamlit run app.py"
 TEST_COMMAND = "pip install -r requirements-dev.txt && python -m pytest"
 OWN_COMMAND = "python -m fdkvc "
@@ -30,14 +39,14 @@ Row = dict[str, str]
 
 
 def blocks(language: str) -> list[str]:
-    """Return the fenced blocks of one language."""
+    """Return the fenced blocks of one language, of all documents."""
     return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 
 
 def commands() -> list[str]:
-    """Return every command in the order of the README, those within a sentence last."""
+    """Return every command once, in their order, those within a sentence last."""
     fenced = [line for block in blocks("sh") for line in block.splitlines()]
-    return fenced + re.findall(rf"`({OWN_COMMAND}[^`]+)`", README)
+    return list(dict.fromkeys(fenced + re.findall(rf"`({OWN_COMMAND}[^`]+)`", README)))
 
 
 def table(first: str) -> list[Row]:
@@ -115,6 +124,20 @@ def test_every_file_in_the_table_of_files_is_written_with_a_heading(results: Pat
     for file in results.rglob("*.csv"):
         assert len(pd.read_csv(file)) > 0
     assert (results / "run.json").is_file()
+
+
+def test_the_first_document_is_short_and_links_to_all_others() -> None:
+    first = DOCUMENTS[0].read_text(encoding="utf-8")
+    linked = {ROOT / link for link in re.findall(r"\]\(([^)]+\.md)\)", first)}
+
+    assert len(first.splitlines()) <= 150
+    assert linked == set(DOCUMENTS[1:])
+
+
+def test_every_link_between_documents_leads_somewhere() -> None:
+    for document in DOCUMENTS:
+        for link in re.findall(r"\]\(([^):]+)\)", document.read_text(encoding="utf-8")):
+            assert (document.parent / link).exists(), f"{document}: {link}"
 
 
 def test_every_picture_exists_and_is_small() -> None:
