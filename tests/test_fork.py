@@ -174,6 +174,9 @@ def test_the_attention_of_a_dropped_entry_is_shared_by_the_others() -> None:
     others = before.attention_before[0, ~slot]
     np.testing.assert_allclose(state.attention_before[0, ~slot], others / others.sum(), rtol=1e-5)
     assert not state.attention_before[0, slot].any()
+    bent = trace.policy.modulate(state.attention_before, state.cache)
+    np.testing.assert_array_equal(state.attention_after, bent)
+    assert (bent != state.attention_before).any()
     assert state.attention_after.sum() == pytest.approx(1, abs=1e-5)
     values = dialog.values[0, state.cache.token[0]]
     np.testing.assert_allclose(state.output[0], state.attention_after[0] @ values, atol=1e-5)
@@ -419,8 +422,11 @@ def test_a_changed_decay_acts_from_the_turn_after_the_fork() -> None:
     future = fork(trace, dialog, Fork(5, policy=policy_named("fd-kvc", gamma=0.5)))
 
     left = trace.state_after(5).cache
-    decayed = future.every_entry().recorded["recency decayed"][0, 0, :56]
+    recorded = future.every_entry().recorded
+    decayed = recorded["recency decayed"][0, 0, :56]
     np.testing.assert_allclose(decayed, 0.5 * left["recency"][0], rtol=1e-6)
+    rate = left.state["learning_rate"]
+    assert recorded["learning rate before"][:, 0] == rate != np.float32(0.3)  # it goes on
 
 
 @given(ragged(), any_policy, any_policy, budgets, budgets, st.data())
@@ -469,10 +475,11 @@ def test_more_pinned_entries_than_places_are_refused() -> None:
     dialog = generate(SCENARIOS["shift"])
     once = fork(simulate(policy_named("fifo"), dialog, 8), dialog, Fork(2, pinned=95))
 
-    with pytest.raises(
-        ValueError, match=r"^budget is 1, but must be a whole number of at least 2$"
-    ):
-        fork(once, dialog, Fork(4, pinned=159, budget=1))
+    for refused in (fork, state_at_fork):
+        with pytest.raises(
+            ValueError, match=r"^budget is 1, but must be a whole number of at least 2$"
+        ):
+            refused(once, dialog, Fork(4, pinned=159, budget=1))
 
 
 def test_a_batch_pins_a_token_that_every_row_holds() -> None:
