@@ -33,19 +33,20 @@ class Ties:
 
     Examples
     --------
-    >>> low, high = Ties(relative=0.25).band(np.array([[2]], np.float32))
-    >>> low.tolist(), high.tolist()
-    ([[1.5]], [[2.5]])
+    >>> Ties(relative=0.25, absolute=1.0).reach(np.array([[2]], np.float32)).tolist()
+    [[1.5]]
     """
 
     relative: float = ROUNDING
     absolute: float = 0.0
 
-    def band(self, cutoff: Floats) -> tuple[Floats, Floats]:
-        """Return the lowest and the highest score that tie with each row's cutoff (B, 1)."""
-        size = np.minimum(np.abs(cutoff), _BEYOND)
-        reach = np.float32(self.relative) * size + np.float32(self.absolute)
-        return cutoff - reach, cutoff + reach
+    def reach(self, cutoff: Floats) -> Floats | np.float32:
+        """Return how far a score may be from its row's cutoff (B, 1) to tie with it."""
+        absolute = np.float32(self.absolute)
+        if not self.relative:
+            return absolute
+        reach: Floats = np.float32(self.relative) * np.minimum(np.abs(cutoff), _BEYOND)
+        return reach + absolute if self.absolute else reach
 
 
 EXACT = Ties(0)
@@ -287,10 +288,11 @@ def select(score: Floats, cache: Cache, protected: Bools, budget: int, ties: Tie
     priority = _priority(score, cache, protected)
     if priority.shape[1] == budget:
         return np.ones(priority.shape, np.bool_)
-    low, high = ties.band(_cutoff(priority, budget))
-    kept: Bools = priority >= low
+    cutoff = _cutoff(priority, budget)
+    reach = ties.reach(cutoff)
+    kept: Bools = priority >= cutoff - reach
     if np.count_nonzero(kept) > len(kept) * budget:
-        above = priority > high
+        above = priority > cutoff + reach
         tied = kept & ~above
         room = budget - above.sum(axis=1, keepdims=True)
         kept = above | (tied & (np.cumsum(tied, axis=1) <= room))
@@ -313,8 +315,9 @@ def levelled(score: Floats, cache: Cache, protected: Bools, budget: int, ties: T
         return score
     priority = _priority(score, cache, protected)
     cutoff = _cutoff(priority, budget)
-    low, high = ties.band(cutoff)
-    tied = (priority >= low) & (priority <= high) & cache.present & ~protected
+    reach = ties.reach(cutoff)
+    tied = (priority >= cutoff - reach) & (priority <= cutoff + reach)
+    tied &= cache.present & ~protected
     return np.where(tied & (cache.count > budget)[:, None], cutoff, score)
 
 

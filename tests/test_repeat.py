@@ -142,7 +142,7 @@ def test_a_file_that_is_too_large_for_run_json_is_read_beside_it(tmp_path: Path)
     bare = dataclasses.replace(record, numbers={})
     comparison = compare(bare, files)
     assert comparison.unknown == ("summary.csv",)
-    assert "not byte for byte in summary.csv" in told(bare, comparison)
+    assert "not the same byte for byte in summary.csv" in told(bare, comparison)
 
     (tmp_path / "summary.csv").write_text("another run's")
     assert compare(with_files(bare, tmp_path, files), files).unknown == ("summary.csv",)
