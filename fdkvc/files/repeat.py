@@ -300,7 +300,7 @@ def told(record: Record, comparison: Comparison) -> str:
         parts.append(f"the numbers are the same, byte for byte, in {', '.join(same)}")
     if unknown:
         parts.append(
-            f"not byte for byte in {', '.join(unknown)}, whose numbers the file leaves out"
+            f"not the same byte for byte in {', '.join(unknown)}, whose numbers the file leaves out"
         )
     if apart or close or unknown:
         parts.append(_circumstances(record))
