@@ -81,6 +81,10 @@ def test_no_control_is_moved_back_while_a_person_uses_it(name: str) -> None:
     assert [control.label for control in controls if control.proto.set_value] == []
 
 
+def test_a_metric_that_a_link_names_twice_is_shown_once() -> None:
+    assert open_page("step", metrics="regret,regret").query_params["metrics"] == "regret"
+
+
 def data_of(spec: Any) -> set[str]:
     """Return the names of the data that a spec, or a part of it, draws."""
     if isinstance(spec, list):

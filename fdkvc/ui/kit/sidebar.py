@@ -37,7 +37,7 @@ class MetricsField(Field):
 
     def parse(self, text: str) -> Any:
         """Read the keys from a link."""
-        return [metric_named(key).key for key in text.split(",") if key]
+        return list(dict.fromkeys(metric_named(key).key for key in text.split(",") if key))
 
     def written(self, value: Any) -> str:
         """Return the keys as they stand in a link."""
