@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
+from threading import Thread
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from fdkvc.parameters import BUDGET, DIALOGS, SEED, TURNS, WORKERS, Parameter, check_parameter
@@ -271,8 +272,9 @@ def _number(text: str) -> int | float | str:
 
 
 def _chosen_benchmark(settings: Any) -> Benchmark:
+    """Return the benchmark that is asked for; its workers start while other things are loaded."""
     from fdkvc.dialogs.scenarios import scenario_named
-    from fdkvc.measured.benchmark import Benchmark
+    from fdkvc.measured.benchmark import Benchmark, start_workers
     from fdkvc.policies import read_policy
 
     chosen: dict[str, Any] = {}
@@ -280,13 +282,16 @@ def _chosen_benchmark(settings: Any) -> Benchmark:
         chosen["scenarios"] = tuple(scenario_named(key) for key in settings.scenarios)
     if settings.policies is not None:
         chosen["policies"] = tuple(read_policy(name) for name in settings.policies)
-    return Benchmark(
+    benchmark = Benchmark(
         **chosen,
         metrics=_metrics(settings),
         dialogs=settings.dialogs,
         seed=settings.seed,
         budget=settings.budget,
     )
+    if settings.dask is None:
+        start_workers(benchmark, settings.workers)
+    return benchmark
 
 
 def _metrics(settings: Any) -> tuple[str, ...]:
@@ -310,7 +315,8 @@ def _place(settings: Any) -> Iterator[dict[str, Any]]:
 
 
 def _benchmark(settings: Any) -> None:
-    from fdkvc.files import export
+    benchmark = _chosen_benchmark(settings)
+    from fdkvc.files.export import benchmark_files
     from fdkvc.files.text import benchmark_text
     from fdkvc.files.write import check_folder, write_files
     from fdkvc.measured.benchmark import (
@@ -319,30 +325,35 @@ def _benchmark(settings: Any) -> None:
         measure_latency,
         run_benchmark,
     )
+    from fdkvc.measured.statistics import load
     from fdkvc.measured.study import timed_policies
 
-    benchmark = _chosen_benchmark(settings)
     baseline = settings.baseline or default_baseline(benchmark.policies)
     check_baseline(baseline, benchmark.policies)
     if settings.out is not None:
         check_folder(settings.out)
 
     with _place(settings) as place, _progress() as on_progress:
+        loading = Thread(target=load, daemon=True)  # while this process waits for its workers
+        loading.start()
         results = run_benchmark(benchmark, **place, on_progress=on_progress)
-    latencies = measure_latency(timed_policies(benchmark), benchmark.budget, benchmark.seed)
+        loading.join()
+    latencies = measure_latency(
+        timed_policies(benchmark), benchmark.budget, benchmark.seed, batched=False
+    )
 
     if settings.out is not None:
-        write_files(settings.out, export.benchmark_files(results, latencies, baseline))
+        write_files(settings.out, benchmark_files(results, latencies, baseline))
     _print(benchmark_text(results, latencies, baseline), settings.out)
 
 
 def _study(settings: Any) -> None:
+    benchmark = _chosen_benchmark(settings)
     from fdkvc.files import report
     from fdkvc.files.write import check_folder, write_files
     from fdkvc.judged.cells import measured_tables, verdicts_of
     from fdkvc.measured.study import run_study
 
-    benchmark = _chosen_benchmark(settings)
     check_folder(settings.out)
 
     with _place(settings) as place, _progress() as on_progress:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,7 +11,6 @@ from concurrent.futures import (
     CancelledError,
     Executor,
     Future,
-    ThreadPoolExecutor,
     wait,
 )
 from contextlib import contextmanager
@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits
 from fdkvc.dialogs.batch import DialogBatch, Workspace
 from fdkvc.dialogs.draw import build, draw, generate, numbers_of_a_dialog
 from fdkvc.dialogs.scenarios import BENCHMARK_SCENARIOS, SCENARIOS, Scenario, World
-from fdkvc.measured.workers import Submit, cores, shared_workers
+from fdkvc.measured.workers import DaemonThreads, Submit, cores, shared_workers
 from fdkvc.paper.tables import BASELINE
 from fdkvc.parameters import BUDGET, DIALOGS, SEED, WORKERS, check_count, check_parameter
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
@@ -304,6 +304,50 @@ def _evictions(trace: Trace) -> dict[str, Values]:
     return {f"evicted_{rule}": count.astype(np.float32) for rule, count in trace.evicted.items()}
 
 
+def start_workers(benchmark: Benchmark, workers: int | None = None) -> None:
+    """Let the workers of a run that comes soon start meanwhile, if it will need any.
+
+    Parameters
+    ----------
+    benchmark : Benchmark
+    workers : int, optional
+        As for `run_benchmark`.
+
+    Raises
+    ------
+    ValueError
+        If `workers` is below 1.
+    """
+    workers, _ = _share(benchmark, workers)
+    if workers > 1:
+        submit = shared_workers(workers)
+        for _ in range(workers):
+            submit(_one_blas_thread)  # each loads the engine for it
+
+
+def _share(
+    benchmark: Benchmark,
+    workers: int | None = None,
+    chunk: int | None = None,
+    here: bool = True,
+) -> tuple[int, list[range]]:
+    """Return how many chunks run at once, on this machine or not, and the dialogs of each."""
+    workers = cores() if workers is None else workers
+    if here:
+        check_parameter("workers", WORKERS, workers, int)
+    check_count("workers", workers)
+    if chunk is None:
+        # Smaller runs are split so that every worker has something to do.
+        chunk = min(CHUNK, max(SMALL, -(-benchmark.dialogs // workers)))
+    check_count("chunk", chunk)
+    chunk = min(chunk, max(1, MOST_NUMBERS // benchmark.numbers_of_a_dialog))
+    chunks = [
+        range(first, min(first + chunk, benchmark.dialogs))
+        for first in range(0, benchmark.dialogs, chunk)
+    ]
+    return workers if len(chunks) > 1 else 1, chunks
+
+
 def run_benchmark(
     benchmark: Benchmark,
     *,
@@ -335,26 +379,14 @@ def run_benchmark(
     ValueError
         If `workers` or `chunk` is below 1.
     """
-    workers = cores() if workers is None else workers
-    if executor is None:
-        check_parameter("workers", WORKERS, workers, int)
-    check_count("workers", workers)
-    if chunk is None:
-        # Smaller runs are split so that every worker has something to do.
-        chunk = min(CHUNK, max(SMALL, -(-benchmark.dialogs // workers)))
-    check_count("chunk", chunk)
-    chunk = min(chunk, max(1, MOST_NUMBERS // benchmark.numbers_of_a_dialog))
+    workers, jobs = _share(benchmark, workers, chunk, executor is None)
     cancelled = cancelled or threading.Event()
     _one_blas_thread()
     began = perf_counter()
-    jobs = [
-        range(first, min(first + chunk, benchmark.dialogs))
-        for first in range(0, benchmark.dialogs, chunk)
-    ]
     finished: dict[int, Chunk] = {}
     waiting: Iterator[tuple[int, range]] = iter(enumerate(jobs))
     done = 0
-    with _submitter(executor, workers if len(jobs) > 1 else 1) as submit:
+    with _submitter(executor, workers) as submit:
         running: dict[Future[Chunk], int] = {}
         while True:
             # Only a few chunks ahead of the workers: memory does not grow with the dialogs.
@@ -398,12 +430,7 @@ def _submitter(executor: Executor | None, workers: int) -> Iterator[Submit]:
     elif workers > 1:
         yield shared_workers(workers)
     else:
-        with ThreadPoolExecutor(1) as pool:
-            try:
-                yield pool.submit
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
+        yield DaemonThreads(1).submit
 
 
 @cache
@@ -439,7 +466,7 @@ class Latency:
     milliseconds : float
         Median over turns, for one dialog.
     batched : float
-        Median over turns of a batch, divided by its dialogs.
+        Median over turns of a batch, divided by its dialogs; NaN if not measured.
     """
 
     policy: str
@@ -448,7 +475,12 @@ class Latency:
 
 
 def measure_latency(
-    policies: Sequence[Policy], budget: int = 56, seed: int = 0, repeats: int = 15
+    policies: Sequence[Policy],
+    budget: int = 56,
+    seed: int = 0,
+    repeats: int = 15,
+    *,
+    batched: bool = True,
 ) -> list[Latency]:
     """Time one turn of each policy: scores, eviction, output.
 
@@ -462,21 +494,24 @@ def measure_latency(
     budget, seed : int
     repeats : int
         Rounds that count.
+    batched : bool
+        Whether to time batches too, which takes four times as long as the rest.
     """
-    one = generate(SCENARIOS["mixed"], 1, seed)
-    many = generate(SCENARIOS["mixed"], CHUNK, seed)
+    sizes = (1, CHUNK) if batched else (1,)
+    batches = [generate(SCENARIOS["mixed"], size, seed) for size in sizes]
     times: dict[tuple[str, int], list[float]] = {}
     for round_ in range(repeats + 1):
         for policy in policies:
-            for dialogs in (one, many):
+            for dialogs in batches:
                 seconds = simulate(policy, dialogs, budget, entries=False).seconds
                 if round_:
                     times.setdefault((policy.name, dialogs.rows), []).extend(seconds)
+    milliseconds = {which: 1e3 * float(np.median(each)) for which, each in times.items()}
     return [
         Latency(
             policy.name,
-            1e3 * float(np.median(times[policy.name, one.rows])),
-            1e3 * float(np.median(times[policy.name, many.rows])) / many.rows,
+            milliseconds[policy.name, 1],
+            milliseconds.get((policy.name, CHUNK), math.nan) / CHUNK,
         )
         for policy in policies
     ]

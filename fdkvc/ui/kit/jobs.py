@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 from uuid import uuid4
 
 from fdkvc.measured.benchmark import Progress
+from fdkvc.measured.workers import DaemonThreads
 
 RUNNING = 2
 """Jobs at work at once."""
@@ -126,7 +127,7 @@ class Jobs:
     ) -> None:
         self.running, self.waiting, self.kept = running, waiting, kept
         self._kept_seconds, self._clock = kept_seconds, clock
-        self._pool = ThreadPoolExecutor(running, thread_name_prefix="job")
+        self._threads = DaemonThreads(running)  # a server that is told to stop does
         self._jobs: dict[str, Job] = {}
         self._lock = threading.Lock()
 
@@ -147,7 +148,7 @@ class Jobs:
                     f"{self.running + self.waiting} at once: try again in a minute"
                 )
             job = Job(uuid4().hex, asked=self._clock())
-            job.future = self._pool.submit(work, job.report, job.cancelled)
+            job.future = self._threads.submit(work, job.report, job.cancelled)
             self._jobs[job.name] = job
             return job
 
