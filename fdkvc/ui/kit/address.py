@@ -6,7 +6,7 @@ turn is not worth one: here the address of the entry is replaced, unless somethi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from uuid import uuid4
 
 import streamlit as st
@@ -16,7 +16,7 @@ import streamlit as st
 # draws the one that is shown anew and says nothing that tells it from a click that comes late.
 # Until the server has heard where the browser went, what it says is of where it was.
 JS = """
-let session, lost, entry, path, tell, asked = 0;
+let session, lost, entry, path, tell, asked = 0, heard = 0;
 
 const embeds = ([name]) => name === 'embed' || name === 'embed_options';
 const parts = () => [...new URLSearchParams(location.search)];
@@ -24,7 +24,14 @@ const parts = () => [...new URLSearchParams(location.search)];
 function visit() {
   const link = Object.fromEntries(parts().filter((part) => !embeds(part)));
   asked += 1;
-  tell('visited', { link, asked });
+  insist({ link, asked, session }, 2000);
+}
+
+// A server that is busy may miss it; it takes each once.
+function insist(said, wait) {
+  if (said.asked !== asked || said.session !== session || heard === asked) return;
+  tell('visited', said);
+  setTimeout(insist, wait, said, 2 * wait);
 }
 
 addEventListener('popstate', (event) => {
@@ -41,19 +48,20 @@ function write(data) {
   history[chosen ? 'pushState' : 'replaceState']({}, '', `?${link}`);
 }
 
-export default function ({ data, setTriggerValue }) {
+export default function ({ data, setStateValue }) {
   path = location.pathname;
   if (data.session !== session) {
     lost = session !== undefined;
     session = data.session;
     entry = undefined;
-    asked = data.heard;
+    asked = heard = data.heard;
   }
+  heard = Math.max(heard, data.heard);
   if (!data.link) {
-    tell = setTriggerValue;
+    tell = setStateValue;
     if (lost) visit();
     lost = false;
-  } else if (!lost && data.heard === asked) {
+  } else if (!lost && heard === asked) {
     write(data);
   }
 }
@@ -65,25 +73,29 @@ _HEARD = "address/heard"
 _show = st.components.v2.component("address", js=JS)
 
 
-def follow(page: str, visit: Callable[[Mapping[str, str]], None]) -> None:
-    """Listen for the browser's Back and Forward while it stays on a page.
+def follow(page: str) -> Mapping[str, str] | None:
+    """Listen for the browser's Back and Forward while it stays on a page; before it is drawn.
 
     Parameters
     ----------
     page : str
         The one that is shown.
-    visit : function
-        Called, before the page runs again, with the parameters of the address that the browser
-        went to; also with those that it has when the server does not know its session any more.
+
+    Returns
+    -------
+    mapping of str to str or None
+        The parameters of the address that the browser went to, or that it has where the server
+        does not know its session any more; None if it went nowhere since the last run.
     """
-    key = "address"
-
-    def visited() -> None:
-        said = st.session_state[key].visited
-        st.session_state[_HEARD] = int(said["asked"])
-        visit({str(name): str(text) for name, text in said["link"].items()})
-
-    _show(key=key, data={"page": page, **_standing()}, on_visited_change=visited)
+    # A state and no trigger: of those that come while the page runs, one may be lost.
+    shown = _show(key="address", data={"page": page, **_standing()}, on_visited_change=lambda: None)
+    said = shown.visited
+    if not said or said["session"] != st.session_state[_SESSION]:
+        return None
+    if said["asked"] == st.session_state.get(_HEARD, 0):
+        return None
+    st.session_state[_HEARD] = int(said["asked"])
+    return {str(name): str(text) for name, text in said["link"].items()}
 
 
 def write(link: Mapping[str, str], chosen: bool) -> None:

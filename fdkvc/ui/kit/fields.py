@@ -115,16 +115,14 @@ def take_pending() -> None:
 
 
 def enter(page: str) -> None:
-    """Take note of the link with which the browser came to a page, and of those it goes back to."""
-
-    def arrive(link: Mapping[str, str]) -> None:
-        st.session_state[_ARRIVED] = link
-
+    """Take note of the link with which the browser came to a page, or to which it went back."""
+    visited = address.follow(page)
     # While it stays on a page, Streamlit goes on to tell the address with which it came.
     if st.session_state.get(_SHOWN) != page:
         st.session_state[_SHOWN] = page
-        arrive(st.query_params.to_dict())
-    address.follow(page, arrive)
+        st.session_state[_ARRIVED] = st.query_params.to_dict()
+    elif visited is not None:
+        st.session_state[_ARRIVED] = visited
 
 
 def arriving_link() -> Mapping[str, str]:
