@@ -15,6 +15,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
@@ -91,6 +92,19 @@ def serve(script: Path, log: Path) -> Iterator[str]:
                 server.wait(timeout=10)
             except subprocess.TimeoutExpired:
                 server.kill()
+
+
+def resident(address: str) -> float:
+    """Return the megabytes of memory that a server which `serve` has started holds; Linux only."""
+    asked = f"--server.port\0{urlsplit(address).port}\0".encode()
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if asked in (process / "cmdline").read_bytes():
+                status = (process / "status").read_text()
+                return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+        except (OSError, IndexError):
+            continue  # it has just ended
+    raise ProcessLookupError(f"no server answers at {address}")
 
 
 def settled(page: Page) -> Page:

@@ -320,8 +320,8 @@ def test_a_policy_that_does_not_exist_yet_is_compared_and_forked(
 
 
 def test_the_page_names_no_policy() -> None:
-    files = [ROOT / "pages" / "compare.py", *(ROOT / "fdkvc" / "ui").glob("lane*.py")]
-    files += [ROOT / "fdkvc" / "ui" / "what_if.py", ROOT / "fdkvc" / "charts" / "lanes.py"]
+    files = [ROOT / "pages" / "compare.py", *(ROOT / "fdkvc" / "ui" / "compare").glob("*.py")]
+    files += [ROOT / "fdkvc" / "ui" / "kit" / "lanes.py", ROOT / "fdkvc" / "charts" / "lanes.py"]
     names = {key for key in POLICIES if len(key) > 4} | {p.label for p in POLICIES.values()}
     for file in files:
         tree = ast.parse(file.read_text(encoding="utf-8"))

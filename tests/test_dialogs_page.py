@@ -25,7 +25,7 @@ from fdkvc.said.lexical import lexical_recording
 from fdkvc.said.trace_file import trace_bytes
 from fdkvc.told.explain import explain, sentences
 from fdkvc.ui.dialogs import files, transcript
-from fdkvc.ui.dialogs.files import DialogFile, read_dialog_file, shipped_file
+from fdkvc.ui.dialogs.files import BROUGHT, DialogFile, read_dialog_file, shipped_file
 from fdkvc.ui.dialogs.replay import FEW, Replayed, files_of, replay_work
 from fdkvc.ui.kit.markdown import plain
 
@@ -38,8 +38,10 @@ def open_dialogs(brought: DialogFile | None = None, **link: object) -> AppTest:
     """Open the page by a link, with a file that was brought before."""
     if brought is None:
         return open_page("dialogs", **link)
+    key = (brought.name, brought.digest)
+    BROUGHT.keep(key, brought)
     own = {"file": "own", "sha": brought.digest[:16]}
-    return open_page("dialogs", {"dialogs/brought": brought}, **own, **link)
+    return open_page("dialogs", {"dialogs/brought": key}, **own, **link)
 
 
 def section(app: AppTest, name: str) -> AppTest:

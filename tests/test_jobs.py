@@ -164,3 +164,15 @@ def test_a_running_job_is_never_forgotten(gates: list[Gate]) -> None:
     assert jobs.find(job.name) is job
     clock.now = 5000.0
     assert jobs.find(job.name) is job
+
+
+def test_results_are_kept_by_their_bytes_and_the_last_whatever_its_size() -> None:
+    jobs = Jobs(kept_bytes=2500, clock=(clock := Clock()))
+    made = []
+    for size in (1000, 1000, 1000, 9000):
+        made.append(finished(jobs.start(lambda *_, size=size: bytes(size))))
+        clock.now += 1
+        jobs.find(None)  # forgets what is too much
+
+    assert [jobs.find(job.name) is not None for job in made] == [False, False, False, True]
+    assert made[-1].size > 9000

@@ -82,7 +82,7 @@ def test_no_control_is_moved_back_while_a_person_uses_it(name: str) -> None:
 
 
 def test_a_metric_that_a_link_names_twice_is_shown_once() -> None:
-    assert open_page("step", metrics="regret,regret").query_params["metrics"] == "regret"
+    assert link_of(open_page("step", metrics="regret,regret"))["metrics"] == "regret"
 
 
 def data_of(spec: Any) -> set[str]:

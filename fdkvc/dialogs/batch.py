@@ -320,6 +320,8 @@ class DialogBatch:
 
         Examples
         --------
+        >>> from fdkvc.dialogs.draw import generate
+        >>> from fdkvc.dialogs.scenarios import SCENARIOS
         >>> generate(SCENARIOS["shift"]).topics_of(0, np.array([0, 319]))
         ['A', 'B']
         """
@@ -333,6 +335,8 @@ class DialogBatch:
 
         Examples
         --------
+        >>> from fdkvc.dialogs.draw import generate
+        >>> from fdkvc.dialogs.scenarios import SCENARIOS
         >>> generate(SCENARIOS["shift"]).until(4).turns
         5
         """

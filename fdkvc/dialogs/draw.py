@@ -160,6 +160,7 @@ def generate(
 
     Examples
     --------
+    >>> from fdkvc.dialogs.scenarios import SCENARIOS
     >>> batch = generate(SCENARIOS["shift"], dialogs=2, seed=7)
     >>> batch.embeddings.shape, batch.keys.shape
     ((2, 320, 64), (2, 320, 16))

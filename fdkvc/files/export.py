@@ -57,7 +57,7 @@ def csv_text(frame: pd.DataFrame) -> str:
 
     Examples
     --------
-    >>> csv_text(pd.DataFrame({"topic": ["A", "=1+1", None], "score": [0.1, -2.0, math.nan]}))
+    >>> csv_text(pd.DataFrame({"topic": ["A", "=1+1", None], "score": [0.1, -2.0, None]}))
     "topic,score\nA,0.1\n'=1+1,-2.0\n,\n"
     """
     defused = frame.copy()

@@ -12,6 +12,7 @@ from fdkvc.parameters import Parameter
 from fdkvc.said.recordings import Recording
 from fdkvc.said.transcripts import MOST_DIALOGS
 from fdkvc.ui.dialogs.files import (
+    BROUGHT,
     KINDS,
     MOST_HEADS,
     MOST_MEGABYTES,
@@ -28,6 +29,7 @@ from fdkvc.ui.kit.fields import Field
 from fdkvc.ui.kit.frame import problems
 from fdkvc.ui.kit.lanes import Lane, LaneField, pair_fields
 from fdkvc.ui.kit.markdown import plain
+from fdkvc.ui.kit.memory import give_back
 from fdkvc.ui.kit.sidebar import BUDGET_HERE, asked_field, order_field, view_fields
 from fdkvc.ui.kit.variants import policies_field
 
@@ -214,18 +216,20 @@ def _brought(page: str) -> DialogFile | None:
         "before each turn, or a trace (.npz) of `python -m fdkvc capture`. It stays on this "
         "server while you look at it.",
     )
-    before: DialogFile | None = st.session_state.get(kept)
+    before = BROUGHT.find(st.session_state.get(kept))
     if upload is not None:
         known, problem = st.session_state.get(last, (None, ""))
-        if upload.file_id != known:
+        if upload.file_id != known or (before is None and not problem):
             problem = ""
             try:
                 before = read_dialog_file(upload.getvalue(), upload.name)
-                st.session_state[kept] = before
+                st.session_state[kept] = key = (before.name, before.digest)
+                BROUGHT.keep(key, before)
                 _begin_anew(page, before)
             except ValueError as error:
                 problem = f"{upload.name} cannot be read: {error}."
             st.session_state[last] = (upload.file_id, problem)
+            give_back()
         staying = f" Staying with {before.name}." if before is not None else ""
         problems([problem + staying] if problem else [])
     return before

@@ -21,6 +21,7 @@ from fdkvc.said.recordings import Recording
 from fdkvc.said.segmentation import segmented
 from fdkvc.said.trace_file import read_trace_file
 from fdkvc.said.transcripts import MOST_TOPICS, Transcript
+from fdkvc.ui.kit.memory import Memory
 
 MOST_MEGABYTES = 20
 """Of a trace that a person brings, and of all its arrays together."""
@@ -50,6 +51,9 @@ SHIPPED: Mapping[str, str] = {
     "chat": "Example: a chat with tools",
 }
 """The examples by the names of their files, and how people see them."""
+
+MOST_KEPT_MEGABYTES = 48
+"""Of the files that people have brought, and again of their dialogs as they are shown."""
 
 LETTERS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ") + tuple(f"A{n}" for n in range(MOST_TOPICS - 26))
 
@@ -115,6 +119,10 @@ def read_dialog_file(content: bytes, name: str) -> DialogFile:
             "capture some of them"
         )
     return DialogFile(name, digest, tuple(each.transcript for each in traced), traced)
+
+
+BROUGHT: Memory[DialogFile] = Memory(MOST_KEPT_MEGABYTES * 1_000_000)
+"""Files that people have brought, by name and digest: a session knows no more of its own."""
 
 
 @lru_cache(maxsize=len(SHIPPED))
@@ -215,7 +223,9 @@ def _shared_run(policy: Policy, recording: Recording, budget: int) -> Trace:
 # ------------------------------------------------------------------------------- topics
 
 
-@lru_cache(maxsize=8)
+_SHOWN: Memory[tuple[Recording, tuple[str, ...]]] = Memory(MOST_KEPT_MEGABYTES * 1_000_000)
+
+
 def shown_recording(
     file: DialogFile, dialog: int, way: str, schedule: str = ""
 ) -> tuple[Recording, tuple[str, ...]]:
@@ -237,6 +247,10 @@ def shown_recording(
     ValueError
         If the dialog is too large to be shown, or the schedule does not fit it.
     """
+    key = (file.digest, file.name, dialog, way, schedule)
+    kept = _SHOWN.find(key)
+    if kept is not None:
+        return kept
     recording = file.recording(dialog)
     said = recording.transcript
     check_shown(said, recording)
@@ -246,4 +260,7 @@ def shown_recording(
         said = said.with_schedule(schedule)
     letters = dict(zip(said.topics, LETTERS, strict=False))
     topics = [None if turn.topic is None else letters[turn.topic] for turn in said.turns]
-    return recording.with_transcript(said.with_topics(topics)), said.topics
+    shown = recording.with_transcript(said.with_topics(topics))
+    _ = shown.dialogs  # laid out here, so that they are measured
+    _SHOWN.keep(key, (shown, said.topics))
+    return shown, said.topics

@@ -11,12 +11,14 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from itertools import accumulate
 from time import monotonic
 from typing import Any
 from uuid import uuid4
 
 from fdkvc.measured.benchmark import Progress
 from fdkvc.measured.workers import DaemonThreads
+from fdkvc.ui.kit.memory import give_back, size_of
 
 RUNNING = 2
 """Jobs at work at once."""
@@ -26,6 +28,9 @@ WAITING = 4
 
 KEPT = 8
 """Finished jobs whose results are kept."""
+
+KEPT_MEGABYTES = 128
+"""Of the results that are kept; the last is kept whatever its size."""
 
 KEPT_SECONDS = 3600.0
 """How long a result is kept after it was last asked for."""
@@ -52,12 +57,15 @@ class Job:
         Set once someone has told it to stop.
     asked : float
         When it was last looked for, by the clock of its `Jobs`.
+    size : int
+        Bytes of its result.
     """
 
     name: str
     cancelled: threading.Event = field(default_factory=threading.Event)
     progress: Progress | None = None
     asked: float = 0.0
+    size: int = 0
     future: Future[Any] = field(default_factory=Future)
 
     def cancel(self) -> None:
@@ -113,6 +121,8 @@ class Jobs:
         At most so many of each.
     kept_seconds : float
         A finished job that nobody asked for so long is forgotten.
+    kept_bytes : int
+        Of all results together.
     clock : function
         Returns seconds.
     """
@@ -123,10 +133,11 @@ class Jobs:
         waiting: int = WAITING,
         kept: int = KEPT,
         kept_seconds: float = KEPT_SECONDS,
+        kept_bytes: int = KEPT_MEGABYTES * 1_000_000,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self.running, self.waiting, self.kept = running, waiting, kept
-        self._kept_seconds, self._clock = kept_seconds, clock
+        self._kept_seconds, self._kept_bytes, self._clock = kept_seconds, kept_bytes, clock
         self._threads = DaemonThreads(running)  # a server that is told to stop does
         self._jobs: dict[str, Job] = {}
         self._lock = threading.Lock()
@@ -148,7 +159,7 @@ class Jobs:
                     f"{self.running + self.waiting} at once: try again in a minute"
                 )
             job = Job(uuid4().hex, asked=self._clock())
-            job.future = self._threads.submit(work, job.report, job.cancelled)
+            job.future = self._threads.submit(_measured, work, job)
             self._jobs[job.name] = job
             return job
 
@@ -174,6 +185,15 @@ class Jobs:
             (job for job in self._jobs.values() if job.finished), key=lambda job: -job.asked
         )
         oldest = self._clock() - self._kept_seconds
-        for place, job in enumerate(finished):
-            if place >= self.kept or job.asked < oldest:
+        sizes = accumulate(job.size for job in finished)
+        for place, (job, size) in enumerate(zip(finished, sizes, strict=True)):
+            too_much = size > self._kept_bytes and place > 0
+            if place >= self.kept or too_much or job.asked < oldest:
                 del self._jobs[job.name]
+
+
+def _measured(work: Work, job: Job) -> Any:
+    result = work(job.report, job.cancelled)
+    job.size = size_of(result)
+    give_back()
+    return result
