@@ -13,6 +13,7 @@ import math
 import statistics
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
@@ -135,6 +136,13 @@ def peak_memory(dialogs: int) -> float:
     return float(done.stdout)
 
 
+def command() -> None:
+    """Run the README's benchmark command, from the start of its process to its end."""
+    with tempfile.TemporaryDirectory() as folder:
+        line = [sys.executable, "-m", "fdkvc", "benchmark", "--dialogs", "600", "--out", folder]
+        subprocess.run(line, cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -143,15 +151,16 @@ def main() -> None:
     workers = cores()
 
     cold = timed(lambda: run_benchmark(PAPER, workers=workers))
-    whole, floor, plain = [], [], []
+    whole, floor, plain, process = [], [], [], []
     for _ in range(repetitions):
         whole.append(timed(lambda: run_benchmark(PAPER, workers=workers)))
         floor.append(timed(lambda: draw_floor(PAPER, workers)))
         plain.append(timed(lambda: oracle(PAPER, SAMPLE)) * PAPER.dialogs / SAMPLE)
-    measured, least, slow = map(statistics.median, (whole, floor, plain))
+        process.append(timed(command))
+    measured, least, slow, all_of_it = map(statistics.median, (whole, floor, plain, process))
     print(
         f"1. whole benchmark, {workers} workers: {measured:.2f} s; {cold:.2f} s where they have "
-        "to be started first"
+        f"to be started first; the command, with its tables and latencies, {all_of_it:.2f} s"
     )
     print(
         f"2. drawing its normals, {workers} threads: {least:.2f} s; (1) is {measured / least:.2f} x"
