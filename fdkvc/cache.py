@@ -252,7 +252,9 @@ def among(token: Ints, wanted: Ints) -> Bools:
     return found
 
 
-def select(score: Floats, cache: Cache, protected: Bools, budget: int, ties: Ties = EXACT) -> Bools:
+def select(
+    score: Floats, cache: Cache, protected: Bools, budget: int, ties: Ties = EXACT
+) -> tuple[Bools, Floats]:
     """Choose what stays: the protected, then the best by score; a tie goes to the older entry.
 
     The cutoff of a row is the lowest score that a choice by scores alone would keep. What scores
@@ -273,22 +275,27 @@ def select(score: Floats, cache: Cache, protected: Bools, budget: int, ties: Tie
 
     Returns
     -------
-    array (B, C) of bool
+    kept : array (B, C) of bool
         True in exactly `budget` slots a row; empty slots are chosen only when entries run out.
+    cutoff : array (B, 1)
+        −inf where entries ran out, inf where all that stay are protected.
 
     Examples
     --------
     >>> cache = Cache(np.arange(4)[None])
     >>> score = np.array([[2, 1, 2, 2.000001]], np.float32)
-    >>> select(score, cache, np.zeros((1, 4), bool), 2).tolist()
-    [[True, False, False, True]]
-    >>> select(score, cache, np.zeros((1, 4), bool), 2, ties=Ties()).tolist()
+    >>> kept, cutoff = select(score, cache, np.zeros((1, 4), bool), 2)
+    >>> kept.tolist(), cutoff.tolist()
+    ([[True, False, False, True]], [[2.0]])
+    >>> select(score, cache, np.zeros((1, 4), bool), 2, ties=Ties())[0].tolist()
     [[True, False, True, False]]
     """
-    priority = _priority(score, cache, protected)
-    if priority.shape[1] == budget:
-        return np.ones(priority.shape, np.bool_)
-    cutoff = _cutoff(priority, budget)
+    if score.shape[1] == budget:
+        return np.ones(score.shape, np.bool_), np.full((len(score), 1), -np.inf, np.float32)
+    priority = score if cache.full else np.where(cache.present, score, -np.inf)
+    if protected.any():
+        priority = np.where(protected, np.inf, priority)
+    cutoff: Floats = np.partition(priority, -budget, axis=1)[:, -budget, None].copy()
     reach = ties.reach(cutoff)
     kept: Bools = priority >= cutoff - reach
     if np.count_nonzero(kept) > len(kept) * budget:
@@ -296,37 +303,21 @@ def select(score: Floats, cache: Cache, protected: Bools, budget: int, ties: Tie
         tied = kept & ~above
         room = budget - above.sum(axis=1, keepdims=True)
         kept = above | (tied & (np.cumsum(tied, axis=1) <= room))
-    return kept
+    return kept, cutoff
 
 
-def levelled(score: Floats, cache: Cache, protected: Bools, budget: int, ties: Ties) -> Floats:
+def levelled(score: Floats, protected: Bools, cutoff: Floats, ties: Ties) -> Floats:
     """Return the scores (B, C) by which `select` decides: those that tie with the cutoff are it.
 
-    Where nothing has to go, there is no cutoff.
+    Where the cutoff (B, 1) is not finite, nothing ties with it.
 
     Examples
     --------
-    >>> cache = Cache(np.arange(4)[None])
     >>> score = np.array([[1.999999, 1, 2, 3]], np.float32)
-    >>> levelled(score, cache, np.zeros((1, 4), bool), 2, Ties()).tolist()
+    >>> kept, cutoff = select(score, Cache(np.arange(4)[None]), score > 5, 2, Ties())
+    >>> levelled(score, score > 5, cutoff, Ties()).tolist()
     [[2.0, 1.0, 2.0, 3.0]]
     """
-    if score.shape[1] == budget:
-        return score
-    priority = _priority(score, cache, protected)
-    cutoff = _cutoff(priority, budget)
     reach = ties.reach(cutoff)
-    tied = (priority >= cutoff - reach) & (priority <= cutoff + reach)
-    tied &= cache.present & ~protected
-    return np.where(tied & (cache.count > budget)[:, None], cutoff, score)
-
-
-def _priority(score: Floats, cache: Cache, protected: Bools) -> Floats:
-    """Return the scores, with the protected above them all and the empty slots below."""
-    priority = score if cache.full else np.where(cache.present, score, -np.inf)
-    return np.where(protected, np.inf, priority) if protected.any() else priority
-
-
-def _cutoff(priority: Floats, budget: int) -> Floats:
-    """Return the lowest of the `budget` highest in each row (B, 1)."""
-    return np.partition(priority, -budget, axis=1)[:, -budget, None]
+    tied = (score >= cutoff - reach) & (score <= cutoff + reach) & ~protected
+    return np.where(tied, cutoff, score)

@@ -133,7 +133,7 @@ def test_the_protected_stay_then_the_best_then_the_older(
 ) -> None:
     score, cache, protected, budget = decision
 
-    kept = select(score, cache, protected, budget)
+    kept, _ = select(score, cache, protected, budget)
 
     assert (kept.sum(axis=1) == budget).all()
     for row, present in enumerate(cache.present):
@@ -150,25 +150,33 @@ def test_however_equal_scores_are_rounded_the_older_stays(
     noise = np.random.default_rng(seed).uniform(-0.4, 0.4, score.shape)
     rounded = score + ((ties.relative * abs(score) + ties.absolute) * noise).astype(np.float32)
 
-    kept = select(rounded, cache, protected, budget, ties=ties)
+    kept, cutoff = select(rounded, cache, protected, budget, ties=ties)
 
-    np.testing.assert_array_equal(kept, select(score, cache, protected, budget))
-    level = levelled(rounded, cache, protected, budget, ties)
-    np.testing.assert_array_equal(kept, select(level, cache, protected, budget))
+    np.testing.assert_array_equal(kept, select(score, cache, protected, budget)[0])
+    level = levelled(rounded, protected, cutoff, ties)
+    np.testing.assert_array_equal(kept, select(level, cache, protected, budget)[0])
     np.testing.assert_allclose(level, rounded, ties.relative, ties.absolute)
+    # The cutoff is the lowest of these that stayed, where something had to go.
+    stayed = np.where(kept & ~protected, level, np.inf).min(axis=1, keepdims=True)
+    parted = cache.count > budget
+    np.testing.assert_array_equal(cutoff[parted], stayed[parted])
 
 
 def test_what_is_no_tie_is_decided_by_its_score() -> None:
     score = np.array([[1, 1 + 3 * ROUNDING]], np.float32)
     free = np.zeros((1, 2), bool)
 
-    assert select(score, cache_of([0, 1]), free, 1, ties=Ties()).tolist() == [[False, True]]
-    assert select(score * 0.5, cache_of([0, 1]), free, 1, ties=Ties()).tolist() == [[False, True]]
-    assert select(score * 0.1, cache_of([0, 1]), free, 1, ties=OF_ONE).tolist() == [[True, False]]
+    def second_stays(score: np.ndarray, ties: Ties) -> bool:
+        kept, _ = select(score, cache_of([0, 1]), free, 1, ties)
+        return bool(kept[0, 1])
+
+    assert second_stays(score, Ties())
+    assert second_stays(score * 0.5, Ties())
+    assert not second_stays(score * 0.1, OF_ONE)
 
 
 def test_a_cache_that_is_not_full_keeps_everything() -> None:
     cache = cache_of([0, -1, 1, -1, -1])
-    kept = select(np.zeros((1, 5), np.float32), cache, np.zeros((1, 5), bool), 3)
+    kept, _ = select(np.zeros((1, 5), np.float32), cache, np.zeros((1, 5), bool), 3)
 
     assert_holds(cache.keep(kept), [0, -1, 1])

@@ -288,15 +288,15 @@ def test_a_forked_run_explains_only_its_own_turns() -> None:
         explain(fork, dialogs, 0, 4, 0)
 
 
-def test_a_threshold_in_the_turn_of_a_fork_has_a_score_but_no_terms() -> None:
+def test_a_threshold_in_the_turn_of_a_fork_is_explained_as_in_the_whole_run() -> None:
     dialogs = three_turns()
     whole = simulate(fd_kvc(tau=0.6), dialogs, budget=2)
     fork = simulate(fd_kvc(tau=0.6), dialogs, 2, start=(2, whole.state_after(1)))
 
     why = explain(fork, dialogs, 0, turn=2, token=1)
 
-    assert why.terms == {}
-    assert sentences(why) == sentences(explain(whole, dialogs, 0, turn=2, token=1))[:2]
+    assert why.rule == Rule.threshold
+    assert why == explain(whole, dialogs, 0, turn=2, token=1)
 
 
 @pytest.mark.parametrize(
@@ -345,7 +345,7 @@ def chosen_again(why: Explanation, trace: Trace, row: int) -> tuple[str, ...]:
     """Return the terms that turn the turn's decision if equal to the last to stay's, by sorting."""
     if why.marginal is None or why.protected:
         return ()
-    entries, at = trace.every_entry(), (row, why.turn)
+    entries, at = trace.entries_in(why.turn), row
     stood = np.flatnonzero(~np.isnan(entries.score[at]) & ~entries.protected[at])
     token, places = entries.token[at], why.stayed - why.stayed_protected
     deciding = []

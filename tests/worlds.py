@@ -249,13 +249,12 @@ def assert_same_run(
 
     mine = dict(columns(one))
     theirs = dict(columns(other))
-    if one.entries is not None and other.entries is not None:
-        width = min(one.entries.token.shape[2], other.entries.token.shape[2])
-        for trace, at in ((one, row), (other, other_row)):
-            assert trace.entries is not None
-            assert (part(trace, trace.entries.token, at)[:, width:] == -1).all()
-        for trace, found in ((one, mine), (other, theirs)):
-            for name, column in columns(trace.every_entry()):
+    if one.results is not None and other.results is not None:
+        entries = {one: one.every_entry(), other: other.every_entry()}
+        width = min(each.token.shape[2] for each in entries.values())
+        for trace, at, found in ((one, row, mine), (other, other_row, theirs)):
+            assert (part(trace, entries[trace].token, at)[:, width:] == -1).all()
+            for name, column in columns(entries[trace]):
                 by_slot = column.ndim == 3
                 found[f"entry {name}"] = column[:, :, :width] if by_slot else column
     assert mine.keys() == theirs.keys()
@@ -269,9 +268,10 @@ def _attended(trace: Trace, row: int, turn: int) -> dict[str, list[float]]:
     """Return output and attention of a turn, these in the order of the tokens."""
     at = turn - trace.first_turn
     found = {"output": trace.output[row, at].tolist()}
-    if trace.entries is not None:
+    if trace.results is not None:
+        entries = trace.every_entry()
         for name in ("attention_before", "attention_after"):
-            weights = by_token(trace.entries, getattr(trace.entries, name), row, at)
+            weights = by_token(entries, getattr(entries, name), row, at)
             found[name] = list(weights.values())
     return found
 

@@ -163,9 +163,10 @@ def run_probes(
     )
 
     shift = generate(SCENARIOS["shift"], PROBE_DIALOGS, seed)
-    entries = simulate(policy_named(ABLATED_POLICY), shift, Benchmark.budget).every_entry()
-    held = np.isfinite(entries.attention_after[:, -1])
-    highest = np.where(held, entries.score[:, -1], -np.inf).max(axis=1)
+    trace = simulate(policy_named(ABLATED_POLICY), shift, Benchmark.budget)
+    last = trace.entries_in(shift.turns - 1)
+    held = np.isfinite(last.attention_after)
+    highest = np.where(held, last.score, -np.inf).max(axis=1)
 
     mixed = generate(SCENARIOS["mixed"], PROBE_DIALOGS, seed)
     one, other = (

@@ -232,7 +232,7 @@ def _resized(
     if budget < slots:
         protected = protection(policy, cache, turn, budget, pinned)
         score = total(policy.terms(cache, turn))
-        return cache.keep(select(score, cache, protected, budget, policy.ties))
+        return cache.keep(select(score, cache, protected, budget, policy.ties)[0])
     more = np.full((rows, budget - slots), EMPTY, np.intp)
     return cache.insert(more, {name: np.zeros(more.shape, np.float32) for name in cache.channels})
 

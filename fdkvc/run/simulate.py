@@ -3,51 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fdkvc.attention import Bools, Floats, Ints, Observation
-from fdkvc.cache import EMPTY, Cache, among, empty_cache, last_in, levelled, ranking, select
+from fdkvc.attention import Bools, Ints, Observation
+from fdkvc.cache import EMPTY, Cache, among, empty_cache, last_in, select
 from fdkvc.dialogs.batch import DialogBatch
 from fdkvc.parameters import Parameter, check_count, check_parameter
-from fdkvc.policies.base import Policy, Update, total
-from fdkvc.run.trace import Attended, EntryTrace, Rule, State, Status, Trace, known_state
-
-
-@dataclass(frozen=True, eq=False)
-class TurnResult:
-    """All that one turn computed.
-
-    Attributes
-    ----------
-    old : Cache
-        What was cached before the turn, and with it what came back from a second tier; (B, C)
-        slots, C the budget and the tier's places.
-    update : Update
-        The policy's update of the old entries.
-    stale : array (B, C) of bool, optional
-        Old entries that the threshold evicted, if any.
-    entries : Cache
-        Old and new entries together as they stood for the decision, (B, C + n) slots.
-    terms : mapping of name to array (B, C + n)
-    score : array (B, C + n)
-    protected, kept : array (B, C + n) of bool
-    after : State
-        What the turn leaves behind.
-    """
-
-    old: Cache
-    update: Update
-    stale: Bools | None
-    entries: Cache
-    terms: Mapping[str, Floats]
-    score: Floats
-    protected: Bools
-    kept: Bools
-    after: State
+from fdkvc.policies.base import Policy, total
+from fdkvc.run.trace import Attended, State, Trace, TurnResult, known_state
 
 
 def initial_state(policy: Policy, rows: int, budget: int, head_dimension: int) -> State:
@@ -152,7 +119,7 @@ def take_turn(
     terms = policy.terms(entries, turn)
     score = total(terms)
     protected = protection(policy, entries, turn, budget, pinned)
-    kept = select(score, entries, protected, budget, policy.ties)
+    kept, lowest = select(score, entries, protected, budget, policy.ties)
     cache = entries.keep(kept)
     if tier is not None:
         stood = np.concatenate([old.token, turn.new], axis=1)
@@ -176,7 +143,7 @@ def take_turn(
     after = State(cache, attend, tier)
     if not everyone:
         _ = after.attended  # now, or it would keep every state before it alive
-    return TurnResult(old, update, stale, entries, terms, score, protected, kept, after)
+    return TurnResult(old, update, stale, entries, terms, score, protected, kept, lowest, after)
 
 
 def simulate(
@@ -233,151 +200,45 @@ def simulate(
     check_parameter("the first turn", Parameter("", "", low=0, high=dialogs.turns - 1), first, int)
     if pinned is not None:
         check_count("budget", budget, low=max(1, int((pinned >= 0).sum(axis=1).max())))
-    record = _Recorder(policy, dialogs, budget, first, entries, outputs_from, state.cache.count)
-    for number in range(first, dialogs.turns):
+    seconds = np.zeros(dialogs.turns - first)
+    results: list[TurnResult] = []
+    own, states, evicted = (_Columns(rows, len(seconds)) for _ in range(3))
+    unknown = np.full((rows, head_dimension), np.nan, np.float32)
+    for at, number in enumerate(range(first, dialogs.turns)):
         turn = dialogs.observe(number)
         began = perf_counter()
         result = take_turn(policy, state, turn, budget, pinned)
-        if record.wants_output(number - first):
-            _ = result.after.attended
-        record.seconds[number - first] = perf_counter() - began
-        record.turn(number - first, state.cache, turn.active, result)
         state = result.after
-    return record.trace(state, pinned)
+        output = state.output if entries or number >= outputs_from else unknown
+        seconds[at] = perf_counter() - began
+        tier = {} if state.tier is None else {"tier": state.tier}
+        own.write(at, {"kept": state.cache.token, "output": output, **tier})
+        states.write(at, state.cache.state)
+        evicted.write(at, result.evicted)
+        if entries:
+            results.append(result)
+    return Trace(
+        policy=policy,
+        budget=budget,
+        first_turn=first,
+        state=states,
+        evicted=evicted,
+        seconds=seconds,
+        results=tuple(results) if entries else None,
+        last=state,
+        pinned=pinned,
+        **own,
+    )
 
 
-class _Recorder:
-    """Writes turns into the arrays of a trace."""
+class _Columns(dict[str, NDArray[Any]]):
+    """Arrays (B, T, …) by name, written a turn at a time."""
 
-    def __init__(
-        self,
-        policy: Policy,
-        dialogs: DialogBatch,
-        budget: int,
-        first: int,
-        entries: bool,
-        outputs_from: int,
-        cached_before: Ints,
-    ) -> None:
-        self.policy, self.budget, self.first, self.wanted = policy, budget, first, entries
-        self.outputs_from = 0 if entries else outputs_from - first
-        self.shape = (dialogs.rows, dialogs.turns - first)
-        self.cached_before = cached_before
-        self.came = np.diff(dialogs.bounds)[:, first:]
-        places = policy.tier_places(budget)
-        self.old_slots = budget + places
-        self.width = self.old_slots + dialogs.turn_tokens
-        self.tier = np.empty((*self.shape, places), np.intp) if places else None
-        self.seconds = np.zeros(self.shape[1])
-        self.count = np.empty(self.shape, np.intp)
-        self.kept = np.empty((*self.shape, budget), np.intp)
-        self.output = np.full((*self.shape, dialogs.keys.shape[-1]), np.nan, np.float32)
-        self.by_turn: dict[str, Floats] = {}
-        self.evicted = {rule.name: np.zeros(self.shape, np.intp) for rule in Rule if rule}
-        self.by_entry: dict[str, NDArray] = {}  # type: ignore[type-arg]
+    def __init__(self, rows: int, turns: int) -> None:
+        self.shape = (rows, turns)
 
-    def wants_output(self, at: int) -> bool:
-        return at >= self.outputs_from
-
-    def turn(self, at: int, cached: Cache, active: Bools, result: TurnResult) -> None:
-        if self.tier is not None and result.after.tier is not None:
-            self.tier[:, at] = result.after.tier
-            self.came[:, at] += result.old.count - cached.count
-        self.kept[:, at] = result.after.cache.token
-        self.count[:, at] = result.after.cache.count
-        if self.wants_output(at):
-            self.output[:, at] = result.after.output
-        for name, value in result.after.cache.state.items():
-            self._write_turn(at, f"state/{name}", value)
-        if result.stale is not None:
-            self.evicted["threshold"][:, at] = result.stale.sum(axis=1)
-        if self.wanted:
-            self._entries(at, active, result)
-
-    def trace(self, last: State, pinned: Ints | None) -> Trace:
-        counts = np.column_stack([self.cached_before, self.count])
-        self.evicted["budget"] = self.came - np.diff(counts) - self.evicted["threshold"]
-        return Trace(
-            policy=self.policy,
-            budget=self.budget,
-            first_turn=self.first,
-            kept=self.kept,
-            output=self.output,
-            state=_group(self.by_turn, "state"),
-            evicted=self.evicted,
-            seconds=self.seconds,
-            entries=self._entry_trace() if self.wanted else None,
-            last=last,
-            pinned=pinned,
-            tier=self.tier,
-        )
-
-    def _entries(self, at: int, active: Bools, result: TurnResult) -> None:
-        entries, old, slots = result.entries, result.old.token, self.old_slots
-        gone = entries.present & ~result.kept
-        stale = np.zeros(old.shape, np.bool_) if result.stale is None else result.stale
-        token = entries.token.copy()
-        token[:, :slots][stale] = old[stale]
-        self._write(at, "token", token, -1)
-
-        status = np.where(entries.present, Status.kept, Status.empty)
-        status[:, slots:] *= Status.new
-        status[gone] += Status.evicted - Status.kept
-        status[:, :slots][stale] = Status.evicted
-        self._write(at, "status", status.astype(np.uint8), 0)
-        rule = np.where(gone, Rule.budget, Rule.none)
-        rule[:, :slots][stale] = Rule.threshold
-        self._write(at, "rule", rule.astype(np.uint8), 0)
-        self._write(at, "protected", result.protected, False)
-
-        channels = {name: column.copy() for name, column in entries.channels.items()}
-        if stale.any():  # these were decided on, and removed, before the others
-            for name, column in result.update.cache.channels.items():
-                channels[name][:, :slots][stale] = column[stale]
-        for name, column in channels.items():
-            self._write(at, f"channels/{name}", np.where(token >= 0, column, np.nan))
-        score = levelled(result.score, entries, result.protected, self.budget, self.policy.ties)
-        worth = {f"terms/{name}": term for name, term in result.terms.items()}
-        for name, number in {**worth, "score": score}.items():
-            self._write(at, name, np.where(entries.present, number, np.nan).astype(np.float32))
-        self._write(at, "rank", ranking(score, entries), 0)
-
-        for name in ("attention_before", "attention_after"):
-            weights = np.full(token.shape, np.nan, np.float32)
-            weights[result.kept] = getattr(result.after, name).ravel()
-            self._write(at, name, np.where(entries.present, weights, np.nan))
-        for name, value in result.update.recorded.items():
-            if value.ndim == 1:
-                self._write_turn(at, f"recorded/{name}", np.where(active, value, np.nan))
-            else:
-                took_part = (old >= 0) & active[:, None]
-                self._write(at, f"recorded/{name}", np.where(took_part, value, np.nan))
-
-    def _write(self, at: int, name: str, value: NDArray, empty: float = np.nan) -> None:  # type: ignore[type-arg]
-        if name not in self.by_entry:
-            shape = (*self.shape, self.width)
-            self.by_entry[name] = np.full(shape, empty, value.dtype)
-        self.by_entry[name][:, at, : value.shape[1]] = value
-
-    def _write_turn(self, at: int, name: str, value: Floats) -> None:
-        if name not in self.by_turn:
-            self.by_turn[name] = np.full(self.shape, np.nan, np.float32)
-        self.by_turn[name][:, at] = value
-
-    def _entry_trace(self) -> EntryTrace:
-        plain = {name: column for name, column in self.by_entry.items() if "/" not in name}
-        return EntryTrace(
-            **plain,
-            channels=_group(self.by_entry, "channels"),
-            terms=_group(self.by_entry, "terms"),
-            recorded=_group(self.by_entry, "recorded") | _group(self.by_turn, "recorded"),
-        )
-
-
-def _group(columns: Mapping[str, NDArray], group: str) -> dict[str, NDArray]:  # type: ignore[type-arg]
-    prefix = f"{group}/"
-    return {
-        name.removeprefix(prefix): column
-        for name, column in columns.items()
-        if name.startswith(prefix)
-    }
+    def write(self, at: int, values: Mapping[str, NDArray[Any]]) -> None:
+        for name, value in values.items():
+            if name not in self:
+                self[name] = np.empty((*self.shape, *value.shape[1:]), value.dtype)
+            self[name][:, at] = value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 from functools import cached_property
@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdkvc.attention import Bools, Floats, Ints
-from fdkvc.cache import Cache
+from fdkvc.cache import EMPTY, Cache, Ties, levelled, ranking
 from fdkvc.parameters import Parameter, check_parameter
-from fdkvc.policies.base import Policy
+from fdkvc.policies.base import Policy, Update
 
 Codes = NDArray[np.uint8]
 
@@ -104,8 +104,126 @@ def known_state(
 
 
 @dataclass(frozen=True, eq=False)
+class TurnResult:
+    """All that one turn computed.
+
+    Attributes
+    ----------
+    old : Cache
+        What was cached before the turn, and with it what came back from a second tier; (B, C)
+        slots, C the budget and the tier's places.
+    update : Update
+        The policy's update of the old entries.
+    stale : array (B, C) of bool, optional
+        Old entries that the threshold evicted, if any.
+    entries : Cache
+        Old and new entries together as they stood for the decision, (B, C + n) slots.
+    terms : mapping of name to array (B, C + n)
+    score : array (B, C + n)
+    protected, kept : array (B, C + n) of bool
+    lowest : array (B, 1)
+        The score by which the last stayed, as `select` gives it.
+    after : State
+        What the turn leaves behind.
+    """
+
+    old: Cache
+    update: Update
+    stale: Bools | None
+    entries: Cache
+    terms: Mapping[str, Floats]
+    score: Floats
+    protected: Bools
+    kept: Bools
+    lowest: Floats
+    after: State
+
+    @property
+    def evicted(self) -> Mapping[str, Ints]:
+        """How many entries each rule evicted (B,)."""
+        by_budget = self.entries.count - self.after.cache.count
+        stale = np.zeros_like(by_budget) if self.stale is None else self.stale.sum(axis=1)
+        return {Rule.budget.name: by_budget, Rule.threshold.name: stale}
+
+    @cached_property
+    def cutoff(self) -> Floats:
+        """The lowest unprotected score that stayed (B, 1).
+
+        NaN where the budget evicted nothing, or where all that stayed are protected.
+        """
+        evicted = self.entries.count > self.after.cache.count
+        return np.where(evicted[:, None] & np.isfinite(self.lowest), self.lowest, np.nan)
+
+    @cached_property
+    def token(self) -> Ints:
+        """Token of each entry that took part, evicted or not (B, C + n)."""
+        new = self.entries.token[:, self.old.token.shape[1] :]
+        return np.concatenate([self.old.token, new], axis=1)
+
+    @cached_property
+    def rule(self) -> Codes:
+        """What evicted each entry, as `Rule` (B, C + n)."""
+        rule = np.where(self.entries.present & ~self.kept, Rule.budget, Rule.none)
+        if self.stale is not None:
+            rule[:, : self.stale.shape[1]][self.stale] = Rule.threshold
+        return rule.astype(np.uint8)
+
+    def laid_out(self, ties: Ties) -> EntryTrace:
+        """Return the entries of this turn as they are shown.
+
+        Parameters
+        ----------
+        ties : Ties
+            Which scores the policy takes for the cutoff's.
+        """
+        slots, present = self.old.token.shape[1], self.entries.present
+        took_part, stale = self.old.present, self.rule == Rule.threshold
+        status = np.where(self.token != EMPTY, Status.kept, Status.empty)
+        status[:, slots:] *= Status.new
+        status[self.rule != Rule.none] += Status.evicted - Status.kept
+        active = np.asarray(status[:, slots:].any(axis=1))
+
+        def known(column: Floats, where: Bools) -> Floats:
+            return np.where(where, column, np.nan).astype(np.float32)
+
+        def decided_on(name: str) -> Floats:
+            column = self.entries[name].copy()
+            column[stale] = self.update.cache[name][stale[:, :slots]]  # decided before the others
+            return known(column, self.token != EMPTY)
+
+        def over_kept(weights: Floats) -> Floats:
+            column = np.full(self.kept.shape, np.nan, np.float32)
+            column[self.kept] = weights.ravel()
+            return known(column, present)
+
+        def recorded(value: Floats) -> Floats:
+            if value.ndim == 1:
+                return known(value, active)
+            column = np.full(self.kept.shape, np.nan, np.float32)
+            column[:, :slots] = known(value, took_part & active[:, None])
+            return column
+
+        score = levelled(self.score, self.protected, self.cutoff, ties)
+        return EntryTrace(
+            token=self.token,
+            status=status.astype(np.uint8),
+            rule=self.rule,
+            protected=self.protected,
+            score=known(score, present),
+            rank=ranking(score, self.entries),
+            attention_before=over_kept(self.after.attention_before),
+            attention_after=over_kept(self.after.attention_after),
+            channels={name: decided_on(name) for name in self.entries.channels},
+            terms={name: known(term, present) for name, term in self.terms.items()},
+            recorded={name: recorded(value) for name, value in self.update.recorded.items()},
+        )
+
+
+@dataclass(frozen=True, eq=False)
 class EntryTrace:
     """Every entry that took part in each turn, in W = budget + tokens of the longest turn slots.
+
+    Of a single turn the arrays lack the axis T, and W is as wide as this turn needs.
 
     The first `budget` slots hold the entries that were cached before the turn, older first; the
     others hold the turn's own tokens. With a second tier of R places there are R slots more before
@@ -165,8 +283,8 @@ class Trace:
         How many entries each rule evicted.
     seconds : array (T,)
         Time that each turn of the whole batch took, without its recording.
-    entries : EntryTrace, optional
-        Every entry of every turn, where they were asked for.
+    results : tuple of TurnResult, optional
+        All that each turn computed, where the entries were asked for.
     last : State
         What the last turn left.
     pinned : array (B, P), optional
@@ -183,7 +301,7 @@ class Trace:
     state: Mapping[str, Floats]
     evicted: Mapping[str, Ints]
     seconds: NDArray[np.float64]
-    entries: EntryTrace | None
+    results: tuple[TurnResult, ...] | None
     last: State
     pinned: Ints | None = None
     tier: Ints | None = None
@@ -209,7 +327,7 @@ class Trace:
             state={name: column[:, at:] for name, column in self.state.items()},
             evicted={rule: count[:, at:] for rule, count in self.evicted.items()},
             seconds=self.seconds[at:],
-            entries=None,
+            results=None,
             tier=None if self.tier is None else self.tier[:, at:],
         )
 
@@ -217,45 +335,26 @@ class Trace:
         """Return the record of one row, as if it had run alone; its arrays are its own."""
 
         def own(value: Any) -> Any:
+            if isinstance(value, np.ndarray):
+                return value[index : index + 1].copy()
             if isinstance(value, Mapping):
                 return {name: own(column) for name, column in value.items()}
-            return value[index : index + 1].copy() if isinstance(value, np.ndarray) else value
+            if isinstance(value, tuple):
+                return tuple(own(each) for each in value)
+            if isinstance(value, State):
+                attended = value.attended
+                known = (attended.before, attended.after, attended.output, value.tier)
+                return known_state(own(value.cache), *own(known))
+            if isinstance(value, Trace | TurnResult | Update | Cache):
+                columns = {field.name: own(getattr(value, field.name)) for field in fields(value)}
+                return replace(value, **columns)
+            return value
 
-        def part(record: Any) -> Any:
-            columns = {field.name: own(getattr(record, field.name)) for field in fields(record)}
-            return replace(record, **columns)
+        row: Trace = own(self)
+        return replace(row, seconds=self.seconds)
 
-        attended, last = self.last.attended, self.last
-        whole: Trace = part(self)
-        return replace(
-            whole,
-            seconds=self.seconds,
-            entries=None if self.entries is None else part(self.entries),
-            last=known_state(
-                part(last.cache),
-                own(attended.before),
-                own(attended.after),
-                own(attended.output),
-                own(last.tier),
-            ),
-        )
-
-    def every_entry(self) -> EntryTrace:
-        """Return the entries, or say that they were not recorded.
-
-        Raises
-        ------
-        ValueError
-            If the run was recorded without them.
-        """
-        if self.entries is None:
-            raise ValueError(
-                "this trace was recorded without entries: simulate it with entries=True"
-            )
-        return self.entries
-
-    def state_after(self, turn: int) -> State:
-        """Return what the given turn left behind, from which a run can be continued.
+    def result(self, turn: int) -> TurnResult:
+        """Return all that a turn computed.
 
         Parameters
         ----------
@@ -269,27 +368,51 @@ class Trace:
         """
         recorded = Parameter("", "", low=self.first_turn, high=self.first_turn + self.turns - 1)
         check_parameter("turn", recorded, turn, int)
-        entries, at = self.every_entry(), turn - self.first_turn
-        status, rule = entries.status[:, at], entries.rule[:, at]
-        kept = (status == Status.kept) | (status == Status.new)
-        # Eviction left these slots in their order, with the first empty ones up to the budget.
-        empty = (status == Status.empty) | (rule == Rule.threshold)
-        room = self.budget - kept.sum(axis=1, keepdims=True)
-        stayed = kept | (empty & (np.cumsum(empty, axis=1) <= room))
-        slot = np.nonzero(stayed)[1].reshape(len(stayed), self.budget)
-        filled = np.take_along_axis(kept, slot, axis=1)
+        if self.results is None:
+            raise ValueError(
+                "this trace was recorded without entries: simulate it with entries=True"
+            )
+        return self.results[turn - self.first_turn]
 
-        def pick(column: NDArray, empty: float) -> NDArray:  # type: ignore[type-arg]
-            return np.where(filled, np.take_along_axis(column[:, at], slot, axis=1), empty)
+    def state_after(self, turn: int) -> State:
+        """Return what the given turn left behind, from which a run can be continued.
 
-        return known_state(
-            Cache(
-                pick(entries.token, -1),
-                {name: pick(column, 0) for name, column in entries.channels.items()},
-                {name: column[:, at] for name, column in self.state.items()},
-            ),
-            pick(entries.attention_before, 0),
-            pick(entries.attention_after, 0),
-            self.output[:, at],
-            None if self.tier is None else self.tier[:, at],
-        )
+        Parameters and errors are those of `result`.
+        """
+        return self.result(turn).after
+
+    def entries_in(self, turn: int) -> EntryTrace:
+        """Return the entries of one turn.
+
+        Parameters and errors are those of `result`.
+        """
+        return self.result(turn).laid_out(self.policy.ties)
+
+    def every_entry(self) -> EntryTrace:
+        """Lay out the entries of all turns.
+
+        Raises
+        ------
+        ValueError
+            If the run was recorded without them.
+        """
+        turns = range(self.first_turn, self.first_turn + self.turns)
+        each = [self.entries_in(turn) for turn in turns]
+
+        def whole(name: str) -> Any:
+            columns = [getattr(one, name) for one in each]
+            if not isinstance(columns[0], Mapping):
+                return _padded(columns, EMPTY if name == "token" else 0)
+            return {key: _padded([column[key] for column in columns]) for key in columns[0]}
+
+        return EntryTrace(**{field.name: whole(field.name) for field in fields(EntryTrace)})
+
+
+def _padded(columns: Sequence[NDArray[Any]], empty: int = 0) -> NDArray[Any]:
+    """Stack columns of turns, (B, W) of any width or (B,), with NaN or `empty` in the rest."""
+    shape = np.max([column.shape for column in columns], axis=0)
+    kind = columns[0].dtype
+    stacked = np.full((len(columns), *shape), np.nan if kind.kind == "f" else empty, kind)
+    for whole, column in zip(stacked, columns, strict=True):
+        whole[..., : column.shape[-1]] = column
+    return np.ascontiguousarray(stacked.swapaxes(0, 1))

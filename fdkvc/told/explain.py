@@ -8,7 +8,7 @@ all its turns.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -17,11 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdkvc.attention import Bools, Floats, Ints
-from fdkvc.cache import Cache, select
+from fdkvc.cache import EMPTY, Cache, select
 from fdkvc.dialogs.batch import DialogBatch
 from fdkvc.policies.base import Policy, total
-from fdkvc.run.simulate import with_recalled
-from fdkvc.run.trace import Codes, Rule, Status, Trace
+from fdkvc.run.trace import Codes, EntryTrace, Rule, Status, Trace, TurnResult
 from fdkvc.words import all_of, contrast, count, gap, listed, number, ordinal, sentence
 
 # ------------------------------------------------------------------------------- one decision
@@ -37,20 +36,27 @@ class Decision:
     dialogs : DialogBatch
     row, turn : int
         `turn` counts from 0 over the dialog.
-    slot : array (n,)
-        Where the entries stand in the trace.
     """
 
     trace: Trace
     dialogs: DialogBatch
     row: int
     turn: int
-    slot: Ints
 
-    @property
-    def at(self) -> int:
-        """The trace's column of this turn."""
-        return self.turn - self.trace.first_turn
+    @cached_property
+    def result(self) -> TurnResult:
+        """All that the turn computed."""
+        return self.trace.result(self.turn)
+
+    @cached_property
+    def entries(self) -> EntryTrace:
+        """The entries of the turn, in every row."""
+        return self.trace.entries_in(self.turn)
+
+    @cached_property
+    def slot(self) -> Ints:
+        """Where the entries stand in the turn's record (n,)."""
+        return np.flatnonzero(self.result.token[self.row] != EMPTY)
 
     @property
     def policy(self) -> Policy:
@@ -58,24 +64,24 @@ class Decision:
         return self.trace.policy
 
     def pick(self, column: NDArray) -> NDArray:  # type: ignore[type-arg]
-        """Return a column (B, T, W) of the trace for these entries (n,)."""
-        picked: NDArray = column[self.row, self.at][self.slot]  # type: ignore[type-arg]
+        """Return a column (B, W) of the turn for these entries (n,)."""
+        picked: NDArray = column[self.row][self.slot]  # type: ignore[type-arg]
         return picked
 
     @cached_property
     def token(self) -> Ints:
         """Index of each entry's token (n,)."""
-        return self.pick(self.trace.every_entry().token)
+        return self.pick(self.entries.token)
 
     @cached_property
     def status(self) -> Codes:
         """Value of `Status` for each entry (n,)."""
-        return self.pick(self.trace.every_entry().status)
+        return self.pick(self.entries.status)
 
     @cached_property
     def rule(self) -> Codes:
         """Value of `Rule` for each entry (n,)."""
-        return self.pick(self.trace.every_entry().rule)
+        return self.pick(self.entries.rule)
 
     @cached_property
     def new(self) -> Bools:
@@ -85,7 +91,7 @@ class Decision:
     @cached_property
     def protected(self) -> Bools:
         """Whether each entry had to stay whatever its score (n,)."""
-        return self.pick(self.trace.every_entry().protected)
+        return self.pick(self.entries.protected)
 
     @cached_property
     def kept(self) -> Bools:
@@ -100,7 +106,7 @@ class Decision:
     @cached_property
     def score(self) -> Floats:
         """Score of each entry (n,), NaN for what the threshold evicted."""
-        return self.pick(self.trace.every_entry().score)
+        return self.pick(self.entries.score)
 
     @cached_property
     def has_tokens(self) -> bool:
@@ -108,51 +114,39 @@ class Decision:
         low, high = self.dialogs.bounds[self.row, self.turn : self.turn + 2]
         return bool(high > low)
 
-    @cached_property
-    def marginal(self) -> int | None:
-        """Which entry was the last to stay: the lowest kept unprotected one, of equals the newest.
+    @property
+    def cutoff(self) -> float | None:
+        """The score of the last to stay.
 
         None where the budget evicted nothing, or where all that stayed were protected.
         """
-        stayed_by_score = np.flatnonzero(self.kept & ~self.protected)
-        if not stayed_by_score.size or not (self.rule == Rule.budget).any():
-            return None
-        score = self.score[stayed_by_score]
-        return int(stayed_by_score[np.flatnonzero(score == score.min())[-1]])
+        cutoff = float(self.result.cutoff[self.row, 0])
+        return None if math.isnan(cutoff) else cutoff
 
-    @property
-    def cutoff(self) -> float | None:
-        """The score of the last to stay, or None where there is none."""
-        return None if self.marginal is None else float(self.score[self.marginal])
+    @cached_property
+    def marginal(self) -> int | None:
+        """Which entry was the last to stay: of those that score the cutoff, the newest kept."""
+        last = self.kept & ~self.protected & (self.score == self.cutoff)
+        return int(np.flatnonzero(last)[-1]) if last.any() else None
 
     @cached_property
     def threshold(self) -> tuple[Floats, float] | None:
         """The scores that a threshold judged (n,), NaN for new entries, and the threshold."""
-        recorded = self.trace.every_entry().recorded
+        recorded = self.entries.recorded
         for step in self.policy.steps:
             if step.kind == "evict" and len(step.reads) == 2:
                 judged, threshold = (recorded[name] for name in step.reads)
-                return self.pick(judged), float(threshold[self.row, self.at])
+                return self.pick(judged), float(threshold[self.row])
         return None
-
-    @cached_property
-    def _terms_at_threshold(self) -> Mapping[str, Floats]:
-        # A run that was forked at this very turn does not say what went before it.
-        if self.turn == self.trace.first_turn:
-            return {}
-        turn = self.dialogs.observe(self.turn)
-        old, _ = with_recalled(self.policy, self.trace.state_after(self.turn - 1), turn)
-        return self.policy.terms(self.policy.update(old, turn).cache, turn)
 
     def terms(self, entry: int) -> Mapping[str, float]:
         """Return the terms of one entry's score as they decided."""
-        if self.stood[entry]:
-            terms = self.trace.every_entry().terms
-            return {name: float(self.pick(term)[entry]) for name, term in terms.items()}
-        slot = self.slot[entry]
-        return {
-            name: float(term[self.row, slot]) for name, term in self._terms_at_threshold.items()
-        }
+        terms = self.result.terms if self.stood[entry] else self._terms_at_threshold
+        return {name: float(term[self.row, self.slot[entry]]) for name, term in terms.items()}
+
+    @cached_property
+    def _terms_at_threshold(self) -> Mapping[str, Floats]:
+        return self.policy.terms(self.result.update.cache, self.dialogs.observe(self.turn))
 
     def deciding_terms(self, entry: int) -> tuple[str, ...]:
         """Return the terms of which each alone decided whether the budget keeps an entry.
@@ -162,19 +156,16 @@ class Decision:
         """
         if self.marginal is None or not self.stood[entry] or self.protected[entry]:
             return ()
-        stood = np.flatnonzero(self.stood)
-        own, last = np.searchsorted(stood, [entry, self.marginal])
-        cache = Cache(self.token[None, stood])
-        terms = {
-            name: self.pick(term)[None, stood]
-            for name, term in self.trace.every_entry().terms.items()
-        }
+        row = slice(self.row, self.row + 1)
+        cache, protected = Cache(self.result.entries.token[row]), self.result.protected[row]
+        terms = {name: term[row] for name, term in self.result.terms.items()}
+        own, last = self.slot[[entry, self.marginal]]
 
         def kept_with(name: str) -> bool:
             equal = terms[name].copy()
             equal[0, own] = equal[0, last]
             score = total({**terms, name: equal})
-            kept = select(score, cache, self.protected[None, stood], self.trace.budget)
+            kept, _ = select(score, cache, protected, self.trace.budget)
             return bool(kept[0, own])
 
         return tuple(name for name in terms if kept_with(name) != self.kept[entry])
@@ -188,7 +179,7 @@ def decision(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> Decisio
     ValueError
         If the trace was recorded without entries, or has no such row or turn.
     """
-    entries = trace.every_entry()
+    trace.result(trace.first_turn)
     if not 0 <= row < dialogs.rows:
         raise ValueError(f"row is {row}, but must be from 0 to {dialogs.rows - 1}")
     last = min(trace.first_turn + trace.turns, int(dialogs.turn_counts[row])) - 1
@@ -196,8 +187,7 @@ def decision(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> Decisio
         raise ValueError(
             f"turn is {turn}, but the record of this dialog has turns {trace.first_turn} to {last}"
         )
-    slot = np.flatnonzero(entries.status[row, turn - trace.first_turn] != Status.empty)
-    return Decision(trace, dialogs, row, turn, slot)
+    return Decision(trace, dialogs, row, turn)
 
 
 # ------------------------------------------------------------------------------- one entry
@@ -243,8 +233,9 @@ class Explanation:
     best_evicted : float, optional
         The highest score that the budget evicted.
     terms : mapping of str to float
-        What its score is the sum of. Empty where the threshold evicted it in the very turn at
-        which a run was forked, which does not say what stood before.
+        What its score is the sum of.
+    channels : mapping of str to float
+        What the policy remembers of it, as it decided.
     marginal : int, optional
         Token of the last to stay, whose score is the cutoff.
     marginal_terms : mapping of str to float
@@ -275,6 +266,7 @@ class Explanation:
     cutoff: float | None = None
     best_evicted: float | None = None
     terms: Mapping[str, float] = field(default_factory=dict)
+    channels: Mapping[str, float] = field(default_factory=dict)
     marginal: int | None = None
     marginal_terms: Mapping[str, float] = field(default_factory=dict)
     deciding_terms: tuple[str, ...] = ()
@@ -328,15 +320,22 @@ def explain(trace: Trace, dialogs: DialogBatch, row: int, turn: int, token: int)
     ('evicted', 'budget', 57, 7.0, 8.0, -1.0)
     """
     made = decision(trace, dialogs, row, turn)
-    _check_token(dialogs, row, token)
+    last = int(dialogs.bounds[row, dialogs.turn_counts[row]]) - 1
+    if not 0 <= token <= last:
+        raise ValueError(f"token is {token}, but this dialog has tokens 0 to {last}")
+    return _explained(made, token)
+
+
+def _explained(made: Decision, token: int) -> Explanation:
+    trace, dialogs, row = made.trace, made.dialogs, made.row
     about: dict[str, Any] = {
         "policy": trace.policy,
         "token": token,
         "topic": dialogs.topics_of(row, np.array([token]))[0],
         "born": int(dialogs.born[row, token]),
-        "turn": turn,
+        "turn": made.turn,
         "budget": trace.budget,
-        "left": _eviction(trace, row, turn, token),
+        "left": _eviction(trace, row, made.turn, token),
         "decided": made.has_tokens,
     }
     found = np.flatnonzero(made.token == token)
@@ -351,7 +350,7 @@ def explain(trace: Trace, dialogs: DialogBatch, row: int, turn: int, token: int)
     # Of equal scores the older has the better place, as in the decision.
     order = contenders[np.argsort(-made.score[contenders], kind="stable")]
     place = int(np.flatnonzero(order == entry)[0]) + 1 if entry in contenders else 0
-    rank = int(made.pick(trace.every_entry().rank)[entry])
+    rank = int(made.pick(made.entries.rank)[entry])
     marginal = None if by_threshold else made.marginal
     return Explanation(
         **about,
@@ -368,24 +367,22 @@ def explain(trace: Trace, dialogs: DialogBatch, row: int, turn: int, token: int)
         cutoff=cutoff,
         best_evicted=float(made.score[gone].max()) if gone.any() else None,
         terms=made.terms(entry),
+        channels={
+            name: float(made.pick(column)[entry]) for name, column in made.entries.channels.items()
+        },
         marginal=None if marginal is None else int(made.token[marginal]),
         marginal_terms={} if marginal is None else made.terms(marginal),
         deciding_terms=made.deciding_terms(entry),
     )
 
 
-def _check_token(dialogs: DialogBatch, row: int, token: int) -> None:
-    last = int(dialogs.bounds[row, dialogs.turn_counts[row]]) - 1
-    if not 0 <= token <= last:
-        raise ValueError(f"token is {token}, but this dialog has tokens 0 to {last}")
-
-
 def _eviction(trace: Trace, row: int, turn: int, token: int) -> tuple[int, Rule] | None:
     """Return when and by what a token was evicted, up to a turn, unless it came back."""
-    entries, past = trace.every_entry(), turn - trace.first_turn + 1
-    for at, slot in np.argwhere(entries.token[row, :past] == token)[-1:]:
-        rule = Rule(entries.rule[row, at, slot])
-        return (trace.first_turn + int(at), rule) if rule else None
+    for past in range(turn, trace.first_turn - 1, -1):
+        result = trace.result(past)
+        for slot in np.flatnonzero(result.token[row] == token):
+            rule = Rule(result.rule[row, slot])
+            return (past, rule) if rule else None
     return None
 
 
@@ -585,7 +582,6 @@ class Life:
     score, cutoff, rank : array (n,)
         As in `Explanation`.
     channels, terms : mapping of name to array (n,)
-    attention_before, attention_after : array (n,)
     """
 
     token: int
@@ -601,8 +597,6 @@ class Life:
     rank: Floats
     channels: Mapping[str, Floats]
     terms: Mapping[str, Floats]
-    attention_before: Floats
-    attention_after: Floats
 
 
 def life(trace: Trace, dialogs: DialogBatch, row: int, token: int) -> Life:
@@ -622,34 +616,32 @@ def life(trace: Trace, dialogs: DialogBatch, row: int, token: int) -> Life:
     >>> course.turn.tolist(), course.rank.tolist(), course.left[0]
     ([0, 1, 2], [12.0, 44.0, 76.0], 2)
     """
-    entries = trace.every_entry()
-    _check_token(dialogs, row, token)
-    own = min(trace.turns, int(dialogs.turn_counts[row]) - trace.first_turn)
-    at, slot = np.nonzero(entries.token[row, :own] == token)
-    turns = (at + trace.first_turn).astype(np.intp)
-    told = [explain(trace, dialogs, row, int(turn), token) for turn in turns]
+    first = explain(trace, dialogs, row, trace.first_turn, token)
+    known = trace.result(trace.first_turn)
+    end = min(trace.first_turn + trace.turns, int(dialogs.turn_counts[row]))
+    told = [
+        _explained(decision(trace, dialogs, row, turn), token)
+        for turn in range(trace.first_turn, end)
+        if token in trace.result(turn).token[row]
+    ]
 
-    def pick(column: NDArray) -> NDArray:  # type: ignore[type-arg]
-        picked: NDArray = column[row, at, slot]  # type: ignore[type-arg]
-        return picked
-
-    def series(values: Sequence[float | None]) -> Floats:
+    def series(values: Iterable[float | None]) -> Floats:
         return np.array([np.nan if value is None else value for value in values], np.float32)
 
     return Life(
         token=token,
-        topic=dialogs.topics_of(row, np.array([token]))[0],
-        born=int(dialogs.born[row, token]),
+        topic=first.topic,
+        born=first.born,
         left=told[-1].left if told else None,
-        turn=turns,
-        status=pick(entries.status),
-        rule=pick(entries.rule),
-        protected=pick(entries.protected),
-        score=series([why.score for why in told]),
-        cutoff=series([why.cutoff for why in told]),
-        rank=series([why.rank for why in told]),
-        channels={name: pick(column) for name, column in entries.channels.items()},
-        terms={name: series([why.terms.get(name) for why in told]) for name in entries.terms},
-        attention_before=pick(entries.attention_before),
-        attention_after=pick(entries.attention_after),
+        turn=np.array([why.turn for why in told], np.intp),
+        status=np.array([why.status for why in told], np.uint8),
+        rule=np.array([why.rule for why in told], np.uint8),
+        protected=np.array([why.protected for why in told], np.bool_),
+        score=series(why.score for why in told),
+        cutoff=series(why.cutoff for why in told),
+        rank=series(why.rank for why in told),
+        channels={
+            name: series(why.channels[name] for why in told) for name in trace.policy.channels
+        },
+        terms={name: series(why.terms[name] for why in told) for name in known.terms},
     )

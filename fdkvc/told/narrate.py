@@ -195,10 +195,9 @@ class _View:
 
     def quantity(self, name: str) -> Floats | float | None:
         """Return a recorded quantity: (n,) for entries, one number for the row, None if unknown."""
-        made, trace = self.made, self.made.trace
-        entries = trace.every_entry()
+        made, entries = self.made, self.made.entries
         found = {
-            **trace.state,
+            **made.result.after.cache.state,
             **entries.recorded,
             **entries.terms,
             **entries.channels,
@@ -208,28 +207,18 @@ class _View:
         }.get(name)
         if found is None:
             return None
-        return made.pick(found) if found.ndim == 3 else float(found[made.row, made.at])
+        return made.pick(found) if found.ndim == 2 else float(found[made.row])
 
     def before(self, channel: str) -> Floats:
         """Return a channel of each entry (n,) as the last turn left it; NaN for new entries."""
-        made = self.made
-        last = np.full(made.slot.shape, np.nan, np.float32)
-        if made.at > 0:
-            entries = made.trace.every_entry()
-            tokens = entries.token[made.row, made.at - 1]
-            column = entries.channels[channel][made.row, made.at - 1]
-            value = dict(zip(tokens.tolist(), column.tolist(), strict=True))
-            for entry in np.flatnonzero(~made.new):
-                last[entry] = value.get(int(made.token[entry]), np.nan)  # it may have come back
-        return last
+        old = self.made.result.old
+        column = np.full(self.made.entries.token.shape, np.nan, np.float32)
+        column[:, : self.made.trace.old_slots] = old[channel]
+        return self.made.pick(column)
 
-    def state_before(self, name: str) -> float | None:
-        """Return what the last turn left a row state at; None where the record does not say."""
-        made = self.made
-        if made.at > 0:
-            return float(made.trace.state[name][made.row, made.at - 1])
-        start = made.policy.initial_state()[name]
-        return float(np.float32(start)) if made.turn == 0 else None
+    def state_before(self, name: str) -> float:
+        """Return what the last turn left a row state at."""
+        return float(self.made.result.old.state[name][self.made.row])
 
     def change(self, step: Step) -> tuple[Floats, Floats]:
         """Return the quantity that a step changes (n,) before and after it."""
@@ -327,10 +316,8 @@ def _tell_change(view: _View, step: Step) -> str:
             if share is None
             else _told_as_a_share(view, subject, share, before[known], after[known])
         ]
-    elif new.all():
-        parts = ["the cache was still empty, so there was nothing to change"]
     else:
-        parts = [f"the record begins with this turn and does not say what {subject} was before"]
+        parts = ["the cache was still empty, so there was nothing to change"]
     if step.includes_new and new.any():
         start = number(float(after[new].mean(dtype=float)))
         has = f"has {start}" if new.sum() == 1 else f"have {start} on average"
@@ -402,9 +389,6 @@ def _tell_rate(view: _View, step: Step) -> str:
         label = view.made.policy.quantity_name(name)
         now, last = view.quantity(name), view.state_before(name)
         assert isinstance(now, float)
-        if last is None:
-            parts.append(f"the {label} is {number(now)}")
-            continue
         old, new = contrast(last, now)
         if old == new:
             parts.append(f"the {label} stayed at {new}")
@@ -424,7 +408,7 @@ def _tell_protection(view: _View, step: Step) -> str:
     words = f"{many} of {_entries(stood)} {verb} protected{view.tally(made.protected)}"
     if stood <= budget:
         return f"{words}, though there is room for all"
-    rank = made.pick(made.trace.every_entry().rank)
+    rank = made.pick(made.entries.rank)
     spared = int((made.protected & (rank > budget)).sum())
     return f"{words}; by score alone {spared or 'none'} of them would have had to go"
 

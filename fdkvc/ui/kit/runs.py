@@ -129,7 +129,7 @@ class Run:
     @cached_property
     def terms(self) -> tuple[str, ...]:
         """Columns of the score terms."""
-        return tuple(f"term_{name}" for name in self.trace.every_entry().terms)
+        return tuple(f"term_{name}" for name in self.trace.result(self.trace.first_turn).terms)
 
     @cached_property
     def spans(self) -> tuple[tuple[float, float], ...]:
