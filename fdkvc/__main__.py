@@ -11,10 +11,11 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import Thread
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from fdkvc.parameters import BUDGET, DIALOGS, SEED, TURNS, WORKERS, Parameter, check_parameter
+from fdkvc.parameters import BUDGET, DIALOGS, SEED, TURNS, WORKERS, Field, check_parameter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
         return added.add_argument
 
     option = command("benchmark", _benchmark, "measure policies on scenarios, beside the paper")
-    _add_dialogs(option, 600)
+    _add_dialogs(option)
     _add_choice(option)
     option("--baseline", metavar="KEY", help="default: h2o, or the first policy if it is not run")
     option("--out", metavar="DIR", help="write the tables as CSV, and run.json, to this folder")
@@ -110,13 +111,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     option("--parameter", required=True, metavar="NAME", help="such as w_c or gamma")
     option("--values", nargs="+", type=_number, metavar="X", help="default: those the paper sweeps")
-    _add_dialogs(option, 200)
+    _add_dialogs(option, replace(DIALOGS, default=200))
     option("--out", required=True, metavar="DIR", help="write ablation.csv to this folder")
 
     option = command(
         "study", _study, "measure all of the paper's tables, figures and claims, and judge them"
     )
-    _add_dialogs(option, 600)
+    _add_dialogs(option)
     _add_choice(option)
     option("--out", required=True, metavar="DIR", help="write all tables and run.json there")
 
@@ -127,7 +128,7 @@ def _parser() -> argparse.ArgumentParser:
     option("--second", metavar="NAME", help="another one, at once")
     option("--second-values", nargs="+", metavar="X", help="default: as the page suggests")
     option("--scenario", default="mixed", metavar="KEY", help="default: %(default)s")
-    _add_dialogs(option, 200)
+    _add_dialogs(option, replace(DIALOGS, default=200))
     _add_metrics(option)
     option("--out", required=True, metavar="DIR", help="write sweep.csv and run.json there")
 
@@ -162,13 +163,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_more_metrics(option, "the evidence")
     option("--baseline", metavar="KEY", help="default: h2o, or the first policy if it is not run")
-    option(
-        "--seed",
-        type=_number,
-        default=0,
-        metavar="N",
-        help=f"of the lexical embedding, {SEED.allowed(int)}; default: %(default)s",
-    )
+    _add_number(option, replace(SEED, help="Of the lexical embedding."))
     option("--out", metavar="DIR", help="write the tables as CSV, and replay.json, to this folder")
 
     option = command("capture", _capture, "record what a model attends to while it reads dialogs")
@@ -194,19 +189,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_dialogs(option: Callable[..., Any], dialogs: int) -> None:
-    _add_number(option, "--dialogs", DIALOGS, dialogs, "of each scenario")
+def _add_dialogs(option: Callable[..., Any], dialogs: Field = DIALOGS) -> None:
+    _add_number(option, dialogs)
     _add_place(option)
     _add_run(option)
 
 
 def _add_place(option: Callable[..., Any]) -> None:
-    option(
-        "--workers",
-        type=_number,
-        metavar="N",
-        help=f"processes, {WORKERS.allowed(int)}; default: the machine's cores",
-    )
+    _add_number(option, WORKERS, "the machine's cores")
     option("--dask", metavar="ADDRESS", help="of a Dask scheduler; its cluster runs the dialogs")
 
 
@@ -241,20 +231,18 @@ def _add_more_metrics(option: Callable[..., Any], beside: str) -> None:
 
 
 def _add_run(option: Callable[..., Any]) -> None:
-    _add_number(option, "--seed", SEED, 0, "of what is drawn")
-    _add_number(option, "--budget", BUDGET, 56, "entries the cache may hold")
+    _add_number(option, SEED)
+    _add_number(option, BUDGET)
 
 
-def _add_number(
-    option: Callable[..., Any], name: str, known: Parameter, default: int, what: str
-) -> None:
-    allowed = known.allowed(int)
+def _add_number(option: Callable[..., Any], known: Field, default: str = "%(default)s") -> None:
+    what = known.help[0].lower() + known.help[1:].rstrip(".")
     option(
-        name,
+        f"--{known.name}",
         type=_number,
-        default=default,
+        default=known.default,
         metavar="N",
-        help=f"{what}, {allowed}; default: {default}",
+        help=f"{what}: {known.allowed(known.kind)}; default: {default}",
     )
 
 

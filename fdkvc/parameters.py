@@ -1,7 +1,7 @@
 """Numbers that a person may choose: each with its valid range, the paper's range, and its words.
 
-A frozen dataclass declares its fields with `parameter`; controls, checks, sweeps and help texts
-are made from that one declaration.
+A frozen dataclass declares its fields with `parameter`; what stands by itself is a `Field`.
+Controls, checks, links, options, sweeps and help texts are made from that one declaration.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import numbers
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 
@@ -29,8 +29,9 @@ class Parameter:
         The valid range, both ends included unless `open_low` or `open_high`.
     paper : tuple of two floats, optional
         The range the paper explored (its hyperparameter table).
-    choices : tuple of str
-        The allowed words, for a field that is a choice and not a number.
+    choices : collection
+        What is allowed, for a field that is a choice and not a number; a mapping also says how
+        people see each, in words or by something that has a label.
     rule : str
         The eviction rule whose threshold this is, if it is one.
     by_row : bool
@@ -48,7 +49,7 @@ class Parameter:
     open_low: bool = False
     open_high: bool = False
     paper: tuple[float, float] | None = None
-    choices: tuple[str, ...] = ()
+    choices: Collection[Any] = ()
     rule: str = ""
     by_row: bool = False
     nominal: bool = False
@@ -102,10 +103,112 @@ def written(value: float) -> str:
     return f"{value:.0f}" if float(value).is_integer() else f"{value:g}"
 
 
-DIALOGS = Parameter("Dialogs a scenario", "More give narrower intervals.", low=1, high=100_000)
-SEED = Parameter("Seed", "The same seed gives the same numbers.", low=0, high=2**31)
-BUDGET = Parameter("Budget", "Entries that the cache may hold after a turn.", low=1, high=8192)
-WORKERS = Parameter("Workers", "Processes that share the dialogs of a run.", low=1, high=256)
+@dataclasses.dataclass(frozen=True)
+class Field(Parameter):
+    """A parameter with a name and a default: in a control, in a link and as an option.
+
+    Attributes
+    ----------
+    name : str
+        Its name in a link and as an option.
+    default : int, float, str, tuple of str or None
+        Also says its type: several of its choices, if it is a tuple; None means an optional whole
+        number.
+    of : str
+        The policy whose hyperparameter it is, if it is one.
+    read : function, optional
+        Reads the name of a policy, which is in a link without spaces; "" is none.
+    chosen : bool
+        Whether the browser's Back undoes a change of it; it passes over where one merely looks.
+    """
+
+    name: str = ""
+    default: Any = None
+    of: str = ""
+    read: Callable[[str], str] | None = None
+    chosen: bool = True
+
+    @property
+    def kind(self) -> type:
+        """The type of its values, or of each of several."""
+        return {type(None): int, tuple: str}.get(type(self.default), type(self.default))
+
+    @property
+    def labels(self) -> dict[Any, str]:
+        """How people see each of its choices."""
+        known = self.choices
+        seen = known.items() if isinstance(known, Mapping) else zip(known, known, strict=True)
+        return {key: str(getattr(each, "label", each)) for key, each in seen}
+
+    def parse(self, text: str) -> Any:
+        """Read the value from a link.
+
+        Raises
+        ------
+        ValueError
+            In a sentence that names the value and what is allowed.
+
+        Examples
+        --------
+        >>> BUDGET.parse("40")
+        40
+        >>> Field("Sides", "", name="sides", default=(), choices=("near", "far")).parse("far")
+        ['far']
+        """
+        if text == "" and self.default in (None, "", ()):
+            return self.default
+        if isinstance(self.default, tuple):
+            return list(dict.fromkeys(map(self._parse_one, text.split(","))))
+        return self._parse_one(text)
+
+    def _parse_one(self, text: str) -> Any:
+        if self.read is not None:
+            return self.read(text)
+        try:
+            value = self.kind(text)
+        except ValueError:
+            value = text
+        return self.check(value)
+
+    def written(self, value: Any) -> str:
+        """Return a value as it stands in a link."""
+        if isinstance(value, list | tuple):
+            return ",".join(map(self.written, value))
+        text = "" if value is None else str(value)
+        return text.replace(" ", ":") if self.read else text
+
+    def check(self, value: Any) -> Any:
+        """Return a value if it is allowed; else raise a ValueError in a clear sentence."""
+        if value is None and self.default is not None:
+            raise ValueError(f"{self.label} is empty")
+        free_text = self.kind is str and not self.choices
+        if value is not None and not free_text:
+            check_parameter(self.label, self, value, self.kind)
+        return value
+
+
+DIALOGS = Field(
+    "Dialogs a scenario",
+    "Of each scenario; more give narrower intervals.",
+    name="dialogs",
+    default=600,
+    low=1,
+    high=100_000,
+)
+SEED = Field(
+    "Seed", "The same seed gives the same numbers.", name="seed", default=0, low=0, high=2**31
+)
+BUDGET = Field(
+    "Budget",
+    "Entries that the cache may hold after a turn.",
+    name="budget",
+    default=56,
+    low=1,
+    high=8192,
+)
+WORKERS = Field(
+    "Workers", "Processes that share the dialogs of a run.", name="workers", low=1, high=256
+)
 TURNS = Parameter("Turns", "Turns of a dialog.", low=1, high=512)
 """What every run is asked for. The ranges are the command line's; a page narrows some of them."""
 
@@ -134,6 +237,21 @@ def defaults_of(owner: Any) -> Mapping[str, Any]:
     """Return the default of each declared parameter, by field name."""
     named = parameters_of(owner)
     return {field.name: field.default for field in dataclasses.fields(owner) if field.name in named}
+
+
+def fields_of(owner: Any, of: str = "") -> list[Field]:
+    """Return the parameters of a dataclass with their defaults, or of an instance with its values.
+
+    Parameters
+    ----------
+    owner : dataclass or instance of one
+    of : str
+        See `Field`.
+    """
+    return [
+        Field(**vars(known), name=name, default=getattr(owner, name), of=of)
+        for name, known in parameters_of(owner).items()
+    ]
 
 
 class Checked:

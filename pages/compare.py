@@ -59,7 +59,7 @@ def stepping() -> None:
         scenes.show_lines(PAGE, lanes, turn)
     with difference:
         scenes.show_difference(PAGE, *pair, turn)
-    scenes.write_link(PAGE)
+    fields.write_link(PAGE, scenes.FIELDS)
 
 
 with rivers:

@@ -28,11 +28,11 @@ problems(wrong)
 
 with st.sidebar:
     chosen = choices.choose_dialog(PAGE)
-    policies = choose_policies(PAGE, choices.POLICIES_AT_FIRST, most=MOST_LANES)
+    policies = choose_policies(PAGE, choices.POLICIES, most=MOST_LANES)
     asked = sidebar.choose_metrics(PAGE, chosen.head.size if chosen else 0)
 if chosen is None:
     choices.ask_for_file()
-    choices.write_link(PAGE)
+    fields.write_link(PAGE, choices.FIELDS)
     st.stop()
 
 head = chosen.head
@@ -46,7 +46,7 @@ with st.container(horizontal=True, vertical_alignment="center"):
     order = scene.choose_order(PAGE)
 explain_colours(head)
 transcript = st.container()
-picked = sidebar.entry_field(PAGE).value
+picked = fields.held(PAGE, sidebar.ENTRY)
 steps = sections.open_section(PAGE, chosen, lanes, lane, order, asked)
 
 
@@ -57,7 +57,7 @@ def stepping() -> None:
     rerun_if_picked(PAGE, picked)
     show_transcript(head, lanes, turn, picked)
     steps(turn)
-    choices.write_link(PAGE)
+    fields.write_link(PAGE, choices.FIELDS)
 
 
 with transcript:

@@ -10,7 +10,7 @@ PAGE = "policies"
 
 enter_page()
 
-wrong = policies.adopt_link(PAGE, fields.arriving_link())
+wrong = fields.adopt_link(PAGE, [policies.SHOWN], fields.arriving_link())
 
 heading(
     "Policies",
@@ -20,7 +20,8 @@ heading(
 problems(wrong)
 
 st.header("Side by side", anchor=False)
-policies.show_overview(policies.choose_metrics(PAGE))
+policies.show_overview(fields.several(PAGE, policies.SHOWN))
+fields.write_link(PAGE, [policies.SHOWN])
 
 st.header("One by one", anchor=False)
 policies.show_each()

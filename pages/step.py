@@ -14,7 +14,7 @@ PAGE = "step"
 enter_page()
 
 link = fields.arriving_link()
-wrong = sidebar.adopt_link(PAGE, link)
+wrong = fields.adopt_link(PAGE, sidebar.view_fields(PAGE, link.get("policy")), link)
 
 heading(
     "Step through",
@@ -42,7 +42,7 @@ tour.tell_stop(PAGE, run)
 
 
 views = st.container()
-question = story.ask_why(PAGE, run, sidebar.entry_field(PAGE))
+question = story.ask_why(PAGE, run)
 algorithm = story.algorithm(run)
 
 
@@ -54,7 +54,7 @@ def stepping() -> None:
     scene.views(PAGE, run, turn, order)
     story.why(run, turn, question)
     story.inside_turn(run, turn, algorithm)
-    sidebar.write_link(PAGE)
+    fields.write_link(PAGE, sidebar.view_fields(PAGE))
 
 
 with views:

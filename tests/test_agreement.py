@@ -151,7 +151,7 @@ def random_settings(random: np.random.Generator, key: str) -> Policy:
         if key == "fd-kvc" and not known.paper and random.random() < 0.5:
             continue  # an option that stays off
         if known.choices:
-            chosen[name] = str(random.choice(known.choices))
+            chosen[name] = str(random.choice(tuple(known.choices)))
             continue
         low, high = (
             known.paper if known.paper and random.random() < 0.5 else (known.low, known.high)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 from app_pages import open_page, press, run_until, settled
 from streamlit.testing.v1 import AppTest
 
+from fdkvc.__main__ import _parser
+from fdkvc.dialogs.scenarios import SCENARIOS
 from fdkvc.measured.sweep import Sweep, can_be_swept
 from fdkvc.paper.claims import CLAIMS
 from fdkvc.policies import POLICIES
 from fdkvc.run.metrics import ASKED_METRICS, METRICS
 from fdkvc.ui.ablation.choices import command_line
 from fdkvc.ui.ablation.sections import step_link
-from fdkvc.ui.about import LIMITATIONS, carriers, whole_carriers
+from fdkvc.ui.about import LIMITATIONS, QUESTIONS, code_of
 from fdkvc.ui.benchmark.choices import DIALOGS_HERE
 from fdkvc.ui.benchmark.sections import SECTIONS
 from fdkvc.ui.kit.jobs import Jobs
@@ -206,6 +209,28 @@ def test_the_command_of_a_sweep_names_all_that_was_chosen(key: str) -> None:
         assert f"--policy {key} --parameter {name} --values {value:g} --scenario mixed" in command
 
 
+@pytest.mark.parametrize("page", ["benchmark", "ablation"])
+def test_the_command_that_a_page_shows_is_one_that_the_command_line_takes(page: str) -> None:
+    policies = ["h2o", "fd-kvc gamma=0.8 w_c=0.3"]
+    app = open_page(page, {"benchmark/policies": policies} if page == "benchmark" else {})
+    app.number_input(key=f"{page}/seed").set_value(3)
+    app.number_input(key=f"{page}/budget").set_value(40)
+    app.session_state[f"{page}/metrics"] = ["retention", "regret"]
+
+    program, module, name, *arguments = settled(app.run()).code[0].value.split()
+
+    assert (program, module, name) == ("python", "-m", "fdkvc")
+    asked = _parser().parse_args(arguments)
+    assert (asked.seed, asked.budget, asked.metrics) == (3, 40, ["retention", "regret"])
+    if page == "benchmark":
+        assert asked.policies == ["h2o", "fd-kvc:gamma=0.8:w_c=0.3"]
+        assert asked.scenarios == list(SCENARIOS)
+    else:
+        assert (asked.policy, asked.scenario) == ("fd-kvc", "mixed")
+        assert (asked.parameter, asked.second) == ("gamma", None)
+        assert [float(value) for value in asked.values] == [0.7, 0.75, 0.8, 0.85, 0.88, 0.92]
+
+
 # ------------------------------------------------------------------------------- about
 
 
@@ -222,14 +247,11 @@ def test_every_policy_shows_its_steps_and_its_code(key: str) -> None:
 
 
 def test_every_equation_of_the_paper_stands_beside_code() -> None:
-    policy = POLICIES["fd-kvc"]
-    for step in policy.steps:
-        found = carriers(policy, step)
-        assert found, step.name
-        assert all(carrier.code for carrier in found)
-    names = {carrier.name for carrier in whole_carriers(policy)}
-    asked = ("recalls", "update", "birth", "terms", "protects", "modulate")
-    assert names == {f"FDKVC.{question}" for question in asked}
+    code = code_of(POLICIES["fd-kvc"])
+    named = re.findall(r"Eq\. (\d)", code)
+    assert {int(number) for number in named} == set(range(1, 10))
+    shown = re.findall(r"^def (\w+)", code, re.MULTILINE)
+    assert shown == [question for question in QUESTIONS if question != "absorb"]
 
 
 def test_all_seven_limitations_are_there() -> None:

@@ -121,7 +121,7 @@ def ragged(draw: st.DrawFn, rows: int = 4) -> DialogBatch:
 def values_of(known: Parameter, kind: type) -> st.SearchStrategy[Any]:
     """Draw from all of a hyperparameter's valid range, its ends included."""
     if known.choices:
-        return st.sampled_from(known.choices)
+        return st.sampled_from(tuple(known.choices))
     if kind is int:
         return st.integers(int(known.low), int(known.high))
     return st.floats(known.low, known.high, exclude_min=known.open_low, exclude_max=known.open_high)

@@ -93,9 +93,9 @@ class Benchmark:
         SCENARIOS[key] for key in (*BENCHMARK_SCENARIOS, ADAPTATION)
     )
     policies: tuple[Policy, ...] = tuple(policy_named(key) for key in PAPER_POLICIES)
-    dialogs: int = 600
-    seed: int = 0
-    budget: int = 56
+    dialogs: int = DIALOGS.default
+    seed: int = SEED.default
+    budget: int = BUDGET.default
     world: World = field(default_factory=World)
     metrics: tuple[str, ...] = tuple(METRICS)
     series: bool = False

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
-import re
 import textwrap
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import streamlit as st
 
-from fdkvc.paper.tables import ABLATED_POLICY
-from fdkvc.parameters import Parameter
 from fdkvc.policies import POLICIES, Policy
-from fdkvc.policies.base import Step
 from fdkvc.ui.kit import fields
-from fdkvc.ui.kit.fields import Field
 from fdkvc.ui.kit.frame import side_by_side
 from fdkvc.ui.kit.markdown import Markdown, plain
+from fdkvc.ui.kit.sidebar import POLICY
 
 CITATION = """@misc{ganguly-fdkvc,
   author = {Ganguly, Sukanta},
@@ -107,125 +100,28 @@ NOT_SHOWN = (
 )
 
 
-@dataclass(frozen=True)
-class Carrier:
-    """The piece of code that carries an equation.
-
-    Attributes
-    ----------
-    name : str
-        The function, with its class.
-    code : str
-    """
-
-    name: str
-    code: str
-
-
 def show_method(page: str) -> None:
     """Show a policy's turn: its equations beside the functions that carry them."""
-    key = fields.choice(
-        Field(page, "policy", ABLATED_POLICY, Parameter("Policy", "", choices=tuple(POLICIES))),
-        {key: policy.label for key, policy in POLICIES.items()},
-    )
-    policy = POLICIES[key]
+    policy = POLICIES[fields.choice(page, POLICY)]
     st.markdown(Markdown("{} :gray[{}.]").format(policy.idea, policy.source))
-    numbered = list(enumerate(policy.steps, 1))
-    if all(_equations(step.source) for step in policy.steps):
-        told: list[Carrier] = []
-        with st.container(gap="xsmall"):
-            for number, step in numbered:
-                code = [carrier for carrier in carriers(policy, step) if carrier not in told]
-                told += code
-                with st.container(border=True, horizontal=True, key=f"{page}-step-{number}"):
-                    with st.container():
-                        _show_equation(number, step)
-                    with st.container():
-                        _show_code(code)
-    else:
-        with side_by_side("method"):
-            with st.container(border=True):
-                for number, step in numbered:
-                    _show_equation(number, step)
-            with st.container(border=True):
-                _show_code(whole_carriers(policy))
+    with side_by_side("method"):
+        with st.container(border=True):
+            for number, step in enumerate(policy.steps, 1):
+                title = Markdown("**{}. {}** :gray[({})]")
+                st.markdown(title.format(number, step.name, step.source))
+                st.latex(step.equation)
+        with st.container(border=True):
+            st.code(code_of(policy), language="python", wrap_lines=True)
 
 
-def _show_equation(number: int, step: Step) -> None:
-    st.markdown(Markdown("**{}. {}** :gray[({})]").format(number, step.name, step.source))
-    st.latex(step.equation)
-
-
-def _show_code(code: list[Carrier]) -> None:
-    pieces = [f"# {carrier.name}\n{carrier.code}" for carrier in code]
-    st.code("\n\n".join(pieces), language="python", wrap_lines=True)
-
-
-def carriers(policy: type[Policy], step: Step) -> list[Carrier]:
-    """Return the code of a policy that carries the numbered equations of a step.
-
-    A line of code whose comment names an equation carries it; a function whose docstring names it
-    carries it as a whole.
-    """
-    wanted = _equations(step.source)
-    found = []
-    for name, method in _own_methods(policy).items():
-        source = _source(method)
-        lines = [line.strip() for line in source.splitlines() if _comment_names(line, wanted)]
-        if lines:
-            found.append(Carrier(f"{policy.__name__}.{name}", "\n".join(lines)))
-        elif wanted & _equations(inspect.getdoc(method) or ""):
-            found.append(Carrier(f"{policy.__name__}.{name}", _body(source)))
-    return found
-
-
-def whole_carriers(policy: type[Policy]) -> list[Carrier]:
-    """Return all functions of a policy that a turn asks."""
-    return [
-        Carrier(f"{policy.__name__}.{name}", _body(_source(method)))
-        for name, method in _own_methods(policy).items()
-    ]
-
-
-def _own_methods(policy: type[Policy]) -> dict[str, Callable[..., object]]:
+def code_of(policy: type[Policy]) -> str:
     """Return what a policy answers in its own way, of the questions that a turn asks it."""
-    return {
-        name: getattr(policy, name)
+    own = [
+        getattr(policy, name)
         for name in QUESTIONS
         if getattr(policy, name) is not getattr(Policy, name)
-    }
-
-
-def _source(method: Callable[..., object]) -> str:
-    return textwrap.dedent(inspect.getsource(method))
-
-
-def _equations(text: str) -> set[int]:
-    """Return the numbers of the equations that a text names.
-
-    Examples
-    --------
-    >>> _equations("Eqs. 5 to 7"), _equations("Eqs. 3 and 4"), _equations("Section 4.2")
-    ({5, 6, 7}, {3, 4}, set())
-    """
-    numbers: set[int] = set()
-    for first, word, last in re.findall(r"Eqs?\.? (\d+)(?: (to|and) (\d+))?", text):
-        end = int(last or first)
-        numbers |= set(range(int(first), end + 1)) if word == "to" else {int(first), end}
-    return numbers
-
-
-def _comment_names(line: str, wanted: set[int]) -> bool:
-    _, mark, comment = line.partition("#")
-    return bool(mark) and bool(_equations(comment) & wanted)
-
-
-def _body(source: str) -> str:
-    """Return a function's code without its docstring."""
-    (function,) = ast.parse(source).body
-    assert isinstance(function, ast.FunctionDef)
-    first = function.body[1] if ast.get_docstring(function) else function.body[0]
-    return textwrap.dedent("\n".join(source.splitlines()[first.lineno - 1 :]))
+    ]
+    return "\n".join(textwrap.dedent(inspect.getsource(method)) for method in own)
 
 
 def show_citation() -> None:

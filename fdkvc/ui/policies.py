@@ -12,36 +12,25 @@ from fdkvc.dialogs.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
 from fdkvc.judged.chance import behind_chance
 from fdkvc.measured.benchmark import Benchmark, run_benchmark
 from fdkvc.measured.statistics import summarize
-from fdkvc.parameters import Parameter, defaults_of, parameters_of
+from fdkvc.parameters import defaults_of, fields_of, parameters_of
 from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.policies.base import Step
-from fdkvc.run.metrics import ASKED_METRICS, METRICS, metric_named
+from fdkvc.run.metrics import METRICS, metric_named
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.chance import say_chance
 from fdkvc.ui.kit.markdown import Markdown, plain
-from fdkvc.ui.kit.sidebar import MetricsField
+from fdkvc.ui.kit.sidebar import MEASURED
 
 DIALOGS = 50
 """Dialogs a scenario behind the overview: enough to tell the policies apart, soon done."""
 
 
-def metrics_field(page: str) -> MetricsField:
-    """Return the field that holds the metrics of the overview."""
-    known = Parameter("Metrics", "Regret takes some seconds more than the others.")
-    return MetricsField(page, "metrics", (*METRICS, "attention_loss", "output_error"), known)
-
-
-def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
-    """Let the page show what a link asks for; say what of it is not right, in sentences."""
-    return fields.adopt_link([metrics_field(page)], link)
-
-
-def choose_metrics(page: str) -> tuple[str, ...]:
-    """Show the choice of metrics, put it into the address, and return their keys."""
-    labels = {key: metric.label for key, metric in {**METRICS, **ASKED_METRICS}.items()}
-    chosen = fields.several(metrics_field(page), labels)
-    fields.write_link([metrics_field(page)])
-    return chosen
+SHOWN = replace(
+    MEASURED,
+    help="Regret takes some seconds more than the others.",
+    default=(*METRICS, "attention_loss", "output_error"),
+)
+"""The metrics of the overview."""
 
 
 @st.cache_data(show_spinner="Running every policy on a few dialogs …", max_entries=16)
@@ -175,17 +164,17 @@ def _show_step(step: Step) -> None:
 def _show_policy(policy: Policy) -> None:
     for step in policy.steps:
         _show_step(step)
-    known, defaults = parameters_of(policy), defaults_of(policy)
+    known = fields_of(policy)
     if known:
         st.table(
             [
                 {
                     "Parameter": plain(fields.label(each)),
-                    "Default": plain(f"{defaults[name]}"),
-                    "Allowed": plain(each.allowed(type(defaults[name]))),
+                    "Default": plain(f"{each.default}"),
+                    "Allowed": plain(each.allowed(each.kind)),
                     "What it does": plain(each.help),
                 }
-                for name, each in known.items()
+                for each in known
             ]
         )
     for label, steps in option_steps(policy).items():

@@ -15,7 +15,7 @@ from fdkvc.run.metrics import late_metric
 from fdkvc.ui.kit.downloads import show_chart, shown_charts
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
 from fdkvc.ui.kit.markdown import Markdown, plain
-from fdkvc.ui.kit.sidebar import dialog_fields
+from fdkvc.ui.kit.sidebar import DIALOG
 from fdkvc.words import count
 
 STEP_PAGE = "pages/step.py"
@@ -153,7 +153,7 @@ def _picked(page: str, sweep: Sweep, results: Results, table: pd.DataFrame) -> N
 
 def step_link(sweep: Sweep, policy: Policy) -> dict[str, str]:
     """Return the parameters under which the step page shows the sweep's first dialog."""
-    view = {field.name: field.default for field in dialog_fields("step")}
+    view = {field.name: field.default for field in DIALOG}
     view |= {"scenario": sweep.scenario.key, "seed": sweep.seed, "budget": sweep.budget}
     view |= {"policy": policy.key, "turn": 0}
     view |= {name: getattr(policy, name) for name in parameters_of(policy)}

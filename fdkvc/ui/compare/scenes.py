@@ -12,12 +12,13 @@ from fdkvc.charts import lanes as lane_charts
 from fdkvc.charts.theme import Spec, with_data
 from fdkvc.charts.timeline import cursor_data, placed
 from fdkvc.files.export import csv_text
+from fdkvc.parameters import Field
 from fdkvc.run.metrics import METRICS
 from fdkvc.run.trace import Status
 from fdkvc.told.explain import explain, sentences
 from fdkvc.told.overlap import DIFFERENCE, all_entries, first_difference
-from fdkvc.ui.compare.what_if import fork_fields
-from fdkvc.ui.kit import fields, sidebar
+from fdkvc.ui.compare.what_if import FORKED
+from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import (
     download_files,
     download_pictures,
@@ -25,10 +26,11 @@ from fdkvc.ui.kit.downloads import (
     shown_charts,
 )
 from fdkvc.ui.kit.entry import choose_entry, take_click
-from fdkvc.ui.kit.fields import Field
+from fdkvc.ui.kit.fields import held, hold
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
 from fdkvc.ui.kit.lanes import (
     FORK,
+    PAIR,
     Lane,
     cells,
     choose_pair,
@@ -36,12 +38,11 @@ from fdkvc.ui.kit.lanes import (
     line_data,
     metric_lines,
     overlap,
-    pair_fields,
 )
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.kit.runs import Run
-from fdkvc.ui.kit.sidebar import entry_field
-from fdkvc.ui.kit.variants import policies_field
+from fdkvc.ui.kit.sidebar import ASKED, DIALOG, ENTRY, LOOK
+from fdkvc.ui.kit.variants import CHOSEN
 from fdkvc.words import count, listed
 
 FILE = "comparison.csv"
@@ -50,35 +51,22 @@ FILE = "comparison.csv"
 # ------------------------------------------------------------------------------- the link
 
 
-def all_fields(page: str) -> list[Field]:
-    """Return every field of the page's view."""
-    return [
-        *sidebar.dialog_fields(page),
-        policies_field(page),
-        *sidebar.view_fields(page),
-        sidebar.asked_field(page),
-        *pair_fields(page),
-        *fork_fields(page),
-    ]
+FIELDS: tuple[Field, ...] = (*DIALOG, CHOSEN, *LOOK, ASKED, *PAIR, *FORKED)
+"""Every field of the page's view."""
 
 
 def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     """Let the page show what a link asks for; say what of it is not right, in sentences."""
-    wrong = fields.adopt_link(all_fields(page), link)
-    names = {*policies_field(page).value, FORK, ""}
-    for field in pair_fields(page):
-        if link and field.value not in names:
+    wrong = fields.adopt_link(page, FIELDS, link)
+    names = {*held(page, CHOSEN), FORK, ""}
+    for field in PAIR:
+        if link and held(page, field) not in names:
             wrong.append(
-                f"This link is not quite right: {field.name} is {field.value!r}, which is not "
-                "among its policies."
+                f"This link is not quite right: {field.name} is {held(page, field)!r}, which is "
+                "not among its policies."
             )
-            field.set(field.default)
+            hold(page, field, field.default)
     return wrong
-
-
-def write_link(page: str) -> None:
-    """Put the whole view into the page's address."""
-    fields.write_link(all_fields(page))
 
 
 # ------------------------------------------------------------------------------- the lanes
@@ -86,7 +74,7 @@ def write_link(page: str) -> None:
 
 def show_lanes(page: str, lanes: Sequence[Lane], turn: int) -> None:
     """Show each run's river and cache, side by side where there is room."""
-    picked = entry_field(page).value
+    picked = held(page, ENTRY)
     with st.container(key=f"lanes-{page}"):
         for lane in lanes:
             name = f"lane/{lane.name}"
@@ -103,7 +91,7 @@ def show_lanes(page: str, lanes: Sequence[Lane], turn: int) -> None:
 
 def follow_entry(page: str, lanes: Sequence[Lane]) -> int | None:
     """Let a person choose an entry to be followed through all lanes."""
-    return choose_entry(lanes[0].run, entry_field(page), width=360)
+    return choose_entry(page, lanes[0].run, width=360)
 
 
 def lane_chart(lanes: Sequence[Lane], lane: Lane, turn: int, picked: int | None) -> Spec:

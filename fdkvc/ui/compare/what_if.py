@@ -7,35 +7,35 @@ from dataclasses import replace
 
 import streamlit as st
 
-from fdkvc.parameters import Parameter
+from fdkvc.parameters import Field
 from fdkvc.policies import read_policy
 from fdkvc.run.fork import Fork
 from fdkvc.told.overlap import first_difference
 from fdkvc.ui.kit import fields
-from fdkvc.ui.kit.fields import Field
+from fdkvc.ui.kit.fields import held
 from fdkvc.ui.kit.frame import problems
-from fdkvc.ui.kit.lanes import FORK, Lane, overlap, pair_fields
+from fdkvc.ui.kit.lanes import FORK, PAIR, Lane, overlap
 from fdkvc.ui.kit.markdown import Markdown
 from fdkvc.ui.kit.runs import load_fork
-from fdkvc.ui.kit.sidebar import BUDGET_HERE, entry_field
-from fdkvc.ui.kit.transport import turn_field
-from fdkvc.ui.kit.variants import PolicyField, edit_policy
+from fdkvc.ui.kit.sidebar import BUDGET_HERE, ENTRY
+from fdkvc.ui.kit.transport import TURN
+from fdkvc.ui.kit.variants import edit_policy, read_name
 from fdkvc.words import listed, sentence
 
 ENTRY_CHOICES = ("leave", "pin", "drop")
 
 
-def fork_fields(page: str) -> tuple[Field, ...]:
-    """Return the fields that hold the fork: of which lane, after which turn, with what changed."""
-    token = Parameter("Entry of the fork", "", low=0, high=10**6)
-    return (
-        PolicyField(page, "fork", "", Parameter("Fork", "")),
-        Field(page, "fork_turn", None, Parameter("Turn of the fork", "", low=0, high=9999)),
-        PolicyField(page, "fork_policy", "", Parameter("Policy of the fork", "")),
-        Field(page, "fork_budget", None, replace(BUDGET_HERE, label="Its budget", help="")),
-        Field(page, "pinned", None, token),
-        Field(page, "dropped", None, token),
-    )
+_TOKEN = replace(ENTRY, label="Entry of the fork", chosen=True)
+
+FORKED = (
+    Field("Fork", "", name="fork", default="", read=read_name),
+    Field("Turn of the fork", "", name="fork_turn", low=0, high=TURN.high),
+    Field("Policy of the fork", "", name="fork_policy", default="", read=read_name),
+    replace(BUDGET_HERE, label="Its budget", name="fork_budget", default=None),
+    replace(_TOKEN, name="pinned"),
+    replace(_TOKEN, name="dropped"),
+)
+"""The fork: of which lane, after which turn, with what changed."""
 
 
 def ask(page: str, lanes: Sequence[Lane]) -> None:
@@ -53,7 +53,7 @@ def ask(page: str, lanes: Sequence[Lane]) -> None:
         own = f"{draft}/{origin.name}"
         with right:
             known = replace(BUDGET_HERE, help="A smaller one evicts at once.")
-            budget = fields.number(Field(own, "budget", origin.run.choice.budget, known))
+            budget = fields.number(own, replace(known, default=origin.run.choice.budget))
         policy = edit_policy(own, origin.run.choice.policy, columns=3)
         left, right = st.columns(2, vertical_alignment="bottom")
         with left:
@@ -79,10 +79,8 @@ def ask(page: str, lanes: Sequence[Lane]) -> None:
 def _choose_run(draft: str, lanes: Sequence[Lane]) -> Lane:
     """Let a person choose which run to continue: the last, as long as nobody has."""
     by_name = {lane.name: lane for lane in lanes}
-    chosen = Field(draft, "run", lanes[-1].name, Parameter("Run", "", choices=tuple(by_name)))
-    if chosen.value not in by_name:
-        chosen.set(chosen.default)
-    return by_name[fields.choice(chosen, {name: lane.label for name, lane in by_name.items()})]
+    run = Field("Run", "", name="run", default=lanes[-1].name, choices=by_name)
+    return by_name[fields.choice(draft, run)]
 
 
 def _forks(page: str) -> int:
@@ -92,28 +90,23 @@ def _forks(page: str) -> int:
 
 def _begin(page: str, name: str, policy: str, budget: int, entry: str) -> None:
     """Fork after the current turn, and look closely at the fork and its origin."""
-    picked = entry_field(page).value
+    picked = held(page, ENTRY)
     if entry != "leave" and picked is None:
         st.session_state[f"{page}/fork-problem"] = (
             f"No entry is picked to {entry}: click one in a cache, or choose one from the list."
         )
         st.rerun()
     pinned, dropped = (picked if entry == verb else None for verb in ("pin", "drop"))
-    values = (name, turn_field(page).value, policy, budget, pinned, dropped)
+    values = (name, held(page, TURN), policy, budget, pinned, dropped)
     st.session_state[f"{page}/forks"] = _forks(page) + 1
-    fields.set_and_rerun(
-        [
-            *zip(fork_fields(page), values, strict=True),
-            *zip(pair_fields(page), (name, FORK), strict=True),
-        ]
-    )
+    fields.hold_and_rerun(page, zip((*FORKED, *PAIR), (*values, name, FORK), strict=True))
 
 
 def with_fork(page: str, lanes: tuple[Lane, ...]) -> tuple[Lane, ...]:
     """Say what is forked, if anything is, and return the lanes with it as the last."""
     problem = st.session_state.pop(f"{page}/fork-problem", None)
     problems([problem] if problem else [])
-    name, turn, to, budget, pinned, dropped = (field.value for field in fork_fields(page))
+    name, turn, to, budget, pinned, dropped = (held(page, field) for field in FORKED)
     if not name:
         return lanes
     origin = next((lane for lane in lanes if lane.name == name), None)
@@ -155,10 +148,10 @@ def with_fork(page: str, lanes: tuple[Lane, ...]) -> tuple[Lane, ...]:
 
 
 def _offer_removal(page: str) -> None:
-    def remove() -> None:
-        for field in fork_fields(page):
-            field.set(field.default)
-
     st.button(
-        "Remove the fork", key=f"{page}/fork-remove", icon=":material/close:", on_click=remove
+        "Remove the fork",
+        key=f"{page}/fork-remove",
+        icon=":material/close:",
+        on_click=fields.reset,
+        args=(page, FORKED),
     )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import streamlit as st
 
 from fdkvc.measured.replay import HEADS
-from fdkvc.parameters import Parameter
+from fdkvc.parameters import Field
 from fdkvc.said.recordings import Recording
 from fdkvc.said.transcripts import MOST_DIALOGS
 from fdkvc.ui.dialogs.files import (
@@ -25,30 +25,15 @@ from fdkvc.ui.dialogs.files import (
     shown_recording,
 )
 from fdkvc.ui.kit import fields
-from fdkvc.ui.kit.fields import Field
+from fdkvc.ui.kit.fields import held, hold
 from fdkvc.ui.kit.frame import problems
-from fdkvc.ui.kit.lanes import Lane, LaneField, pair_fields
-from fdkvc.ui.kit.markdown import plain
+from fdkvc.ui.kit.lanes import PAIR, Lane, read_lane
 from fdkvc.ui.kit.memory import give_back
-from fdkvc.ui.kit.sidebar import BUDGET_HERE, asked_field, order_field, view_fields
-from fdkvc.ui.kit.variants import policies_field
+from fdkvc.ui.kit.sidebar import ASKED, BUDGET_HERE, LOOK, ORDER
+from fdkvc.ui.kit.variants import CHOSEN
 
 OWN = "own"
 DIGITS = 16  # of a file's SHA-256 in a link
-POLICIES_AT_FIRST = ("fifo", "h2o", "fd-kvc")
-TOPICS = {
-    "annotated": "as annotated",
-    "segmented": "found by TextTiling",
-    "marked": "marked by me",
-}
-
-SECTIONS = {
-    "cache": "One cache",
-    "lanes": "Caches side by side",
-    "evidence": "Evidence",
-    "heads": "Heads",
-    "all": "All dialogs of the file",
-}
 
 
 @dataclass(frozen=True)
@@ -74,84 +59,75 @@ class Chosen:
 
 # ------------------------------------------------------------------------------- fields
 
+FILE = Field(
+    "File",
+    "What people said.",
+    name="file",
+    default="dialogues",
+    choices={**SHIPPED, OWN: "A file of my own …"},
+)
+DIGEST = Field("SHA-256", "Of a file that is not an example.", name="sha", default="")
+DIALOG = Field("Dialog of the file", "", name="dialog", default=0, low=0, high=MOST_DIALOGS - 1)
+TOPICS = Field(
+    "Topics",
+    "They colour the views; no policy looks at them.",
+    name="topics",
+    default="annotated",
+    choices={
+        "annotated": "as annotated",
+        "segmented": "found by TextTiling",
+        "marked": "marked by me",
+    },
+)
+SCHEDULE = Field("Topics", "One letter a turn, A to Z.", name="schedule", default="")
+HEAD = Field("Head", "", name="head", default=0, low=0, high=MOST_HEADS - 1)
+DECIDING = Field(
+    HEADS.label,
+    HEADS.help,
+    name="heads",
+    default="each",
+    choices={"each": "each decides for itself", "together": "all decide together"},
+)
+BUDGET = replace(BUDGET_HERE, default=48)
+POLICIES = replace(CHOSEN, default=("fifo", "h2o", "fd-kvc"))
+WHOSE = Field(
+    "Look at",
+    "Whose cache is shown below.",
+    name="look",
+    default="",
+    read=read_lane,
+    chosen=False,
+)
+SECTION = Field(
+    "Section",
+    "",
+    name="section",
+    default="cache",
+    choices={
+        "cache": "One cache",
+        "lanes": "Caches side by side",
+        "evidence": "Evidence",
+        "heads": "Heads",
+        "all": "All dialogs of the file",
+    },
+    chosen=False,
+)
+SECTIONS_KEY = "sections"
+"""Where the session holds the words of the open section."""
 
-def _file_field(page: str) -> Field:
-    known = Parameter("File", "What people said.", choices=(*SHIPPED, OWN))
-    return Field(page, "file", "dialogues", known)
+PLACED = (DIALOG, TOPICS, SCHEDULE, HEAD, *LOOK)
+"""What has a meaning in one file alone."""
 
-
-def _digest_field(page: str) -> Field:
-    return Field(page, "sha", "", Parameter("SHA-256", "Of a file that is not an example."))
-
-
-def _dialog_field(page: str) -> Field:
-    return Field(page, "dialog", 0, Parameter("Dialog", "", low=0, high=MOST_DIALOGS - 1))
-
-
-def _topics_field(page: str) -> Field:
-    known = Parameter(
-        "Topics", "They colour the views; no policy looks at them.", choices=tuple(TOPICS)
-    )
-    return Field(page, "topics", "annotated", known)
-
-
-def _schedule_field(page: str) -> Field:
-    return Field(page, "schedule", "", Parameter("Topics", "One letter a turn, A to Z."))
-
-
-def _head_field(page: str) -> Field:
-    return Field(page, "head", 0, Parameter("Head", "", low=0, high=MOST_HEADS - 1))
-
-
-def _heads_field(page: str) -> Field:
-    return Field(page, "heads", "each", HEADS)
-
-
-def _budget_field(page: str) -> Field:
-    return Field(page, "budget", 48, BUDGET_HERE)
-
-
-def look_field(page: str) -> Field:
-    """Return the field that holds the policy that is looked at closely."""
-    known = Parameter("Look at", "Whose cache is shown below.")
-    return LaneField(page, "look", "", known, chosen=False)
-
-
-def section_field(page: str) -> Field:
-    """Return the field that holds which section is open below the transcript."""
-    known = Parameter("Section", "", choices=tuple(SECTIONS))
-    return Field(page, "section", "cache", known, chosen=False)
-
-
-def sections_key(page: str) -> str:
-    """Return where the session holds the words of the open section."""
-    return f"{page}/sections"
-
-
-def all_fields(page: str) -> list[Field]:
-    """Return every field of the page's view."""
-    return [
-        *(_file_field(page), _digest_field(page), _dialog_field(page), _topics_field(page)),
-        *(_schedule_field(page), _head_field(page), _heads_field(page), _budget_field(page)),
-        *(policies_field(page, POLICIES_AT_FIRST), look_field(page)),
-        *view_fields(page),
-        *(order_field(page), section_field(page)),
-        *pair_fields(page),
-        asked_field(page),
-    ]
+FIELDS = (FILE, DIGEST, *PLACED, DECIDING, BUDGET, POLICIES, WHOSE, ORDER, SECTION, *PAIR, ASKED)
+"""Every field of the page's view."""
 
 
 def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     """Let the page show what a link asks for; say what of it is not right, in sentences."""
-    wrong = fields.adopt_link(all_fields(page), link)
-    if section_field(page).name in link:
-        st.session_state[sections_key(page)] = SECTIONS[section_field(page).value]
+    wrong = fields.adopt_link(page, FIELDS, link)
+    if SECTION.name in link:
+        st.session_state[f"{page}/{SECTIONS_KEY}"] = SECTION.labels[held(page, SECTION)]
     return wrong
-
-
-def write_link(page: str) -> None:
-    """Put the whole view into the page's address."""
-    fields.write_link(all_fields(page))
 
 
 # ------------------------------------------------------------------------------- controls
@@ -162,9 +138,8 @@ def choose_dialog(page: str) -> Chosen | None:
     file = _choose_file(page)
     if file is None:
         return None
-    dialog = _choose(
-        _dialog_field(page), [said.name for said in file.transcripts], "Dialog of the file"
-    )
+    names_of = [said.name for said in file.transcripts]
+    dialog = fields.choice(page, replace(DIALOG, choices=dict(enumerate(names_of))))
     way, schedule = _choose_topics(page, file, dialog)
     try:
         recording, names = shown_recording(file, dialog, way, schedule)
@@ -172,7 +147,7 @@ def choose_dialog(page: str) -> Chosen | None:
         problems([f"{error}."])
         return None
     head, mode = _choose_head(page, recording)
-    budget = fields.number(_budget_field(page))
+    budget = fields.number(page, BUDGET)
     try:
         if mode == "together":
             check_together(recording, budget)
@@ -186,13 +161,13 @@ def choose_dialog(page: str) -> Chosen | None:
 
 
 def _choose_file(page: str) -> DialogFile | None:
-    key = fields.choice(_file_field(page), {**SHIPPED, OWN: "A file of my own …"})
+    key = fields.choice(page, FILE)
     if key != OWN:
-        _digest_field(page).set("")
+        hold(page, DIGEST, "")
         return shipped_file(key)
     file = _brought(page)
-    wanted = _digest_field(page)
-    if wanted.value and (file is None or not file.digest.startswith(wanted.value)):
+    wanted = held(page, DIGEST)
+    if wanted and (file is None or not file.digest.startswith(wanted)):
         st.info(
             "This link shows a file that it cannot carry. Bring that file to see it as it was "
             "shown.",
@@ -200,7 +175,7 @@ def _choose_file(page: str) -> DialogFile | None:
         )
         return None
     if file is not None:
-        wanted.set(file.digest[:DIGITS])
+        hold(page, DIGEST, file.digest[:DIGITS])
     return file
 
 
@@ -237,12 +212,10 @@ def _brought(page: str) -> DialogFile | None:
 
 def _begin_anew(page: str, file: DialogFile) -> None:
     """Begin with the first dialog of a file, unless a link to this file has said where."""
-    wanted = _digest_field(page)
-    if not (wanted.value and file.digest.startswith(wanted.value)):
-        placed = (_dialog_field(page), _topics_field(page), _schedule_field(page))
-        for field in (*placed, _head_field(page), *view_fields(page)):
-            field.set(field.default)
-    wanted.set(file.digest[:DIGITS])
+    wanted = held(page, DIGEST)
+    if not (wanted and file.digest.startswith(wanted)):
+        fields.reset(page, PLACED)
+    hold(page, DIGEST, file.digest[:DIGITS])
 
 
 def ask_for_file() -> None:
@@ -258,18 +231,16 @@ def ask_for_file() -> None:
 def _choose_topics(page: str, file: DialogFile, dialog: int) -> tuple[str, str]:
     """Let a person choose where the topics come from; return it and the marked schedule."""
     said = file.transcripts[dialog]
-    field = _topics_field(page)
-    known = [way for way in TOPICS if way != "annotated" or said.topics]
-    if field.value not in known:
-        field.set(known[0])
-    way = fields.choice(field, {way: TOPICS[way] for way in known})
+    labels = {
+        way: words for way, words in TOPICS.labels.items() if way != "annotated" or said.topics
+    }
+    way = fields.choice(page, replace(TOPICS, default=next(iter(labels)), choices=labels))
     if way != "marked":
         return way, ""
-    typed = _schedule_field(page)
     unmarked = "A" * len(said.turns)
-    if not typed.value.strip("A"):
-        typed.set(unmarked)
-    schedule = fields.text(typed)
+    if not held(page, SCHEDULE).strip("A"):
+        hold(page, SCHEDULE, unmarked)
+    schedule = fields.text(page, SCHEDULE, str)
     try:
         said.with_schedule(schedule)
     except ValueError as error:
@@ -281,43 +252,16 @@ def _choose_topics(page: str, file: DialogFile, dialog: int) -> tuple[str, str]:
 def _choose_head(page: str, recording: Recording) -> tuple[int, str]:
     """Let a person choose a head of several; return its place and who decides."""
     if len(recording.heads) == 1:
-        _head_field(page).set(0)
+        hold(page, HEAD, 0)
         return 0, "each"
-    mode = fields.choice(
-        _heads_field(page),
-        {"each": "each decides for itself", "together": "all decide together"},
-    )
-    head = _choose(_head_field(page), [f"head {head}" for head in recording.heads], "Head")
-    return head, mode
-
-
-def _choose(field: Field, labels: Sequence[str], name: str) -> int:
-    """Let a person choose by number, and return it; the labels are shown as they are."""
-    fields.offer(field, dict(enumerate(labels)))
-    place: int = st.selectbox(
-        plain(name),
-        range(len(labels)),
-        key=field.key,
-        format_func=labels.__getitem__,
-        persist_state="session",
-    )
-    return place
+    mode = fields.choice(page, DECIDING)
+    labels = {place: f"head {head}" for place, head in enumerate(recording.heads)}
+    return fields.choice(page, replace(HEAD, choices=labels)), mode
 
 
 def choose_look(page: str, lanes: Sequence[Lane]) -> Lane:
     """Let a person choose whose cache is looked at closely: the last, as long as nobody has."""
-    labels = {lane.name: lane.label for lane in lanes}
-    field = look_field(page)
-    if field.value not in labels:
-        field.set(lanes[-1].name)
-    fields.offer(field, labels)
-    name = st.selectbox(
-        plain(field.parameter.label),
-        list(labels),
-        key=field.key,
-        format_func=lambda name: f"Look at {labels[name]}",
-        label_visibility="collapsed",
-        width=260,
-        persist_state="session",
-    )
+    labels = {lane.name: f"Look at {lane.label}" for lane in lanes}
+    whose = replace(WHOSE, help="", default=lanes[-1].name, choices=labels)
+    name = fields.choice(page, whose, label_visibility="collapsed", width=260)
     return next(lane for lane in lanes if lane.name == name)

@@ -16,12 +16,11 @@ from fdkvc.charts.theme import Spec, with_data
 from fdkvc.files.export import replay_files
 from fdkvc.measured.benchmark import default_baseline
 from fdkvc.measured.replay import BUDGETS, Replay, replay, replay_metric, replay_summary
-from fdkvc.parameters import Parameter
+from fdkvc.parameters import Field
 from fdkvc.ui.dialogs.choices import Chosen
 from fdkvc.ui.dialogs.files import DialogFile
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import download_files, download_pictures, show_chart, shown_charts
-from fdkvc.ui.kit.fields import Field
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
 from fdkvc.ui.kit.jobs import Report, Work
 from fdkvc.ui.kit.lanes import Lane
@@ -30,8 +29,16 @@ from fdkvc.ui.kit.run_panel import run_panel
 from fdkvc.words import count, plus_minus
 
 FILES = ["replay.csv", "replay_summary.csv", "replay_paired.csv", "replay.json"]
-TRIED = (16, 24, 32, 48, 64, 96, 128, 192, 256)
 MODES = {"each": "each head by itself", "together": "heads together"}
+
+TRIED = Field(
+    "Budgets",
+    "Entries that the cache may hold after a turn.",
+    name="budgets",
+    default=tuple(map(str, BUDGETS)),
+    choices=tuple(map(str, (16, 24, 32, 48, 64, 96, 128, 192, 256))),
+)
+DECIDING = Field("Heads", "", name="modes", default=("each",), choices=MODES)
 
 FEW = 10  # dialogs, whose intervals say little
 
@@ -97,14 +104,9 @@ def replay_work(settings: Replay, file: DialogFile) -> Work:
 
 
 def _choose(page: str, file: DialogFile, lanes: Sequence[Lane], asked: tuple[str, ...]) -> Replay:
-    known = Parameter("Budgets", "Entries that the cache may hold after a turn.")
-    default = tuple(map(str, BUDGETS))
-    budgets = fields.several(
-        Field(page, "budgets", default, known), {str(budget): str(budget) for budget in TRIED}
-    )
-    modes: tuple[str, ...] = ("each",)
+    budgets, modes = fields.several(page, TRIED), DECIDING.default
     if file.traced and len(file.traced[0].heads) > 1:
-        modes = fields.several(Field(page, "modes", modes, Parameter("Heads", "")), MODES)
+        modes = fields.several(page, DECIDING)
     policies = tuple(lane.run.choice.policy for lane in lanes)
     return Replay(policies, tuple(map(int, budgets)), modes, asked)
 

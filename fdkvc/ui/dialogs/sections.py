@@ -7,13 +7,13 @@ from collections.abc import Callable
 import streamlit as st
 
 from fdkvc.ui.compare import scenes
-from fdkvc.ui.dialogs.choices import SECTIONS, Chosen, section_field, sections_key
+from fdkvc.ui.dialogs.choices import SECTION, SECTIONS_KEY, Chosen
 from fdkvc.ui.dialogs.evidence import show_evidence
 from fdkvc.ui.dialogs.heads import show_heads
 from fdkvc.ui.dialogs.replay import show_replay
+from fdkvc.ui.kit.fields import held, hold
 from fdkvc.ui.kit.lanes import Lane
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.ui.kit.sidebar import entry_field
 from fdkvc.ui.step import scene, story
 
 Steps = Callable[[int], None]
@@ -36,16 +36,16 @@ def open_section(
         "heads": lambda: show_heads(chosen, lanes, lane),
         "all": lambda: show_replay(page, chosen, lanes, asked),
     }
-    field = section_field(page)
+    labels = SECTION.labels
     tabs = st.tabs(
-        [plain(SECTIONS[key]) for key in sections],
-        default=SECTIONS[field.value],
-        key=sections_key(page),
+        [plain(labels[key]) for key in sections],
+        default=labels[held(page, SECTION)],
+        key=f"{page}/{SECTIONS_KEY}",
         on_change="rerun",
     )
     for tab, (key, show) in zip(tabs, sections.items(), strict=True):
         if tab.open:
-            field.set(key)
+            hold(page, SECTION, key)
             with tab:
                 return show() or _nothing
     return _nothing
@@ -61,7 +61,7 @@ def _one_cache(page: str, lane: Lane, order: str) -> Steps:
     with st.container(horizontal=True):
         scene.downloads(page, run)
     views = st.container()
-    question = story.ask_why(page, run, entry_field(page))
+    question = story.ask_why(page, run)
     algorithm = story.algorithm(run)
 
     def steps(turn: int) -> None:

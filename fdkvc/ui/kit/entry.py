@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Literal
 
 import streamlit as st
 
 from fdkvc.dialogs.batch import DialogBatch
-from fdkvc.ui.kit.fields import Field, offer
+from fdkvc.ui.kit import fields
+from fdkvc.ui.kit.fields import held, hold
 from fdkvc.ui.kit.runs import Run
-from fdkvc.ui.kit.sidebar import entry_field
+from fdkvc.ui.kit.sidebar import ENTRY
 
 
 def take_click(page: str, key: str) -> None:
@@ -21,41 +23,36 @@ def take_click(page: str, key: str) -> None:
     changed = clicked ^ st.session_state.get(before_key, set())
     st.session_state[before_key] = clicked
     if changed:
-        entry_field(page).set(int(max(changed)))
+        hold(page, ENTRY, int(max(changed)))
 
 
-def choose_entry(run: Run, entry: Field, width: Literal["stretch"] | int = "stretch") -> int | None:
+def choose_entry(page: str, run: Run, width: Literal["stretch"] | int = "stretch") -> int | None:
     """Let a person choose one of the dialog's tokens, and return it.
 
     The choices are the same in every turn, so that a step need not send them again.
     """
-    labels = _labels(run.dialogs, run.choice.dialog.words)
-    offer(entry, dict(enumerate(labels)))
-    token: int | None = st.selectbox(
-        "Entry",
-        range(len(labels)),
+    token: int | None = fields.choice(
+        page,
+        replace(ENTRY, help="", choices=_labels(run.dialogs, run.choice.dialog.words)),
         index=None,
-        key=entry.key,
-        format_func=labels.__getitem__,
         placeholder="Click an entry in a chart, or choose one here",
         label_visibility="collapsed",
         width=width,
-        persist_state="session",
     )
     return token
 
 
 def rerun_if_picked(page: str, known: int | None) -> None:
     """Run the whole page again if its fragment has picked another entry than the page knows."""
-    if entry_field(page).value != known:
+    if held(page, ENTRY) != known:
         st.rerun()
 
 
 @lru_cache(maxsize=32)
-def _labels(dialogs: DialogBatch, words: tuple[str, ...]) -> tuple[str, ...]:
+def _labels(dialogs: DialogBatch, words: tuple[str, ...]) -> dict[int, str]:
     born = dialogs.born[0, : dialogs.bounds[0, -1]]
     said = [f"“{word}” · " for word in words] or [""] * len(born)
-    return tuple(
-        f"{said[token]}token {token} · {dialogs.topic_label(topic)} · from turn {turn}"
+    return {
+        token: f"{said[token]}token {token} · {dialogs.topic_label(topic)} · from turn {turn}"
         for token, (turn, topic) in enumerate(zip(born, dialogs.current[0, born], strict=True))
-    )
+    }

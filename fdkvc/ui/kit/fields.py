@@ -1,20 +1,18 @@
-"""The values of a page's view: each in a widget, in the permalink, and checked in one place.
+"""The values of a page's view: each in a widget and in the permalink, as its field declares it.
 
-A field knows its name in the link, its default and what is allowed. The session holds its value
-under ``page/name``; a link is read once when it arrives and written whenever a value changes, with
-every value in it, so that it means the same when a default changes. The browser's Back and Forward
-arrive as links, too.
+The session holds a value under ``page/name``; a link is read once when it arrives and written
+whenever a value changes, with every value in it, so that it means the same when a default changes.
+The browser's Back and Forward arrive as links, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import streamlit as st
 
-from fdkvc.parameters import Parameter, check_parameter
+from fdkvc.parameters import Field, Parameter
 from fdkvc.ui.kit import address
 from fdkvc.ui.kit.markdown import Markdown, plain
 
@@ -23,95 +21,51 @@ _SHOWN = "shown"
 _ARRIVED = "arrived"
 _CHOSEN = "chosen"
 
+Meant = TypeVar("Meant")
 
-@dataclass(frozen=True)
-class Field:
-    """One value of a page's view.
 
-    Attributes
-    ----------
-    page, name : str
-        Where it belongs, and its name in the permalink.
-    default : int, float, str or None
-        Also says its type; None means an optional whole number.
-    parameter : Parameter
-        Its words and what is allowed.
-    chosen : bool
-        Whether the browser's Back undoes a change of it; it passes over where one merely looks.
+def key_of(page: str, field: Field) -> str:
+    """Return where the session holds a page's value."""
+    return "/".join(part for part in (page, field.of, field.name) if part)
+
+
+def held(page: str, field: Field) -> Any:
+    """Return the value that the session holds."""
+    return st.session_state.get(key_of(page, field), field.default)
+
+
+def hold(page: str, field: Field, value: Any) -> None:
+    """Let the session hold a value; only before its widget is drawn, or in a callback.
+
+    A value that it holds already is not set again: the browser would move its widget back to
+    it, and undo what a person has pressed or typed meanwhile.
     """
-
-    page: str
-    name: str
-    default: Any
-    parameter: Parameter
-    chosen: bool = True
-
-    @property
-    def key(self) -> str:
-        """Where the session holds the value."""
-        return f"{self.page}/{self.name}"
-
-    @property
-    def kind(self) -> type:
-        """The type of its values."""
-        return int if self.default is None else type(self.default)
-
-    def parse(self, text: str) -> Any:
-        """Read the value from a link.
-
-        Raises
-        ------
-        ValueError
-            In a sentence that names the value and what is allowed.
-        """
-        if self.default is None and text == "":
-            return None
-        try:
-            value = self.kind(text)
-        except ValueError:
-            value = text
-        self.check(value)
-        return value
-
-    def written(self, value: Any) -> str:
-        """Return a value as it stands in a link."""
-        return "" if value is None else str(value)
-
-    def check(self, value: Any) -> None:
-        """Raise a ValueError in a clear sentence unless the value is allowed."""
-        free_text = self.kind is str and not self.parameter.choices
-        if value is not None and not free_text:
-            check_parameter(self.parameter.label, self.parameter, value, self.kind)
-
-    @property
-    def value(self) -> Any:
-        """The value that the session holds."""
-        return st.session_state.get(self.key, self.default)
-
-    def set(self, value: Any) -> None:
-        """Let the session hold a value; only before its widget is drawn, or in a callback.
-
-        A value that it holds already is not set again: the browser would move its widget back to
-        it, and undo what a person has pressed or typed meanwhile.
-        """
-        if self.key not in st.session_state or st.session_state[self.key] != value:
-            st.session_state[self.key] = value
+    key = key_of(page, field)
+    if key not in st.session_state or st.session_state[key] != value:
+        st.session_state[key] = value
 
 
-def set_and_rerun(values: Iterable[tuple[Field, Any]]) -> None:
+def reset(page: str, fields: Iterable[Field]) -> None:
+    """Let the session hold the defaults."""
+    for field in fields:
+        hold(page, field, field.default)
+
+
+def hold_and_rerun(page: str, values: Iterable[tuple[Field, Any]]) -> None:
     """Run the page again with these values, though their widgets are drawn already.
 
     A button that takes what was typed beside it calls this where it is drawn: a callback of it
     would know what was typed only as it was in the run before.
     """
-    st.session_state[_PENDING] = list(values)
+    st.session_state[_PENDING] = page, list(values)
     st.rerun()
 
 
 def take_pending() -> None:
     """Let the session hold the values that the run before has left; before anything is drawn."""
-    for field, value in st.session_state.pop(_PENDING, ()):
-        field.set(value)
+    page, values = st.session_state.pop(_PENDING, ("", ()))
+    for field, value in values:
+        hold(page, field, value)
 
 
 def enter(page: str) -> None:
@@ -134,18 +88,17 @@ def arriving_link() -> Mapping[str, str]:
     return link
 
 
-def adopt(fields: Sequence[Field], link: Mapping[str, str]) -> list[str]:
+def adopt(page: str, fields: Sequence[Field], link: Mapping[str, str]) -> list[str]:
     """Let the session hold the values of a link; return a sentence for each that is not allowed."""
     wrong = []
     for field in fields:
-        if field.name not in link:
-            field.set(field.default)
-            continue
+        value = field.default
         try:
-            field.set(field.parse(link[field.name]))
+            if field.name in link:
+                value = field.parse(link[field.name])
         except ValueError as error:
-            field.set(field.default)
-            wrong.append(not_quite_right(field, error, field.default))
+            wrong.append(not_quite_right(field, error, value))
+        hold(page, field, value)
     return wrong
 
 
@@ -155,11 +108,12 @@ def not_quite_right(field: Field, error: object, instead: Any) -> str:
     return f"This link is not quite right: {error}. Using {shown} instead."
 
 
-def adopt_link(fields: Sequence[Field], link: Mapping[str, str]) -> list[str]:
+def adopt_link(page: str, fields: Sequence[Field], link: Mapping[str, str]) -> list[str]:
     """Let the session show what a link asks for; say what of it is not right, in sentences.
 
     Parameters
     ----------
+    page : str
     fields : sequence of Field
     link : mapping of str to str
         From `arriving_link`; empty where no link was followed, which changes nothing.
@@ -167,55 +121,72 @@ def adopt_link(fields: Sequence[Field], link: Mapping[str, str]) -> list[str]:
     if not link:
         return []
     names = {field.name for field in fields}
-    return adopt(fields, link) + [
+    return adopt(page, fields, link) + [
         f"This link is not quite right: it has a part {name!r} that means nothing here."
         for name in link
         if name not in names
     ]
 
 
-def write_link(fields: Sequence[Field]) -> None:
+def write_link(page: str, fields: Sequence[Field]) -> None:
     """Put every value into the address of the page; Back returns to what was chosen before."""
-    written = {field.name: field.written(field.value) for field in fields}
+    written = {field.name: field.written(held(page, field)) for field in fields}
     chosen = {field.name: written[field.name] for field in fields if field.chosen}
     before = st.session_state.get(_CHOSEN, chosen)
     st.session_state[_CHOSEN] = chosen
     address.write(written, chosen != before)
 
 
-def settle(field: Field, raw: Any) -> Any:
-    """Return what a widget gave if it is allowed; else say why not and return the last good one."""
-    last = f"{field.key}/last"
+def command_line(command: str, options: Mapping[str, Any]) -> str:
+    """Return a command with these options; several words of one are a sequence.
+
+    Examples
+    --------
+    >>> command_line("sweep", {"second_values": (0.5, 1), "budget": 40})
+    'python -m fdkvc sweep --second-values 0.5 1 --budget 40 --out results'
+    """
+    words = []
+    for name, value in {**options, "out": "results"}.items():
+        several = value if isinstance(value, list | tuple) else (value,)
+        words += [f"--{name.replace('_', '-')}", *(str(each).replace(" ", ":") for each in several)]
+    return " ".join(["python -m fdkvc", command, *words])
+
+
+def settle(page: str, field: Field, given: Any, read: Callable[[Any], Meant]) -> Meant:
+    """Return what a widget gave as it is read; else say why not and return the last good one."""
+    last = f"{key_of(page, field)}/last"
     try:
-        field.check(raw)
-        if raw is None and field.default is not None:
-            raise ValueError(f"{field.parameter.label} is empty")
+        meant = read(given)
     except ValueError as error:
         kept = st.session_state.get(last, field.default)
         st.error(plain(f"{error}. Staying at {kept}."), icon=":material/error:")
-        return kept
-    st.session_state[last] = raw
-    return raw
+        return read(kept)
+    st.session_state[last] = given
+    return meant
 
 
-def number(field: Field) -> Any:
+def number(page: str, field: Field) -> Any:
     """Show a number field with its range, and return its value."""
-    known = field.parameter
     whole = field.kind is int
-    field.set(field.value)
-    raw = st.number_input(
-        plain(label(known)),
-        key=field.key,
+    hold(page, field, held(page, field))
+    given = st.number_input(
+        plain(label(field)),
+        key=key_of(page, field),
         step=1 if whole else 0.01,
         format="%d" if whole else "%g",
-        help=plain(f"{known.help} Allowed: {known.allowed(field.kind)}."),
+        help=plain(f"{field.help} Allowed: {field.allowed(field.kind)}."),
         persist_state="session",
     )
-    value = settle(field, raw)
+    value = settle(page, field, given, field.check)
     caption = _standing(field, value)
     if caption:
         st.caption(plain(caption))
     return value
+
+
+def numbers(page: str, chosen: Iterable[Field]) -> dict[str, Any]:
+    """Show number fields and return their values by name."""
+    return {field.name: number(page, field) for field in chosen}
 
 
 def label(known: Parameter) -> Markdown:
@@ -230,8 +201,8 @@ def _standing(field: Field, value: Any) -> Markdown:
     parts = []
     if value != field.default:
         parts.append(Markdown(":orange[● changed from {:g}]").format(field.default))
-    if field.parameter.paper:
-        low, high = field.parameter.paper
+    if field.paper:
+        low, high = field.paper
         inside = low <= value <= high
         explored = plain(f"paper explored {low:g} to {high:g}")
         parts.append(
@@ -240,74 +211,75 @@ def _standing(field: Field, value: Any) -> Markdown:
     return Markdown(" · ").join(parts)
 
 
-def offer(field: Field, labels: Mapping[Any, str]) -> None:
-    """Let the session hold one of these before they are drawn: what it holds, or the default.
+def offer(page: str, field: Field) -> dict[Any, str]:
+    """Let the session hold a choice before it is drawn, what it holds or the default; return all.
 
     A browser knows what is chosen by its label and its place: where those have changed, the value
     is set anew, or it would go on to show, and send, what stood there before.
     """
-    known, shown = f"{field.key}/labels", tuple(labels.items())
-    held = field.value
-    several = isinstance(held, list | tuple)
-    allowed = [key for key in held if key in labels] if several else held
-    if not several and held is not None and held not in labels:
-        allowed = field.default
+    labels, value = field.labels, held(page, field)
+    if isinstance(value, list | tuple):
+        value = [key for key in value if key in labels]
+    elif value is not None and value not in labels:
+        value = field.default
+    known, shown = f"{key_of(page, field)}/labels", tuple(labels.items())
     if st.session_state.get(known) == shown:
-        field.set(allowed)
+        hold(page, field, value)
     else:
         st.session_state[known] = shown
-        st.session_state[field.key] = allowed
+        st.session_state[key_of(page, field)] = value
+    return labels
 
 
-def choice(field: Field, labels: Mapping[str, str]) -> str:
-    """Show a choice and return its key."""
-    offer(field, labels)
-    chosen = st.selectbox(
-        plain(field.parameter.label),
+def choice(page: str, field: Field, **looks: Any) -> Any:
+    """Show a choice and return its key; `looks` are for `st.selectbox`."""
+    labels = offer(page, field)
+    return st.selectbox(
+        plain(field.label),
         list(labels),
-        key=field.key,
-        format_func=lambda key: labels[key],
-        help=plain(field.parameter.help) or None,
+        key=key_of(page, field),
+        format_func=labels.__getitem__,
+        help=plain(field.help) or None,
         persist_state="session",
+        **looks,
     )
-    return str(chosen)
 
 
-def hyperparameter(field: Field) -> Any:
-    """Show a control for a policy's hyperparameter, and return its value."""
-    known = field.parameter
-    return choice(field, {word: word for word in known.choices}) if known.choices else number(field)
+def control(page: str, field: Field) -> Any:
+    """Show a choice or a number, whichever the field is, and return its value."""
+    return choice(page, field) if field.choices else number(page, field)
 
 
-def several(field: Field, labels: Mapping[str, str]) -> tuple[str, ...]:
+def several(page: str, field: Field) -> tuple[str, ...]:
     """Show a choice of several, and return their keys in the order of the labels.
 
     Where nothing is chosen but something is by default, a sentence says so and the default is
     returned.
     """
-    offer(field, labels)
+    labels = offer(page, field)
     chosen = st.pills(
-        plain(field.parameter.label),
+        plain(field.label),
         list(labels),
-        key=field.key,
+        key=key_of(page, field),
         selection_mode="multi",
         format_func=lambda key: plain(labels[key]),
-        help=plain(field.parameter.help) or None,
+        help=plain(field.help) or None,
         persist_state="session",
     )
     if not chosen and field.default:
-        st.error(plain(f"{field.parameter.label}: choose at least one."), icon=":material/error:")
+        st.error(plain(f"{field.label}: choose at least one."), icon=":material/error:")
         chosen = list(field.default)
     return tuple(key for key in labels if key in chosen)
 
 
-def text(field: Field, placeholder: str = "") -> str:
-    """Show a line of text and return it."""
-    field.set(field.value)
-    return st.text_input(
-        plain(field.parameter.label),
-        key=field.key,
-        help=plain(field.parameter.help),
+def text(page: str, field: Field, read: Callable[[str], Meant], placeholder: str = "") -> Meant:
+    """Show a line of text and return it as it is read, or the last one that could be."""
+    hold(page, field, held(page, field))
+    typed = st.text_input(
+        plain(field.label),
+        key=key_of(page, field),
+        help=plain(field.help),
         placeholder=placeholder,
         persist_state="session",
     )
+    return settle(page, field, typed, read)

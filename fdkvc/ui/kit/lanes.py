@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import pandas as pd
@@ -12,15 +12,14 @@ import streamlit as st
 from fdkvc.charts.theme import Theme
 from fdkvc.charts.timeline import Line, placed
 from fdkvc.charts.turn import GRID, cells_data
-from fdkvc.parameters import Parameter
-from fdkvc.policies import Policy, read_policy
+from fdkvc.parameters import Field
+from fdkvc.policies import Policy
 from fdkvc.told.history import topic_changes
 from fdkvc.told.overlap import difference_table, overlap_table
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.arrow import cut_by_turn
-from fdkvc.ui.kit.fields import Field
 from fdkvc.ui.kit.runs import Choice, Run, RunChoice, load_run
-from fdkvc.ui.kit.variants import linked
+from fdkvc.ui.kit.variants import read_name
 
 MOST_LANES = 6
 
@@ -74,37 +73,27 @@ def load_lanes(
     )
 
 
-@dataclass(frozen=True)
-class LaneField(Field):
-    """The name of a lane, or nothing; in a link ``fd-kvc:gamma=0.8``."""
-
-    def parse(self, text: str) -> str:
-        """Read the name from a link."""
-        return text if text in ("", FORK) else read_policy(text).name
-
-    def written(self, value: str) -> str:
-        """Return the name as it stands in a link."""
-        return linked(value)
+def read_lane(text: str) -> str:
+    """Read the name of a lane from a link."""
+    return text if text == FORK else read_name(text)
 
 
-def pair_fields(page: str) -> tuple[LaneField, LaneField]:
-    """Return the fields that hold the two lanes that are looked at closely."""
-    return (
-        LaneField(page, "one", "", Parameter("One", ""), chosen=False),
-        LaneField(page, "other", "", Parameter("The other", ""), chosen=False),
-    )
+PAIR = (
+    Field("One", "", name="one", default="", read=read_lane, chosen=False),
+    Field("The other", "", name="other", default="", read=read_lane, chosen=False),
+)
+"""The two lanes that are looked at closely."""
 
 
 def choose_pair(page: str, lanes: Sequence[Lane]) -> tuple[Lane, Lane]:
     """Let a person choose two lanes: the last two, as long as nobody has."""
-    labels = {lane.name: lane.label for lane in lanes}
     by_name = {lane.name: lane for lane in lanes}
-    names = list(labels)
+    names = list(by_name)
     with st.container(horizontal=True):
-        for field, default in zip(pair_fields(page), names[-2:] * 2, strict=False):
-            if field.value not in labels:
-                field.set(default)
-        one, other = (by_name[fields.choice(field, labels)] for field in pair_fields(page))
+        one, other = (
+            by_name[fields.choice(page, replace(field, default=default, choices=by_name))]
+            for field, default in zip(PAIR, names[-2:] * 2, strict=False)
+        )
     return one, other
 
 

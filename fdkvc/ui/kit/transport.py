@@ -6,17 +6,16 @@ from time import monotonic
 
 import streamlit as st
 
-from fdkvc.parameters import Parameter
-from fdkvc.ui.kit.fields import Field
+from fdkvc.parameters import Field
+from fdkvc.ui.kit.fields import held, hold
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.scrubber import scrubber
 
 SPEEDS = {"1 turn a second": 1.0, "2 turns a second": 2.0, "5 turns a second": 5.0}
 
 
-def turn_field(page: str) -> Field:
-    """Return the field that holds a page's current turn."""
-    return Field(page, "turn", 0, Parameter("Turn", "", low=0, high=9999), chosen=False)
+TURN = Field("Turn", "", name="turn", default=0, low=0, high=9999, chosen=False)
+"""The turn that a page shows."""
 
 
 def playback(page: str, turns: int) -> float | None:
@@ -30,9 +29,8 @@ def playback(page: str, turns: int) -> float | None:
     def toggle() -> None:
         playing = not st.session_state.get(playing_key, False)
         st.session_state[playing_key] = playing
-        turn = turn_field(page)
-        if playing and turn.value >= turns - 1:
-            turn.set(0)
+        if playing and held(page, TURN) >= turns - 1:
+            hold(page, TURN, 0)
         st.session_state[f"{page}/stepped"] = monotonic()
 
     playing = st.session_state.get(playing_key, False)
@@ -65,15 +63,14 @@ def transport(page: str, turns: int, every: float | None) -> int:
     every : float, optional
         Seconds a turn while playing.
     """
-    turn = turn_field(page)
     last = turns - 1
-    _advance(page, turn, last, every)
+    _advance(page, last, every)
 
     def go(to: int) -> None:
-        turn.set(min(max(to, 0), last))
+        hold(page, TURN, min(max(to, 0), last))
 
     def step(by: int) -> None:
-        go(turn.value + by)  # from where it stands when it is pressed, not when it was drawn
+        go(held(page, TURN) + by)  # from where it stands when it is pressed, not when it was drawn
 
     with st.container(horizontal=True, vertical_alignment="center", key=f"{page}-transport"):
         for name, icon, shortcut, move, by in (
@@ -91,18 +88,18 @@ def transport(page: str, turns: int, every: float | None) -> int:
                 args=(by,),
             )
         if last:
-            scrubber(f"{page}/slider", turn.value, last, disabled=every is not None, go=go)
-    return int(turn.value)
+            scrubber(f"{page}/slider", held(page, TURN), last, disabled=every is not None, go=go)
+    return int(held(page, TURN))
 
 
-def _advance(page: str, turn: Field, last: int, every: float | None) -> None:
+def _advance(page: str, last: int, every: float | None) -> None:
     """Go one turn on when it is time; stop at the last."""
     if every is None:
         return
     now = monotonic()
     if now - st.session_state.get(f"{page}/stepped", now) >= 0.7 * every:
         st.session_state[f"{page}/stepped"] = now
-        if turn.value >= last:
+        if held(page, TURN) >= last:
             st.session_state[f"{page}/playing"] = False
             st.rerun()
-        turn.set(turn.value + 1)
+        hold(page, TURN, held(page, TURN) + 1)

@@ -18,11 +18,11 @@ from fdkvc.run.metrics import memory
 from fdkvc.ui.kit.arrow import cut_by_turn
 from fdkvc.ui.kit.downloads import download_files, download_pictures, show_chart, shown_charts
 from fdkvc.ui.kit.entry import take_click
-from fdkvc.ui.kit.fields import offer
+from fdkvc.ui.kit.fields import held, key_of, offer
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.runs import Run
-from fdkvc.ui.kit.sidebar import ORDERS, entry_field, order_field
+from fdkvc.ui.kit.sidebar import ENTRY, ORDER
 
 FILES = ["entries.csv", "turns.csv"]
 
@@ -37,23 +37,22 @@ CACHE_ALT = (
 
 def choose_order(page: str) -> str:
     """Let a person choose the order of the cache's cells, outside of what a step draws again."""
-    field = order_field(page)
-    offer(field, ORDERS)
+    labels = offer(page, ORDER)
     st.segmented_control(
         "Cells",
-        list(ORDERS),
-        format_func=lambda key: plain(ORDERS[key]),
-        key=field.key,
+        list(labels),
+        format_func=lambda key: plain(labels[key]),
+        key=key_of(page, ORDER),
         required=True,
         label_visibility="collapsed",
         persist_state="session",
     )
-    return str(field.value)
+    return str(held(page, ORDER))
 
 
 def views(page: str, run: Run, turn: int, order: str) -> None:
     """Show the timeline and the turn's cache, side by side where there is room."""
-    picked = entry_field(page).value
+    picked = held(page, ENTRY)
     figures(run, turn)
     with side_by_side("views"):
         with panel("timeline"):

@@ -20,7 +20,6 @@ from fdkvc.told.history import life_tables
 from fdkvc.told.narrate import StepStory, headline, narrate
 from fdkvc.ui.kit.downloads import show_chart
 from fdkvc.ui.kit.entry import choose_entry
-from fdkvc.ui.kit.fields import Field
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
 from fdkvc.ui.kit.markdown import Markdown
 from fdkvc.ui.kit.runs import Run
@@ -103,11 +102,11 @@ class Question:
     place: DeltaGenerator
 
 
-def ask_why(page: str, run: Run, entry: Field) -> Question:
+def ask_why(page: str, run: Run) -> Question:
     """Let a person pick an entry, and ask what would have kept it."""
     st.subheader("Why this entry?", anchor=False)
     with st.container(horizontal=True, vertical_alignment="center", key="ask-why"):
-        token = choose_entry(run, entry, width=360)
+        token = choose_entry(page, run, width=360)
         asked = (token is not None and run.choice.dialog.alone) and st.toggle(
             "What would have kept it?",
             key=f"{page}/counterfactual",

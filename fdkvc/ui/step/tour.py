@@ -10,9 +10,10 @@ import streamlit as st
 from fdkvc.dialogs.scenarios import World, scenario_named
 from fdkvc.measured.benchmark import Benchmark
 from fdkvc.policies import policy_named
+from fdkvc.ui.kit.fields import adopt
 from fdkvc.ui.kit.markdown import Markdown
 from fdkvc.ui.kit.runs import DialogChoice, Run, RunChoice
-from fdkvc.ui.kit.sidebar import show
+from fdkvc.ui.kit.sidebar import view_fields
 
 
 @dataclass(frozen=True)
@@ -97,8 +98,8 @@ def guided_walk(page: str) -> None:
     def go(to: int | None) -> None:
         st.session_state[key] = to
         if to is not None:
-            stop = STOPS[to]
-            show(page, {**stop.view, "turn": str(stop.turn)})
+            view = {**STOPS[to].view, "turn": str(STOPS[to].turn)}
+            adopt(page, view_fields(page, view["policy"]), view)
 
     if at is None:
         st.button(
