@@ -83,7 +83,7 @@ def test_what_a_function_prints_is_not_taken_for_its_result(
 def test_a_process_does_not_wait_for_calls_that_threads_of_it_make() -> None:
     """Such as a server that is told to stop while a run goes on."""
     code = (
-        "from time import sleep; from fdkvc.workers import DaemonThreads;"
+        "from time import sleep; from fdkvc.measured.workers import DaemonThreads;"
         "DaemonThreads(1).submit(sleep, 300)"
     )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)
