@@ -1,19 +1,57 @@
 """How all tests run: Hypothesis takes the same examples every time, and timing is brief.
 
-`pytest --hypothesis-profile=explore` looks for new counterexamples.
+`pytest --hypothesis-profile=explore` looks for new counterexamples. They run on all cores;
+`pytest -n 0` runs them in one process. The summary says what was not run: why a test is skipped
+says how to run it.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 from fdkvc.measured import benchmark, study
 
 settings.register_profile("fast", max_examples=25, deadline=None, derandomize=True, database=None)
 settings.register_profile("explore", max_examples=1000, deadline=None, print_blob=True)
 settings.load_profile("fast")
+
+
+LONGEST = ("tests/test_readme.py", "tests/browser/")
+"""What begins first, so that no core is left with it at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    """Hand out a file at a time, as its tests share what takes long; browser tests one by one."""
+    scheduling = LoadScopeScheduling(config, log)
+    scheduling._split_scope = _handed_out_with
+    return scheduling
+
+
+def _handed_out_with(name: str) -> str:
+    return name if name.startswith("tests/browser/") else name.partition("::")[0]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what was not run, and why, however few words were asked for."""
+    skipped = {
+        (report.nodeid, report.longrepr[2].removeprefix("Skipped: "))
+        for report in terminalreporter.getreports("skipped")
+        if isinstance(report.longrepr, tuple)
+    }
+    if skipped:
+        terminalreporter.section("not run")
+    for reason, count in sorted(Counter(reason for _, reason in skipped).items()):
+        where = sorted({name.partition("::")[0] for name, why in skipped if why == reason})
+        terminalreporter.line(f"{count} of {', '.join(where)}: {reason}")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -18,12 +18,14 @@ from fdkvc.said.formats import read_transcripts
 from fdkvc.said.recordings import Recording
 from fdkvc.said.transcripts import Transcript, Turn
 
+NO_TRANSFORMERS = "torch is not installed: get it with `pip install -r requirements-capture.txt`"
+
 if os.environ.get("FDKVC_REQUIRE_CAPTURE") == "1":
     import torch
     import transformers
 else:
-    torch = pytest.importorskip("torch", reason="requirements-capture.txt is not installed")
-    transformers = pytest.importorskip("transformers")
+    torch = pytest.importorskip("torch", reason=NO_TRANSFORMERS)
+    transformers = pytest.importorskip("transformers", reason=NO_TRANSFORMERS)
 
 (DIALOG,) = read_transcripts(
     b"User: a table for two in rome\nSystem: at six?\nUser: at six, in rome\nSystem:\nUser: a rome"

@@ -19,12 +19,14 @@ from fdkvc.measured import cluster as cluster_module
 from fdkvc.measured.benchmark import Benchmark, Progress, Results, run_benchmark
 from fdkvc.measured.cluster import dask_cluster
 
+NO_DASK = "Dask is not installed: get it with `pip install -r requirements-dask.txt`"
+
 if os.environ.get("FDKVC_REQUIRE_DASK") == "1":
     import dask
     import distributed
 else:
-    dask = pytest.importorskip("dask", reason="requirements-dask.txt is not installed")
-    distributed = pytest.importorskip("distributed")
+    dask = pytest.importorskip("dask", reason=NO_DASK)
+    distributed = pytest.importorskip("distributed", reason=NO_DASK)
 
 BENCHMARK = Benchmark(dialogs=24, seed=2)
 CHUNK = 4

@@ -181,7 +181,7 @@ def test_the_added_policy_is_found_and_keeps_every_policys_promises(tmp_path: Pa
     )
 
     said = run(
-        ["-m", "pytest", "-k", "nearest", "tests/test_nearest.py", "tests/test_contract.py"],
+        ["-m", "pytest", "-n0", "-k", "nearest", "tests/test_nearest.py", "tests/test_contract.py"],
         folder=tmp_path,
         project=tmp_path,
     )

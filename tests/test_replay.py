@@ -149,7 +149,10 @@ def test_what_cannot_be_run_is_named() -> None:
 SGD = Path(os.environ.get("FDKVC_SGD_FILE", "no dialogues"))
 
 
-@pytest.mark.skipif(not SGD.is_file(), reason="FDKVC_SGD_FILE names no file of SGD")
+@pytest.mark.skipif(
+    not SGD.is_file(),
+    reason="no dialogs of SGD: name a file of them with FDKVC_SGD_FILE=dialogues_001.json",
+)
 def test_on_sgd_the_papers_policy_forgets_what_calls_need() -> None:
     recordings = [lexical_recording(dialog) for dialog in read_file(SGD)]
     found = replay_summary(replay(Replay(budgets=BUDGETS[1:2]), recordings))
