@@ -25,7 +25,8 @@ HOST = "localhost"
 SECONDS_TO_START = 60
 NO_CHROMIUM = "Chromium is not installed: get it with `apt-get install chromium`"
 
-# Containers and root users have no sandbox; the rest keeps Chromium from talking to anyone.
+# Containers and root users have no sandbox; the rest keeps Chromium from talking to anyone, and
+# from loading two pages for the address bar, which nobody sees, into every new window.
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -34,6 +35,7 @@ FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup,PaintHolding,HttpsUpgrades",
 )
 
 
@@ -43,8 +45,13 @@ def find_chromium() -> str | None:
 
 
 @contextmanager
-def open_chromium() -> Iterator[Browser]:
+def open_chromium(*flags: str) -> Iterator[Browser]:
     """Start Chromium without a window.
+
+    Parameters
+    ----------
+    *flags : str
+        What to start it with besides.
 
     Raises
     ------
@@ -55,7 +62,7 @@ def open_chromium() -> Iterator[Browser]:
     if path is None:
         raise FileNotFoundError(NO_CHROMIUM)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=path, args=[*FLAGS, *flags])
         yield browser
         browser.close()
 

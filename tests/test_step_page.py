@@ -3,10 +3,31 @@
 from __future__ import annotations
 
 import pytest
-from app_pages import open_page, settled
+from app_pages import open_page, press, settled
 from streamlit.testing.v1 import AppTest
 
 from fdkvc.ui.step.story import LIFE_ALT
+
+WRONG = (
+    ("gamma", 7, "must be a number above 0 and below 1"),
+    ("policy", "lru", "must be one of fifo"),
+    ("budget", 0, "must be a whole number from 1 to"),
+    ("colour", "red", "'colour' that means nothing here"),
+)
+"""Parts of a link with what is said of each."""
+
+
+@pytest.mark.parametrize(("name", "value", "sentence"), WRONG)
+def test_a_wrong_link_is_explained_and_the_page_works(
+    name: str, value: object, sentence: str
+) -> None:
+    app = open_page("step", **{name: value})
+
+    (said,) = app.error
+    assert said.value.startswith("This link is not quite right: ")
+    assert sentence in said.value
+    assert not press(app, "Next").error
+    assert app.session_state["step/turn"] == 1
 
 
 def asked_what_would_have_kept(app: AppTest) -> AppTest:

@@ -23,6 +23,9 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 from benchmarks.live_app import APP, HOST, NO_CHROMIUM, find_chromium, open_chromium, serve
 
 HERE = Path(__file__).parent
+BRIEF = "--js-flags=--no-opt --no-maglev"
+"""A page lives for seconds here: compiling it well takes longer than it saves."""
+
 FAILED = pytest.StashKey[bool]()
 
 expect.set_options(timeout=20_000)  # a busy machine is slow, and no less right
@@ -51,7 +54,7 @@ def chromium() -> Iterator[Browser]:
         if os.environ.get("FDKVC_REQUIRE_BROWSER") == "1":
             pytest.fail(NO_CHROMIUM)
         pytest.skip(NO_CHROMIUM)
-    with open_chromium() as browser:
+    with open_chromium(BRIEF) as browser:
         yield browser
 
 

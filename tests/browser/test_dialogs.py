@@ -25,8 +25,6 @@ NASTY = '<img src=x onerror="document.title=1"> **bold** ![x](http://elsewhere.e
 
 def open_dialogs(page: Page, **view: object) -> None:
     """Open the page by a link; what the link leaves out is at its default."""
-    page.goto("/")
-    settled(page)
     page.goto("/dialogs?" + "&".join(f"{name}={value}" for name, value in view.items()))
     expect(page.get_by_role("heading", level=1, name="Dialogs")).to_be_visible()
     settled(page)
