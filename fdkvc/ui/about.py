@@ -107,8 +107,9 @@ def show_method(page: str) -> None:
     with side_by_side("method"):
         with st.container(border=True):
             for number, step in enumerate(policy.steps, 1):
-                title = Markdown("**{}. {}** :gray[({})]")
-                st.markdown(title.format(number, step.name, step.source))
+                st.markdown(
+                    Markdown("**{}. {}** :gray[({})]").format(number, step.name, step.source)
+                )
                 st.latex(step.equation)
         with st.container(border=True):
             st.code(code_of(policy), language="python", wrap_lines=True)
