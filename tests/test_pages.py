@@ -112,8 +112,9 @@ def test_the_stops_of_the_walk_say_what_is_so() -> None:
     """The stale entry that it points at stays to the end, and of the first topic nothing does."""
     runs = {stop: load_run(stop.choice) for stop in STOPS}
     (pointed,) = [stop for stop in STOPS if "entry" in stop.view]
-    fates = runs[pointed].every_entry.query(f"token == {pointed.view['entry']}")
-    last = runs[STOPS[-1]].entries[-1]
+    fates = runs[pointed].entries.query(f"token == {pointed.view['entry']}")
+    entries = runs[STOPS[-1]].entries
+    last = entries[entries["turn"] == entries["turn"].max()]
 
     assert set(fates["status"]) == {"new", "kept"}
     assert fates["topic"].unique().tolist() == ["A"]

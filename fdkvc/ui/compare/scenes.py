@@ -16,7 +16,7 @@ from fdkvc.parameters import Field
 from fdkvc.run.metrics import METRICS
 from fdkvc.run.trace import Status
 from fdkvc.told.explain import explain, sentences
-from fdkvc.told.overlap import DIFFERENCE, all_entries, first_difference
+from fdkvc.told.overlap import all_entries, first_difference
 from fdkvc.ui.compare.what_if import FORKED
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import (
@@ -205,7 +205,7 @@ def lines_chart(lanes: tuple[Lane, ...], turn: int) -> Spec:
 def show_difference(page: str, one: Lane, other: Lane, turn: int) -> None:
     """Show where two runs part, and what only one of them keeps."""
     shared = overlap(one.run, other.run)
-    table = differences(one.run, other.run).get(turn, pd.DataFrame(columns=list(DIFFERENCE)))
+    table = differences(one.run, other.run)[turn]
     st.markdown(plain(_difference_words(one, other, turn, shared, table)))
     alt = "Share of entries that both caches hold, over the turns"
     show_chart(page, "overlap", overlap_chart(one, other, turn), alt=alt)
@@ -311,5 +311,5 @@ def downloads(page: str, lanes: tuple[Lane, ...]) -> None:
 def comparison(lanes: Sequence[Lane]) -> pd.DataFrame:
     """Return every entry of every turn of every run."""
     return all_entries(
-        {lane.words: lane.run.every_entry.drop(columns=["hue", "hover"]) for lane in lanes}
+        {lane.words: lane.run.entries.drop(columns=["hue", "hover"]) for lane in lanes}
     )

@@ -169,8 +169,8 @@ def _reasons(run: Run) -> Callable[[int], Mapping[int, list[str]]]:
 
     @cache
     def of_turn(turn: int) -> Mapping[int, list[str]]:
-        entries = run.entries[turn]
-        gone = entries.loc[entries["rule"].notna(), "token"].tolist()
+        here = run.entries[run.entries["turn"] == turn]
+        gone = here.loc[here["rule"].notna(), "token"].tolist()
         return {token: sentences(explain(run.trace, run.dialogs, 0, turn, token)) for token in gone}
 
     return of_turn

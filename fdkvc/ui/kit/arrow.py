@@ -7,7 +7,9 @@ so each is converted once in its life, and those of all turns together.
 from __future__ import annotations
 
 import weakref
+from itertools import pairwise
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
@@ -21,18 +23,17 @@ def arrow_table(frame: pd.DataFrame) -> pa.Table:
     return _converted[id(frame)]
 
 
-def cut_by_turn(frame: pd.DataFrame) -> dict[int, pd.DataFrame]:
-    """Cut a frame into one for each turn that has rows, without the column `turn`."""
+def cut_by_turn(frame: pd.DataFrame, turns: int) -> tuple[pd.DataFrame, ...]:
+    """Cut a frame into one for each of so many turns, without the column `turn`."""
     ordered = frame.sort_values("turn", kind="stable", ignore_index=True)
     rows = ordered.drop(columns="turn")
     whole = pa.Table.from_pandas(rows, preserve_index=False)
-    parts = {}
-    for turn, places in ordered.groupby("turn").indices.items():
-        first, count = int(places[0]), len(places)
-        part = rows.iloc[first : first + count]
-        _keep(part, whole.slice(first, count))
-        parts[int(str(turn))] = part
-    return parts
+    parts = []
+    for first, end in pairwise(np.searchsorted(ordered["turn"], range(turns + 1)).tolist()):
+        part = rows.iloc[first:end]
+        _keep(part, whole.slice(first, end - first))
+        parts.append(part)
+    return tuple(parts)
 
 
 def _keep(frame: pd.DataFrame, table: pa.Table) -> None:

@@ -100,20 +100,20 @@ def choose_pair(page: str, lanes: Sequence[Lane]) -> tuple[Lane, Lane]:
 @lru_cache(maxsize=64)
 def overlap(one: Run, other: Run) -> pd.DataFrame:
     """Return for each turn how many entries two runs share."""
-    table = overlap_table(one.every_entry, other.every_entry).set_index("turn")
+    table = overlap_table(one.entries, other.entries).set_index("turn")
     # Turns before the first word have no entries, and caches that are empty are the same.
     turns = pd.RangeIndex(one.dialogs.turns, name="turn")
     return table.reindex(turns).fillna({"jaccard": 1.0}).fillna(0).reset_index()
 
 
 @lru_cache(maxsize=16)
-def differences(one: Run, other: Run) -> Mapping[int, pd.DataFrame]:
+def differences(one: Run, other: Run) -> tuple[pd.DataFrame, ...]:
     """Return the entries that only one of two runs keeps, by turn."""
-    return cut_by_turn(difference_table(one.every_entry, other.every_entry))
+    return cut_by_turn(difference_table(one.entries, other.entries), one.dialogs.turns)
 
 
 @lru_cache(maxsize=32)
-def cells(run: Run, places: int, picked: int | None, theme: Theme) -> Mapping[int, pd.DataFrame]:
+def cells(run: Run, places: int, picked: int | None, theme: Theme) -> tuple[pd.DataFrame, ...]:
     """Return the cells of a run's cache, by turn.
 
     Parameters
@@ -126,9 +126,8 @@ def cells(run: Run, places: int, picked: int | None, theme: Theme) -> Mapping[in
     theme : Theme
     """
     topics = run.dialogs.topic_names
-    every = cells_data(run.every_entry, places, (), topics, "age", picked, theme)[["turn", *GRID]]
-    none = every[:0].drop(columns="turn")
-    return dict.fromkeys(range(run.dialogs.turns), none) | cut_by_turn(every)
+    every = cells_data(run.entries, places, (), topics, "age", picked, theme)[["turn", *GRID]]
+    return cut_by_turn(every, run.dialogs.turns)
 
 
 def metric_lines(lanes: Sequence[Lane]) -> tuple[Line, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -19,7 +20,7 @@ from fdkvc.policies import Policy
 from fdkvc.run.fork import Fork, fork
 from fdkvc.run.metrics import METRICS, metric_named
 from fdkvc.run.simulate import simulate
-from fdkvc.run.trace import Rule, Trace
+from fdkvc.run.trace import Trace
 from fdkvc.told.history import path_table, river_table, schedule_table, topic_changes
 from fdkvc.told.tables import entries_table, turns_table
 
@@ -87,8 +88,8 @@ class Run:
     dialogs : DialogBatch
         One row.
     trace : Trace
-    entries : tuple of DataFrame
-        For each turn, the entries that took part in it.
+    entries : DataFrame
+        The entries that took part in each turn, with what colours them and their hover text.
     turns : DataFrame
         A row for each turn, the row states of the policy among its columns.
     trunk : Run, optional
@@ -98,7 +99,7 @@ class Run:
     choice: RunChoice
     dialogs: DialogBatch
     trace: Trace
-    entries: tuple[pd.DataFrame, ...]
+    entries: pd.DataFrame
     turns: pd.DataFrame
     trunk: Run | None = None
 
@@ -107,24 +108,15 @@ class Run:
         return self.trunk.at(turn) if self.trunk and turn < self.trace.first_turn else self
 
     @cached_property
-    def every_entry(self) -> pd.DataFrame:
-        """The entries of all turns."""
-        return pd.concat(self.entries, ignore_index=True)
-
-    @cached_property
     def river(self) -> pd.DataFrame:
         """The runs of neighbouring entries of one topic, for each turn."""
-        own = river_table(self.trace, self.dialogs)
-        return own if self.trunk is None else self._after_trunk(self.trunk.river, own)
+        own, first = river_table(self.trace, self.dialogs), self.trace.first_turn
+        return own if self.trunk is None else _continued(self.trunk.river, own, first)
 
     def path(self, token: int | None) -> pd.DataFrame:
         """Return the place of a token by age, for each turn that ends with it cached."""
-        own = path_table(self.trace, token)
-        return own if self.trunk is None else self._after_trunk(self.trunk.path(token), own)
-
-    def _after_trunk(self, trunk: pd.DataFrame, own: pd.DataFrame) -> pd.DataFrame:
-        past = trunk[trunk["turn"] < self.trace.first_turn]
-        return pd.concat([past, own], ignore_index=True)
+        own, first = path_table(self.trace, token), self.trace.first_turn
+        return own if self.trunk is None else _continued(self.trunk.path(token), own, first)
 
     @cached_property
     def terms(self) -> tuple[str, ...]:
@@ -134,21 +126,27 @@ class Run:
     @cached_property
     def spans(self) -> tuple[tuple[float, float], ...]:
         """The least and greatest value of each term over the run, then of age; for fixed axes."""
-        every = self.every_entry
-        columns = [*(every[term] for term in self.terms), every["turn"] - every["born"]]
+        entries = self.entries
+        columns = [*(entries[term] for term in self.terms), entries["turn"] - entries["born"]]
         return tuple((float(column.min()), float(column.max())) for column in columns)
 
     @cached_property
     def scores(self) -> tuple[float, float]:
         """The least and greatest score over the run, zero between them; for a fixed axis."""
-        score = self.every_entry["score"]
+        score = self.entries["score"]
         low, high = min(0.0, float(score.min())), max(0.0, float(score.max()))
         return (low, high) if low < high else (0.0, 1.0)
 
     @cached_property
     def cutoffs(self) -> tuple[float | None, ...]:
         """For each turn the lowest unprotected score that stayed, if the budget evicted any."""
-        return tuple(_cutoff(frame) for frame in self.entries)
+        first = self.trace.first_turn
+        found = (
+            float(self.trace.result(turn).cutoff[0, 0])
+            for turn in range(first, first + self.trace.turns)
+        )
+        past = () if self.trunk is None else self.trunk.cutoffs[:first]
+        return (*past, *(None if math.isnan(cutoff) else cutoff for cutoff in found))
 
     @cached_property
     def timeline(self) -> dict[str, pd.DataFrame]:
@@ -201,13 +199,6 @@ def _zoomed(name: str, series: pd.Series[float], start: float) -> Line:
     return Line(name, label, low - room, high + room, start or None, digits=0 if counts else 3)
 
 
-def _cutoff(entries: pd.DataFrame) -> float | None:
-    if not (entries["rule"] == Rule.budget.name).any():
-        return None
-    stayed = entries["status"].isin(["kept", "new"]) & ~entries["protected"].astype(bool)
-    return float(entries["score"][stayed].min()) if stayed.any() else None
-
-
 @lru_cache(maxsize=32)
 def load_dialog(choice: Choice) -> DialogBatch:
     """Load the dialog, once for all policies that run on it."""
@@ -237,19 +228,21 @@ def load_fork(trunk: Run, change: Fork) -> Run:
     budget = trunk.choice.budget if change.budget is None else change.budget
     trace = fork(trunk.trace, dialogs, replace(change, budget=budget))
     choice = replace(trunk.choice, policy=trace.policy, budget=budget)
-    entries = (*trunk.entries[: trace.first_turn], *_entries(trace, dialogs))
-    past = trunk.turns[trunk.turns["turn"] < trace.first_turn]
+    entries = _continued(trunk.entries, _entries(trace, dialogs), trace.first_turn)
     future = turns_table(trace, dialogs, asked=choice.asked)
-    turns = pd.concat([past, future], ignore_index=True)
+    turns = _continued(trunk.turns, future, trace.first_turn)
     return Run(choice, dialogs, trace, entries, turns, trunk)
 
 
-def _entries(trace: Trace, dialogs: DialogBatch) -> tuple[pd.DataFrame, ...]:
-    """Return the entries of each turn, with the topic that colours them and their hover text."""
+def _continued(past: pd.DataFrame, future: pd.DataFrame, turn: int) -> pd.DataFrame:
+    """Return what was before a turn, and what came from there on."""
+    return pd.concat([past[past["turn"] < turn], future], ignore_index=True)
+
+
+def _entries(trace: Trace, dialogs: DialogBatch) -> pd.DataFrame:
+    """Return the entries, with the topic that colours them and their hover text."""
     entries = entries_table(trace, dialogs)
     current = dialogs.current[0, entries["born"]]
     entries["hue"] = [dialogs.topic_label(topic) for topic in current]
     entries["hover"] = hover_texts(entries.drop(columns="hue"))
-    by_turn = dict(iter(entries.groupby("turn")))
-    turns = range(trace.first_turn, trace.first_turn + trace.turns)
-    return tuple(by_turn.get(turn, entries[:0]) for turn in turns)
+    return entries

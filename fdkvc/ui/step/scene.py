@@ -106,18 +106,21 @@ def _turn_data(
     run: Run, order: str, picked: int | None, theme: Theme
 ) -> tuple[Mapping[str, pd.DataFrame], ...]:
     """Lay out the data of all turns at once: a step, back or forth, only looks it up."""
-    every, topics = pd.concat(run.entries, ignore_index=True), run.dialogs.topic_names
-    cells = turn_charts.cells_data(every, run.trace.budget, run.terms, topics, order, picked, theme)
+    turns, topics = run.dialogs.turns, run.dialogs.topic_names
+    cells = turn_charts.cells_data(
+        run.entries, run.trace.budget, run.terms, topics, order, picked, theme
+    )
     bars = turn_charts.bars_data(cells, run.terms)
-    cells_of, bars_of = cut_by_turn(cells), cut_by_turn(bars)
     return tuple(
         {
-            "cells": cells_of.get(turn, cells[:0]),
-            "bars": bars_of.get(turn, bars[:0]),
+            "cells": cells,
+            "bars": bars,
             "cutoff": turn_charts.cutoff_data(cutoff),
             "edge": turn_charts.edge_data(cutoff, run.spans, len(run.terms)),
         }
-        for turn, cutoff in enumerate(run.cutoffs)
+        for cells, bars, cutoff in zip(
+            cut_by_turn(cells, turns), cut_by_turn(bars, turns), run.cutoffs, strict=True
+        )
     )
 
 
