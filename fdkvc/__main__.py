@@ -283,9 +283,9 @@ def _chosen_benchmark(settings: Any) -> Benchmark:
 
 
 def _metrics(settings: Any) -> tuple[str, ...]:
-    from fdkvc.measured.benchmark import Benchmark
+    from fdkvc.run.metrics import usual_metrics
 
-    return Benchmark.metrics if settings.metrics is None else tuple(dict.fromkeys(settings.metrics))
+    return usual_metrics() if settings.metrics is None else tuple(dict.fromkeys(settings.metrics))
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from fdkvc.dialogs.scenarios import SCENARIOS
 from fdkvc.measured.sweep import Sweep, can_be_swept
 from fdkvc.paper.claims import CLAIMS
 from fdkvc.policies import POLICIES
-from fdkvc.run.metrics import ASKED_METRICS, METRICS
+from fdkvc.run.metrics import metrics_of
 from fdkvc.ui.ablation.choices import command_line
 from fdkvc.ui.ablation.sections import step_link
 from fdkvc.ui.about import LIMITATIONS, QUESTIONS, code_of
@@ -135,19 +135,19 @@ def test_every_metric_that_is_asked_for_is_shown() -> None:
     app = open_page("benchmark")
     app.number_input(key="benchmark/dialogs").set_value(2).run()
     app.session_state["benchmark/scenarios"] = ["return"]
-    app.session_state["benchmark/metrics"] = [*METRICS, *ASKED_METRICS]
+    app.session_state["benchmark/metrics"] = list(metrics_of())
     run_until(press(app.run(), "Run"), SHOWN)
-    assert f"--metrics {' '.join([*METRICS, *ASKED_METRICS])} --out" in app.code[0].value
+    assert f"--metrics {' '.join(list(metrics_of()))} --out" in app.code[0].value
     section(app, "Figures")
     assert "Return recall" in app.selectbox(key="benchmark/other/quantity").options
     section(app, "Tables")
     titles = [heading.value for heading in app.subheader]
-    assert [title.split(", %")[0] for title in titles[-len(ASKED_METRICS) :]] == [
-        metric.title for metric in ASKED_METRICS.values()
+    assert [title.split(", %")[0] for title in titles[-len(metrics_of(asked=True)) :]] == [
+        metric.title for metric in metrics_of(asked=True).values()
     ]
     section(app, "Compare two")
     labels = set(app.dataframe[0].value["metric"])
-    assert labels == {metric.label for metric in [*METRICS.values(), *ASKED_METRICS.values()]}
+    assert labels == {metric.label for metric in metrics_of().values()}
 
 
 # ------------------------------------------------------------------------------- ablation

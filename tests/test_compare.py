@@ -13,7 +13,7 @@ from fdkvc.dialogs.draw import generate
 from fdkvc.dialogs.scenarios import SCENARIOS, own_scenario
 from fdkvc.policies import policy_named
 from fdkvc.run.fork import Fork, fork
-from fdkvc.run.metrics import ASKED_METRICS, METRICS, adaptation
+from fdkvc.run.metrics import adaptation, metrics_of
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Trace
 from fdkvc.told.overlap import (
@@ -136,9 +136,9 @@ def test_what_a_fork_took_out_has_no_score_there() -> None:
 
 
 def test_the_figures_are_those_of_the_metrics() -> None:
-    asked = {**METRICS, **ASKED_METRICS}
-    turns = {n: turns_table(t, DIALOG, asked=ASKED_METRICS) for n, t in TRACES.items()}
-    table = figures_table(turns, DIALOG, ASKED_METRICS)
+    asked = metrics_of()
+    turns = {n: turns_table(t, DIALOG, asked=metrics_of(asked=True)) for n, t in TRACES.items()}
+    table = figures_table(turns, DIALOG, metrics_of(asked=True))
 
     assert list(table) == [*FIGURES, *(f"late_{key}" for key in asked)]
     for row in table.to_dict(orient="records"):

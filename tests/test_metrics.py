@@ -15,7 +15,6 @@ from fdkvc.dialogs.scenarios import SCENARIOS, World
 from fdkvc.policies import POLICIES, policy_named
 from fdkvc.run.fork import Fork, fork
 from fdkvc.run.metrics import (
-    METRICS,
     Adaptation,
     adaptation,
     alignment,
@@ -23,6 +22,7 @@ from fdkvc.run.metrics import (
     late,
     memory,
     metric_named,
+    metrics_of,
     retention,
 )
 from fdkvc.run.simulate import simulate
@@ -97,8 +97,8 @@ def test_a_dialog_without_topics_has_no_retention_and_no_diversity() -> None:
     dialog = alike(2, 1, topics="--")
     trace = fifo(dialog, budget=2)
 
-    for metric in METRICS.values():
-        assert np.isnan(metric.series(trace, dialog)).all()
+    for metric in metrics_of(asked=False).values():
+        assert np.isnan(metric.measure(trace, dialog)).all()
         assert np.isnan(metric.late(trace, dialog)).all()
 
 
@@ -107,9 +107,9 @@ def test_a_fork_is_measured_over_its_own_turns() -> None:
     trace = simulate(FIFO, dialogs, budget=56)
     fork = simulate(FIFO, dialogs, 56, start=(4, trace.state_after(3)))
 
-    for metric in METRICS.values():
-        whole = metric.series(trace, dialogs)
-        np.testing.assert_array_equal(metric.series(fork, dialogs), whole[:, 4:])
+    for metric in metrics_of(asked=False).values():
+        whole = metric.measure(trace, dialogs)
+        np.testing.assert_array_equal(metric.measure(fork, dialogs), whole[:, 4:])
 
 
 # ------------------------------------------------------------------------------- alignment
@@ -183,9 +183,9 @@ def test_a_metric_knows_its_late_value() -> None:
     dialogs = generate(SCENARIOS["mixed"], dialogs=3, seed=0)
     trace = fifo(dialogs, budget=56)
 
-    assert set(METRICS) >= {"alignment", "retention", "diversity"}
-    for key, metric in METRICS.items():
-        series = metric.series(trace, dialogs)
+    assert set(metrics_of(asked=False)) >= {"alignment", "retention", "diversity"}
+    for key, metric in metrics_of(asked=False).items():
+        series = metric.measure(trace, dialogs)
         assert metric.key == key
         assert series.shape == (3, 12)
         assert series.dtype == np.float32
@@ -319,7 +319,7 @@ def test_scores_take_four_bytes_a_channel(key: str) -> None:
 def test_attention_loss_is_what_the_kept_entries_miss() -> None:
     keys = np.log([1.0, 3.0, 4.0])
     dialog = plain_dialog([[1, 1], [], [1]], keys=keys.tolist())
-    series = metric_named("attention_loss").series(
+    series = metric_named("attention_loss").measure(
         simulate(policy_named("fifo"), dialog, 1), dialog
     )
 
@@ -334,7 +334,7 @@ def test_output_error_is_the_distance_from_the_full_caches_output() -> None:
         values=[[0.0, 4.0], [6.0, 4.0]],
         turn_lengths=[1, 1],
     )
-    series = metric_named("output_error").series(simulate(policy_named("fifo"), dialog, 1), dialog)
+    series = metric_named("output_error").measure(simulate(policy_named("fifo"), dialog, 1), dialog)
 
     np.testing.assert_allclose(series[0], [0, 3 / 5], rtol=1e-5)  # (6, 4) instead of (3, 4)
 
@@ -351,7 +351,7 @@ def test_the_full_cache_loses_nothing() -> None:
 def test_return_recall_counts_the_topics_earlier_tokens() -> None:
     dialog = plain_dialog([[1, 1], [1], [1, 1], [1], [1]], topics=["A", "B", "A", "A", "B"])
     trace = simulate(policy_named("sink", sinks=1), dialog, budget=4)
-    series = metric_named("return_recall").series(trace, dialog)
+    series = metric_named("return_recall").measure(trace, dialog)
 
     # Turn 2 holds tokens 0, 2, 3, 4: of A's earlier two one is left. Turn 4 holds 0, 4, 5, 6.
     np.testing.assert_array_equal(series[0], [np.nan, np.nan, 0.5, np.nan, 0])
@@ -370,4 +370,4 @@ def test_where_no_topic_comes_back_there_is_nothing_to_recall(scenario: str) -> 
     dialogs = generate(SCENARIOS[scenario], 2, 3)
     trace = simulate(policy_named("fd-kvc"), dialogs, 56, entries=False)
 
-    assert np.isnan(metric_named("return_recall").series(trace, dialogs)).all()
+    assert np.isnan(metric_named("return_recall").measure(trace, dialogs)).all()

@@ -22,7 +22,7 @@ from streamlit.testing.v1 import AppTest
 from fdkvc.dialogs.draw import generate
 from fdkvc.dialogs.scenarios import scenario_named
 from fdkvc.policies import POLICIES, policy_named
-from fdkvc.run.metrics import ASKED_METRICS
+from fdkvc.run.metrics import metrics_of
 from fdkvc.said.formats import EXAMPLES, read_file
 from fdkvc.said.lexical import lexical_recording
 from fdkvc.ui.kit.frame import PAGES
@@ -60,14 +60,16 @@ def test_a_page_opens_with_one_title_and_without_errors(path: str) -> None:
 @pytest.mark.parametrize("name", ["step", "compare"])
 def test_metrics_that_are_asked_for_are_shown_and_stand_in_the_link(name: str) -> None:
     app = open_page(name)
-    app.session_state[f"{name}/metrics"] = list(ASKED_METRICS)
+    app.session_state[f"{name}/metrics"] = list(metrics_of(asked=True))
     app.run()
 
     assert not app.exception
     assert not app.error
-    assert link_of(app)["metrics"] == ",".join(ASKED_METRICS)
+    assert link_of(app)["metrics"] == ",".join(metrics_of(asked=True))
     written = f"{specs(app)} {html(app)}"
-    assert all(metric.label.lower() in written.lower() for metric in ASKED_METRICS.values())
+    assert all(
+        metric.label.lower() in written.lower() for metric in metrics_of(asked=True).values()
+    )
 
 
 @pytest.mark.parametrize("name", ["step", "compare"])

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from worlds import measure
 
 from fdkvc.files.export import replay_files
 from fdkvc.files.text import replay_text
@@ -19,8 +20,7 @@ from fdkvc.measured.benchmark import Progress
 from fdkvc.measured.replay import BUDGETS, REPLAYED, Replay, replay, replay_paired, replay_summary
 from fdkvc.measured.statistics import paired, summarize
 from fdkvc.policies import policy_named, read_policy
-from fdkvc.run.evidence import EVIDENCE_METRICS, measure
-from fdkvc.run.metrics import metric_named
+from fdkvc.run.metrics import metric_named, metrics_of
 from fdkvc.run.simulate import simulate
 from fdkvc.said.formats import EXAMPLES, read_file
 from fdkvc.said.lexical import lexical_recording
@@ -41,7 +41,7 @@ def values(policy: str, budget: int, metric: str) -> np.ndarray[tuple[int], np.d
 
 def test_every_number_is_that_of_the_dialog_alone() -> None:
     assert tuple(REPLAYED_ONCE) == REPLAYED
-    assert len(REPLAYED_ONCE) == 3 * 2 * 2 * len(EVIDENCE_METRICS)
+    assert len(REPLAYED_ONCE) == 3 * 2 * 2 * len(metrics_of("evidence"))
     for row, recording in enumerate(RECORDINGS):
         trace = simulate(SMALL.policies[1], recording.dialogs, 24)
         for metric, number in measure(trace, recording).items():
@@ -53,10 +53,10 @@ def test_metrics_that_are_asked_for_are_the_mean_over_heads() -> None:
     table = replay(dataclasses.replace(SMALL, metrics=asked), RECORDINGS)
 
     assert list(dict.fromkeys(table.metric)) == [
-        *EVIDENCE_METRICS,
+        *metrics_of("evidence"),
         *(f"late_{key}" for key in asked),
     ]
-    of_evidence = table.metric.isin(list(EVIDENCE_METRICS))
+    of_evidence = table.metric.isin(list(metrics_of("evidence")))
     pd.testing.assert_frame_equal(table[of_evidence].reset_index(drop=True), REPLAYED_ONCE)
     numbers = table.set_index(["dialog", "policy", "budget", "metric"]).value
     for recording in RECORDINGS:

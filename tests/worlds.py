@@ -16,7 +16,10 @@ from numpy.typing import NDArray
 from fdkvc.dialogs.batch import DialogBatch, one_dialog, stack
 from fdkvc.parameters import Parameter, defaults_of, parameters_of
 from fdkvc.policies import POLICIES, Policy, policy_named
+from fdkvc.run.evidence import Evidence
+from fdkvc.run.metrics import metrics_of
 from fdkvc.run.trace import EntryTrace, Rule, State, Status, Trace
+from fdkvc.said.recordings import Recording
 
 CLEAR = 1e-6
 """A decision with a larger margin than this must come out the same in float32."""
@@ -295,3 +298,12 @@ def assert_same_state(one: State, other: State) -> None:
         assert mine.keys() == theirs.keys()
         for name, column in mine.items():
             np.testing.assert_array_equal(column, theirs[name], err_msg=name, strict=True)
+
+
+# ------------------------------------------------------------------------------- evidence
+
+
+def measure(trace: Trace, recording: Recording, first_row: int = 0) -> dict[str, float]:
+    """Return every metric of the evidence of a recording whose first head is this row."""
+    evidence = Evidence(trace, recording, first_row)
+    return {key: metric.measure(evidence) for key, metric in metrics_of("evidence").items()}

@@ -11,7 +11,7 @@ import pandas as pd
 from fdkvc.dialogs.batch import DialogBatch
 from fdkvc.judged import tables
 from fdkvc.measured.benchmark import Benchmark, Latency, Results, late_metrics
-from fdkvc.measured.replay import replay_metric, replay_summary
+from fdkvc.measured.replay import replay_summary
 from fdkvc.measured.statistics import AdaptationSummary, Paired
 from fdkvc.paper.tables import BASELINE
 from fdkvc.run.metrics import late_metric, metric_named
@@ -93,11 +93,11 @@ def replay_text(replayed: pd.DataFrame) -> str:
         for row in _records(table[table.metric == metric]):
             name = row["policy"] if row["heads"] == "each" else f"{row['policy']}, heads together"
             texts = cells.setdefault((metric, name), [""] * len(budgets))
-            scale, digits = (100, 1) if replay_metric(metric).percent else (1, 2)
+            scale, digits = (100, 1) if late_metric(metric).percent else (1, 2)
             words = plus_minus(row["mean"], row["ci_high"], scale, digits)
             texts[budgets.index(row["budget"])] = words
     rows = [
-        [f"{metric}{' %' if replay_metric(metric).percent else ''}", policy, *texts]
+        [f"{metric}{' %' if late_metric(metric).percent else ''}", policy, *texts]
         for (metric, policy), texts in cells.items()
     ]
     dialogs = count(int(replayed.dialog.nunique()), "dialog")

@@ -31,11 +31,11 @@ from fdkvc.paper.tables import BASELINE
 from fdkvc.parameters import BUDGET, DIALOGS, SEED, WORKERS, check_count, check_parameter
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.run.metrics import (
-    METRICS,
     PROJECTED_ALIGNMENTS,
     adaptation,
     first_late_turn,
     metric_named,
+    usual_metrics,
 )
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Rule, Trace
@@ -97,7 +97,7 @@ class Benchmark:
     seed: int = SEED.default
     budget: int = BUDGET.default
     world: World = field(default_factory=World)
-    metrics: tuple[str, ...] = tuple(METRICS)
+    metrics: tuple[str, ...] = field(default_factory=usual_metrics)
     series: bool = False
 
     def __post_init__(self) -> None:
@@ -219,7 +219,7 @@ class Results:
         """Keys of the scenarios with late metrics, and ``composite`` where it can be had."""
         yield from (key for key in self.measured if key != ADAPTATION)
         first = self.benchmark.policies[0].name
-        late = (f"late_{key}" for key in self.benchmark.metrics)
+        late = late_metrics(self.benchmark)
         if any(self.values(COMPOSITE, first, name) is not None for name in late):
             yield COMPOSITE
 
@@ -290,11 +290,11 @@ def _run_scenario(
             speed = adaptation(trace, dialogs)
             values = {"adaptation": speed.turns, "never": speed.never.astype(np.float32)}
         else:
-            values = {f"late_{key}": metric.late(trace, dialogs) for key, metric in metrics.items()}
+            values = {each.name: each.late(trace, dialogs) for each in metrics.values()}
         series: dict[str, Values] = {}
         if benchmark.series:
             shown = [key for key in metrics if key not in PROJECTED_ALIGNMENTS]
-            series = {key: metrics[key].series(trace, dialogs) for key in shown}
+            series = {key: metrics[key].measure(trace, dialogs) for key in shown}
             series |= {**trace.state, **_evictions(trace)}
         measured[policy.name] = Measured(values, series)
     return measured
@@ -539,4 +539,4 @@ def is_the_papers(benchmark: Benchmark) -> bool:
 
 def late_metrics(benchmark: Benchmark) -> list[str]:
     """Return the names under which a benchmark's metrics are measured, such as late_retention."""
-    return [f"late_{key}" for key in benchmark.metrics]
+    return [metric_named(key).name for key in benchmark.metrics]

@@ -21,9 +21,9 @@ from fdkvc.measured.benchmark import Progress, check_different
 from fdkvc.measured.statistics import paired, summarize
 from fdkvc.parameters import BUDGET, Parameter, check_parameter
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
-from fdkvc.run.evidence import EVIDENCE_METRICS, EvidenceMetric, measure
+from fdkvc.run.evidence import Evidence
 from fdkvc.run.heads import together
-from fdkvc.run.metrics import first_late_turn, late_metric, metric_named
+from fdkvc.run.metrics import Metric, first_late_turn, metric_named, metrics_of
 from fdkvc.run.simulate import simulate
 from fdkvc.said.recordings import Recording, many_rows
 
@@ -80,13 +80,19 @@ class Replay:
         for mode in self.heads:
             check_parameter("heads", HEADS, mode, str)
         for key in self.metrics:
-            metric_named(key)
+            metric_named(key, None)
         if not (self.budgets and self.policies and self.heads):
             raise ValueError("a replay needs at least one policy and one budget")
         check_different("policy", [policy.name for policy in self.policies])
         check_different("budget", list(map(str, self.budgets)))
         check_different("heads", self.heads)
         check_different("metric", self.metrics)
+
+    @property
+    def measured(self) -> tuple[Metric, ...]:
+        """The metrics of the evidence, then those asked for."""
+        asked = (metric_named(key, None) for key in self.metrics)
+        return tuple(dict.fromkeys((*metrics_of("evidence", asked=False).values(), *asked)))
 
 
 def replay(
@@ -111,9 +117,8 @@ def replay(
     Returns
     -------
     DataFrame
-        Columns `REPLAYED`: a row for each dialog, policy, way of the heads, budget and metric of
-        `fdkvc.run.evidence.EVIDENCE_METRICS`, then of those asked for, as ``late_…``; NaN where a
-        metric says nothing of a dialog.
+        Columns `REPLAYED`: a row for each dialog, policy, way of the heads, budget and metric, by
+        its name; NaN where a metric says nothing of a dialog.
 
     Raises
     ------
@@ -152,34 +157,20 @@ def _chunks(recordings: Sequence[Recording]) -> Iterator[list[Recording]]:
 
 def _replay_chunk(settings: Replay, recordings: Sequence[Recording]) -> list[Row]:
     dialogs, heads = many_rows(recordings), len(recordings[0].heads)
-    asked = {f"late_{key}": metric_named(key) for key in settings.metrics}
-    outputs_from = first_late_turn(dialogs) if asked else dialogs.turns
+    late = [metric for metric in settings.measured if metric.needs == "dialogs"]
+    outputs_from = first_late_turn(dialogs) if late else dialogs.turns
     found = []
     for policy, mode, budget in product(settings.policies, settings.heads, settings.budgets):
         deciding = together(policy, heads) if mode == "together" else policy
         trace = simulate(deciding, dialogs, budget, entries=False, outputs_from=outputs_from)
-        late = {name: metric.late(trace, dialogs) for name, metric in asked.items()}
+        of_rows = {metric: metric.late(trace, dialogs) for metric in late}
         for at, recording in enumerate(recordings):
             name, rows = recording.transcript.name, slice(at * heads, (at + 1) * heads)
-            measured = measure(trace, recording, rows.start)
-            measured |= {key: float(values[rows].mean()) for key, values in late.items()}
-            for metric, value in measured.items():
-                found.append((name, policy.name, mode, budget, metric, value))
+            evidence = Evidence(trace, recording, rows.start)
+            for metric in settings.measured:
+                values = of_rows[metric][rows] if metric in of_rows else metric.measure(evidence)
+                found.append((name, policy.name, mode, budget, metric.name, float(np.mean(values))))
     return found
-
-
-def replay_metric(name: str) -> EvidenceMetric:
-    """Return what a number of a replay is called and how people read it.
-
-    Examples
-    --------
-    >>> replay_metric("call_recall").label, replay_metric("late_retention").label
-    ('Call-argument recall', 'Late retention')
-    """
-    if name in EVIDENCE_METRICS:
-        return EVIDENCE_METRICS[name]
-    metric = late_metric(name)
-    return EvidenceMetric(name, metric.title, metric.help, metric.percent)
 
 
 def replay_summary(replayed: pd.DataFrame) -> pd.DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 import numpy as np
@@ -23,7 +23,7 @@ from fdkvc.measured.statistics import pareto_front, summarize
 from fdkvc.paper.tables import ABLATED_POLICY, ABLATED_SCENARIO, published_ablation, published_sweep
 from fdkvc.parameters import defaults_of, parameters_of
 from fdkvc.policies import POLICIES, Policy, policy_named
-from fdkvc.run.metrics import late_metric
+from fdkvc.run.metrics import late_metric, usual_metrics
 
 STEPS = 7
 """Values of a sweep that the paper does not print."""
@@ -61,7 +61,7 @@ class Sweep:
     dialogs: int = 200
     seed: int = 0
     budget: int = Benchmark.budget
-    metrics: tuple[str, ...] = Benchmark.metrics
+    metrics: tuple[str, ...] = field(default_factory=usual_metrics)
 
     def __post_init__(self) -> None:
         names = self.parameters

@@ -6,8 +6,8 @@ an argument if every token of at least one of its mentions is cached at the end 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -87,6 +87,41 @@ def lost_in(trace: Trace, recording: Recording, first_row: int = 0) -> list[Ints
     return found
 
 
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """A recording and what a policy kept of it, of which every demand is asked once.
+
+    Attributes
+    ----------
+    trace : Trace
+        From the first turn on.
+    recording : Recording
+    first_row : int
+        The row of the trace that is the recording's first head.
+    """
+
+    trace: Trace
+    recording: Recording
+    first_row: int = 0
+
+    @cached_property
+    def answers(self) -> list[Answer]:
+        """Every demand with its answer."""
+        return answers(self.trace, self.recording, self.first_row)
+
+    def recall(self, kind: str, older_than: int = 0) -> float:
+        """Return `recall` in the mean over heads."""
+        return float(recall(self.answers, kind, older_than).mean())
+
+    def token_age(self) -> float:
+        """Return the mean of `token_age` over all cached tokens of all heads and turns."""
+        turns = len(self.recording.tokens)
+        rows = slice(self.first_row, self.first_row + len(self.recording.heads))
+        cached = (self.trace.kept[rows, :turns] >= 0).sum(axis=2)
+        ages = np.nan_to_num(token_age(self.trace, self.recording, self.first_row))
+        return float((ages * cached).sum() / max(int(cached.sum()), 1))
+
+
 def _held(trace: Trace, recording: Recording, first_row: int) -> Bools:
     """Whether each head's cache held each token at the end of each turn (H, T, N + 1)."""
     kept = trace.kept[first_row : first_row + len(recording.heads)]
@@ -130,85 +165,3 @@ def token_age(trace: Trace, recording: Recording, first_row: int = 0) -> Floats:
     age = np.where(kept >= 0, np.arange(turns)[:, None] - born[kept], 0)
     cached = (kept >= 0).sum(axis=2)
     return np.asarray(age.sum(axis=2) / np.where(cached > 0, cached, np.nan), np.float32)
-
-
-@dataclass(frozen=True)
-class EvidenceMetric:
-    """A number a dialog that is measured from its evidence.
-
-    Attributes
-    ----------
-    key, label, help : str
-    percent : bool
-        Whether people read it as a percentage.
-    """
-
-    key: str
-    label: str
-    help: str
-    percent: bool = True
-
-
-EVIDENCE_METRICS: Mapping[str, EvidenceMetric] = {
-    metric.key: metric
-    for metric in (
-        EvidenceMetric(
-            "call_recall",
-            "Call-argument recall",
-            "Share of the arguments of a service call of which a complete mention is cached when "
-            "the call is made, in the mean over calls.",
-        ),
-        EvidenceMetric(
-            "old_call_recall",
-            f"Call-argument recall, older than {OLD} turns",
-            f"The same, of arguments that were last mentioned more than {OLD} turns before.",
-        ),
-        EvidenceMetric(
-            "state_recall",
-            "State-value recall",
-            "Share of the values of the dialogue state of which a complete mention is cached after "
-            "the turn.",
-        ),
-        EvidenceMetric(
-            "old_state_recall",
-            f"State-value recall, older than {OLD} turns",
-            f"The same, of values that were last mentioned more than {OLD} turns before.",
-        ),
-        EvidenceMetric(
-            "token_age",
-            "Token-weighted age",
-            "Mean age in turns of a cached token, over all tokens and turns.",
-            percent=False,
-        ),
-    )
-}
-"""What is measured of every dialog, in the order in which people see it."""
-
-
-def measure(trace: Trace, recording: Recording, first_row: int = 0) -> dict[str, float]:
-    """Return every metric of `EVIDENCE_METRICS`, in the mean over heads; NaN where there is none.
-
-    Parameters
-    ----------
-    trace : Trace
-        From the first turn on.
-    recording : Recording
-    first_row : int
-        The row of the trace that is the recording's first head.
-    """
-    found = answers(trace, recording, first_row)
-    return {
-        "call_recall": float(recall(found, "call").mean()),
-        "old_call_recall": float(recall(found, "call", OLD).mean()),
-        "state_recall": float(recall(found, "state").mean()),
-        "old_state_recall": float(recall(found, "state", OLD).mean()),
-        "token_age": _mean_age(trace, recording, first_row),
-    }
-
-
-def _mean_age(trace: Trace, recording: Recording, first_row: int) -> float:
-    turns = len(recording.tokens)
-    kept = trace.kept[first_row : first_row + len(recording.heads), :turns]
-    cached = (kept >= 0).sum(axis=2)
-    ages = np.nan_to_num(token_age(trace, recording, first_row))
-    return float((ages * cached).sum() / max(int(cached.sum()), 1))

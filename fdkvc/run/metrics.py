@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 
 from fdkvc.attention import Bools, Floats, cosine
 from fdkvc.dialogs.batch import Bits, DialogBatch
 from fdkvc.run.bounds import least_attention_loss
+from fdkvc.run.evidence import OLD, Evidence
 from fdkvc.run.trace import Trace
 
 LATE_TURNS = 3
@@ -148,6 +151,9 @@ def regret(trace: Trace, dialogs: DialogBatch) -> Floats:
     return attention_loss(trace, dialogs) - least
 
 
+Need = Literal["dialogs", "evidence"]
+
+
 @dataclass(frozen=True)
 class Metric:
     """A metric as the rest of the project knows it.
@@ -155,51 +161,71 @@ class Metric:
     Attributes
     ----------
     key, label, help : str
-    series : function (Trace, DialogBatch) to array (B, T)
+    measure : function
+        Of a trace and its dialogs, to a series (B, T); or of `Evidence`, to a dialog's number.
+    needs : {"dialogs", "evidence"}
+        Which of them: dialogs of vectors, or a recording that says what later turns demanded.
+    asked : bool
+        Whether it is measured only when it is asked for, because it costs more or says less.
     bounds : tuple of float
         The range that an axis should show.
     percent : bool
         Whether people read it as a percentage.
     whole : bool
-        Whether the mean that stands for a dialog is over all of its turns, not the late ones.
+        Whether the number that stands for a dialog is of all of its turns, not the late ones.
     lower_is_better : bool
     """
 
     key: str
     label: str
     help: str
-    series: Callable[[Trace, DialogBatch], Floats]
+    measure: Callable[..., Any]
+    needs: Need = "dialogs"
+    asked: bool = False
     bounds: tuple[float, float] = (0.0, 1.0)
     percent: bool = True
     whole: bool = False
     lower_is_better: bool = False
 
     @property
+    def name(self) -> str:
+        """What a dialog's number is called in tables and files, such as late_retention."""
+        return f"late_{self.key}" if self.needs == "dialogs" else self.key
+
+    @property
     def title(self) -> str:
-        """What the mean that stands for a dialog is called, such as late retention."""
+        """What people call a dialog's number, such as late retention."""
         return self.label if self.whole else f"Late {self.label[0].lower()}{self.label[1:]}"
 
     def late(self, trace: Trace, dialogs: DialogBatch) -> Floats:
         """Return the mean over each row's last turns, or over all of them (B,)."""
         window = trace if self.whole else trace.since(first_late_turn(dialogs))
-        return self.mean(self.series(window, dialogs), dialogs)
+        return self.mean(self.measure(window, dialogs), dialogs)
 
     def mean(self, series: Floats, dialogs: DialogBatch) -> Floats:
         """Return that mean (B,) of a series over all turns, or the last of them."""
         return _mean(series, np.True_) if self.whole else late(series, dialogs)
 
 
+def _alignment(space: str, label: str, asked: bool) -> Metric:
+    """Make the alignment with the topic projected by one of the matrices."""
+    return Metric(
+        "alignment" if space == "value" else f"alignment_{space}",
+        label,
+        f"Cosine of the context output with the current topic, projected by the {space} matrix.",
+        partial(alignment, projection=space),
+        asked=asked,
+        bounds=(-1.0, 1.0),
+        percent=False,
+    )
+
+
+_of_evidence = partial(Metric, needs="evidence", whole=True)
+
 METRICS: Mapping[str, Metric] = {
     metric.key: metric
     for metric in (
-        Metric(
-            "alignment",
-            "Alignment",
-            "Cosine of the context output with the current topic, projected by the value matrix.",
-            alignment,
-            bounds=(-1.0, 1.0),
-            percent=False,
-        ),
+        _alignment("value", "Alignment", asked=False),
         Metric(
             "retention",
             "Retention",
@@ -209,84 +235,117 @@ METRICS: Mapping[str, Metric] = {
         Metric(
             "diversity",
             "Diversity",
-            "Share of all the dialog's topics that have at least one cached entry.",
+            "Share of the dialog's topics of which at least one entry is still cached.",
             diversity,
         ),
-    )
-}
-
-
-def _projected(space: str) -> Metric:
-    """Make the alignment with the topic projected by another matrix than W_V."""
-
-    def series(trace: Trace, dialogs: DialogBatch) -> Floats:
-        return alignment(trace, dialogs, space)
-
-    return Metric(
-        f"alignment_{space}",
-        f"Alignment, {space} matrix",
-        f"Cosine of the context output with the current topic, projected by the {space} matrix.",
-        series,
-        bounds=(-1.0, 1.0),
-        percent=False,
-    )
-
-
-ASKED_METRICS: Mapping[str, Metric] = {
-    metric.key: metric
-    for metric in (
         Metric(
             "attention_loss",
             "Attention loss",
-            "Share of the full cache's attention that the kept entries miss.",
+            "Share of the full cache's attention that goes to entries no longer cached.",
             attention_loss,
+            asked=True,
             lower_is_better=True,
         ),
         Metric(
             "output_error",
             "Output error",
-            "Distance of the context output from the full cache's, as a share of its length.",
+            "How far the context output is from the full cache's, as a share of its length.",
             output_error,
+            asked=True,
             lower_is_better=True,
         ),
         Metric(
             "return_recall",
             "Return recall",
-            "Share of a topic's earlier tokens still cached at its first turn back, in the mean "
-            "over all returns.",
+            "When a topic comes back: average share of its earlier tokens that are still cached.",
             return_recall,
+            asked=True,
             whole=True,
         ),
         Metric(
             "regret",
             "Regret",
-            "Attention loss above the least that any cache of this size can reach, in the mean "
-            "over all turns; blank with a second tier, since that least lets no entry come back.",
+            "How much more attention is lost, on average, than the best cache of this size would "
+            "lose. Blank with a second tier: the best is worked out for entries that never come "
+            "back.",
             regret,
+            asked=True,
             whole=True,
             lower_is_better=True,
         ),
-        *(_projected(space) for space in ("key", "query")),
+        _alignment("key", "Alignment, key matrix", asked=True),
+        _alignment("query", "Alignment, query matrix", asked=True),
+        _of_evidence(
+            "call_recall",
+            "Call-argument recall",
+            "Average share of a call's arguments that are still fully cached when it is made.",
+            lambda evidence: evidence.recall("call"),
+        ),
+        _of_evidence(
+            "old_call_recall",
+            f"Call-argument recall, older than {OLD} turns",
+            f"The same for arguments last mentioned more than {OLD} turns before.",
+            lambda evidence: evidence.recall("call", OLD),
+        ),
+        _of_evidence(
+            "state_recall",
+            "State-value recall",
+            "Average share of the dialogue state's values that are still fully cached after a "
+            "turn.",
+            lambda evidence: evidence.recall("state"),
+        ),
+        _of_evidence(
+            "old_state_recall",
+            f"State-value recall, older than {OLD} turns",
+            f"The same for values last mentioned more than {OLD} turns before.",
+            lambda evidence: evidence.recall("state", OLD),
+        ),
+        _of_evidence(
+            "token_age",
+            "Token-weighted age",
+            "How many turns ago a cached token was said, on average over all tokens and turns.",
+            Evidence.token_age,
+            percent=False,
+        ),
     )
 }
-"""Metrics that are measured only where they are asked for: they cost more, or say less."""
+"""Every metric, in the order in which people see them; a new one is one more entry here."""
 
 PROJECTED_ALIGNMENTS = ("alignment_key", "alignment_query")
 """The alignments that compare the output with what it is not: see `alignment`."""
 
 
-def metric_named(key: str) -> Metric:
+def metrics_of(needs: Need | None = "dialogs", asked: bool | None = None) -> dict[str, Metric]:
+    """Return the metrics with this need or any: those measured always, only when asked, or both."""
+    return {
+        key: metric
+        for key, metric in METRICS.items()
+        if needs in (None, metric.needs) and asked in (None, metric.asked)
+    }
+
+
+def usual_metrics() -> tuple[str, ...]:
+    """Return the keys of what is measured of dialogs unless something else is asked for."""
+    return tuple(metrics_of(asked=False))
+
+
+def metric_named(key: str, needs: Need | None = "dialogs") -> Metric:
     """Look a metric up by its key.
 
     Raises
     ------
     ValueError
-        If there is none; the sentence lists the keys.
+        If there is none with this need; the sentence lists the keys.
     """
-    known = {**METRICS, **ASKED_METRICS}
+    known = metrics_of(needs)
     if key not in known:
         raise ValueError(f"metric {key!r} is unknown: choose from {', '.join(known)}")
     return known[key]
+
+
+def late_metric(name: str) -> Metric:
+    """Return the metric whose numbers have a name such as late_retention or call_recall."""
+    return metric_named(name.removeprefix("late_"), None)
 
 
 def first_late_turn(dialogs: DialogBatch) -> int:
@@ -404,8 +463,3 @@ def memory(trace: Trace, dialogs: DialogBatch, turn: int | None = None) -> Memor
         scores=entries * len(trace.policy.channels) * number,
         full_cache=2 * tokens * vector,
     )
-
-
-def late_metric(name: str) -> Metric:
-    """Return the metric that is measured under a name such as late_retention."""
-    return metric_named(name.removeprefix("late_"))

@@ -14,7 +14,7 @@ import pandas as pd
 
 from fdkvc.attention import Floats
 from fdkvc.dialogs.batch import DialogBatch
-from fdkvc.run.metrics import METRICS, adaptation_of, metric_named
+from fdkvc.run.metrics import adaptation_of, metric_named, usual_metrics
 from fdkvc.run.trace import Status, Trace
 
 KEPT = (Status.kept.name, Status.new.name)
@@ -177,7 +177,7 @@ def figures_table(
         were. `evictions` are the tokens that came and are not
         cached in the end. `latency_ms` is the median turn.
     """
-    metrics = [metric_named(key) for key in (*METRICS, *asked)]
+    metrics = [metric_named(key) for key in (*usual_metrics(), *asked)]
     rows = []
     for name, table in turns.items():
         adapted = adaptation_of(_row(table["retention"]), dialogs)
@@ -191,7 +191,7 @@ def figures_table(
                 *(float(metric.mean(_row(table[metric.key]), dialogs)[0]) for metric in metrics),
             )
         )
-    return pd.DataFrame(rows, columns=[*FIGURES, *(f"late_{metric.key}" for metric in metrics)])
+    return pd.DataFrame(rows, columns=[*FIGURES, *(metric.name for metric in metrics)])
 
 
 def _row(column: pd.Series[float]) -> np.ndarray[Any, np.dtype[np.float32]]:

@@ -10,13 +10,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fdkvc.dialogs.batch import Bits, DialogBatch
-from fdkvc.run.metrics import metric_named
+from fdkvc.run.metrics import metric_named, usual_metrics
 from fdkvc.run.trace import Rule, Status, Trace
 
 _TURN_STATES = ("ownership_loss", "learning_rate")
-
-
-_TURN_METRICS = ("retention", "diversity", "alignment")
 
 
 def entries_table(trace: Trace, dialogs: DialogBatch, row: int = 0) -> pd.DataFrame:
@@ -106,9 +103,10 @@ def turns_table(
         name: trace.state[name][row, own] if name in trace.state else np.nan
         for name in dict.fromkeys((*_TURN_STATES, *trace.state))
     }
+    usual = sorted(usual_metrics(), key=lambda key: not metric_named(key).percent)  # shares first
     metrics = {
-        key: metric_named(key).series(trace, dialogs)[row, own]
-        for key in dict.fromkeys((*_TURN_METRICS, *asked))
+        key: metric_named(key).measure(trace, dialogs)[row, own]
+        for key in dict.fromkeys((*usual, *asked))
     }
     evicted = sum(trace.evicted.values(), np.zeros(trace.kept.shape[:2], np.intp))
     return pd.DataFrame(

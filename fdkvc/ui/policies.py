@@ -15,7 +15,7 @@ from fdkvc.measured.statistics import summarize
 from fdkvc.parameters import defaults_of, fields_of, parameters_of
 from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.policies.base import Step
-from fdkvc.run.metrics import METRICS, metric_named
+from fdkvc.run.metrics import metric_named, metrics_of, usual_metrics
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.chance import say_chance
 from fdkvc.ui.kit.markdown import Markdown, plain
@@ -28,7 +28,7 @@ DIALOGS = 50
 SHOWN = replace(
     MEASURED,
     help="Regret takes some seconds more than the others.",
-    default=(*METRICS, "attention_loss", "output_error"),
+    default=(*usual_metrics(), "attention_loss", "output_error"),
 )
 """The metrics of the overview."""
 
@@ -95,11 +95,12 @@ def show_overview(metrics: tuple[str, ...]) -> None:
         width="stretch",
         height="content",
     )
+    wholes = " and ".join(each.label.lower() for each in metrics_of().values() if each.whole)
     st.caption(
         plain(
             "Means over the benchmark scenarios of which a metric says something, "
             f"{DIALOGS} dialogs each, seed 0, budget {Benchmark.budget}, last turns, or all of "
-            "them for return recall and regret; ± is half of the 95 % interval. The benchmark "
+            f"them for {wholes}; ± is half of the 95 % interval. The benchmark "
             "page runs any number of dialogs. The full cache alone has no budget; the oracle "
             "alone knows the future."
         )

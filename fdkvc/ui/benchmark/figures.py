@@ -16,7 +16,7 @@ from fdkvc.measured.study import Study
 from fdkvc.paper.tables import ABLATED_POLICY
 from fdkvc.parameters import defaults_of, parameters_of
 from fdkvc.policies import POLICIES
-from fdkvc.run.metrics import ASKED_METRICS, METRICS, late_metric
+from fdkvc.run.metrics import late_metric, metric_named, metrics_of
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
 from fdkvc.ui.kit.markdown import plain
 
@@ -42,8 +42,6 @@ FIGURES = (
     ),
 )
 """The paper's figures over turns: title, what to see, and a panel a scenario and quantity."""
-
-_METRICS = {**METRICS, **ASKED_METRICS}
 
 
 def show_figures(page: str, study: Study) -> None:
@@ -106,7 +104,7 @@ def series_chart(
 def _axis(rows: pd.DataFrame, quantity: str) -> tuple[float, float]:
     """Return the y axis: all of 0 to 1 for a metric, else what the lines take."""
     low, high = float(rows.ci_low.min()), float(rows.ci_high.max())
-    if quantity in _METRICS:
+    if quantity in metrics_of():
         return min(0.0, low), max(1.0, high)
     room = 0.08 * (high - low) or 0.05
     return low - room, high + room
@@ -114,8 +112,8 @@ def _axis(rows: pd.DataFrame, quantity: str) -> tuple[float, float]:
 
 def quantity_label(quantity: str) -> str:
     """Return what a quantity of a turn is called."""
-    if quantity in _METRICS:
-        return _METRICS[quantity].label
+    if quantity in metrics_of():
+        return metric_named(quantity).label
     if quantity.startswith("evicted_"):
         return f"Entries evicted by {quantity.removeprefix('evicted_')}"
     return quantity.replace("_", " ").capitalize()

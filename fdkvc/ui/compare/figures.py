@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
-from fdkvc.run.metrics import ADAPTED, LATE_TURNS, METRICS, metric_named
+from fdkvc.run.metrics import ADAPTED, LATE_TURNS, metric_named, usual_metrics
 from fdkvc.told.overlap import figures_table
 from fdkvc.ui.kit.frame import table_html
 from fdkvc.ui.kit.lanes import FORK, Lane
@@ -23,8 +23,8 @@ def show_figures(lanes: Sequence[Lane]) -> None:
     first, asked = lanes[0].run, lanes[0].run.choice.asked
     table = figures_table({lane.label: lane.run.turns for lane in lanes}, first.dialogs, asked)
     columns = {"run": table["policy"].tolist()}
-    for metric in map(metric_named, (*METRICS, *asked)):
-        values, arrow = table[f"late_{metric.key}"], "↓" if metric.lower_is_better else "↑"
+    for metric in map(metric_named, (*usual_metrics(), *asked)):
+        values, arrow = table[metric.name], "↓" if metric.lower_is_better else "↑"
         words = [_word(value, metric.percent) for value in values]
         columns[f"{metric.title.lower()} {arrow}"] = marked(
             values, words, highest=not metric.lower_is_better

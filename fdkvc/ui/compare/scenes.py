@@ -13,7 +13,7 @@ from fdkvc.charts.theme import Spec, with_data
 from fdkvc.charts.timeline import cursor_data, placed
 from fdkvc.files.export import csv_text
 from fdkvc.parameters import Field
-from fdkvc.run.metrics import METRICS
+from fdkvc.run.metrics import usual_metrics
 from fdkvc.run.trace import Status
 from fdkvc.told.explain import explain, sentences
 from fdkvc.told.overlap import all_entries, first_difference
@@ -127,7 +127,7 @@ def _places(lanes: Sequence[Lane], lane: Lane) -> int:
 def _figures_now(lane: Lane, turn: int) -> str:
     """Say a turn's figures in two lines."""
     now = lane.run.turns.iloc[turn]
-    lines = [line for line in lane.run.metrics if line.field in METRICS]
+    lines = [line for line in lane.run.metrics if line.field in usual_metrics()]
     words = [f"{line.label} {line.words(float(now[line.field]))}" for line in lines]
     below = [*words[:-2], f"{now['evicted']:.0f} evicted"]
     return f"{' · '.join(words[-2:])}\n{' · '.join(below)}"

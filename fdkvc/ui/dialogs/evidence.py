@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from fdkvc.run.evidence import EVIDENCE_METRICS, OLD, measure
+from fdkvc.run.evidence import OLD, Evidence
+from fdkvc.run.metrics import metrics_of
 from fdkvc.said.recordings import Recording
 from fdkvc.ui.dialogs.choices import Chosen
 from fdkvc.ui.dialogs.transcript import Verdict, verdicts
@@ -59,10 +60,10 @@ def show_evidence(page: str, chosen: Chosen, lanes: Sequence[Lane]) -> None:
 
 
 def _figures(recording: Recording, lanes: Sequence[Lane]) -> dict[str, list[str]]:
-    measured = [measure(lane.run.trace, recording) for lane in lanes]
+    evidence = [Evidence(lane.run.trace, recording) for lane in lanes]
     columns = {"policy": [lane.label for lane in lanes]}
-    for key, metric in EVIDENCE_METRICS.items():
-        values = [each[key] for each in measured]
+    for metric in metrics_of("evidence", asked=False).values():
+        values = [metric.measure(each) for each in evidence]
         columns[metric.label] = [
             "–" if value != value else f"{100 * value:.0f} %" if metric.percent else f"{value:.1f}"
             for value in values

@@ -15,8 +15,9 @@ from fdkvc.charts.budgets import budgets_spec
 from fdkvc.charts.theme import Spec, with_data
 from fdkvc.files.export import replay_files
 from fdkvc.measured.benchmark import default_baseline
-from fdkvc.measured.replay import BUDGETS, Replay, replay, replay_metric, replay_summary
+from fdkvc.measured.replay import BUDGETS, Replay, replay, replay_summary
 from fdkvc.parameters import Field
+from fdkvc.run.metrics import late_metric
 from fdkvc.ui.dialogs.choices import Chosen
 from fdkvc.ui.dialogs.files import DialogFile
 from fdkvc.ui.kit import fields
@@ -154,11 +155,11 @@ def _show(page: str, done: Replayed) -> None:
     key = st.selectbox(
         "Table of",
         metrics,
-        format_func=lambda key: replay_metric(key).label,
+        format_func=lambda key: late_metric(key).title,
         key=f"{page}/replay/metric",
         width=360,
     )
-    st.html(table_html(_table(summary, key), replay_metric(key).label))
+    st.html(table_html(_table(summary, key), late_metric(key).title))
     charts = shown_charts(page)
     with st.popover("Download the run", icon=":material/download:"):
         st.caption("The same files as `python -m fdkvc dialogs` writes.")
@@ -202,9 +203,9 @@ def files_of(done: Replayed) -> Mapping[str, str]:
 
 def _curves(done: Replayed, summary: pd.DataFrame, key: str) -> Spec:
     rows = summary[summary.metric == key].drop(columns=["metric", "heads"])
-    metric = replay_metric(key)
+    metric = late_metric(key)
     spec = budgets_spec(
-        metric.label,
+        metric.title,
         tuple(sorted(done.settings.budgets)),
         tuple(dict.fromkeys(summary.policy)),
         _top(rows, metric.percent),
@@ -225,8 +226,8 @@ def _top(rows: pd.DataFrame, percent: bool) -> float:
 def _table(summary: pd.DataFrame, key: str) -> dict[str, list[str]]:
     """Return a row for each policy and a column for each budget: mean ± half of the interval."""
     rows = summary[summary.metric == key]
-    scale, digits = (100, 1) if replay_metric(key).percent else (1, 2)
-    unit = " %" if replay_metric(key).percent else ""
+    scale, digits = (100, 1) if late_metric(key).percent else (1, 2)
+    unit = " %" if late_metric(key).percent else ""
     columns = {"policy": list(dict.fromkeys(rows.policy))}
     for budget, group in rows.groupby("budget"):
         by_policy = group.set_index("policy")

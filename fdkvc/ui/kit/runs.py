@@ -18,7 +18,7 @@ from fdkvc.dialogs.draw import generate
 from fdkvc.dialogs.scenarios import Scenario, World
 from fdkvc.policies import Policy
 from fdkvc.run.fork import Fork, fork
-from fdkvc.run.metrics import METRICS, metric_named
+from fdkvc.run.metrics import metric_named, usual_metrics
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Trace
 from fdkvc.told.history import path_table, river_table, schedule_table, topic_changes
@@ -174,7 +174,7 @@ class Run:
                 max(metric.bounds[1], float(self.turns[key].max())),
                 percent=metric.percent,
             )
-            for key in (*METRICS, *self.choice.asked)
+            for key in (*usual_metrics(), *self.choice.asked)
             for metric in [metric_named(key)]
             if self.turns[key].notna().any()
         )

@@ -14,7 +14,7 @@ from fdkvc.dialogs.batch import DialogBatch
 from fdkvc.dialogs.scenarios import SCENARIOS, Scenario, World, own_scenario, scenario_named
 from fdkvc.parameters import BUDGET, SEED, Field, fields_of
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named
-from fdkvc.run.metrics import ASKED_METRICS, METRICS
+from fdkvc.run.metrics import metrics_of, usual_metrics
 from fdkvc.run.trace import Trace
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, hold
@@ -59,10 +59,12 @@ MEASURED = Field(
     "Those beyond the paper's three cost more; regret above all, about a minute for 1,000 "
     "dialogs of five scenarios.",
     name="metrics",
-    default=tuple(METRICS),
-    choices={**METRICS, **ASKED_METRICS},
+    default=usual_metrics(),
+    choices=metrics_of(),
 )
-ASKED = Field("Beside the paper's three", "", name="metrics", default=(), choices=ASKED_METRICS)
+ASKED = Field(
+    "Beside the paper's three", "", name="metrics", default=(), choices=metrics_of(asked=True)
+)
 ENTRY = Field("Entry", "Which token.", name="entry", low=0, high=10**6, chosen=False)
 ORDER = Field("Order", "", name="order", default="age", choices=ORDERS, chosen=False)
 
