@@ -139,7 +139,11 @@ def _parser() -> argparse.ArgumentParser:
     option = command(
         "dialogs", _dialogs, "replay what people said, and measure what the cache still knows of it"
     )
-    option("--dialogs", metavar="FILE", help="SGD or MultiWOZ 2.2, chat JSON or JSON Lines, text")
+    option(
+        "--dialogs",
+        metavar="FILE",
+        help="SGD or MultiWOZ 2.2, chat messages, or text with a speaker before each turn",
+    )
     option("--trace", metavar="FILE", help="a trace file of a model, instead")
     option(
         "--policies",

@@ -5,16 +5,27 @@ from __future__ import annotations
 import copy
 import json
 import time
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
 import pytest
+from app_pages import ROOT, open_page
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import any_json, assert_one_sentence, assert_read_or_refused
 
+from fdkvc.__main__ import main
 from fdkvc.said import formats, json_input
-from fdkvc.said.formats import EXAMPLES, MOST_BYTES, read_file, read_transcripts
+from fdkvc.said.formats import (
+    EXAMPLES,
+    FORMATS,
+    MOST_BYTES,
+    endings,
+    read_file,
+    read_transcripts,
+)
+from fdkvc.said.formats.base import Format
 from fdkvc.said.json_input import MOST_DEPTH
 from fdkvc.said.transcripts import (
     MOST_DIALOGS,
@@ -24,6 +35,8 @@ from fdkvc.said.transcripts import (
     MOST_TURNS,
     Demand,
     Mention,
+    Transcript,
+    Turn,
 )
 
 
@@ -441,3 +454,49 @@ def test_a_file_cut_or_overwritten_anywhere_is_read_or_refused(data: st.DataObje
     assert_read_or_refused(
         lambda: read_transcripts(content[:start] + data.draw(st.binary(max_size=6)) + content[end:])
     )
+
+
+# ------------------------------------------------------------------------------- the registry
+
+
+def test_every_format_stands_in_the_documentation_and_the_help(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    documented = (ROOT / "fdkvc/said/README.md").read_text("utf-8").splitlines()
+    table = [line for line in documented if line.startswith("|")]
+    rows = [f"| {each.described} | {each.topics} | {each.demands} |" for each in FORMATS.values()]
+    assert [row.replace("|  |  |", "| | |") for row in rows] == table[2:]
+    main(["dialogs", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert all(each.label in said for each in FORMATS.values())
+
+
+def test_a_new_format_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_tabs(text: str, number: int) -> Iterator[Transcript]:
+        said = (line.split("\t") for line in text.splitlines())
+        yield Transcript(f"dialog {number}", tuple(Turn(who, words) for who, words in said))
+
+    def read_pairs(value: dict[str, Any], number: int) -> Iterator[Transcript]:
+        yield Transcript(f"dialog {number}", tuple(Turn(*pair) for pair in value["exchange"]))
+
+    new = (
+        Format("tabs", "tables", ("tsv",), None, read_tabs, "tables"),
+        Format("pairs", "pairs of a name and words", ("json",), "exchange", read_pairs, "pairs"),
+    )
+    monkeypatch.setattr(formats, "FORMATS", {**FORMATS, **{each.key: each for each in new}})
+
+    for content, name in (
+        (b"User\thello", "own.tsv"),
+        (b'[{"exchange": [["User", "hello"]]}]', "own.json"),
+        (b"User: hello", "own.txt"),
+        (b"User: hello", ""),
+    ):
+        (dialog,) = read_transcripts(content, name)
+        assert dialog.turns == (Turn("User", "hello"),)
+    with pytest.raises(ValueError, match="neither 'exchange' nor 'messages' nor 'turns'"):
+        read_transcripts(b"{}")
+    assert endings() == ["json", "jsonl", "txt", "tsv"]
+    app = open_page("dialogs", file="own")
+    upload = app.get("file_uploader")[0].proto
+    assert list(upload.type) == [".json", ".jsonl", ".txt", ".tsv", ".npz"]
+    assert "tables (.tsv), pairs of a name and words (.json), or a trace" in upload.help

@@ -26,8 +26,7 @@ from fdkvc.run.trace import Trace
 
 def fill(trace: Trace, dialogs: DialogBatch) -> Floats:
     """Share of the budget's slots that hold an entry (B, T)."""
-    share: Floats = (trace.kept >= 0).mean(axis=2, dtype=np.float32)
-    return share
+    return np.asarray((trace.kept >= 0).mean(axis=2), np.float32)
 
 
 def met(evidence: Evidence) -> float:

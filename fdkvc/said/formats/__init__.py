@@ -1,21 +1,24 @@
-"""Files of dialogs, told apart by what is in them, and read into transcripts.
+"""The registry of formats: files of dialogs, told apart by what is in them, read into transcripts.
 
-Annotated dialogues (SGD, MultiWOZ 2.2), chat messages (JSON, JSON Lines) and plain text. Whatever
-a file holds, it is read within the bounds of this package, or refused in one sentence that names
-the place.
+Whatever a file holds, it is read within the bounds of this package, or refused in one sentence
+that names the place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fdkvc.said.formats.annotated import read_dialogue
-from fdkvc.said.formats.chat import read_conversation
-from fdkvc.said.formats.plain import read_plain_text
+from fdkvc.said.formats import annotated, chat, plain
+from fdkvc.said.formats.base import Format
 from fdkvc.said.json_input import an_object, check_structure, parse_json
 from fdkvc.said.transcripts import MOST_DIALOGS, Transcript
+
+FORMATS: Mapping[str, Format] = {
+    known.key: known for known in (annotated.FORMAT, chat.FORMAT, plain.FORMAT)
+}
+"""Every format by its key; a dialog of several is read as the first of them."""
 
 MOST_BYTES = 20_000_000
 """Bytes of a file; the largest of SGD and MultiWOZ 2.2 are smaller."""
@@ -31,8 +34,8 @@ def read_transcripts(content: bytes, name: str = "") -> tuple[Transcript, ...]:
     ----------
     content : bytes
     name : str
-        The file's name: ``.txt`` is plain text whatever it begins with, ``.jsonl`` has a JSON
-        value on each line. Otherwise the content tells.
+        The file's name: the ending of a text format, such as ``.txt``, is that format whatever it
+        begins with, ``.jsonl`` has a JSON value on each line. Otherwise the content tells.
 
     Raises
     ------
@@ -54,14 +57,16 @@ def read_transcripts(content: bytes, name: str = "") -> tuple[Transcript, ...]:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise ValueError(f"line {line} of the file is not UTF-8 text") from None
-    suffix = Path(name).suffix.lower()
-    if suffix == ".txt" or not text.lstrip().startswith(("{", "[")):
-        if suffix in (".json", ".jsonl"):
+    ending = Path(name).suffix.lower().removeprefix(".")
+    named = [known for known in FORMATS.values() if ending in known.endings]
+    texts = [known for known in named or FORMATS.values() if known.field is None]
+    if (named and texts) or not text.lstrip().startswith(("{", "[")):
+        if not texts:
             raise ValueError("line 1 is not JSON: the file must begin with { or [")
-        dialogs = list(read_plain_text(text, MOST_DIALOGS))
+        dialogs = list(texts[0].read(text, 0))
     else:
         check_structure(content)
-        dialogs = list(_conversations(text, suffix == ".jsonl"))
+        dialogs = list(_conversations(text, ending == "jsonl"))
     names: set[str] = set()
     for number, dialog in enumerate(dialogs):
         if dialog.name in names:
@@ -70,6 +75,11 @@ def read_transcripts(content: bytes, name: str = "") -> tuple[Transcript, ...]:
     if not dialogs:
         raise ValueError("the file holds no dialogs")
     return tuple(dialogs)
+
+
+def endings() -> list[str]:
+    """Return what the name of a file of dialogs may end with."""
+    return list(dict.fromkeys(each for known in FORMATS.values() for each in known.endings))
 
 
 def read_file(path: str | Path) -> tuple[Transcript, ...]:
@@ -110,7 +120,15 @@ def _conversations(text: str, by_line: bool) -> Iterator[Transcript]:
         if isinstance(value, list):
             value = {"messages": value}
         value = an_object(value, f"dialog {number}")
-        yield read_dialogue(value, number) if "turns" in value else read_conversation(value, number)
+        yield from _format_of(value, number).read(value, number)
+
+
+def _format_of(value: Mapping[str, Any], number: int) -> Format:
+    formats = {known.field: known for known in FORMATS.values() if known.field is not None}
+    for field, known in formats.items():
+        if field in value:
+            return known
+    raise ValueError(f"dialog {number}: it has neither {' nor '.join(map(repr, sorted(formats)))}")
 
 
 def _is_lines(text: str) -> bool:

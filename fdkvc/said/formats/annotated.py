@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from fdkvc.said.formats.base import Format
 from fdkvc.said.json_input import an_object, optional_part, part
 from fdkvc.said.transcripts import (
     MOST_MENTIONS,
@@ -69,21 +70,8 @@ class Frame:
     weight: int
 
 
-def read_dialogue(value: Mapping[str, Any], number: int) -> Transcript:
-    """Read one dialogue.
-
-    Parameters
-    ----------
-    value : mapping
-        With ``turns``, and its name in ``dialogue_id``.
-    number : int
-        Its place in the file, from 0.
-
-    Raises
-    ------
-    ValueError
-        In a sentence that names the dialogue, the turn and the field.
-    """
+def read_dialogue(value: Mapping[str, Any], number: int) -> Iterator[Transcript]:
+    """Read one dialogue; a sentence about a mistake names the dialogue, the turn and the field."""
     name = clean_name(optional_part(value, "dialogue_id", str, f"dialogue {number}"))
     place = f"dialogue {number} ({name})" if name else f"dialogue {number}"
     turns: list[Turn] = []
@@ -105,7 +93,7 @@ def read_dialogue(value: Mapping[str, Any], number: int) -> Transcript:
     for at, frames in enumerate(framed):
         for frame in frames:
             demands.take(at, frame, turns[at].text)
-    return Transcript(
+    yield Transcript(
         name or f"dialog {number}", tuple(turns), tuple(demands.found), demands.missing
     )
 
@@ -248,3 +236,17 @@ def _texts(values: Any, place: str) -> list[str]:
         if not isinstance(value, str | int | float):
             raise ValueError(f"{place} holds something else than texts and numbers")
     return [clean(str(value)) for value in values[:MOST_WORDINGS]]
+
+
+FORMAT = Format(
+    "annotated",
+    "SGD or MultiWOZ 2.2",
+    ("json", "jsonl"),
+    "turns",
+    read_dialogue,
+    "the Schema-Guided Dialogue dataset (the public GitHub repository "
+    "`google-research-datasets/dstc8-schema-guided-dialogue`, CC BY-SA 4.0), or MultiWOZ 2.2, "
+    "which has its layout (`budzianowski/multiwoz`, MIT)",
+    "the service of each turn",
+    "service calls (SGD alone has them), dialogue states",
+)

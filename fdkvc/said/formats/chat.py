@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fdkvc.said.formats.base import Format
 from fdkvc.said.json_input import an_object, check_structure, optional_part, parse_json, part
 from fdkvc.said.transcripts import (
     Demand,
@@ -21,24 +22,9 @@ from fdkvc.said.transcripts import (
 )
 
 
-def read_conversation(value: Mapping[str, Any], number: int) -> Transcript:
-    """Read one conversation.
-
-    Parameters
-    ----------
-    value : mapping
-        With ``messages``, and a name in ``id`` or ``title``.
-    number : int
-        Its place in the file, from 0.
-
-    Raises
-    ------
-    ValueError
-        In a sentence that names the conversation, the turn and the field.
-    """
+def read_conversation(value: Mapping[str, Any], number: int) -> Iterator[Transcript]:
+    """Read one conversation; a sentence about a mistake names it, the turn and the field."""
     place = f"dialog {number}"
-    if "messages" not in value:
-        raise ValueError(f"{place}: it has neither 'messages' nor 'turns'")
     named = value.get("id", value.get("title"))
     name = clean_name(named) if isinstance(named, str) else ""
     turns: list[Turn] = []
@@ -62,7 +48,7 @@ def read_conversation(value: Mapping[str, Any], number: int) -> Transcript:
                 demands.append(Demand("call", at, method, slot, clean_name(wording), mentions))
             else:
                 missing += 1
-    return Transcript(name or place, tuple(turns), tuple(demands), missing)
+    yield Transcript(name or place, tuple(turns), tuple(demands), missing)
 
 
 def _content(message: Mapping[str, Any], place: str) -> str:
@@ -103,3 +89,15 @@ def _values(value: Any, name: str) -> Iterator[tuple[str, str]]:
             yield from _values(inner, f"{name}.{at}")
     elif isinstance(value, str | int | float) and not isinstance(value, bool):
         yield clean_name(name), str(value)
+
+
+FORMAT = Format(
+    "chat",
+    "chat messages",
+    ("json", "jsonl"),
+    "messages",
+    read_conversation,
+    "chat messages with `role` and `content`: one conversation, a list of them, or JSON Lines",
+    "a field `topic` of a message",
+    "arguments of `tool_calls`",
+)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from fdkvc.said.transcripts import Transcript, Turn, check_turns, clean, clean_name
+from fdkvc.said.formats.base import Format
+from fdkvc.said.transcripts import MOST_DIALOGS, Transcript, Turn, check_turns, clean, clean_name
 
 MOST_LINES = 1_000_000
 """Lines of a file."""
@@ -18,12 +19,12 @@ _SPEAKER = re.compile(r"\s{0,8}([^\W\d_][\w .'-]{0,31}):(?:\s+|$)")
 _END = re.compile(r"\s*(-{3,}|={3,})\s*")
 
 
-def read_plain_text(text: str, most_dialogs: int) -> Iterator[Transcript]:
+def read_plain_text(text: str, number: int = 0) -> Iterator[Transcript]:
     r"""Read plain text; the errors are those of `fdkvc.said.formats.read_transcripts`.
 
     Examples
     --------
-    >>> one, other = read_plain_text("A: hi\nyou\nB: yes\n---\nA: again", most_dialogs=2)
+    >>> one, other = read_plain_text("A: hi\nyou\nB: yes\n---\nA: again")
     >>> [turn.text for turn in one.turns], [turn.text for turn in other.turns]
     (['hi\nyou', 'yes'], ['again'])
     """
@@ -31,7 +32,6 @@ def read_plain_text(text: str, most_dialogs: int) -> Iterator[Transcript]:
     if lines > MOST_LINES:
         raise ValueError(f"the file has {lines:,} lines, but at most {MOST_LINES:,} are allowed")
     turns: list[tuple[str, list[str]]] = []
-    number = 0
 
     def dialog() -> Transcript:
         said = (Turn(speaker, clean("\n".join(lines).strip())) for speaker, lines in turns)
@@ -44,8 +44,8 @@ def read_plain_text(text: str, most_dialogs: int) -> Iterator[Transcript]:
                 turns, number = [], number + 1
             continue
         speaker = _SPEAKER.match(line)
-        if number >= most_dialogs:
-            raise ValueError(f"line {at} begins another dialog, but at most {most_dialogs} may be")
+        if number >= MOST_DIALOGS:
+            raise ValueError(f"line {at} begins another dialog, but at most {MOST_DIALOGS} may be")
         if speaker:
             turns.append((clean_name(speaker[1]), [line[speaker.end() :]]))
             check_turns(f"dialog {number}", len(turns))
@@ -57,3 +57,13 @@ def read_plain_text(text: str, most_dialogs: int) -> Iterator[Transcript]:
             )
     if turns:
         yield dialog()
+
+
+FORMAT = Format(
+    "plain",
+    "text with a speaker before each turn",
+    ("txt",),
+    None,
+    read_plain_text,
+    "plain text, a speaker and a colon before each turn",
+)

@@ -9,11 +9,11 @@ import streamlit as st
 
 from fdkvc.measured.replay import HEADS
 from fdkvc.parameters import Field
+from fdkvc.said.formats import FORMATS, endings
 from fdkvc.said.recordings import Recording
 from fdkvc.said.transcripts import MOST_DIALOGS
 from fdkvc.ui.dialogs.files import (
     BROUGHT,
-    KINDS,
     MOST_HEADS,
     MOST_MEGABYTES,
     SHIPPED,
@@ -184,12 +184,10 @@ def _brought(page: str) -> DialogFile | None:
     kept, last = f"{page}/brought", f"{page}/brought/last"
     upload = st.file_uploader(
         "A file of dialogs, or a trace",
-        type=list(KINDS),
+        type=[*endings(), "npz"],
         key=f"{page}/upload",
         max_upload_size=MOST_MEGABYTES,
-        help="SGD, MultiWOZ 2.2 or chat messages as JSON or JSON Lines, plain text with a speaker "
-        "before each turn, or a trace (.npz) of `python -m fdkvc capture`. It stays on this "
-        "server while you look at it.",
+        help=plain(f"{_kinds()}. It stays on this server while you look at it."),
     )
     before = BROUGHT.find(st.session_state.get(kept))
     if upload is not None:
@@ -218,12 +216,19 @@ def _begin_anew(page: str, file: DialogFile) -> None:
     hold(page, DIGEST, file.digest[:DIGITS])
 
 
+def _kinds() -> str:
+    """Name every kind of file that can be brought."""
+    kinds = [f"{known.label} (.{', .'.join(known.endings)})" for known in FORMATS.values()]
+    return f"{', '.join(kinds)}, or a trace of a model by python -m fdkvc capture (.npz)"
+
+
 def ask_for_file() -> None:
     """Say what can be brought, while there is nothing to show."""
     st.info(
-        "Bring a file of dialogs in the sidebar: the Schema-Guided Dialogue dataset, MultiWOZ 2.2, "
-        "chat messages as JSON or JSON Lines, plain text with a speaker and a colon before each "
-        "turn, or a trace of a model's attention. The README says where people get them.",
+        plain(
+            f"Bring a file of dialogs in the sidebar: {_kinds()}. The README says where people "
+            "get them."
+        ),
         icon=":material/upload_file:",
     )
 

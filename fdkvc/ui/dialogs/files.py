@@ -43,9 +43,6 @@ MOST_HEADS = 32
 MOST_ENTRIES = 1_000_000
 """Entries of all turns and heads that are recorded when the heads decide together."""
 
-KINDS = ("json", "jsonl", "txt", "npz")
-"""What a file's name may end with."""
-
 SHIPPED: Mapping[str, str] = {
     "dialogues": "Example: service dialogs",
     "chat": "Example: a chat with tools",
