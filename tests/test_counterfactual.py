@@ -40,12 +40,11 @@ def test_changes_worked_by_hand() -> None:
     assert list(changes) == [*paper, *options, "budget"]
     assert (changes["gamma"].before, changes["gamma"].after) == (0.5, 0.91)
     assert changes["gamma"].share == pytest.approx(0.41)
-    assert changes["gamma"].direction == 1
     assert changes["w_c"].after == 0.847
     assert (changes["budget"].after, changes["budget"].share) == (3, 0.5)
     for name in ("alpha_0", "mu", "tau", "beta"):
         change = changes[name]
-        assert (change.after, change.share, change.direction) == (None, None, 0)
+        assert (change.after, change.share) == (None, None)
     assert nearest([changes[name] for name in paper]) == changes["w_c"]
     assert nearest([changes["beta"]]) is None
 

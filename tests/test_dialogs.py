@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from worlds import by_cosine, random_dialog, random_vectors
 from worlds import dialogs as some_dialogs
-from worlds import random_dialog, random_vectors
 
 from fdkvc.dialogs.batch import DialogBatch, one_dialog, stack
 from fdkvc.dialogs.draw import build, draw, generate
@@ -312,26 +312,18 @@ def test_labels_and_the_papers_cosine_rule_agree_in_the_papers_world(
 ) -> None:
     dialogs = generate(SCENARIOS[scenario], dialogs=30, seed=12)
     trace = simulate(policy_named(key), dialogs, budget=56, entries=False)
-    by_cosine = dialogs.cosine_topic_bits()
+    ruled = by_cosine(dialogs)
 
     for metric in (retention, diversity):
-        np.testing.assert_array_equal(metric(trace, dialogs), metric(trace, dialogs, by_cosine))
+        np.testing.assert_array_equal(metric(trace, dialogs), metric(trace, ruled))
 
 
 def test_the_cosine_rule_parts_from_the_labels_with_more_noise() -> None:
     dialogs = generate(SCENARIOS["shift"], dialogs=10, seed=12, world=World(noise=0.3))
-    own = dialogs.cosine_topic_bits() & dialogs.topic_bits
+    own = by_cosine(dialogs).topic_bits & dialogs.topic_bits
 
     # 0.8 against a noise of length 0.3·√64: 56 % of a topic's own tokens pass.
     assert (own > 0).mean() == pytest.approx(0.56, abs=0.03)
-
-
-def test_the_cosine_rule_counts_above_its_threshold_only() -> None:
-    dialogs = generate(SCENARIOS["shift"], dialogs=1, seed=1, world=World(noise=0))
-
-    np.testing.assert_array_equal(dialogs.cosine_topic_bits(0.99), dialogs.topic_bits)
-    assert not dialogs.cosine_topic_bits(1.01).any()
-    assert (dialogs.cosine_topic_bits(-1.01) == 0b11).all()
 
 
 def test_a_token_of_a_blend_is_of_both_its_topics_while_its_cosine_with_both_is_enough() -> None:
@@ -351,11 +343,9 @@ def test_a_token_of_a_blend_is_of_both_its_topics_while_its_cosine_with_both_is_
     np.testing.assert_array_equal(dialogs.topic_counts, 2)
 
 
-def test_cosine_labels_and_projections_need_what_a_dialog_of_ones_own_has_not() -> None:
+def test_projections_need_what_a_dialog_of_ones_own_has_not() -> None:
     own = random_dialog(0, [3, 2])
 
-    with pytest.raises(ValueError, match="come without topic vectors"):
-        own.cosine_topic_bits()
     with pytest.raises(ValueError, match="come without projection matrices"):
         own.projection("value")
     for dialogs in (own, generate(SCENARIOS["shift"], world=SMALL)):

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from worlds import plain_dialog, random_dialog
+from worlds import by_cosine, plain_dialog, random_dialog
 
 from fdkvc.dialogs.batch import DialogBatch, one_dialog, stack
 from fdkvc.dialogs.draw import generate
@@ -69,19 +69,19 @@ def test_retention_and_diversity_by_hand() -> None:
 def test_a_token_may_count_for_several_topics() -> None:
     dialog = alike(2, 2, topics="AB")
     trace = fifo(dialog, budget=3)
-    both = np.array([[0b01, 0b11, 0b11, 0b00]], np.uint32)
+    bits = np.array([[0b01, 0b11, 0b11, 0b00]], np.uint32)
+    both = dataclasses.replace(dialog, topic_bits=bits)
 
-    np.testing.assert_allclose(retention(trace, dialog, both), [[1, 2 / 3]])
-    np.testing.assert_allclose(diversity(trace, dialog, both), [[1, 1]])
+    np.testing.assert_allclose(retention(trace, both), [[1, 2 / 3]])
+    np.testing.assert_allclose(diversity(trace, both), [[1, 1]])
 
 
-def test_the_papers_rule_can_be_asked_for() -> None:
+def test_the_papers_rule_parts_from_the_labels_with_noise() -> None:
     dialogs = generate(SCENARIOS["shift"], dialogs=5, seed=0, world=World(noise=0.3))
     trace = fifo(dialogs, budget=56)
-    by_cosine = dialogs.cosine_topic_bits()
 
     assert (retention(trace, dialogs)[:, -1] == 1).all()
-    assert (retention(trace, dialogs, by_cosine)[:, -1] < 0.8).all()
+    assert (retention(trace, by_cosine(dialogs))[:, -1] < 0.8).all()
 
 
 def test_turns_that_a_row_does_not_have_and_turns_without_topic_have_no_number() -> None:

@@ -307,3 +307,15 @@ def measure(trace: Trace, recording: Recording, first_row: int = 0) -> dict[str,
     """Return every metric of the evidence of a recording whose first head is this row."""
     evidence = Evidence(trace, recording, first_row)
     return {key: metric.measure(evidence) for key, metric in metrics_of("evidence").items()}
+
+
+def by_cosine(dialogs: DialogBatch) -> DialogBatch:
+    """Return dialogs whose tokens are of the topics that the paper's rule finds, cos(e, t) > 0.3.
+
+    A metric of them is the metric by the paper's rule.
+    """
+    assert dialogs.topics is not None
+    length = np.linalg.norm(dialogs.embeddings, axis=-1, keepdims=True)
+    cosines = dialogs.embeddings @ dialogs.topics.transpose(0, 2, 1) / length
+    bits = (cosines > 0.3) @ (1 << np.arange(cosines.shape[2]))
+    return dataclasses.replace(dialogs, topic_bits=bits.astype(np.uint32))

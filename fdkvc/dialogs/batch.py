@@ -299,18 +299,6 @@ class DialogBatch:
         matrix: Floats = self.projections[spaces.index(space)]
         return matrix
 
-    def cosine_topic_bits(self, threshold: float = TOPIC_THRESHOLD) -> Bits:
-        """Topics of each token by the paper's rule, cos(e, t) > threshold, as bits (B, N).
-
-        Raises
-        ------
-        ValueError
-            If these dialogs come without topic vectors.
-        """
-        if self.topics is None:
-            raise ValueError("these dialogs come without topic vectors")
-        return _pack_bits(_topic_cosines(self.embeddings, self.topics) > threshold)
-
     def topic_label(self, topic: int) -> str:
         """Return a topic's name, or a dash where there is none (topic −1)."""
         return self.topic_names[topic] if topic >= 0 else "–"

@@ -37,7 +37,7 @@ CHUNK_NUMBERS = 2**24
 
 HEADS = Parameter(
     "Heads",
-    "Whether each head decides for itself, or all of a dialog by the mean of their scores.",
+    "Each head decides for itself, or all of them together by their average score.",
     choices=("each", "together"),
 )
 

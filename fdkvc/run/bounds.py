@@ -78,11 +78,6 @@ def best_schedule(worth: Floats, born: NDArray[np.intp], budget: int) -> Bools:
 def least_attention_loss(dialogs: DialogBatch, budget: int) -> Floats:
     """Return the attention loss of the best schedule (B, T); no mean over a dialog is lower.
 
-    Parameters
-    ----------
-    dialogs : DialogBatch
-    budget : int
-
     Returns
     -------
     array (B, T)

@@ -58,7 +58,7 @@ def answers(trace: Trace, recording: Recording, first_row: int = 0) -> list[Answ
     ]
 
 
-def lost_in(trace: Trace, recording: Recording, first_row: int = 0) -> list[Ints]:
+def lost_in(trace: Trace, recording: Recording) -> list[Ints]:
     """Return for each demand the turn that broke the last of its mentions (H,), −1 if it is met.
 
     Parameters
@@ -66,8 +66,6 @@ def lost_in(trace: Trace, recording: Recording, first_row: int = 0) -> list[Ints
     trace : Trace
         From the first turn on.
     recording : Recording
-    first_row : int
-        The row of the trace that is the recording's first head.
 
     Returns
     -------
@@ -75,7 +73,7 @@ def lost_in(trace: Trace, recording: Recording, first_row: int = 0) -> list[Ints
         In the order of `answers`. The turn of the last mention itself, where not even that turn
         left it whole.
     """
-    held = _held(trace, recording, first_row)
+    held = _held(trace, recording)
     found = []
     for demand, mentions in recording.evidence:
         whole = np.logical_or.reduce(
@@ -122,7 +120,7 @@ class Evidence:
         return float((ages * cached).sum() / max(int(cached.sum()), 1))
 
 
-def _held(trace: Trace, recording: Recording, first_row: int) -> Bools:
+def _held(trace: Trace, recording: Recording, first_row: int = 0) -> Bools:
     """Whether each head's cache held each token at the end of each turn (H, T, N + 1)."""
     kept = trace.kept[first_row : first_row + len(recording.heads)]
     held = np.zeros((*kept.shape[:2], recording.starts[-1] + 1), np.bool_)

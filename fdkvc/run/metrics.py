@@ -26,11 +26,11 @@ ADAPTED = 0.8
 """The retention of the new topic at which a cache counts as adapted (Table 2)."""
 
 
-def _kept_bits(trace: Trace, topic_bits: Bits) -> Bits:
+def _kept_bits(trace: Trace, dialogs: DialogBatch) -> Bits:
     """Topics of every kept entry (B, T, budget); no bits in empty slots."""
-    rows, tokens = topic_bits.shape
+    rows, tokens = dialogs.topic_bits.shape
     start = np.arange(0, rows * tokens, tokens)[:, None, None]
-    bits = topic_bits.reshape(-1).take(np.maximum(trace.kept, 0) + start)
+    bits = dialogs.topic_bits.reshape(-1).take(np.maximum(trace.kept, 0) + start)
     bits[trace.kept < 0] = 0
     return bits
 
@@ -40,33 +40,19 @@ def _own_turns(series: Floats, trace: Trace, dialogs: DialogBatch) -> Floats:
     return np.where(dialogs.in_turns[:, trace.first_turn :], series, np.float32(np.nan))
 
 
-def retention(trace: Trace, dialogs: DialogBatch, topic_bits: Bits | None = None) -> Floats:
-    """Share of the cached entries that are of the current topic (B, T), in [0, 1].
-
-    Parameters
-    ----------
-    trace : Trace
-    dialogs : DialogBatch
-    topic_bits : array (B, N) of uint32, optional
-        Which topics a token counts for; the dialog's labels by default, or the paper's rule
-        from `DialogBatch.cosine_topic_bits`.
-    """
-    bits = dialogs.topic_bits if topic_bits is None else topic_bits
+def retention(trace: Trace, dialogs: DialogBatch) -> Floats:
+    """Share of the cached entries that are of the current topic (B, T), in [0, 1]."""
     current = dialogs.current[:, trace.first_turn :]
     wanted = np.where(current >= 0, np.uint32(1) << np.maximum(current, 0).astype(np.uint32), 0)
-    of_topic = (_kept_bits(trace, bits) & wanted[:, :, None].astype(np.uint32)) != 0
+    of_topic = (_kept_bits(trace, dialogs) & wanted[:, :, None].astype(np.uint32)) != 0
     cached = np.maximum((trace.kept >= 0).sum(axis=2), 1)
     share = (of_topic.sum(axis=2) / cached).astype(np.float32)
     return _own_turns(np.where(current >= 0, share, np.float32(np.nan)), trace, dialogs)
 
 
-def diversity(trace: Trace, dialogs: DialogBatch, topic_bits: Bits | None = None) -> Floats:
-    """Share of all the dialog's topics with at least one cached entry (B, T), in [0, 1].
-
-    Parameters are those of `retention`.
-    """
-    bits = dialogs.topic_bits if topic_bits is None else topic_bits
-    held = np.bitwise_count(np.bitwise_or.reduce(_kept_bits(trace, bits), axis=2))
+def diversity(trace: Trace, dialogs: DialogBatch) -> Floats:
+    """Share of all the dialog's topics with at least one cached entry (B, T), in [0, 1]."""
+    held = np.bitwise_count(np.bitwise_or.reduce(_kept_bits(trace, dialogs), axis=2))
     topics = np.where(dialogs.topic_counts > 0, dialogs.topic_counts, np.nan)
     share = (held / topics[:, None]).astype(np.float32)
     return _own_turns(share, trace, dialogs)
@@ -229,13 +215,13 @@ METRICS: Mapping[str, Metric] = {
         Metric(
             "retention",
             "Retention",
-            "Share of the cached entries that are of the current topic.",
+            "Share of the cached entries that belong to the current topic.",
             retention,
         ),
         Metric(
             "diversity",
             "Diversity",
-            "Share of the dialog's topics of which at least one entry is still cached.",
+            "Share of the dialog's topics that still have an entry in the cache.",
             diversity,
         ),
         Metric(

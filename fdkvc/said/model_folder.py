@@ -43,10 +43,6 @@ _INDEX = "model.safetensors.index.json"
 def check_model_folder(folder: Path) -> int:
     """Return how many numbers the weights of a model have.
 
-    Parameters
-    ----------
-    folder : Path
-
     Raises
     ------
     ValueError

@@ -82,11 +82,6 @@ class Change:
         return abs(self.after - self.before) / (self.high - self.low)
 
     @property
-    def direction(self) -> int:
-        """1 for a larger value, −1 for a smaller, 0 if none was found."""
-        return 0 if self.after is None else 1 if self.after > self.before else -1
-
-    @property
     def tried(self) -> str:
         """Which values were tried, in words.
 

@@ -19,7 +19,6 @@ from fdkvc.run.trace import Status, Trace
 
 KEPT = (Status.kept.name, Status.new.name)
 
-OVERLAP = ("turn", "shared", "only_one", "only_other", "jaccard")
 DIFFERENCE = (
     *("turn", "token", "topic", "born", "keeper"),
     *("score_one", "rank_one", "score_other", "rank_other", "evicted"),
@@ -43,8 +42,8 @@ def overlap_table(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        Columns `OVERLAP`. `jaccard` is the share of what either keeps that both keep, in [0, 1];
-        two empty caches overlap wholly.
+        Columns turn, shared, only_one, only_other, jaccard. The last is the share of what either
+        keeps that both keep, in [0, 1]; two empty caches overlap wholly.
 
     Examples
     --------

@@ -98,11 +98,11 @@ def show_overview(metrics: tuple[str, ...]) -> None:
     wholes = " and ".join(each.label.lower() for each in metrics_of().values() if each.whole)
     st.caption(
         plain(
-            "Means over the benchmark scenarios of which a metric says something, "
-            f"{DIALOGS} dialogs each, seed 0, budget {Benchmark.budget}, last turns, or all of "
-            f"them for {wholes}; ± is half of the 95 % interval. The benchmark "
-            "page runs any number of dialogs. The full cache alone has no budget; the oracle "
-            "alone knows the future."
+            f"Averages over the benchmark scenarios: {DIALOGS} dialogs each, seed 0, budget "
+            f"{Benchmark.budget}; a scenario that a metric says nothing about does not count. They "
+            f"are of a dialog's last turns, but {wholes} are of all its turns. ± is half of the "
+            "95 % interval. The benchmark page runs any number of dialogs. The full cache alone "
+            "has no budget; the oracle alone knows the future."
         )
     )
     say_chance(chance)

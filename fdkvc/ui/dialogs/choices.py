@@ -28,6 +28,7 @@ from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, hold
 from fdkvc.ui.kit.frame import problems
 from fdkvc.ui.kit.lanes import PAIR, Lane, read_lane
+from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.memory import give_back
 from fdkvc.ui.kit.sidebar import ASKED, BUDGET_HERE, LOOK, ORDER
 from fdkvc.ui.kit.variants import CHOSEN
