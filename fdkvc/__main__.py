@@ -361,8 +361,9 @@ def _sweep(settings: Any) -> None:
     from fdkvc.files import report
     from fdkvc.files.text import text_table
     from fdkvc.files.write import check_folder, write_files
+    from fdkvc.judged.tables import sweep_table
     from fdkvc.measured.benchmark import run_benchmark
-    from fdkvc.measured.sweep import Sweep, read_values, suggested_values, sweep_table
+    from fdkvc.measured.sweep import Sweep, read_values, suggested_values
 
     names = [(settings.parameter, settings.values)]
     if settings.second is not None:

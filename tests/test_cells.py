@@ -9,25 +9,21 @@ import pytest
 from scipy import stats
 from studies import few_dialogs, other_budget, paper_study, paper_tables
 
+from fdkvc.dialogs.scenarios import SCENARIOS
 from fdkvc.judged.cells import (
-    DIFFERENCE,
-    MILLISECONDS,
-    PERCENT,
-    PLAIN,
-    Cell,
     MeasuredTable,
     cells_table,
-    each_cell,
-    judged,
+    figure_words,
     measured_tables,
-    t_of_difference,
-    told_from_zero,
     verdicts_of,
 )
-from fdkvc.measured.benchmark import Benchmark
+from fdkvc.judged.judge import DIFFERENCE, Fact, judge
+from fdkvc.judged.rules import Case, expected_mean, t_of_difference, told_from_zero, verdict
+from fdkvc.measured.benchmark import Benchmark, run_benchmark
+from fdkvc.measured.statistics import Summary, summarize
 from fdkvc.measured.study import run_study
 from fdkvc.paper import tables
-from fdkvc.paper.tables import TABLES, Published, read_printed
+from fdkvc.paper.tables import TABLES, Published, Range, read_printed
 from fdkvc.policies import policy_named
 
 
@@ -43,15 +39,17 @@ def test_every_printed_cell_stands_beside_a_measured_one(number: int) -> None:
         for column, figure in zip(printed.columns, cells, strict=True):
             key = f"{float(row):g}" if number in (5, 6) else row
             cell = table(number).cells[key, columns.get(column, column)]
-            assert cell.published == figure
-            assert math.isfinite(cell.measured)
+            assert (cell.published, cell.rounding) == (figure.value, figure.rounding)
+            assert (cell.printed, cell.printed_in) == (figure.printed, figure.source)
+            assert math.isfinite(cell.mean)
 
 
 def test_nothing_is_published_where_the_paper_prints_nothing() -> None:
     blank = {
         (each.number, row, column)
-        for each, row, column, cell in each_cell(paper_tables())
-        if cell.published is None
+        for each in paper_tables()
+        for (row, column), cell in each.cells.items()
+        if not cell.is_published
     }
     assert (3, "fd-kvc", "gradual") in blank
     assert (4, "fd-kvc", "mixed") in blank
@@ -103,8 +101,7 @@ def test_the_difference_that_the_paper_tests_cannot_be_told_from_zero() -> None:
     expected = stats.ttest_rel(one.astype(float), other.astype(float))
     low, high = expected.confidence_interval()
     assert (cells["shift"].low, cells["shift"].high) == pytest.approx((low, high), abs=1e-6)
-    assert cells["shift"].published is not None
-    assert cells["shift"].published.value == pytest.approx(0.0190 - 0.0084)
+    assert cells["shift"].published == pytest.approx(0.0190 - 0.0084)
 
 
 def test_the_t_of_a_difference_is_the_printed_one_or_follows_from_the_others() -> None:
@@ -136,38 +133,85 @@ PUBLISHED = Published(0.5, 0.0005, "50.0%", "Table 9", 400)
 
 
 @pytest.mark.parametrize(
-    ("mean", "verdict"), [(0.5, "reproduced"), (0.527, "reproduced"), (0.53, "differs")]
+    ("mean", "expected"), [(0.5, "reproduced"), (0.527, "reproduced"), (0.53, "differs")]
 )
-def test_the_rule_by_hand(mean: float, verdict: str) -> None:
+def test_the_rule_by_hand(mean: float, expected: str) -> None:
     # s = 0.2, n = 400 and 400: 0.0005 + 1.96·0.2·√(1/400 + 1/400) = 0.0282
     values = np.where(np.arange(400) % 2, mean + 0.2, mean - 0.2).astype(np.float32)
-    assert judged(PERCENT, values, PUBLISHED).verdict == verdict
+    summary = summarize(values)
+    case = Case(summary.mean, PUBLISHED, expected_mean(summary, PUBLISHED))
+    assert verdict(case) == expected
 
 
-def test_fewer_than_100_dialogs_have_no_verdict_and_times_never_have() -> None:
-    cells = [
-        cell for each, _, _, cell in each_cell(measured_tables(few_dialogs())) if each.number != 7
-    ]
-    assert any(cell.published is not None for cell in cells)
-    assert {cell.verdict for cell in cells} == {None}
-    latency = [cell for _, _, _, cell in each_cell(paper_tables())]
-    assert {cell.verdict for cell in latency if cell.unit == MILLISECONDS} == {None}
+def by_rule(
+    measured: float, published: float, sd: float = 0.1, rounding: float = 0.0005, n: int = 600
+) -> str:
+    figure = Published(published, rounding, str(published), "Table 9", n)
+    summary = Summary(600, measured, sd, math.nan, math.nan, 0.95)
+    return verdict(Case(measured, figure, expected_mean(summary, figure)))
+
+
+def test_the_rule_allows_rounding_and_both_sampling_errors() -> None:
+    allowed = 0.0005 + 1.96 * 0.1 * math.sqrt(2 / 600)
+    assert by_rule(0.70, 0.70 + 0.999 * allowed) == "reproduced"
+    assert by_rule(0.70, 0.70 - 1.001 * allowed) == "differs"
+
+
+def test_fewer_published_dialogs_allow_more() -> None:
+    assert by_rule(0.70, 0.7125) == "differs"
+    assert by_rule(0.70, 0.7125, n=200) == "reproduced"
+
+
+def test_an_exact_value_has_rounding_only() -> None:
+    assert by_rule(32 / 35, 0.914, sd=0) == "reproduced"
+    assert by_rule(32 / 35, 0.915, sd=0) == "differs"
+
+
+@pytest.mark.parametrize("measured", [0.925, float(np.float32(0.925))])
+def test_half_a_digit_away_is_still_rounding(measured: float) -> None:
+    assert by_rule(measured, 0.92, sd=0, rounding=0.005) == "reproduced"
+
+
+@pytest.mark.parametrize("published", [0.7, 0.1])
+def test_cannot_be_told_from_zero_comes_before_any_comparison(published: float) -> None:
+    figure = Published(published, 0.0005, str(published), "Table 9", 600)
+    case = Case(0.7, figure, Range(0.6, 0.8), chance=True)
+    assert verdict(case) == "cannot be told from zero"
+
+
+@pytest.mark.parametrize(("dialogs", "judged"), [(99, False), (100, True)])
+def test_fewer_than_100_dialogs_have_no_verdict(dialogs: int, judged: bool) -> None:
+    policies = (policy_named("fifo"), policy_named("h2o"))
+    benchmark = Benchmark(
+        (SCENARIOS["shift"], SCENARIOS["adaptation"]), policies=policies, dialogs=dialogs
+    )
+    table = judge(run_benchmark(benchmark))
+    assert (table.published.notna() == (table.metric != "late_retention")).all()
+    assert (table.verdict.notna() == (judged & table.published.notna())).all()
+
+
+def test_few_dialogs_have_no_verdict_and_times_never_have() -> None:
+    few = judge(few_dialogs()).query("source != 'default'")
+    assert few.published.notna().any()
+    assert set(few.verdict) == {None}
+    times = judge(paper_study()).query("source == 'latency'")
+    assert times.published.notna().any()
+    assert set(times.verdict) == {None}
 
 
 def test_another_budget_has_nothing_published() -> None:
-    cells = [
-        cell for each, *_, cell in each_cell(measured_tables(other_budget())) if each.number != 7
-    ]
-    assert cells
-    assert all(cell.published is None and cell.verdict is None for cell in cells)
+    facts = judge(other_budget()).query("source != 'default'")
+    assert len(facts)
+    assert facts.published.isna().all()
+    assert set(facts.verdict) == {None}
 
 
 def test_a_variant_stands_beside_the_papers_policy_without_published_figures() -> None:
     policies = (policy_named("fd-kvc"), policy_named("fd-kvc", gamma=0.8))
     study = run_study(Benchmark(policies=policies, dialogs=3))
     cells = measured_tables(study)[0].cells
-    assert cells["fd-kvc", "shift"].published is not None
-    assert cells["fd-kvc gamma=0.8", "shift"].published is None
+    assert cells["fd-kvc", "shift"].is_published
+    assert not cells["fd-kvc gamma=0.8", "shift"].is_published
 
 
 def test_all_cells_as_a_tidy_table() -> None:
@@ -182,13 +226,15 @@ def test_all_cells_as_a_tidy_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cell", "words"),
+    ("metric", "figures", "words"),
     [
-        (Cell(PERCENT, 0.721, 0.713, 0.729), "72.1 ± 0.8"),
-        (Cell(PLAIN, -0.0126), "-0.0126"),
-        (Cell(PERCENT, 0.5, 0.5, 0.5), "50.0"),
-        (Cell(MILLISECONDS, 0.1234), "0.123"),
+        ("late_retention", (0.721, 0.713, 0.729), "72.1 ± 0.8"),
+        ("late_alignment", (-0.0126, math.nan, math.nan), "-0.0126"),
+        ("late_retention", (0.5, 0.5, 0.5), "50.0"),
+        ("latency", (0.1234, math.nan, math.nan), "0.123"),
     ],
 )
-def test_a_cell_in_words(cell: Cell, words: str) -> None:
-    assert cell.words() == words
+def test_a_cell_in_words(metric: str, figures: tuple[float, float, float], words: str) -> None:
+    mean, low, high = figures
+    fact = Fact("benchmark", "mixed", "fd-kvc", metric, 100, mean, low=low, high=high)
+    assert figure_words(fact) == words

@@ -1,10 +1,10 @@
-"""Intervals, paired tests and verdicts, against SciPy, worked examples and exact cases."""
+"""Intervals and paired tests, against SciPy, worked examples and exact cases."""
 
 import math
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -13,16 +13,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fdkvc.measured.statistics import (
-    AdaptationSummary,
     bootstrap_interval,
-    composite,
     differences,
     effect_size,
     holm,
     paired,
     summarize,
-    summarize_adaptation,
-    verdict,
 )
 
 # Multiples of 1/64 shift, scale and subtract without rounding, so that a property fails only
@@ -293,105 +289,6 @@ class TestHolm:
             holm([0.5, wrong])
 
 
-class TestComposite:
-    def test_is_the_mean_of_each_dialog(self) -> None:
-        rows = [[1.0, 10.0], [2.0, 20.0], [6.0, 60.0]]
-        assert composite(rows).tolist() == [3, 30]
-
-    def test_published_composite_of_fifo_retention_is_exact(self) -> None:
-        # Table 4: 91.4 % over Shift, Return, Mixed, Complex and Gradual, in every dialog.
-        rows = [np.full(600, r, np.float32) for r in (1, 6 / 7, 6 / 7, 6 / 7, 1)]
-        summary = summarize(composite(rows))
-        assert summary.low == summary.mean == summary.high
-        assert round(100 * summary.mean, 1) == 91.4
-
-    def test_dialog_does_not_depend_on_its_neighbours(self) -> None:
-        rows = np.random.default_rng(0).random((12, 101))
-        assert [composite(rows[:, [i]])[0] for i in range(101)] == composite(rows).tolist()
-
-    def test_refuses_unequal_lengths(self) -> None:
-        with pytest.raises(ValueError, match="the scenarios have 3, 2 dialogs"):
-            composite([[1, 2, 3], [1, 2]])
-
-    def test_refuses_no_scenarios(self) -> None:
-        with pytest.raises(ValueError, match="at least 1"):
-            composite([])
-
-
-class TestSummarizeAdaptation:
-    def test_percentiles_interpolate(self) -> None:
-        # Of six, the median is halfway from the 3rd to the 4th and p90 from the 5th to the 6th.
-        never = [False, False, False, False, False, True]
-        assert summarize_adaptation([4, 4, 4, 5, 5, 16], never) == AdaptationSummary(
-            n=6, mean=38 / 6, median=4.5, p90=10.5, never=1
-        )
-
-    def test_order_of_dialogs_does_not_matter(self) -> None:
-        never = np.array([True, False, False, False])
-        turns = np.array([16, 5, 4, 4])
-        assert summarize_adaptation(turns, never) == summarize_adaptation(turns[::-1], never[::-1])
-
-    def test_adapting_at_the_last_turn_is_not_never(self) -> None:
-        assert summarize_adaptation([16, 16], [False, True]).never == 1
-
-    def test_refuses_shapes_that_disagree(self) -> None:
-        with pytest.raises(ValueError, match="but they must agree"):
-            summarize_adaptation([1, 2], [False])
-
-
-class TestVerdict:
-    cell: ClassVar[dict[str, Any]] = {
-        "measured_mean": 0.70,
-        "sd": 0.1,
-        "n": 600,
-        "published": 0.70,
-        "rounding": 0.0005,
-        "n_published": 600,
-    }
-
-    def test_allows_rounding_and_both_sampling_errors(self) -> None:
-        allowed = 0.0005 + 1.96 * 0.1 * math.sqrt(2 / 600)
-        inside = self.cell | {"published": 0.70 + 0.999 * allowed}
-        outside = self.cell | {"published": 0.70 - 1.001 * allowed}
-        assert verdict(**inside) == "reproduced"
-        assert verdict(**outside) == "differs"
-
-    def test_fewer_published_dialogs_allow_more(self) -> None:
-        apart = self.cell | {"published": 0.7125}
-        assert verdict(**apart) == "differs"
-        assert verdict(**apart | {"n_published": 200}) == "reproduced"
-
-    def test_an_exact_value_has_rounding_only(self) -> None:
-        exact = self.cell | {"measured_mean": 32 / 35, "sd": 0.0}
-        assert verdict(**exact | {"published": 0.914}) == "reproduced"
-        assert verdict(**exact | {"published": 0.915}) == "differs"
-
-    def test_half_a_digit_away_is_still_rounding(self) -> None:
-        exact = self.cell | {"sd": 0.0, "rounding": 0.005, "published": 0.92}
-        assert verdict(**exact | {"measured_mean": 0.925}) == "reproduced"
-        assert verdict(**exact | {"measured_mean": float(np.float32(0.925))}) == "reproduced"
-
-    @pytest.mark.parametrize("published", [0.7, 0.1])
-    def test_cannot_be_told_from_zero_comes_before_any_comparison(self, published: float) -> None:
-        cell = self.cell | {"published": published, "indistinguishable_from_zero": True}
-        assert verdict(**cell) == "cannot be told from zero"
-
-    @pytest.mark.parametrize("from_zero", [False, True])
-    @pytest.mark.parametrize("published", [0.7, 0.1])
-    def test_fewer_than_100_dialogs_have_no_verdict(
-        self, published: float, from_zero: bool
-    ) -> None:
-        cell = self.cell | {"published": published, "indistinguishable_from_zero": from_zero}
-        assert verdict(**cell | {"n": 99}) is None
-        assert verdict(**cell | {"n": 100}) is not None
-
-    @pytest.mark.parametrize("published", [None, math.nan])
-    def test_a_cell_that_the_paper_does_not_print_stays_blank(
-        self, published: float | None
-    ) -> None:
-        assert verdict(**self.cell | {"published": published}) is None
-
-
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
 def test_a_value_that_is_no_number_is_named(wrong: float) -> None:
     sentence = f"is {wrong} at dialog 1, but every value must be a finite number"
@@ -399,12 +296,8 @@ def test_a_value_that_is_no_number_is_named(wrong: float) -> None:
         summarize([0.5, wrong])
     with pytest.raises(ValueError, match=f"baseline {sentence}"):
         paired([0.5, 0.5], [0.5, wrong])
-    with pytest.raises(ValueError, match=f"scenario 1 {sentence}"):
-        composite([[0.5, 0.5], [0.5, wrong]])
     with pytest.raises(ValueError, match=f"differences {sentence}"):
         bootstrap_interval([0.5, wrong], seed=0)
-    with pytest.raises(ValueError, match=f"turns {sentence}"):
-        summarize_adaptation([2, wrong], [False, True])
 
 
 @pytest.mark.parametrize("wrong", [[], [[0.5, 0.5]], 0.5])

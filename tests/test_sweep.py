@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from fdkvc.dialogs.scenarios import SCENARIOS
-from fdkvc.judged.tables import ablation_table
+from fdkvc.judged.tables import ablation_table, sweep_table
 from fdkvc.measured.benchmark import Results, run_benchmark
 from fdkvc.measured.statistics import pareto_front
 from fdkvc.measured.sweep import (
@@ -16,7 +16,6 @@ from fdkvc.measured.sweep import (
     grid_table,
     read_values,
     suggested_values,
-    sweep_table,
     swept_only,
     tradeoff_table,
 )

@@ -28,6 +28,7 @@ from fdkvc.judged.tables import (
     summary_table,
 )
 from fdkvc.measured.benchmark import Benchmark, Latency, Measured, Results, run_benchmark
+from fdkvc.measured.study import Study
 from fdkvc.paper.tables import published, published_ablation, published_adaptation
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named
 from fdkvc.run.metrics import alignment, diversity, retention
@@ -250,8 +251,12 @@ def test_a_baseline_that_did_not_run_is_named(results: Results) -> None:
 # ------------------------------------------------------------------------------- latency
 
 
+def timed(*latencies: Latency, budget: int = Benchmark.budget) -> Study:
+    return Study(Results(Benchmark(budget=budget), {}, 0.1), latencies=latencies)
+
+
 def test_latency_table() -> None:
-    table = latency_table([Latency("fifo", 0.04, 0.01), Latency("fd-kvc", 0.12, 0.02)])
+    table = latency_table(timed(Latency("fifo", 0.04, 0.01), Latency("fd-kvc", 0.12, 0.02)))
     assert tuple(table.columns) == LATENCY
     assert table.policy.tolist() == ["fifo", "fd-kvc"]
     assert table.ms_per_turn.tolist() == [0.04, 0.12]
@@ -260,12 +265,14 @@ def test_latency_table() -> None:
 
 
 def test_latency_without_fifo_has_no_ratio() -> None:
-    assert latency_table([Latency("h2o", 0.04, 0.01)]).ratio_to_fifo.isna().all()
+    assert latency_table(timed(Latency("h2o", 0.04, 0.01))).ratio_to_fifo.isna().all()
 
 
 def test_latency_of_another_setting_has_nothing_published() -> None:
-    assert latency_table([Latency("fifo", 0.04, 0.01)], budget=28).published_ms.isna().all()
-    assert latency_table([Latency("sink sinks=8", 0.04, 0.01)]).published_ms.isna().all()
+    small = timed(Latency("fifo", 0.04, 0.01), budget=28)
+    assert latency_table(small).published_ms.isna().all()
+    variant = timed(Latency("sink sinks=8", 0.04, 0.01))
+    assert latency_table(variant).published_ms.isna().all()
 
 
 # ------------------------------------------------------------------------------- ablation

@@ -19,6 +19,7 @@ from fdkvc.dialogs.scenarios import Scenario, World
 from fdkvc.judged import tables
 from fdkvc.measured.benchmark import Benchmark, Latency, Results
 from fdkvc.measured.replay import Replay, replay_paired, replay_summary
+from fdkvc.measured.study import Study
 from fdkvc.measured.workers import processor
 from fdkvc.paper.tables import BASELINE
 from fdkvc.policies import Policy
@@ -174,7 +175,7 @@ def benchmark_files(
     numbers = dict(zip(NUMBERS, map(csv_text, frames), strict=True))
     return {
         **numbers,
-        "latency.csv": csv_text(tables.latency_table(latencies, benchmark.budget)),
+        "latency.csv": csv_text(tables.latency_table(Study(results, latencies=tuple(latencies)))),
         "run.json": run_json(benchmark.seed, parameters, results.seconds, numbers),
     }
 

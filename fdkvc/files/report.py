@@ -16,12 +16,20 @@ from fdkvc.files.export import (
     run_json,
 )
 from fdkvc.judged import tables
-from fdkvc.judged.cells import RULE, SIGNS, Cell, MeasuredTable, cells_table, measured_tables
+from fdkvc.judged.cells import (
+    SIGNS,
+    MeasuredTable,
+    cells_table,
+    figure_words,
+    measured_tables,
+)
 from fdkvc.judged.claims import claims_table, judged_claims
+from fdkvc.judged.judge import Fact
 from fdkvc.judged.projections import alignments_table, differences_table
+from fdkvc.judged.rules import LEGEND
 from fdkvc.measured.benchmark import Results, default_baseline
 from fdkvc.measured.study import Study
-from fdkvc.measured.sweep import Sweep, sweep_table, swept_only
+from fdkvc.measured.sweep import Sweep, swept_only
 
 TIMED = ("latency.csv", "cost.csv", "cells.csv", "claims.csv", "tables.md", "tables.tex")
 """Files with times in them, which differ from run to run."""
@@ -48,7 +56,7 @@ def study_files(study: Study) -> dict[str, str]:
         "alignments": alignments_table(results),
         "alignment_differences": differences_table(results),
         "dialogs": dialogs_table(results),
-        "cost": tables.cost_table(study.latencies, study.memories, benchmark.budget),
+        "cost": tables.cost_table(study),
         **{
             f"ablation_{parameter}": tables.ablation_table(swept, parameter)
             for parameter, swept in study.sweeps.items()
@@ -63,7 +71,7 @@ def study_files(study: Study) -> dict[str, str]:
 
 def sweep_files(sweep: Sweep, results: Results) -> dict[str, str]:
     """Return the files of a sweep by name; ``ablation.csv`` only of one hyperparameter."""
-    files = {"sweep.csv": csv_text(sweep_table(sweep, results))}
+    files = {"sweep.csv": csv_text(tables.sweep_table(sweep, results))}
     if len(sweep.axes) == 1:
         files |= ablation_files(swept_only(sweep, results), sweep.parameters[0])
     swept = {"policy": sweep.policy, "axes": dict(sweep.axes)}
@@ -131,7 +139,7 @@ def markdown(measured: list[MeasuredTable]) -> str:
         rows = [list(frame.columns), ["---"] * len(frame.columns), *frame.to_numpy().tolist()]
         lines = ["| " + " | ".join(map(str, row)) + " |" for row in rows]
         parts.append("\n".join([f"### {table.heading}", "", *lines]))
-    legend = "\n".join(f"- {rule}" for rule in RULE)
+    legend = "\n".join(f"- {rule}" for rule in LEGEND)
     signs = ", ".join(f"{sign} {verdict}" for verdict, sign in SIGNS.items() if verdict)
     note = f"Measured ± half of the 95 % interval (published, verdict): {signs}."
     return "\n\n".join([*parts, note, legend]) + "\n"
@@ -187,16 +195,12 @@ def _tex(text: str) -> str:
 
 def _frame(table: MeasuredTable) -> pd.DataFrame:
     """Return a table as texts, laid out as in the paper."""
-    rows = [
-        [label, *(_text(table.cells.get((row, column))) for column in table.columns)]
-        for row, label in table.rows.items()
-    ]
+    rows = [[label, *table.texts(row, _text)] for row, label in table.rows.items()]
     return pd.DataFrame(rows, columns=[table.corner, *table.columns.values()])
 
 
-def _text(cell: Cell | None) -> str:
-    if cell is None:
-        return ""
-    if cell.published is None:
-        return cell.words()
-    return f"{cell.words()} ({cell.published.printed} {SIGNS[cell.verdict]}".rstrip() + ")"
+def _text(fact: Fact) -> str:
+    words = figure_words(fact)
+    if not fact.is_published:
+        return words
+    return f"{words} ({fact.printed} {SIGNS[fact.verdict]}".rstrip() + ")"

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from fdkvc.dialogs.batch import DialogBatch
 from fdkvc.judged import tables
-from fdkvc.measured.benchmark import Benchmark, Latency, Results, late_metrics
+from fdkvc.judged.judge import PERCENTILES
+from fdkvc.measured.benchmark import ADAPTATION, Benchmark, Latency, Results, late_metrics
 from fdkvc.measured.replay import replay_summary
-from fdkvc.measured.statistics import AdaptationSummary, Paired
+from fdkvc.measured.statistics import Paired
+from fdkvc.measured.study import Study
 from fdkvc.paper.tables import BASELINE
 from fdkvc.run.metrics import late_metric, metric_named
 from fdkvc.run.trace import Trace
@@ -64,9 +66,9 @@ def text_table(
 
 def benchmark_text(results: Results, latencies: Iterable[Latency], baseline: str = BASELINE) -> str:
     """Return the tables of a benchmark for a terminal, measured beside published."""
-    benchmark = results.benchmark
+    study = Study(results, latencies=tuple(latencies))
     parts = [_summary_text(results), _adaptation_text(results)]
-    parts += [_paired_text(results, baseline), _latency_text(latencies, benchmark.budget)]
+    parts += [_paired_text(results, baseline), _latency_text(study)]
     return "\n\n\n".join(part for part in parts if part)
 
 
@@ -175,12 +177,14 @@ def _adaptation_text(results: Results) -> str:
     if table.empty:
         return ""
     rows = []
-    for row, (policy, summary) in zip(_records(table), tables.adaptations(results), strict=True):
-        cells = [policy]
-        for name, text in at_least(summary).items():
+    for row in _records(table):
+        values = results.values(ADAPTATION, row["policy"], "never")
+        never = 0 if values is None else int(values.sum())
+        cells = [row["policy"]]
+        for name, text in at_least(row, row["n"], never).items():
             figure = row[f"published_{name}"]
             cells += [text, "" if math.isnan(figure) else f"{figure:g}"]
-        rows.append([*cells, str(summary.never)])
+        rows.append([*cells, str(never)])
     header = ["policy", "mean", "published", "median", "published", "p90", "published", "never"]
     return (
         "Turns from a change of topic to 80 % retention of the new one, "
@@ -188,26 +192,23 @@ def _adaptation_text(results: Results) -> str:
     )
 
 
-def at_least(summary: AdaptationSummary) -> dict[str, str]:
+def at_least(turns: Mapping[str, float], n: int, never: int) -> dict[str, str]:
     """Return mean, median and p90 of the turns to adapt in words that "never" has a part in.
 
     A dialog that never adapts counts with the turns it had, so what rests on one is ``> `` that.
 
     Examples
     --------
-    >>> at_least(AdaptationSummary(n=600, mean=16, median=16, p90=16, never=600))
+    >>> at_least({"mean": 16, "median": 16, "p90": 16}, n=600, never=600)
     {'mean': '> 16.00', 'median': '> 16', 'p90': '> 16'}
-    >>> at_least(AdaptationSummary(n=600, mean=4.5, median=4, p90=5, never=0))
+    >>> at_least({"mean": 4.5, "median": 4, "p90": 5}, n=600, never=0)
     {'mean': '4.50', 'median': '4', 'p90': '5'}
     """
-    first_never = summary.n - summary.never  # its place among the turns in ascending order
-    mark = {
-        "mean": summary.never > 0,
-        "median": first_never <= math.ceil(0.5 * (summary.n - 1)),
-        "p90": first_never <= math.ceil(0.9 * (summary.n - 1)),
-    }
-    words = {"mean": f"{summary.mean:.2f}"}
-    words |= {"median": f"{summary.median:g}", "p90": f"{summary.p90:g}"}
+    first_never = n - never  # its place among the turns in ascending order
+    mark = {"mean": never > 0}
+    mark |= {name: first_never <= math.ceil(at * (n - 1)) for name, at in PERCENTILES.items()}
+    words = {"mean": f"{turns['mean']:.2f}"}
+    words |= {name: f"{turns[name]:g}" for name in PERCENTILES}
     return {name: f"> {word}" if mark[name] else word for name, word in words.items()}
 
 
@@ -241,8 +242,8 @@ def _difference(comparison: Paired, percent: bool) -> list[str]:
     return [f"{mean} ± {margin}", f"{comparison.t:.1f}", p]
 
 
-def _latency_text(latencies: Iterable[Latency], budget: int) -> str:
-    table = tables.latency_table(latencies, budget)
+def _latency_text(study: Study) -> str:
+    table = tables.latency_table(study)
     rows = [[_short(cell) for cell in row.values()] for row in _records(table)]
     header = ["policy", "ms", "times FIFO's", "published ms"]
     return f"Time of a turn of one dialog\n\n{text_table(header, rows)}"

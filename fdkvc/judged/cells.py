@@ -1,74 +1,32 @@
-"""The paper's tables cell by cell: measured beside published, with one verdict a cell."""
+"""The paper's tables cell by cell: the judged facts, laid out as they are printed."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from statistics import fmean
 
 import pandas as pd
 
-from fdkvc.dialogs.scenarios import SCENARIOS, World
-from fdkvc.measured.benchmark import (
-    ADAPTATION,
-    COMPOSITE,
-    Results,
-    Values,
-    is_the_papers,
-    late_metrics,
-)
-from fdkvc.measured.statistics import (
-    FEWEST_DIALOGS,
-    CellVerdict,
-    Summary,
-    differences,
-    percentile_interval,
-    summarize,
-    verdict,
-)
+from fdkvc.dialogs.scenarios import SCENARIOS
+from fdkvc.judged.judge import BENCHMARK, DEFAULT, DIFFERENCE, TIME, Fact, facts
+from fdkvc.judged.rules import Verdict
+from fdkvc.measured.benchmark import ADAPTATION, COMPOSITE
 from fdkvc.measured.study import Study
-from fdkvc.paper.tables import (
-    ABLATED_POLICY,
-    BASELINE,
-    HYPERPARAMETERS,
-    LATE_ALIGNMENT,
-    T_TESTS,
-    Published,
-    published,
-    published_ablation,
-    published_adaptation,
-    published_latency,
-)
+from fdkvc.paper.tables import ABLATED_POLICY, ABLATIONS, BASELINE, HYPERPARAMETERS
 from fdkvc.parameters import parameters_of
-from fdkvc.policies import POLICIES, policy_named
-from fdkvc.run.metrics import metric_named
+from fdkvc.policies import POLICIES, read_policy
+from fdkvc.run.metrics import late_metric, metric_named
 
-RULE = (
-    "**Cannot be told from zero**: the published value may as well be chance. For the difference "
-    "of two alignments the paper's own t-tests decide (Section 5.6; where it prints none, the "
-    "spread that its others imply); for an alignment, whether it is within 1.96·0.25/√n, where "
-    "0.25 is the spread of the cosine of unrelated vectors of 16 numbers.",
-    "**Reproduced**: measured and published differ by no more than the rounding of the printed "
-    "figure + 1.96·s·√(1/n + 1/n_published), s being the standard deviation over our dialogs; a "
-    "percentile by the scatter of its place among the dialogs.",
-    "**Differs**: by more than that.",
-    f"No verdict with fewer than {FEWEST_DIALOGS} dialogs, for a time, which is the machine's, "
-    "and where the paper prints nothing.",
-)
-"""How a cell is judged, in words; the first that applies."""
-
-SIGNS: Mapping[CellVerdict | None, str] = {
+SIGNS: Mapping[Verdict | None, str] = {
     "reproduced": "✓",
     "differs": "≠",
     "cannot be told from zero": "○",
     None: "",
 }
 
-DIFFERENCE = f"{ABLATED_POLICY} − {BASELINE}"
-"""Key of the row of Table 1 that holds the difference its t-tests are about."""
-
-PERCENTILES = {"median": 0.5, "p90": 0.9}
+LATE = {"late_alignment": 1, "late_diversity": 3, "late_retention": 4}
+"""Tables of late metrics that the paper has; the others go by the key of their metric."""
 
 
 @dataclass(frozen=True)
@@ -87,57 +45,41 @@ class Unit:
 PLAIN = Unit()
 PERCENT = Unit("%", 100.0, 1)
 TURNS = Unit("turns", digits=2)
-WHOLE_TURNS = Unit("turns", digits=1)
 MILLISECONDS = Unit("ms", digits=3)
-SETTING = Unit(digits=2)
+
+_UNITS = {
+    "mean": TURNS,
+    "median": Unit("turns", digits=1),
+    "p90": Unit("turns", digits=1),
+    TIME: MILLISECONDS,
+}
 
 
-@dataclass(frozen=True, eq=False)
-class Cell:
-    """One figure of a table.
+def unit_of(fact: Fact) -> Unit:
+    """Return how a fact is written."""
+    if fact.source == DEFAULT:
+        return Unit(digits=2)
+    return _UNITS.get(fact.metric) or (PERCENT if late_metric(fact.metric).percent else PLAIN)
 
-    Attributes
-    ----------
-    unit : Unit
-    measured, low, high : float
-        With the ends of its 95 % interval, NaN where it has none.
-    n : int
-        Dialogs behind it; 0 for what no dialog decides.
-    published : Published or None
-    verdict : str or None
-    values : array (n,), optional
-        The number of each dialog.
+
+def figure_words(fact: Fact) -> str:
+    """Return the measured figure with its interval, as short as can be.
+
+    Examples
+    --------
+    >>> figure_words(Fact("", "", "", "late_retention", 600, 0.5, low=0.49, high=0.51))
+    '50.0 ± 1.0'
+    >>> figure_words(Fact("", "", "", "mean", 600, 4.0, low=4.0, high=5.0))
+    '4.00 (4.00 to 5.00)'
     """
-
-    unit: Unit
-    measured: float
-    low: float = math.nan
-    high: float = math.nan
-    n: int = 0
-    published: Published | None = None
-    verdict: CellVerdict | None = None
-    values: Values | None = None
-
-    @property
-    def difference(self) -> float:
-        """Measured less published; NaN where nothing is published."""
-        return math.nan if self.published is None else self.measured - self.published.value
-
-    def words(self) -> str:
-        """Return the measured figure with its interval, as short as can be.
-
-        Examples
-        --------
-        >>> Cell(PERCENT, 0.5, 0.49, 0.51).words(), Cell(TURNS, 4.0, 4.0, 5.0).words()
-        ('50.0 ± 1.0', '4.00 (4.00 to 5.00)')
-        """
-        text = self.unit.write(self.measured)
-        if math.isnan(self.low) or self.low == self.high:
-            return text
-        above, below = self.high - self.measured, self.measured - self.low
-        if math.isclose(above, below, rel_tol=1e-6):
-            return f"{text} ± {self.unit.write(above)}"
-        return f"{text} ({self.unit.write(self.low)} to {self.unit.write(self.high)})"
+    unit = unit_of(fact)
+    text = unit.write(fact.mean)
+    if math.isnan(fact.low) or fact.low == fact.high:
+        return text
+    above, below = fact.high - fact.mean, fact.mean - fact.low
+    if math.isclose(above, below, rel_tol=1e-6):
+        return f"{text} ± {unit.write(above)}"
+    return f"{text} ({unit.write(fact.low)} to {unit.write(fact.high)})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +94,7 @@ class MeasuredTable:
     corner : str
         What its rows are.
     rows, columns : mapping of key to label
-    cells : mapping of (row, column) to Cell
+    cells : mapping of (row, column) to Fact
         Of the cells that we have.
     """
 
@@ -161,12 +103,17 @@ class MeasuredTable:
     corner: str
     rows: Mapping[str, str]
     columns: Mapping[str, str]
-    cells: Mapping[tuple[str, str], Cell] = field(default_factory=dict)
+    cells: dict[tuple[str, str], Fact] = field(default_factory=dict)
 
     @property
     def heading(self) -> str:
         """Its title, after its number in the paper."""
         return f"Table {self.number}: {self.title}" if isinstance(self.number, int) else self.title
+
+    def texts(self, row: str, write: Callable[[Fact], str]) -> list[str]:
+        """Write each cell of a row, nothing where there is none."""
+        cells = (self.cells.get((row, column)) for column in self.columns)
+        return ["" if cell is None else write(cell) for cell in cells]
 
 
 def measured_tables(study: Study) -> list[MeasuredTable]:
@@ -174,25 +121,67 @@ def measured_tables(study: Study) -> list[MeasuredTable]:
 
     Those of which nothing was measured are left out.
     """
-    results = study.results
-    tables = [
-        _late_table(1, "Late-turn alignment", "late_alignment", results),
-        _adaptation_table(results),
-        _late_table(3, "Late-turn topic diversity", "late_diversity", results),
-        _with_latency(_late_table(4, "Late-turn retention", "late_retention", results), study),
-        *(
-            _ablation_table(number, parameter, study.sweeps[parameter])
-            for number, parameter in ((5, "w_c"), (6, "gamma"))
-            if parameter in study.sweeps
-        ),
-        _hyperparameter_table(),
-        *(
-            _late_table(key, metric_named(key).title, f"late_{key}", results)
-            for key in results.benchmark.metrics
-            if published(COMPOSITE, BASELINE, f"late_{key}") is None
-        ),
-    ]
-    return [table for table in tables if table.cells]
+    tables = {table.number: table for table in _empty_tables(study)}
+    names = [policy.name for policy in study.results.benchmark.policies]
+
+    def by_policy(fact: Fact) -> int:
+        return names.index(fact.policy) if fact.source == BENCHMARK else len(names)
+
+    for fact in sorted(facts(study), key=by_policy):
+        number, row, column = _place(fact)
+        if number in tables and row in tables[number].rows:
+            tables[number].cells[row, column] = fact
+    return [table for table in tables.values() if table.cells]
+
+
+def _place(fact: Fact) -> tuple[int | str, str, str]:
+    """Return the number of a fact's table, its row and its column."""
+    if fact.source in ABLATIONS:
+        value = getattr(read_policy(fact.policy), fact.source)
+        return ABLATIONS[fact.source].number, f"{value:g}", fact.metric
+    if fact.source == DEFAULT:
+        return 7, fact.metric, DEFAULT
+    if fact.source in (ADAPTATION, TIME):
+        return 2 if fact.source == ADAPTATION else 4, fact.policy, fact.metric
+    return LATE.get(fact.metric, fact.metric.removeprefix("late_")), fact.policy, fact.scenario
+
+
+def _empty_tables(study: Study) -> Iterator[MeasuredTable]:
+    benchmark = study.results.benchmark
+    policies = {policy.name: policy.title for policy in benchmark.policies}
+    scenarios = {key: scenario_label(key) for key in study.results.reported}
+    both = [policies[name] for name in (ABLATED_POLICY, BASELINE) if name in policies]
+    rows = {**policies, DIFFERENCE: " − ".join(both)} if len(both) == 2 else policies
+    yield MeasuredTable(1, "Late-turn alignment", "policy", rows, scenarios)
+    statistics = {"mean": "mean", "median": "median", "p90": "90th percentile"}
+    title = "Turns from a change of topic to 80 % retention of the new one"
+    yield MeasuredTable(2, title, "policy", policies, statistics)
+    yield MeasuredTable(3, "Late-turn topic diversity, %", "policy", policies, scenarios)
+    columns = {**scenarios, TIME: "latency, ms a turn"}
+    yield MeasuredTable(4, "Late-turn retention, %, and latency", "policy", policies, columns)
+    for parameter, results in study.sweeps.items():
+        number, swept = ABLATIONS[parameter].number, results.benchmark
+        values = [f"{getattr(policy, parameter):g}" for policy in swept.policies]
+        label = parameters_of(POLICIES[ABLATED_POLICY])[parameter].label
+        title = f"{label} on {swept.scenarios[0].label}"
+        columns = {f"late_{key}": _with_unit(key, metric_named(key).label) for key in swept.metrics}
+        yield MeasuredTable(
+            number, title, parameter, dict(zip(values, values, strict=True)), columns
+        )
+    rows = {
+        each.key: f"{each.symbol}, {each.description.lower()}, "
+        f"explored from {each.low:g} to {each.high:g}"
+        for each in HYPERPARAMETERS
+    }
+    yield MeasuredTable(7, "Hyperparameters of FD-KVC", "parameter", rows, {DEFAULT: DEFAULT})
+    for key in benchmark.metrics:
+        if f"late_{key}" not in LATE:
+            title = _with_unit(key, metric_named(key).title)
+            yield MeasuredTable(key, title, "policy", policies, scenarios)
+
+
+def _with_unit(key: str, title: str) -> str:
+    return f"{title}, %" if metric_named(key).percent else title
 
 
 def cells_table(tables: list[MeasuredTable]) -> pd.DataFrame:
@@ -202,256 +191,26 @@ def cells_table(tables: list[MeasuredTable]) -> pd.DataFrame:
             "table": table.number,
             "row": row,
             "column": column,
-            "n": cell.n if cell.n else None,
-            "measured": cell.measured,
-            "ci_low": cell.low,
-            "ci_high": cell.high,
-            "published": math.nan if cell.published is None else cell.published.value,
-            "difference": cell.difference,
-            "verdict": cell.verdict,
+            "n": fact.n or None,
+            "measured": fact.mean,
+            "ci_low": fact.low,
+            "ci_high": fact.high,
+            "published": fact.published,
+            "difference": fact.difference,
+            "verdict": fact.verdict,
         }
         for table in tables
-        for (row, column), cell in table.cells.items()
+        for (row, column), fact in table.cells.items()
     ]
     return pd.DataFrame(rows).astype({"n": "Int64"})
 
 
-def verdicts_of(tables: list[MeasuredTable]) -> dict[CellVerdict, int]:
+def verdicts_of(tables: list[MeasuredTable]) -> dict[Verdict, int]:
     """Count the verdicts."""
-    verdicts: list[CellVerdict] = ["reproduced", "differs", "cannot be told from zero"]
-    every = [cell.verdict for table in tables for cell in table.cells.values()]
-    return {each: every.count(each) for each in verdicts}
-
-
-# ------------------------------------------------------------------------------- judging
-
-
-def judged(unit: Unit, values: Values, figure: Published | None) -> Cell:
-    """Make the cell of a mean over dialogs, with its verdict."""
-    summary = summarize(values)
-    return _cell(unit, values, summary, figure, None, alignment=False)
-
-
-def _cell(
-    unit: Unit,
-    values: Values,
-    summary: Summary,
-    figure: Published | None,
-    chance: bool | None,
-    *,
-    alignment: bool,
-) -> Cell:
-    if chance is None:
-        chance = alignment and figure is not None and not told_from_zero(figure)
-    return Cell(
-        unit,
-        summary.mean,
-        summary.low,
-        summary.high,
-        summary.n,
-        figure,
-        None
-        if figure is None or summary.n < FEWEST_DIALOGS
-        else verdict(
-            measured_mean=summary.mean,
-            sd=summary.sd,
-            n=summary.n,
-            published=figure.value,
-            rounding=figure.rounding,
-            n_published=figure.dialogs,
-            indistinguishable_from_zero=chance,
-        ),
-        values,
-    )
-
-
-def told_from_zero(figure: Published) -> bool:
-    """Whether a published alignment is larger than unrelated vectors make it in 95 of 100 cases.
-
-    The cosine of unrelated vectors of h numbers has a standard deviation of 1/√h.
-
-    Examples
-    --------
-    >>> [told_from_zero(LATE_ALIGNMENT[policy, "shift"]) for policy in ("fifo", "h2o")]
-    [False, False]
-    """
-    chance = 1.96 / math.sqrt(World().head_dimension * figure.dialogs)
-    return abs(figure.value) > chance + figure.rounding
-
-
-def _difference_cell(results: Results, scenario: str) -> Cell | None:
-    """Judge the difference of the two alignments that the paper tests."""
-    one = results.values(scenario, ABLATED_POLICY, "late_alignment")
-    other = results.values(scenario, BASELINE, "late_alignment")
-    if one is None or other is None:
-        return None
-    values = differences(one, other)
-    figure = _published_difference(scenario) if is_the_papers(results.benchmark) else None
-    chance = figure is not None and abs(t_of_difference(scenario)) < 1.96
-    return _cell(PLAIN, values.astype("f4"), summarize(values), figure, chance, alignment=True)
-
-
-def _published_difference(scenario: str) -> Published | None:
-    one = LATE_ALIGNMENT.cell(ABLATED_POLICY, scenario)
-    other = LATE_ALIGNMENT.cell(BASELINE, scenario)
-    if one is None or other is None:
-        return None
-    value = one.value - other.value
-    rounding = one.rounding + other.rounding
-    return Published(value, rounding, f"{value:+.4f}", "Table 1; Section 5.6", one.dialogs)
-
-
-def t_of_difference(scenario: str) -> float:
-    """Return the published t of the alignments' difference.
-
-    Where the paper prints none, it is computed from the spread that its other tests imply.
-
-    Examples
-    --------
-    >>> t_of_difference("shift"), round(t_of_difference("return"), 2)
-    (1.31, -1.57)
-    """
-    for test in T_TESTS:
-        if test.scenario == scenario:
-            return test.t.value
-    figure = _published_difference(scenario)
-    if figure is None:
-        return math.nan
-    spread = fmean(test.implied_sd for test in T_TESTS)
-    return figure.value / spread * math.sqrt(figure.dialogs)
-
-
-# ------------------------------------------------------------------------------- the tables
-
-
-def _late_table(number: int | str, title: str, metric: str, results: Results) -> MeasuredTable:
-    benchmark = results.benchmark
-    ours, alignment = is_the_papers(benchmark), metric == "late_alignment"
-    unit = unit_of(metric.removeprefix("late_"))
-    rows = {policy.name: policy.title for policy in benchmark.policies}
-    columns = {key: scenario_label(key) for key in results.reported}
-    cells: dict[tuple[str, str], Cell] = {}
-    for row in rows:
-        for column in columns:
-            values = results.values(column, row, metric)
-            if values is not None:
-                figure = published(column, row, metric) if ours else None
-                cells[row, column] = _cell(
-                    unit, values, summarize(values), figure, None, alignment=alignment
-                )
-    if alignment and ABLATED_POLICY in rows and BASELINE in rows:
-        rows[DIFFERENCE] = f"{rows[ABLATED_POLICY]} − {rows[BASELINE]}"
-        for column in columns:
-            cell = _difference_cell(results, column)
-            if cell is not None:
-                cells[DIFFERENCE, column] = cell
-    return MeasuredTable(number, f"{title}{_unit_words(unit)}", "policy", rows, columns, cells)
-
-
-def _adaptation_table(results: Results) -> MeasuredTable:
-    ours = is_the_papers(results.benchmark)
-    rows = {policy.name: policy.title for policy in results.benchmark.policies}
-    columns = {"mean": "mean", "median": "median", "p90": "90th percentile"}
-    cells = {}
-    for row in rows:
-        values = results.values(ADAPTATION, row, "adaptation")
-        if values is None:
-            continue
-        for column in columns:
-            figure = published_adaptation(row, column) if ours else None
-            cells[row, column] = (
-                judged(TURNS, values, figure)
-                if column == "mean"
-                else _percentile(values, PERCENTILES[column], figure)
-            )
-    title = "Turns from a change of topic to 80 % retention of the new one"
-    return MeasuredTable(2, title, "policy", rows, columns, cells)
-
-
-def _percentile(values: Values, share: float, figure: Published | None) -> Cell:
-    measured = float(pd.Series(values).quantile(share))
-    low, high = percentile_interval(values, share)
-    judgement: CellVerdict | None = None
-    if figure is not None and len(values) >= FEWEST_DIALOGS:
-        below, above = percentile_interval(values, share, against=figure.dialogs)
-        inside = below - figure.rounding <= figure.value <= above + figure.rounding
-        judgement = "reproduced" if inside else "differs"
-    return Cell(WHOLE_TURNS, measured, low, high, len(values), figure, judgement, values)
-
-
-def _with_latency(table: MeasuredTable, study: Study) -> MeasuredTable:
-    ours = is_the_papers(study.results.benchmark)
-    cells = dict(table.cells)
-    for latency in study.latencies:
-        if latency.policy in table.rows:
-            figure = published_latency(latency.policy) if ours else None
-            cells[latency.policy, "latency"] = Cell(
-                MILLISECONDS, latency.milliseconds, published=figure
-            )
-    columns = {**table.columns, "latency": "latency, ms a turn"}
-    title = f"{table.title}, and latency"
-    return MeasuredTable(table.number, title, table.corner, table.rows, columns, cells)
-
-
-def _ablation_table(number: int, parameter: str, results: Results) -> MeasuredTable:
-    (scenario,) = results.benchmark.scenarios
-    known = parameters_of(POLICIES[ABLATED_POLICY])[parameter]
-    rows, cells = {}, {}
-    for policy in results.benchmark.policies:
-        value = getattr(policy, parameter)
-        row = f"{value:g}"
-        rows[row] = row
-        for metric in late_metrics(results.benchmark):
-            values = results.values(scenario.key, policy.name, metric)
-            if values is None:
-                continue
-            figure = published_ablation(parameter, value, metric)
-            key = metric.removeprefix("late_")
-            unit = unit_of(key)
-            cells[row, metric] = _cell(
-                unit, values, summarize(values), figure, None, alignment=key == "alignment"
-            )
-    columns = {
-        f"late_{key}": metric_named(key).label + _unit_words(unit_of(key))
-        for key in results.benchmark.metrics
-    }
-    title = f"{known.label} on {scenario.label}"
-    return MeasuredTable(number, title, parameter, rows, columns, cells)
-
-
-def _hyperparameter_table() -> MeasuredTable:
-    """Compare the defaults of Table 7 with those that run here."""
-    policy = policy_named(ABLATED_POLICY)
-    rows, cells = {}, {}
-    for printed in HYPERPARAMETERS:
-        default = getattr(policy, printed.key)
-        figure = Published(printed.default, 0.0, f"{printed.default:.2f}", "Table 7", 0)
-        same = math.isclose(default, figure.value)
-        explored = f"explored from {printed.low:g} to {printed.high:g}"
-        rows[printed.key] = f"{printed.symbol}, {printed.description.lower()}, {explored}"
-        cells[printed.key, "default"] = Cell(
-            SETTING, default, published=figure, verdict="reproduced" if same else "differs"
-        )
-    title = "Hyperparameters of FD-KVC"
-    return MeasuredTable(7, title, "parameter", rows, {"default": "default"}, cells)
+    every = [fact.verdict for table in tables for fact in table.cells.values()]
+    return {verdict: every.count(verdict) for verdict in SIGNS if verdict is not None}
 
 
 def scenario_label(key: str) -> str:
     """Return a scenario's label, also of the composite."""
     return "Composite" if key == COMPOSITE else SCENARIOS[key].label
-
-
-def unit_of(metric: str) -> Unit:
-    """Return how a metric is written."""
-    return PERCENT if metric_named(metric).percent else PLAIN
-
-
-def _unit_words(unit: Unit) -> str:
-    return f", {unit.name}" if unit.name else ""
-
-
-def each_cell(tables: list[MeasuredTable]) -> Iterator[tuple[MeasuredTable, str, str, Cell]]:
-    """Go through all cells: table, row, column, cell."""
-    for table in tables:
-        for (row, column), cell in table.cells.items():
-            yield table, row, column, cell

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fdkvc.judged.judge import fact_of
 from fdkvc.judged.tables import comparisons
 from fdkvc.measured.benchmark import COMPOSITE, Results
 from fdkvc.policies import Policy
@@ -67,6 +68,6 @@ def _whom(results: Results, name: str, behind: Sequence[str]) -> str:
 
 
 def _mean(results: Results, policy: str, name: str) -> str:
-    values = results.values(COMPOSITE, policy, name)
-    mean = float("nan") if values is None else float(values.mean(dtype=float))
+    fact = fact_of(results, COMPOSITE, policy, name)
+    mean = float("nan") if fact is None else fact.mean
     return percent(mean, 1) if late_metric(name).percent else number(mean)

@@ -16,9 +16,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from fdkvc.dialogs.scenarios import BENCHMARK_SCENARIOS
 from fdkvc.judged.cells import MILLISECONDS, PERCENT, PLAIN, TURNS, Unit
-from fdkvc.measured.benchmark import COMPOSITE, Values, is_the_papers
+from fdkvc.judged.judge import fact_of
+from fdkvc.judged.rules import FEWEST_DIALOGS
+from fdkvc.measured.benchmark import COMPOSITE, TIMED, Values, is_the_papers
 from fdkvc.measured.statistics import (
-    FEWEST_DIALOGS,
     Summary,
     differences,
     paired,
@@ -231,6 +232,10 @@ def measure(wanted: Measure, study: Study) -> Measurement | None:
         case "same":
             probes = study.probes
             return None if probes is None else _mean(probes.same_entries)
+        case "value" if wanted.metric != "highest_score" and wanted.turn is None:
+            scenario = wanted.scenario or COMPOSITE
+            fact = fact_of(study, scenario, wanted.policy, wanted.metric)
+            return None if fact is None else Measurement(fact.mean, fact.low, fact.high, fact.n)
         case "value":
             values = _values(wanted, study, wanted.policy)
             return None if values is None else _mean(values)
@@ -374,15 +379,18 @@ def _peak(wanted: Measure, study: Study) -> Measurement | None:
 
 
 def _latency(wanted: Measure, study: Study) -> Measurement | None:
-    known = {latency.policy: latency.milliseconds for latency in study.latencies}
-    if wanted.policy not in known or (wanted.baseline or wanted.policy) not in known:
+    own, base = (
+        fact_of(study, TIMED, policy, wanted.metric)
+        for policy in (wanted.policy, wanted.baseline or wanted.policy)
+    )
+    if own is None or base is None:
         return None
-    value = known[wanted.policy]
+    value = own.mean
     match wanted.kind:
         case "ratio":
-            value /= known[wanted.baseline or ""]
+            value /= base.mean
         case "difference":
-            value -= known[wanted.baseline or ""]
+            value -= base.mean
     return Measurement(value, value, value)
 
 

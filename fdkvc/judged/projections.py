@@ -13,10 +13,11 @@ from collections.abc import Iterator
 import pandas as pd
 
 from fdkvc.dialogs.scenarios import World
-from fdkvc.judged.cells import t_of_difference
-from fdkvc.measured.benchmark import Results, is_the_papers
-from fdkvc.measured.statistics import paired, summarize
-from fdkvc.paper.tables import ABLATED_POLICY, BASELINE, published
+from fdkvc.judged.judge import DIFFERENCE, fact_of, printed
+from fdkvc.judged.rules import t_of_difference
+from fdkvc.measured.benchmark import Results
+from fdkvc.measured.statistics import paired
+from fdkvc.paper.tables import ABLATED_POLICY, BASELINE
 
 PROJECTIONS = {
     "value": "late_alignment",
@@ -48,12 +49,11 @@ def alignments_table(results: Results) -> pd.DataFrame:
     chance = 1 / math.sqrt(World().head_dimension)
     for scenario, policy in _pairs(results):
         for projection, metric in PROJECTIONS.items():
-            values = results.values(scenario, policy, metric)
-            if values is not None:
-                s = summarize(values)
-                rows.append((scenario, projection, policy, s.n, s.mean, s.sd, s.low, s.high))
-        figure = published(scenario, policy, "late_alignment")
-        if figure is not None and is_the_papers(results.benchmark):
+            f = fact_of(results, scenario, policy, metric)
+            if f is not None:
+                rows.append((scenario, projection, policy, f.n, f.mean, f.sd, f.low, f.high))
+        figure = printed(results.benchmark, scenario, policy, "late_alignment")
+        if figure is not None:
             n, mean = figure.dialogs, figure.value
             reach = 1.96 * chance / math.sqrt(n)
             rows.append((scenario, PUBLISHED, policy, n, mean, chance, mean - reach, mean + reach))
@@ -78,15 +78,14 @@ def differences_table(results: Results) -> pd.DataFrame:
                 continue
             c = paired(one, other)
             rows.append((scenario, projection, *both, c.n, c.mean, c.low, c.high, c.t, c.p))
-        figures = [published(scenario, name, "late_alignment") for name in both]
-        if None in figures or not is_the_papers(results.benchmark) or not _ran(results, both):
+        figure = printed(results.benchmark, scenario, DIFFERENCE, "late_alignment")
+        if figure is None or not _ran(results, both):
             continue
-        one_printed, other_printed = (figure.value for figure in figures if figure is not None)
-        mean, t = one_printed - other_printed, t_of_difference(scenario)
+        mean, t = figure.value, t_of_difference(scenario)
         reach = abs(1.96 * mean / t)
         p = math.erfc(abs(t) / math.sqrt(2))  # over 600 dialogs t is normal to three digits
-        n = figures[0].dialogs if figures[0] is not None else 0
-        rows.append((scenario, PUBLISHED, *both, n, mean, mean - reach, mean + reach, t, p))
+        low, high = mean - reach, mean + reach
+        rows.append((scenario, PUBLISHED, *both, figure.dialogs, mean, low, high, t, p))
     return pd.DataFrame(rows, columns=list(DIFFERENCES))
 
 

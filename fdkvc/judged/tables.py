@@ -8,24 +8,15 @@ hyperparameters, the paper's budget and the paper's world.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from fdkvc.measured.benchmark import (
-    ADAPTATION,
-    Benchmark,
-    Latency,
-    Results,
-    check_baseline,
-    is_the_papers,
-    late_metrics,
-)
+from fdkvc.judged.judge import BENCHMARK, TIME, judge
+from fdkvc.measured.benchmark import ADAPTATION, Results, check_baseline, late_metrics
 from fdkvc.measured.statistics import (
-    AdaptationSummary,
     Paired,
     bootstrap_interval,
     differences,
@@ -33,20 +24,10 @@ from fdkvc.measured.statistics import (
     holm,
     paired,
     summarize,
-    summarize_adaptation,
 )
-from fdkvc.paper.tables import (
-    ABLATED_POLICY,
-    ABLATED_SCENARIO,
-    BASELINE,
-    LATENCY_BASELINE,
-    Published,
-    published,
-    published_ablation,
-    published_adaptation,
-    published_latency,
-)
-from fdkvc.policies import policy_named
+from fdkvc.measured.study import Study
+from fdkvc.measured.sweep import Sweep
+from fdkvc.paper.tables import BASELINE, LATENCY_BASELINE, published_latency
 from fdkvc.run.metrics import Memory
 
 SUMMARY = ("scenario", "policy", "metric", "n", "mean", "ci_low", "ci_high", "published")
@@ -86,37 +67,7 @@ def summary_table(results: Results) -> pd.DataFrame:
         Columns `SUMMARY`; scenarios by their keys, then ``composite`` where all five are
         complete. The interval is NaN for one dialog.
     """
-    ours = is_the_papers(results.benchmark)
-    rows = []
-    for scenario in results.reported:
-        for policy in results.benchmark.policies:
-            for metric in late_metrics(results.benchmark):
-                values = results.values(scenario, policy.name, metric)
-                if values is None:
-                    continue
-                figure = published(scenario, policy.name, metric) if ours else None
-                rows.append((scenario, policy.name, metric, *_interval(values), _value(figure)))
-    return _frame(rows, SUMMARY)
-
-
-def adaptations(results: Results) -> Iterator[tuple[str, AdaptationSummary]]:
-    """Summarize the turns that each policy needs after a change of topic.
-
-    Parameters
-    ----------
-    results : Results
-
-    Yields
-    ------
-    policy : str
-    summary : AdaptationSummary
-        Nothing is yielded where the adaptation run was not among the scenarios.
-    """
-    for policy in results.benchmark.policies:
-        turns = results.values(ADAPTATION, policy.name, "adaptation")
-        never = results.values(ADAPTATION, policy.name, "never")
-        if turns is not None and never is not None:
-            yield policy.name, summarize_adaptation(turns, never)
+    return _columns(_of(judge(results), BENCHMARK), SUMMARY)
 
 
 def adaptation_table(results: Results) -> pd.DataFrame:
@@ -133,14 +84,10 @@ def adaptation_table(results: Results) -> pd.DataFrame:
     DataFrame
         Columns `ADAPTATIONS`; no rows where the adaptation run was not among the scenarios.
     """
-    ours = is_the_papers(results.benchmark)
-    rows = []
-    for policy, summary in adaptations(results):
-        figures = (
-            _value(published_adaptation(policy, statistic) if ours else None)
-            for statistic in ("mean", "median", "p90")
-        )
-        rows.append((policy, summary.n, summary.mean, summary.median, summary.p90, *figures))
+    rows = [
+        (policy, each.n.iloc[0], *each["mean"], *each.published)
+        for policy, each in _of(judge(results), ADAPTATION).groupby("policy", sort=False)
+    ]
     return _frame(rows, ADAPTATIONS)
 
 
@@ -203,36 +150,24 @@ def paired_table(results: Results, baseline: str = BASELINE) -> pd.DataFrame:
     return _frame(rows, PAIRED)
 
 
-def latency_table(latencies: Iterable[Latency], budget: int = Benchmark.budget) -> pd.DataFrame:
+def latency_table(study: Study) -> pd.DataFrame:
     """Return each policy's time for a turn of one dialog, and as a multiple of FIFO's.
 
     Parameters
     ----------
-    latencies : iterable of Latency
-        Without FIFO among them the ratio is NaN.
-    budget : int
-        The budget they were measured with.
+    study : Study
+        Without FIFO among its latencies the ratio is NaN.
 
     Returns
     -------
     DataFrame
         Columns `LATENCY`.
-
-    Examples
-    --------
-    >>> table = latency_table([Latency("fifo", 0.1, 0.01), Latency("h2o", 0.3, 0.02)])
-    >>> table.ratio_to_fifo.round(6).tolist()
-    [1.0, 3.0]
     """
-    latencies = list(latencies)
-    known = {latency.policy: latency.milliseconds for latency in latencies}
-    fifo = known.get(LATENCY_BASELINE, math.nan)
-    ours = budget == Benchmark.budget
-    rows = [
-        (policy, ms, ms / fifo, _value(published_latency(policy) if ours else None))
-        for policy, ms in known.items()
-    ]
-    return _frame(rows, LATENCY)
+    times = _of(judge(study), TIME)
+    milliseconds = times["mean"]
+    fifo = milliseconds[times.policy == LATENCY_BASELINE].max()
+    renamed = times.assign(ms_per_turn=milliseconds, published_ms=times.published)
+    return renamed.assign(ratio_to_fifo=milliseconds / fifo)[list(LATENCY)]
 
 
 def series_table(results: Results) -> pd.DataFrame:
@@ -254,18 +189,11 @@ def series_table(results: Results) -> pd.DataFrame:
     for scenario in results.benchmark.scenarios:
         for policy, measured in results.measured.get(scenario.key, {}).items():
             for quantity, series in measured.series.items():
-                rows += [
-                    (
-                        scenario.key,
-                        policy,
-                        quantity,
-                        turn,
-                        scenario.schedule[turn],
-                        *_interval(each),
-                    )
-                    for turn, each in enumerate(series.T)
-                    if not np.isnan(each).any()
-                ]
+                for turn, each in enumerate(series.T):
+                    if not np.isnan(each).any():
+                        s, place = summarize(each), (scenario.key, policy, quantity, turn)
+                        topic = scenario.schedule[turn]
+                        rows.append((*place, topic, s.n, s.mean, s.low, s.high))
     return _frame(rows, SERIES)
 
 
@@ -306,40 +234,32 @@ def comparison_table(
     return table.assign(p_holm=holm(table.p))
 
 
-def cost_table(
-    latencies: Iterable[Latency],
-    memories: Mapping[str, Memory],
-    budget: int = Benchmark.budget,
-) -> pd.DataFrame:
+def cost_table(study: Study) -> pd.DataFrame:
     """Return what a turn costs in time, single and batched, and what a cache takes in bytes.
 
     Parameters
     ----------
-    latencies : iterable of Latency
-    memories : mapping of policy name to Memory
-    budget : int
-        The budget they were measured with.
+    study : Study
 
     Returns
     -------
     DataFrame
         Columns `COST`. Batched times are of one dialog of a batch.
     """
-    latencies = list(latencies)
-    single = latency_table(latencies, budget)
-    batched = {latency.policy: latency.batched for latency in latencies}
+    single, budget = latency_table(study), study.results.benchmark.budget
+    batched = {latency.policy: latency.batched for latency in study.latencies}
     fifo_printed = published_latency(LATENCY_BASELINE)
-    known = [memories.get(policy) for policy in single.policy]
-    full = Memory(0, 0, 0, 0)
+    known = [study.memories.get(policy, Memory(0, 0, 0, 0)) for policy in single.policy]
     return single.assign(
-        published_ratio=single.published_ms / _value(fifo_printed),
+        published_ratio=single.published_ms
+        / (math.nan if fifo_printed is None else fifo_printed.value),
         ms_per_turn_batched=single.policy.map(batched),
         batched_ratio_to_fifo=single.policy.map(batched) / batched.get(LATENCY_BASELINE, math.nan),
-        key_bytes=[(each or full).keys for each in known],
-        value_bytes=[(each or full).values for each in known],
-        score_bytes=[(each or full).scores for each in known],
-        score_bytes_per_entry=[(each or full).scores / budget for each in known],
-        full_cache_bytes=[(each or full).full_cache for each in known],
+        key_bytes=[each.keys for each in known],
+        value_bytes=[each.values for each in known],
+        score_bytes=[each.scores for each in known],
+        score_bytes_per_entry=[each.scores / budget for each in known],
+        full_cache_bytes=[each.full_cache for each in known],
     )[list(COST)]
 
 
@@ -358,31 +278,54 @@ def ablation_table(results: Results, parameter: str) -> pd.DataFrame:
         Columns `ABLATION`, in the order of the policies. Published figures stand where only this
         parameter of FD-KVC is away from its default, on the scenario of the paper's ablations.
     """
-    (scenario,) = results.benchmark.scenarios
-    ours = is_the_papers(results.benchmark) and scenario.key == ABLATED_SCENARIO
-    rows = []
-    for policy in results.benchmark.policies:
-        value = getattr(policy, parameter, None)
-        if value is None:
-            continue
-        swept = ours and policy == policy_named(policy.key, **{parameter: value})
-        for metric in late_metrics(results.benchmark):
-            values = results.values(scenario.key, policy.name, metric)
-            if values is None:
-                continue
-            printed = swept and policy.key == ABLATED_POLICY
-            figure = published_ablation(parameter, value, metric) if printed else None
-            rows.append((parameter, value, metric, *_interval(values), _value(figure)))
-    return _frame(rows, ABLATION)
+    values = {
+        policy.name: getattr(policy, parameter)
+        for policy in results.benchmark.policies
+        if hasattr(policy, parameter)
+    }
+    table = judge(results, parameter)
+    table = table[table.policy.isin(values)]
+    return _columns(table.assign(parameter=parameter, value=table.policy.map(values)), ABLATION)
 
 
-def _interval(values: NDArray[np.float32]) -> tuple[int, float, float, float]:
-    summary = summarize(values)
-    return summary.n, summary.mean, summary.low, summary.high
+def sweep_table(sweep: Sweep, results: Results) -> pd.DataFrame:
+    """Return the late metrics of every setting as a tidy table.
+
+    Parameters
+    ----------
+    sweep : Sweep
+    results : Results
+        Of the sweep's benchmark.
+
+    Returns
+    -------
+    DataFrame
+        Columns setting (the policy's name), policy (its key), swept (false for the policies beside
+        the sweep), one for each swept hyperparameter, metric, n, mean, ci_low, ci_high, published.
+    """
+    names = sweep.parameters
+    variants = {policy.name: policy for policy in sweep.variants}
+    keys = {policy.name: policy.key for policy in results.benchmark.policies}
+    table = judge(results, names[0]).rename(columns={"policy": "setting"})
+    swept = table.setting.isin(variants)
+    chosen: dict[str, Any] = {
+        name: [getattr(variants.get(setting), name, None) for setting in table.setting]
+        for name in names
+    }
+    published = table.published.where(swept & (len(names) == 1))
+    table = table.assign(policy=table.setting.map(keys), swept=swept, published=published, **chosen)
+    return _columns(table, ("setting", "policy", "swept", *names, *ABLATION[2:]))
 
 
-def _value(figure: Published | None) -> float:
-    return math.nan if figure is None else figure.value
+def _of(judged: pd.DataFrame, source: str) -> pd.DataFrame:
+    """Return the rows of one source."""
+    return judged[judged.source == source].reset_index(drop=True)
+
+
+def _columns(judged: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """Return some columns of judged rows under the names that they have in files."""
+    renamed = judged.rename(columns={"low": "ci_low", "high": "ci_high"})
+    return renamed.reset_index(drop=True)[list(names)]
 
 
 def _frame(rows: Sequence[tuple[Any, ...]], columns: Sequence[str]) -> pd.DataFrame:

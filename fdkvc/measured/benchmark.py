@@ -15,7 +15,7 @@ from concurrent.futures import (
 )
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from itertools import islice
 from time import perf_counter
 
@@ -60,6 +60,8 @@ MOST_NAMED = 512
 
 COMPOSITE = "composite"
 ADAPTATION = "adaptation"
+TIMED = "mixed"
+"""The scenario on which turns are timed."""
 
 Values = NDArray[np.float32]
 
@@ -203,25 +205,34 @@ class Results:
             scenarios, at equal number, once all of them are complete.
         policy, metric : str
         """
-        if scenario != COMPOSITE:
-            measured = self.measured.get(scenario, {}).get(policy)
-            found = None if measured is None else measured.values.get(metric)
-            # A metric may say nothing of a scenario, such as recall where no topic returns.
-            return None if found is None or np.isnan(found).any() else found
-        rows = [self.values(key, policy, metric) for key in BENCHMARK_SCENARIOS]
-        full = [row for row in rows if row is not None and len(row) == self.benchmark.dialogs]
-        if len(full) < len(BENCHMARK_SCENARIOS):
-            return None
-        return np.asarray(np.mean(full, axis=0, dtype=np.float64), np.float32)
+        return self._known.get((scenario, policy, metric))
 
-    @property
-    def reported(self) -> Iterator[str]:
+    @cached_property
+    def _known(self) -> dict[tuple[str, str, str], Values]:
+        """All that `values` can return."""
+        known = {
+            (scenario, policy, metric): values
+            for scenario, by_policy in self.measured.items()
+            for policy, measured in by_policy.items()
+            for metric, values in measured.values.items()
+            # A metric may say nothing of a scenario, such as recall where no topic returns.
+            if not np.isnan(values).any()
+        }
+        for policy, metric in {place[1:]: None for place in known}:
+            rows = [known.get((key, policy, metric), ()) for key in BENCHMARK_SCENARIOS]
+            if all(len(row) == self.benchmark.dialogs for row in rows):
+                mean = np.mean(rows, axis=0, dtype=np.float64)
+                known[COMPOSITE, policy, metric] = np.asarray(mean, np.float32)
+        return known
+
+    @cached_property
+    def reported(self) -> tuple[str, ...]:
         """Keys of the scenarios with late metrics, and ``composite`` where it can be had."""
-        yield from (key for key in self.measured if key != ADAPTATION)
+        scenarios = tuple(key for key in self.measured if key != ADAPTATION)
         first = self.benchmark.policies[0].name
         late = late_metrics(self.benchmark)
-        if any(self.values(COMPOSITE, first, name) is not None for name in late):
-            yield COMPOSITE
+        whole = any(self.values(COMPOSITE, first, name) is not None for name in late)
+        return (*scenarios, COMPOSITE) if whole else scenarios
 
 
 @dataclass(frozen=True)
@@ -498,7 +509,7 @@ def measure_latency(
         Whether to time batches too, which takes four times as long as the rest.
     """
     sizes = (1, CHUNK) if batched else (1,)
-    batches = [generate(SCENARIOS["mixed"], size, seed) for size in sizes]
+    batches = [generate(SCENARIOS[TIMED], size, seed) for size in sizes]
     times: dict[tuple[str, int], list[float]] = {}
     for round_ in range(repeats + 1):
         for policy in policies:

@@ -16,7 +16,6 @@ from fdkvc.parameters import Parameter, check_count, check_parameter
 
 Doubles = npt.NDArray[np.float64]
 PairedVerdict = Literal["too few", "same", "significant", "not significant"]
-CellVerdict = Literal["reproduced", "differs", "cannot be told from zero"]
 
 FUZZ = 1e-6
 """Differences smaller than this share of the compared values are rounding of float32 metrics."""
@@ -29,9 +28,6 @@ CONFIDENCE = Parameter(
     open_low=True,
     open_high=True,
 )
-
-FEWEST_DIALOGS = 100
-"""With fewer dialogs than this, `verdict` says nothing about a published value."""
 
 _BOOTSTRAP_CELLS = 2**20  # resampled numbers held at once, so memory does not grow with n
 
@@ -116,27 +112,6 @@ class Paired(Summary):
                     f"{self.mean:+.{digits}f} ({100 * self.confidence:g} % interval "
                     f"{self.low:.{digits}f} to {self.high:.{digits}f}), {_p_words(self.p)}"
                 )
-
-
-@dataclass(frozen=True)
-class AdaptationSummary:
-    """How many turns a policy needs after a change of topic.
-
-    Attributes
-    ----------
-    n : int
-        Dialogs, at least 1.
-    mean, median, p90 : float
-        Turns; the percentiles are NumPy's default (linear interpolation).
-    never : int
-        Dialogs that did not adapt at all; they count with every turn they had.
-    """
-
-    n: int
-    mean: float
-    median: float
-    p90: float
-    never: int
 
 
 def load() -> None:
@@ -501,127 +476,6 @@ def holm(p_values: Iterable[float | None]) -> Doubles:
         np.maximum.accumulate(p[smallest_first] * hypotheses_left), 1.0
     )
     return adjusted
-
-
-def composite(rows: Iterable[npt.ArrayLike]) -> Doubles:
-    """Return each dialog's mean over scenarios, dialogs being matched by their index.
-
-    Parameters
-    ----------
-    rows : iterable of array_like of shape (n,)
-        For each scenario, one finite number a dialog.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-
-    Raises
-    ------
-    ValueError
-        If there are no rows, their lengths disagree, or a row is empty or not finite.
-
-    Examples
-    --------
-    >>> composite([[0.2, 0.4], [0.6, 0.8]])
-    array([0.4, 0.6])
-    """
-    checked = [_one_a_dialog(f"scenario {i}", row) for i, row in enumerate(rows)]
-    if not checked:
-        raise ValueError("there are no scenarios, but a composite needs at least 1")
-    lengths = [row.size for row in checked]
-    if len(set(lengths)) > 1:
-        raise ValueError(
-            f"the scenarios have {', '.join(map(str, lengths))} dialogs, but a "
-            "composite needs the same number in each"
-        )
-    return sum(checked, np.zeros(lengths[0])) / len(checked)
-
-
-def summarize_adaptation(turns: npt.ArrayLike, never: npt.ArrayLike) -> AdaptationSummary:
-    """Return mean, median and 90th percentile of the turns to adapt (Table 2 of the paper).
-
-    Parameters
-    ----------
-    turns : array_like of shape (n,)
-        Turns from the change of topic up to and including the first that reaches the wanted
-        retention; where none does, all the turns there were.
-    never : array_like of bool, shape (n,)
-        True where none does. The count alone cannot tell this from adapting at the last turn.
-
-    Raises
-    ------
-    ValueError
-        If `turns` is empty, not one-dimensional or not finite, or the shapes disagree.
-
-    Examples
-    --------
-    >>> summarize_adaptation([4, 4, 4, 5, 5, 16], never=[False] * 5 + [True]).p90
-    10.5
-    """
-    turns = _one_a_dialog("turns", turns)
-    never = np.asarray(never, dtype=np.bool_)
-    if never.shape != turns.shape:
-        raise ValueError(
-            f"turns has shape {turns.shape} and never {never.shape}, but they must agree, "
-            "one entry a dialog"
-        )
-    median, p90 = np.percentile(turns, [50, 90])
-    return AdaptationSummary(
-        n=turns.size,
-        mean=float(turns.mean()),
-        median=float(median),
-        p90=float(p90),
-        never=int(never.sum()),
-    )
-
-
-def verdict(
-    *,
-    measured_mean: float,
-    sd: float,
-    n: int,
-    published: float | None,
-    rounding: float,
-    n_published: int,
-    indistinguishable_from_zero: bool = False,
-) -> CellVerdict | None:
-    """Say whether a published value comes out.
-
-    The first that applies: no verdict (None) where nothing is published or fewer than
-    `FEWEST_DIALOGS` were measured; "cannot be told from zero" where the published value cannot,
-    so that no measurement could confirm it; "reproduced" where
-
-        |measured - published| <= rounding + 1.96 sd sqrt(1/n + 1/n_published),
-
-    up to `FUZZ`, that is, where two samples of these sizes would differ as much in 95 of 100
-    cases at most; else "differs".
-
-    Parameters
-    ----------
-    measured_mean, sd : float
-        Our mean and standard deviation over dialogs, in the units of `published`.
-    n, n_published : int
-        Dialogs behind our mean and behind the published one, at least 1.
-    published : float or None
-        The printed value; None or NaN where the paper prints nothing.
-    rounding : float
-        Half a unit of the last printed digit, at least 0: 0.0005 for a printed 91.4 %.
-    indistinguishable_from_zero : bool
-        Whether the published value cannot be told from zero, by the paper's own tests.
-
-    Examples
-    --------
-    >>> verdict(measured_mean=0.701, sd=0.05, n=600, published=0.706, rounding=0.0005,
-    ...         n_published=600)
-    'reproduced'
-    """
-    if published is None or math.isnan(published) or n < FEWEST_DIALOGS:
-        return None
-    if indistinguishable_from_zero:
-        return "cannot be told from zero"
-    allowed = rounding + 1.96 * sd * math.sqrt(1 / n + 1 / n_published)
-    fuzz = FUZZ * max(abs(measured_mean), abs(published))
-    return "reproduced" if abs(measured_mean - published) <= allowed + fuzz else "differs"
 
 
 def _one_a_dialog(name: str, values: npt.ArrayLike) -> Doubles:

@@ -11,16 +11,9 @@ import numpy as np
 import pandas as pd
 
 from fdkvc.dialogs.scenarios import BENCHMARK_SCENARIOS, SCENARIOS, Scenario
-from fdkvc.measured.benchmark import (
-    ADAPTATION,
-    MOST_NAMED,
-    Benchmark,
-    Results,
-    is_the_papers,
-    late_metrics,
-)
-from fdkvc.measured.statistics import pareto_front, summarize
-from fdkvc.paper.tables import ABLATED_POLICY, ABLATED_SCENARIO, published_ablation, published_sweep
+from fdkvc.measured.benchmark import ADAPTATION, MOST_NAMED, Benchmark, Results
+from fdkvc.measured.statistics import pareto_front
+from fdkvc.paper.tables import ABLATED_POLICY, ABLATED_SCENARIO, published_sweep
 from fdkvc.parameters import defaults_of, parameters_of
 from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.run.metrics import late_metric, usual_metrics
@@ -147,68 +140,13 @@ def suggested_values(policy: str, parameter: str) -> tuple[Number, ...]:
 # ------------------------------------------------------------------------------- tables
 
 
-def sweep_table(sweep: Sweep, results: Results) -> pd.DataFrame:
-    """Return the late metrics of every setting as a tidy table.
-
-    Parameters
-    ----------
-    sweep : Sweep
-    results : Results
-        Of the sweep's benchmark.
-
-    Returns
-    -------
-    DataFrame
-        Columns setting (the policy's name), policy (its key), swept (false for the policies beside
-        the sweep), one for each swept hyperparameter, metric, n, mean, ci_low, ci_high, published.
-    """
-    variants = {policy.name for policy in sweep.variants}
-    rows = []
-    for policy in results.benchmark.policies:
-        for metric in late_metrics(results.benchmark):
-            values = results.values(sweep.scenario.key, policy.name, metric)
-            if values is None:
-                continue
-            summary = summarize(values)
-            swept = policy.name in variants
-            rows.append(
-                {
-                    "setting": policy.name,
-                    "policy": policy.key,
-                    "swept": swept,
-                    **{name: getattr(policy, name) if swept else None for name in sweep.parameters},
-                    "metric": metric,
-                    "n": summary.n,
-                    "mean": summary.mean,
-                    "ci_low": summary.low,
-                    "ci_high": summary.high,
-                    "published": _published(sweep, policy, metric) if swept else math.nan,
-                }
-            )
-    return pd.DataFrame(rows)
-
-
-def _published(sweep: Sweep, policy: Policy, metric: str) -> float:
-    """Return what the paper prints for a setting of one hyperparameter, NaN if nothing."""
-    if (
-        len(sweep.axes) > 1
-        or policy.key != ABLATED_POLICY
-        or sweep.scenario != SCENARIOS[ABLATED_SCENARIO]
-        or not is_the_papers(sweep.benchmark)
-    ):
-        return math.nan
-    (name,) = sweep.parameters
-    figure = published_ablation(name, getattr(policy, name), metric)
-    return math.nan if figure is None else figure.value
-
-
 def tradeoff_table(table: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
     """Return two metrics of every setting beside each other, with the Pareto front marked.
 
     Parameters
     ----------
     table : DataFrame
-        From `sweep_table`.
+        From `fdkvc.judged.tables.sweep_table`.
     x, y : str
         Two of its metrics.
 
@@ -242,7 +180,7 @@ def grid_table(sweep: Sweep, table: pd.DataFrame, metric: str) -> pd.DataFrame:
     sweep : Sweep
         Of two hyperparameters.
     table : DataFrame
-        From `sweep_table`.
+        From `fdkvc.judged.tables.sweep_table`.
     metric : str
 
     Returns

@@ -7,8 +7,9 @@ import streamlit as st
 
 from fdkvc.charts.sweep import PICK, curve_spec, heat_spec, tradeoff_spec
 from fdkvc.charts.theme import Spec, with_data
+from fdkvc.judged.tables import sweep_table
 from fdkvc.measured.benchmark import Results
-from fdkvc.measured.sweep import Sweep, grid_table, sweep_table, tradeoff_table
+from fdkvc.measured.sweep import Sweep, grid_table, tradeoff_table
 from fdkvc.parameters import defaults_of, parameters_of
 from fdkvc.policies import POLICIES, Policy
 from fdkvc.run.metrics import late_metric

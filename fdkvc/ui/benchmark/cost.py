@@ -18,7 +18,7 @@ def show_cost(page: str, study: Study) -> None:
         return
     budget = study.results.benchmark.budget
     titles = {policy.name: policy.title for policy in study.results.benchmark.policies}
-    table = cost_table(study.latencies, study.memories, budget)
+    table = cost_table(study)
     table = table.assign(policy=table.policy.map(lambda name: titles.get(name, name)))
     st.subheader("Time of a turn", anchor=False)
     st.markdown(

@@ -8,21 +8,22 @@ import streamlit as st
 from fdkvc.charts.spread import bars_data, means_data, spread_range, spread_spec
 from fdkvc.charts.theme import with_data
 from fdkvc.judged.cells import (
-    RULE,
     SIGNS,
-    Cell,
     MeasuredTable,
+    figure_words,
     measured_tables,
+    unit_of,
     verdicts_of,
 )
 from fdkvc.judged.chance import behind_chance, has_chance
-from fdkvc.measured.statistics import CellVerdict
+from fdkvc.judged.judge import Fact, values_behind
+from fdkvc.judged.rules import LEGEND, Verdict
 from fdkvc.measured.study import Study
 from fdkvc.ui.kit.chance import say_chance
 from fdkvc.ui.kit.frame import page_theme
 from fdkvc.ui.kit.markdown import Markdown, plain
 
-_TINTS: dict[CellVerdict | None, str] = {
+_TINTS: dict[Verdict | None, str] = {
     "reproduced": "background-color: #009E7326",
     "differs": "background-color: #D55E0033",
     "cannot be told from zero": "background-color: #99999926",
@@ -48,9 +49,9 @@ def show_tables(page: str, study: Study) -> None:
     )
     _say_chance(study)
     with st.expander("How a cell is judged"):
-        st.markdown(Markdown("1. " + "\n1. ".join(RULE)))
+        st.markdown(Markdown("1. " + "\n1. ".join(LEGEND)))
     for table in tables:
-        _show_table(page, table)
+        _show_table(page, study, table)
 
 
 def _say_chance(study: Study) -> None:
@@ -65,7 +66,7 @@ def _say_chance(study: Study) -> None:
 
 
 @st.fragment
-def _show_table(page: str, table: MeasuredTable) -> None:
+def _show_table(page: str, study: Study, table: MeasuredTable) -> None:
     """Show one table; a click in it runs nothing else again."""
     st.subheader(plain(table.heading), anchor=False)
     texts, tints = _frames(table)
@@ -83,9 +84,9 @@ def _show_table(page: str, table: MeasuredTable) -> None:
         row_place, label = picked[0]
         row = list(table.rows)[row_place // (2 if _printed(table) else 1)]
         by_label = {label: column for column, label in table.columns.items()}
-        cell = table.cells.get((row, by_label.get(label, "")))
-        if cell is not None:
-            _show_cell(page, table, row, by_label[label], cell)
+        column = by_label.get(label, "")
+        if (row, column) in table.cells:
+            _show_cell(page, study, table, row, column)
 
 
 def _frames(table: MeasuredTable) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -95,13 +96,11 @@ def _frames(table: MeasuredTable) -> tuple[pd.DataFrame, pd.DataFrame]:
     """
     texts, tints = [], []
     for row, row_label in table.rows.items():
-        cells = [table.cells.get((row, column)) for column in table.columns]
-        texts.append([row_label, *("" if cell is None else cell.words() for cell in cells)])
-        tint = ["", *("" if cell is None else _TINTS[cell.verdict] for cell in cells)]
+        tint = ["", *table.texts(row, lambda fact: _TINTS[fact.verdict])]
+        texts.append([row_label, *table.texts(row, figure_words)])
         tints.append(tint)
         if _printed(table):
-            printed = ["" if cell is None else _published(cell) for cell in cells]
-            texts.append(["published", *printed])
+            texts.append(["published", *table.texts(row, _published)])
             tints.append(tint)
     header = [table.corner, *table.columns.values()]
     return pd.DataFrame(texts, columns=header), pd.DataFrame(tints, columns=header)
@@ -109,30 +108,32 @@ def _frames(table: MeasuredTable) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def _printed(table: MeasuredTable) -> bool:
     """Whether the paper prints any of a table's figures."""
-    return any(cell.published is not None for cell in table.cells.values())
+    return any(fact.is_published for fact in table.cells.values())
 
 
-def _published(cell: Cell) -> str:
+def _published(fact: Fact) -> str:
     """Write the sign of the verdict, the published figure, and the difference from it."""
-    if cell.published is None:
+    if not fact.is_published:
         return ""
-    printed, difference = cell.published.printed, cell.unit.scale * cell.difference
-    return f"{SIGNS[cell.verdict]} {printed} ({difference:+.{cell.unit.digits}f})".strip()
+    unit = unit_of(fact)
+    difference = f"{unit.scale * fact.difference:+.{unit.digits}f}"
+    return f"{SIGNS[fact.verdict]} {fact.printed} ({difference})".strip()
 
 
-def _show_cell(page: str, table: MeasuredTable, row: str, column: str, cell: Cell) -> None:
+def _show_cell(page: str, study: Study, table: MeasuredTable, row: str, column: str) -> None:
     """Show what stands behind a cell: its sentence, and the dialogs of all rows."""
     st.markdown(
         Markdown("**{}, {}**: {}").format(
-            table.rows[row], table.columns[column], cell_sentence(cell)
+            table.rows[row], table.columns[column], cell_sentence(table.cells[row, column])
         )
     )
     values = {
-        label: each.values * each.unit.scale
+        label: values * unit_of(fact).scale
         for key, label in table.rows.items()
-        if (each := table.cells.get((key, column))) is not None and each.values is not None
+        if (fact := table.cells.get((key, column))) is not None
+        and (values := values_behind(study, fact)) is not None
     }
-    if cell.values is None or not values:
+    if table.rows[row] not in values:
         return
     low, high = spread_range(values)
     spec = spread_spec(
@@ -147,18 +148,19 @@ def _show_cell(page: str, table: MeasuredTable, row: str, column: str, cell: Cel
     st.vega_lite_chart(with_data(spec, data), key=f"{page}/spread/{table.number}", width="stretch")
 
 
-def cell_sentence(cell: Cell) -> Markdown:
+def cell_sentence(fact: Fact) -> Markdown:
     """Say what a cell holds."""
-    unit = f" {cell.unit.name}" if cell.unit.name else ""
-    parts = [f"measured {cell.words()}{unit}"]
-    if cell.n:
-        parts[0] += f" over {cell.n:,} dialogs"
-    if cell.published is None:
-        parts.append("the paper prints nothing")
+    unit = unit_of(fact)
+    name = f" {unit.name}" if unit.name else ""
+    parts = [f"measured {figure_words(fact)}{name}"]
+    if fact.n:
+        parts[0] += f" over {fact.n:,} dialogs"
+    if fact.is_published:
+        parts.append(f"published {fact.printed} ({fact.printed_in})")
+        difference = f"{unit.scale * fact.difference:+.{unit.digits + 1}f}"
+        parts.append(f"difference {difference}{name}")
     else:
-        parts.append(f"published {cell.published.printed} ({cell.published.source})")
-        difference = cell.unit.scale * cell.difference
-        parts.append(f"difference {difference:+.{cell.unit.digits + 1}f}{unit}")
-    if cell.verdict is not None:
-        parts.append(Markdown("**{}**").format(cell.verdict))
+        parts.append("the paper prints nothing")
+    if fact.verdict is not None:
+        parts.append(Markdown("**{}**").format(fact.verdict))
     return Markdown("{}.").format(Markdown("; ").join(parts))

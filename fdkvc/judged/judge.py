@@ -1,0 +1,298 @@
+"""Everything measured beside what is published, judged: one table, from which all others come."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import product
+from typing import Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from fdkvc.judged.rules import (
+    FEWEST_DIALOGS,
+    Case,
+    Verdict,
+    expected_mean,
+    published_difference,
+    t_of_difference,
+    told_from_zero,
+    verdict,
+)
+from fdkvc.measured.benchmark import (
+    ADAPTATION,
+    TIMED,
+    Benchmark,
+    Results,
+    Values,
+    is_the_papers,
+    late_metrics,
+)
+from fdkvc.measured.statistics import Doubles, differences, percentile_interval, summarize
+from fdkvc.measured.study import Study
+from fdkvc.paper.tables import (
+    ABLATED_POLICY,
+    ABLATED_SCENARIO,
+    BASELINE,
+    HYPERPARAMETERS,
+    Published,
+    Range,
+    published,
+    published_ablation,
+    published_adaptation,
+    published_latency,
+)
+from fdkvc.policies import policy_named, read_policy
+from fdkvc.run.metrics import PROJECTED_ALIGNMENTS
+
+BENCHMARK, PAIR, PROJECTION = "benchmark", "difference", "projection"
+TIME, DEFAULT = "latency", "default"
+
+DIFFERENCE = f"{ABLATED_POLICY} − {BASELINE}"
+"""Stands for the policy where the fact is the difference that the paper's t-tests are about."""
+
+PERCENTILES = {"median": 0.5, "p90": 0.9}
+
+Kind = Literal["mean", "alignment", "difference", "percentile", "constant", "time"]
+
+
+class Fact(NamedTuple):
+    """A row of the table: one measured figure.
+
+    Attributes
+    ----------
+    source : str
+        Where it comes from: ``benchmark`` (late means), ``difference`` (of two of them),
+        ``projection`` (late alignments that nobody asked for), ``adaptation``, ``latency``, the
+        name of a swept hyperparameter, or ``default``, a hyperparameter of ours.
+    scenario, policy : str
+        By their keys and names.
+    metric : str
+        Such as ``late_retention``; for the adaptation run the statistic, for a default its name.
+    n : int
+        Dialogs behind it; 0 for what no dialog decides.
+    mean, sd, low, high : float
+        The figure, its standard deviation over dialogs and its 95 % interval; NaN where it has
+        none.
+    published, rounding : float
+        What the paper prints and half a unit of its last digit; NaN where it prints nothing.
+    printed, printed_in : str
+        As it is printed, and where.
+    rule : str
+        What it is judged as; see `fdkvc.judged.rules`.
+    verdict : str or None
+    """
+
+    source: str
+    scenario: str
+    policy: str
+    metric: str
+    n: int
+    mean: float
+    sd: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    published: float = math.nan
+    rounding: float = math.nan
+    printed: str = ""
+    printed_in: str = ""
+    rule: Kind = "mean"
+    verdict: Verdict | None = None
+
+    @property
+    def is_published(self) -> bool:
+        """Whether the paper prints it."""
+        return not math.isnan(self.published)
+
+    @property
+    def difference(self) -> float:
+        """Measured less published; NaN where nothing is published."""
+        return self.mean - self.published
+
+
+def judge(measured: Study | Results, swept: str = "") -> pd.DataFrame:
+    """Return everything that a run measured, beside what is published, with its verdict.
+
+    Parameters
+    ----------
+    measured : Study or Results
+        Of a study with its latencies, ablations and defaults; worked out once.
+    swept : str
+        For results of a sweep, its hyperparameter.
+
+    Returns
+    -------
+    DataFrame
+        A row for each `Fact`.
+    """
+    rows = facts(measured, swept)
+    verdicts = pd.Series([row.verdict for row in rows], dtype=object)
+    return pd.DataFrame(rows, columns=list(Fact._fields)).assign(verdict=verdicts)
+
+
+@lru_cache(maxsize=8)
+def facts(measured: Study | Results, swept: str = "") -> tuple[Fact, ...]:
+    """Return the rows of `judge`."""
+    if isinstance(measured, Results):
+        if swept:
+            return tuple(_late(measured, swept))
+        return (*_late(measured), *_differences(measured), *_adaptations(measured))
+    return (
+        *facts(measured.results),
+        *_latencies(measured),
+        *(fact for name, swept in measured.sweeps.items() for fact in facts(swept, name)),
+        *_defaults(),
+    )
+
+
+def fact_of(measured: Study | Results, scenario: str, policy: str, metric: str) -> Fact | None:
+    """Return what a run measured of a policy on a scenario, None if it did not."""
+    place = (scenario, policy, metric)
+    return next((fact for fact in facts(measured) if fact[1:4] == place), None)
+
+
+def printed(
+    benchmark: Benchmark, scenario: str, policy: str, metric: str, swept: str = ""
+) -> Published | None:
+    """Return what the paper prints for a figure of a run, None unless the run is the paper's.
+
+    Parameters
+    ----------
+    benchmark : Benchmark
+    scenario, policy, metric, swept : str
+        As of a `Fact`. In a sweep, only its hyperparameter may be away from FD-KVC's defaults.
+    """
+    if not is_the_papers(benchmark):
+        return None
+    if swept:
+        variant = read_policy(policy)
+        if scenario != ABLATED_SCENARIO or variant.key != ABLATED_POLICY:
+            return None
+        value = getattr(variant, swept)
+        alone = variant == policy_named(ABLATED_POLICY, **{swept: value})
+        return published_ablation(swept, value, metric) if alone else None
+    if metric == TIME:
+        return published_latency(policy)
+    if scenario == ADAPTATION:
+        return published_adaptation(policy, metric)
+    if policy == DIFFERENCE:
+        return published_difference(scenario)
+    return published(scenario, policy, metric)
+
+
+def values_behind(study: Study, fact: Fact) -> Values | None:
+    """Return the number of each dialog behind a fact, None for what no dialog decides."""
+    results = study.sweeps.get(fact.source, study.results)
+    if fact.policy == DIFFERENCE:
+        each = _difference(results, fact.scenario)
+        return None if each is None else each.astype(np.float32)
+    metric = ADAPTATION if fact.scenario == ADAPTATION else fact.metric
+    return results.values(fact.scenario, fact.policy, metric)
+
+
+# ------------------------------------------------------------------------------- the rows
+
+
+def _late(results: Results, swept: str = "") -> Iterator[Fact]:
+    benchmark, asked = results.benchmark, late_metrics(results.benchmark)
+    beside = () if swept else (f"late_{key}" for key in PROJECTED_ALIGNMENTS)
+    names = [policy.name for policy in benchmark.policies]
+    for place in product(results.reported, names, dict.fromkeys((*asked, *beside))):
+        values, metric = results.values(*place), place[-1]
+        if values is not None:
+            figure = printed(benchmark, *place, swept)
+            source = swept or (BENCHMARK if metric in asked else PROJECTION)
+            kind: Kind = "alignment" if metric == "late_alignment" else "mean"
+            yield _mean(source, place, values, figure, kind)
+
+
+def _differences(results: Results) -> Iterator[Fact]:
+    """Judge the difference of the two alignments that the paper tests."""
+    for scenario in results.reported:
+        values = _difference(results, scenario)
+        if values is not None:
+            place = (scenario, DIFFERENCE, "late_alignment")
+            figure = printed(results.benchmark, *place)
+            yield _mean(PAIR, place, values, figure, "difference")
+
+
+def _difference(results: Results, scenario: str) -> Doubles | None:
+    one = results.values(scenario, ABLATED_POLICY, "late_alignment")
+    other = results.values(scenario, BASELINE, "late_alignment")
+    return None if one is None or other is None else differences(one, other)
+
+
+def _adaptations(results: Results) -> Iterator[Fact]:
+    for policy in results.benchmark.policies:
+        values = results.values(ADAPTATION, policy.name, ADAPTATION)
+        if values is None:
+            continue
+        place = (ADAPTATION, policy.name, "mean")
+        yield _mean(ADAPTATION, place, values, printed(results.benchmark, *place))
+        for name, share in PERCENTILES.items():
+            place = (ADAPTATION, policy.name, name)
+            figure = printed(results.benchmark, *place)
+            against = None if figure is None else figure.dialogs
+            turns = float(np.quantile(values.astype(np.float64), share))
+            fact = Fact(ADAPTATION, *place, len(values), turns, rule="percentile")
+            low, high = percentile_interval(values, share)
+            expected = Range(*percentile_interval(values, share, against=against))
+            yield _beside(fact._replace(low=low, high=high), figure, expected)
+
+
+def _latencies(study: Study) -> Iterator[Fact]:
+    for latency in study.latencies:
+        place = (TIMED, latency.policy, TIME)
+        fact = Fact(TIME, *place, 0, latency.milliseconds, rule="time")
+        figure = printed(study.results.benchmark, *place)
+        yield _beside(fact, figure)
+
+
+def _defaults() -> Iterator[Fact]:
+    """Compare the defaults of Table 7 with those that run here."""
+    policy = policy_named(ABLATED_POLICY)
+    for printed in HYPERPARAMETERS:
+        value = getattr(policy, printed.key)
+        figure = Published(printed.default, 0.0, f"{printed.default:.2f}", "Table 7", 0)
+        fact = Fact(DEFAULT, "", policy.name, printed.key, 0, value, rule="constant")
+        yield _beside(fact, figure, Range(value, value))
+
+
+def _mean(
+    source: str,
+    place: tuple[str, str, str],
+    values: ArrayLike,
+    figure: Published | None,
+    kind: Kind = "mean",
+) -> Fact:
+    """Judge a mean over dialogs."""
+    s = summarize(values)
+    fact = Fact(source, *place, s.n, s.mean, s.sd, s.low, s.high, rule=kind)
+    if figure is None:
+        return fact
+    chance = {
+        "difference": abs(t_of_difference(place[0])) < 1.96,
+        "alignment": not told_from_zero(figure),
+    }
+    return _beside(fact, figure, expected_mean(s, figure), chance.get(kind, False))
+
+
+def _beside(
+    fact: Fact, figure: Published | None, expected: Range | None = None, chance: bool = False
+) -> Fact:
+    """Set what the paper prints beside a fact, with the verdict where there is one."""
+    if figure is None:
+        return fact
+    judged = None
+    if expected is not None and (fact.n >= FEWEST_DIALOGS or fact.rule == "constant"):
+        judged = verdict(Case(fact.mean, figure, expected, chance))
+    return fact._replace(
+        published=figure.value,
+        rounding=figure.rounding,
+        printed=figure.printed,
+        printed_in=figure.source,
+        verdict=judged,
+    )
