@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from fdkvc.parameters import BUDGET, DIALOGS, SEED, TURNS, WORKERS, Field, check_parameter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from fdkvc.dialogs.scenarios import Scenario
-    from fdkvc.measured.benchmark import Benchmark, Progress
+    from fdkvc.measured.benchmark import Benchmark, Progress, Results
     from fdkvc.said.recordings import Recording
     from fdkvc.said.transcripts import Transcript
 
@@ -306,19 +306,19 @@ def _place(settings: Any) -> Iterator[dict[str, Any]]:
             yield {"executor": executor, "workers": workers}
 
 
-def _benchmark(settings: Any) -> None:
+def _study(settings: Any) -> None:
+    settings.baseline = None
+    _benchmark(settings, whole=True)
+
+
+def _benchmark(settings: Any, whole: bool = False) -> None:
     benchmark = _chosen_benchmark(settings)
     from fdkvc.files.export import benchmark_files
     from fdkvc.files.text import benchmark_text
-    from fdkvc.files.write import check_folder, write_files
-    from fdkvc.measured.benchmark import (
-        check_baseline,
-        default_baseline,
-        measure_latency,
-        run_benchmark,
-    )
+    from fdkvc.files.write import check_folder
+    from fdkvc.measured.benchmark import check_baseline, default_baseline
     from fdkvc.measured.statistics import load
-    from fdkvc.measured.study import timed_policies
+    from fdkvc.measured.study import run_study
 
     baseline = settings.baseline or default_baseline(benchmark.policies)
     check_baseline(baseline, benchmark.policies)
@@ -328,41 +328,22 @@ def _benchmark(settings: Any) -> None:
     with _place(settings) as place, _progress() as on_progress:
         loading = Thread(target=load, daemon=True)  # while this process waits for its workers
         loading.start()
-        results = run_benchmark(benchmark, **place, on_progress=on_progress)
+        study = run_study(benchmark, whole=whole, **place, on_progress=on_progress)
         loading.join()
-    latencies = measure_latency(
-        timed_policies(benchmark), benchmark.budget, benchmark.seed, batched=False
-    )
+    if whole:
+        from fdkvc.files.report import study_files, study_text
 
-    if settings.out is not None:
-        write_files(settings.out, benchmark_files(results, latencies, baseline))
-    _print(benchmark_text(results, latencies, baseline), settings.out)
-
-
-def _study(settings: Any) -> None:
-    benchmark = _chosen_benchmark(settings)
-    from fdkvc.files import report
-    from fdkvc.files.write import check_folder, write_files
-    from fdkvc.judged.cells import measured_tables, verdicts_of
-    from fdkvc.measured.study import run_study
-
-    check_folder(settings.out)
-
-    with _place(settings) as place, _progress() as on_progress:
-        study = run_study(benchmark, **place, on_progress=on_progress)
-    write_files(settings.out, report.study_files(study))
-    tables = measured_tables(study)
-    counts = ", ".join(f"{verdict}: {count}" for verdict, count in verdicts_of(tables).items())
-    _print(f"{report.markdown(tables)}\n{counts}", settings.out)
+        files, text = study_files(study), study_text(study)
+    else:
+        files = benchmark_files(study.results, study.latencies, baseline)
+        text = benchmark_text(study.results, study.latencies, baseline)
+    _written(settings, files, text)
 
 
 def _sweep(settings: Any) -> None:
     from fdkvc.dialogs.scenarios import scenario_named
-    from fdkvc.files import report
-    from fdkvc.files.text import text_table
-    from fdkvc.files.write import check_folder, write_files
-    from fdkvc.judged.tables import sweep_table
-    from fdkvc.measured.benchmark import run_benchmark
+    from fdkvc.files.report import sweep_files
+    from fdkvc.files.text import sweep_text
     from fdkvc.measured.sweep import Sweep, read_values, suggested_values
 
     names = [(settings.parameter, settings.values)]
@@ -386,20 +367,43 @@ def _sweep(settings: Any) -> None:
         budget=settings.budget,
         metrics=_metrics(settings),
     )
-    check_folder(settings.out)
+    results = _swept(settings, sweep.benchmark)
+    _written(settings, sweep_files(sweep, results), sweep_text(sweep, results))
 
-    with _place(settings) as place, _progress() as on_progress:
-        results = run_benchmark(sweep.benchmark, **place, on_progress=on_progress)
-    write_files(settings.out, report.sweep_files(sweep, results))
-    table = sweep_table(sweep, results)
-    rows = [
-        [setting, metric, f"{mean:.3f}", f"{low:.3f}", f"{high:.3f}"]
-        for setting, metric, mean, low, high in zip(
-            table.setting, table.metric, table["mean"], table.ci_low, table.ci_high, strict=True
+
+def _ablation(settings: Any) -> None:
+    from fdkvc.files.export import ablation_files
+    from fdkvc.files.text import ablation_text
+    from fdkvc.measured.sweep import Sweep
+    from fdkvc.paper.tables import ABLATED_POLICY, published_sweep
+    from fdkvc.parameters import parameters_of
+    from fdkvc.policies import POLICIES
+
+    parameter, known = settings.parameter, parameters_of(POLICIES[ABLATED_POLICY])
+    if parameter not in known:
+        raise ValueError(f"parameter {parameter!r} is unknown: choose from {', '.join(known)}")
+    values = settings.values or published_sweep(parameter)
+    if not values:
+        raise ValueError(
+            f"the paper does not sweep {parameter}, so give the values to try with --values"
         )
-    ]
-    header = ["setting", "metric", "mean", "from", "to"]
-    _print(text_table(header, rows, 2, grouped=True), settings.out)
+    sweep = Sweep(
+        axes=((parameter, tuple(values)),),
+        dialogs=settings.dialogs,
+        seed=settings.seed,
+        budget=settings.budget,
+    )
+    results = _swept(settings, sweep.alone)
+    _written(settings, ablation_files(results, parameter), ablation_text(results, parameter))
+
+
+def _swept(settings: Any, benchmark: Benchmark) -> Results:
+    from fdkvc.files.write import check_folder
+    from fdkvc.measured.benchmark import run_benchmark
+
+    check_folder(settings.out)
+    with _place(settings) as place, _progress() as on_progress:
+        return run_benchmark(benchmark, **place, on_progress=on_progress)
 
 
 def _repeat(settings: Any) -> None:
@@ -535,44 +539,11 @@ def _recordings(settings: Any) -> tuple[Sequence[Recording], str]:
     return recordings, hashlib.sha256(content).hexdigest()
 
 
-def _ablation(settings: Any) -> None:
-    from fdkvc.dialogs.scenarios import scenario_named
-    from fdkvc.files import export
-    from fdkvc.files.text import ablation_text
-    from fdkvc.files.write import check_folder, write_files
-    from fdkvc.measured.benchmark import Benchmark, run_benchmark
-    from fdkvc.paper.tables import ABLATED_POLICY, ABLATED_SCENARIO, published_sweep
-    from fdkvc.parameters import parameters_of
-    from fdkvc.policies import POLICIES, policy_named
-
-    parameter, known = settings.parameter, parameters_of(POLICIES[ABLATED_POLICY])
-    if parameter not in known:
-        raise ValueError(f"parameter {parameter!r} is unknown: choose from {', '.join(known)}")
-    values = settings.values or published_sweep(parameter)
-    if not values:
-        raise ValueError(
-            f"the paper does not sweep {parameter}, so give the values to try with --values"
-        )
-    benchmark = Benchmark(
-        scenarios=(scenario_named(ABLATED_SCENARIO),),
-        policies=tuple(policy_named(ABLATED_POLICY, **{parameter: value}) for value in values),
-        dialogs=settings.dialogs,
-        seed=settings.seed,
-        budget=settings.budget,
-    )
-    check_folder(settings.out)
-
-    with _place(settings) as place, _progress() as on_progress:
-        results = run_benchmark(benchmark, **place, on_progress=on_progress)
-    write_files(settings.out, export.ablation_files(results, parameter))
-    _print(ablation_text(results, parameter), settings.out)
-
-
 def _trace(settings: Any) -> None:
     from fdkvc.dialogs.draw import generate
     from fdkvc.files import export
     from fdkvc.files.text import trace_text
-    from fdkvc.files.write import check_folder, write_files
+    from fdkvc.files.write import check_folder
     from fdkvc.measured.benchmark import check_different
     from fdkvc.policies import policy_named
     from fdkvc.run.metrics import metric_named
@@ -590,9 +561,9 @@ def _trace(settings: Any) -> None:
 
     dialogs = generate(scenario, 1, settings.seed)
     trace = simulate(policy, dialogs, settings.budget)
-    write_files(settings.out, export.trace_files(trace, dialogs, settings.metrics))
+    files = export.trace_files(trace, dialogs, settings.metrics)
     title = f"{policy.title} on {scenario.label} ({scenario.schedule}), seed {settings.seed}"
-    _print(f"{title}\n\n{trace_text(trace, dialogs, settings.metrics)}", settings.out)
+    _written(settings, files, f"{title}\n\n{trace_text(trace, dialogs, settings.metrics)}")
 
 
 def _scenario(settings: Any) -> Scenario:
@@ -621,6 +592,15 @@ def _settings(texts: Sequence[str]) -> dict[str, int | float | str]:
 
 
 # ------------------------------------------------------------------------------- what is seen
+
+
+def _written(settings: Any, files: Mapping[str, str], text: str) -> None:
+    """Write the files of a command to the folder that it was given, and print its text."""
+    from fdkvc.files.write import write_files
+
+    if settings.out is not None:
+        write_files(settings.out, files)
+    _print(text, settings.out)
 
 
 def _print(text: str, folder: str | None) -> None:

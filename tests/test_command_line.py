@@ -23,6 +23,7 @@ from fdkvc.dialogs.scenarios import SCENARIOS, own_scenario
 from fdkvc.files.export import benchmark_files, trace_files
 from fdkvc.files.report import TIMED, study_files
 from fdkvc.measured import benchmark as benchmark_module
+from fdkvc.measured import study as study_module
 from fdkvc.measured.benchmark import Benchmark, Latency, run_benchmark
 from fdkvc.measured.study import run_study
 from fdkvc.measured.sweep import can_be_swept
@@ -633,7 +634,7 @@ def test_the_latency_that_is_written_is_the_one_that_is_measured(
         assert (budget, seed, batched) == (30, 9, False)  # the batch is in no file of this command
         return [Latency(policy.name, 0.5 + at, 0.1) for at, policy in enumerate(policies)]
 
-    monkeypatch.setattr(benchmark_module, "measure_latency", measure)
+    monkeypatch.setattr(study_module, "measure_latency", measure)
     options = ("--dialogs", "2", "--scenarios", "shift", "--budget", "30", "--seed", "9")
     assert run("benchmark", *options, "--out", tmp_path) == 0
     latency = pd.read_csv(tmp_path / "latency.csv")

@@ -6,7 +6,15 @@ import pytest
 from scipy import stats
 
 from fdkvc.paper import tables
-from fdkvc.paper.claims import CLAIMS, claim, composite, implied_gradual_diversity, p_of_t, t_of_p
+from fdkvc.paper.claims import (
+    CLAIMS,
+    Claim,
+    claim,
+    composite,
+    implied_gradual_diversity,
+    p_of_t,
+    t_of_p,
+)
 from fdkvc.paper.tables import (
     HYPERPARAMETERS,
     LATE_ALIGNMENT,
@@ -202,13 +210,19 @@ def test_diversity_composites_need_a_gradual_column_that_is_not_printed(
     assert implied_gradual_diversity(policy).range.overlaps(Range(gradual, gradual))
 
 
+def consistent(one: Claim) -> bool:
+    """Whether the paper's own cells, rounded as they are, bear a claim out."""
+    assert one.recomputed is not None
+    return one.judge(one.recomputed.range.low, one.recomputed.range.high) == "holds"
+
+
 def test_the_composite_gain_is_smaller_than_printed_but_within_rounding() -> None:
     gain = claim("alignment-composite")
     assert gain.published is not None
     assert gain.recomputed is not None
     assert round(gain.recomputed.value, 3) == 0.065
     assert gain.published.value == 0.067
-    assert gain.consistent
+    assert consistent(gain)
 
 
 @pytest.mark.parametrize("test", T_TESTS, ids=lambda test: test.scenario)
@@ -232,7 +246,7 @@ def test_rounding_leaves_a_range_with_the_value_inside() -> None:
 
 
 def test_which_claims_the_papers_own_cells_contradict() -> None:
-    assert {one.key for one in CLAIMS if one.consistent is False} == {
+    assert {one.key for one in CLAIMS if one.recomputed and not consistent(one)} == {
         "significant",
         "consistent",
         "heuristics-alignment",

@@ -22,6 +22,7 @@ from fdkvc.judged.cells import (
     cells_table,
     figure_words,
     measured_tables,
+    verdicts_of,
 )
 from fdkvc.judged.claims import claims_table, judged_claims
 from fdkvc.judged.judge import Fact
@@ -69,6 +70,13 @@ def study_files(study: Study) -> dict[str, str]:
     return files | {"run.json": run_json(benchmark.seed, parameters, results.seconds, numbers)}
 
 
+def study_text(study: Study) -> str:
+    """Return the paper's tables, measured, and how often each verdict was given."""
+    measured = measured_tables(study)
+    verdicts = ", ".join(f"{verdict}: {n}" for verdict, n in verdicts_of(measured).items())
+    return f"{markdown(measured)}\n{verdicts}"
+
+
 def sweep_files(sweep: Sweep, results: Results) -> dict[str, str]:
     """Return the files of a sweep by name; ``ablation.csv`` only of one hyperparameter."""
     files = {"sweep.csv": csv_text(tables.sweep_table(sweep, results))}
@@ -83,7 +91,7 @@ def sweep_files(sweep: Sweep, results: Results) -> dict[str, str]:
 def comparisons_table(results: Results, baseline: str) -> pd.DataFrame:
     """Compare every policy with a baseline; p is adjusted in each comparison by itself."""
     compared = [
-        tables.comparison_table(results, policy.name, baseline, results.benchmark.seed)
+        tables.comparison_table(results, policy.name, baseline)
         for policy in results.benchmark.policies
         if policy.name != baseline
     ]

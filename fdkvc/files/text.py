@@ -15,6 +15,7 @@ from fdkvc.measured.benchmark import ADAPTATION, Benchmark, Latency, Results, la
 from fdkvc.measured.replay import replay_summary
 from fdkvc.measured.statistics import Paired
 from fdkvc.measured.study import Study
+from fdkvc.measured.sweep import Sweep
 from fdkvc.paper.tables import BASELINE
 from fdkvc.run.metrics import late_metric, metric_named
 from fdkvc.run.trace import Trace
@@ -84,6 +85,14 @@ def ablation_text(results: Results, parameter: str) -> str:
         f"{count(benchmark.dialogs, 'dialog')}, ± half of the 95 % interval\n\n"
         f"{text_table(header, rows)}"
     )
+
+
+def sweep_text(sweep: Sweep, results: Results) -> str:
+    """Return the table of a sweep for a terminal."""
+    table = tables.sweep_table(sweep, results)
+    figures = table[["mean", "ci_low", "ci_high"]].map("{:.3f}".format)
+    rows = table[["setting", "metric"]].join(figures).to_numpy().tolist()
+    return text_table(["setting", "metric", "mean", "from", "to"], rows, 2, grouped=True)
 
 
 def replay_text(replayed: pd.DataFrame) -> str:

@@ -27,7 +27,7 @@ from fdkvc.measured.statistics import (
     summarize,
 )
 from fdkvc.measured.study import Study
-from fdkvc.paper.claims import CLAIMS, Claim, Measure, Recomputed, Verdict
+from fdkvc.paper.claims import CLAIMS, Claim, ClaimVerdict, Measure, Recomputed
 from fdkvc.paper.tables import Published, Range
 from fdkvc.parameters import parameters_of
 from fdkvc.policies import PAPER_POLICIES, POLICIES
@@ -86,7 +86,7 @@ class Judged:
 
     claim: Claim
     measured: Measurement | None
-    verdict: Verdict | None
+    verdict: ClaimVerdict | None
 
 
 def judged_claims(study: Study, claims: Sequence[Claim] = CLAIMS) -> list[Judged]:

@@ -8,7 +8,7 @@ with like.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from itertools import product
 
 import pandas as pd
 
@@ -39,15 +39,12 @@ DIFFERENCES = (
 def alignments_table(results: Results) -> pd.DataFrame:
     """Return late alignments under each projection, and the published ones.
 
-    Returns
-    -------
-    DataFrame
-        Columns `ALIGNMENTS`. The interval of a published figure is the one that the cosine of
-        unrelated vectors would have, with a standard deviation of 1/√h.
+    Columns `ALIGNMENTS`. The interval of a published figure is the one that the cosine of unrelated
+    vectors would have, with a standard deviation of 1/√h.
     """
     rows: list[tuple[object, ...]] = []
     chance = 1 / math.sqrt(World().head_dimension)
-    for scenario, policy in _pairs(results):
+    for scenario, policy in product(results.reported, _names(results)):
         for projection, metric in PROJECTIONS.items():
             f = fact_of(results, scenario, policy, metric)
             if f is not None:
@@ -63,37 +60,26 @@ def alignments_table(results: Results) -> pd.DataFrame:
 def differences_table(results: Results) -> pd.DataFrame:
     """Return FD-KVC's late alignment less H2O's, under each projection and as published.
 
-    Returns
-    -------
-    DataFrame
-        Columns `DIFFERENCES`; t of a published difference is printed in Section 5.6, or computed
-        from the spread that the printed ones imply. Empty unless both policies ran.
+    Columns `DIFFERENCES`; t of a published difference is printed in Section 5.6, or computed from
+    the spread that the printed ones imply. Empty unless both policies ran.
     """
     rows: list[tuple[object, ...]] = []
     both = (ABLATED_POLICY, BASELINE)
-    for scenario in results.reported:
+    for scenario in results.reported if set(both) <= set(_names(results)) else ():
         for projection, metric in PROJECTIONS.items():
             one, other = (results.values(scenario, name, metric) for name in both)
-            if one is None or other is None:
-                continue
-            c = paired(one, other)
-            rows.append((scenario, projection, *both, c.n, c.mean, c.low, c.high, c.t, c.p))
+            if one is not None and other is not None:
+                c = paired(one, other)
+                rows.append((scenario, projection, *both, c.n, c.mean, c.low, c.high, c.t, c.p))
         figure = printed(results.benchmark, scenario, DIFFERENCE, "late_alignment")
-        if figure is None or not _ran(results, both):
-            continue
-        mean, t = figure.value, t_of_difference(scenario)
-        reach = abs(1.96 * mean / t)
-        p = math.erfc(abs(t) / math.sqrt(2))  # over 600 dialogs t is normal to three digits
-        low, high = mean - reach, mean + reach
-        rows.append((scenario, PUBLISHED, *both, figure.dialogs, mean, low, high, t, p))
+        if figure is not None:
+            mean, t = figure.value, t_of_difference(scenario)
+            reach = abs(1.96 * mean / t)
+            p = math.erfc(abs(t) / math.sqrt(2))  # over 600 dialogs t is normal to three digits
+            low, high = mean - reach, mean + reach
+            rows.append((scenario, PUBLISHED, *both, figure.dialogs, mean, low, high, t, p))
     return pd.DataFrame(rows, columns=list(DIFFERENCES))
 
 
-def _ran(results: Results, names: tuple[str, ...]) -> bool:
-    return set(names) <= {policy.name for policy in results.benchmark.policies}
-
-
-def _pairs(results: Results) -> Iterator[tuple[str, str]]:
-    for scenario in results.reported:
-        for policy in results.benchmark.policies:
-            yield scenario, policy.name
+def _names(results: Results) -> list[str]:
+    return [policy.name for policy in results.benchmark.policies]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -50,22 +51,17 @@ COST = (
     *("ms_per_turn_batched", "batched_ratio_to_fifo"),
     *("key_bytes", "value_bytes", "score_bytes", "score_bytes_per_entry", "full_cache_bytes"),
 )
+RESAMPLES = 1999
+"""Of the dialogs, for a bootstrap interval."""
+
 ABLATION = ("parameter", "value", "metric", "n", "mean", "ci_low", "ci_high", "published")
 
 
 def summary_table(results: Results) -> pd.DataFrame:
     """Return the mean of each late metric with its 95 % interval, beside the published figure.
 
-    Parameters
-    ----------
-    results : Results
-        Scenarios of which no dialog is finished are left out.
-
-    Returns
-    -------
-    DataFrame
-        Columns `SUMMARY`; scenarios by their keys, then ``composite`` where all five are
-        complete. The interval is NaN for one dialog.
+    Columns `SUMMARY`; scenarios by their keys, without those of which no dialog is finished, then
+    ``composite`` where all five are complete. The interval is NaN for one dialog.
     """
     return _columns(_of(judge(results), BENCHMARK), SUMMARY)
 
@@ -73,16 +69,8 @@ def summary_table(results: Results) -> pd.DataFrame:
 def adaptation_table(results: Results) -> pd.DataFrame:
     """Return the turns that each policy needs after a change of topic (Table 2).
 
-    Dialogs that never adapt count with all the turns they had.
-
-    Parameters
-    ----------
-    results : Results
-
-    Returns
-    -------
-    DataFrame
-        Columns `ADAPTATIONS`; no rows where the adaptation run was not among the scenarios.
+    Columns `ADAPTATIONS`; no rows where the adaptation run was not among the scenarios. Dialogs
+    that never adapt count with all the turns they had.
     """
     rows = [
         (policy, each.n.iloc[0], *each["mean"], *each.published)
@@ -96,47 +84,29 @@ def comparisons(
 ) -> Iterator[tuple[str, str, str, Paired]]:
     """Compare every policy with a baseline on the same dialogs.
 
-    Parameters
-    ----------
-    results : Results
-    baseline : str
-        The name of a policy that ran.
-
-    Yields
-    ------
-    scenario, metric, policy : str
-    comparison : Paired
-        Policy less baseline.
+    Yields scenario, metric, policy and the differences, policy less baseline.
 
     Raises
     ------
     ValueError
         If the baseline is not among the policies.
     """
-    check_baseline(baseline, results.benchmark.policies)
-    for scenario in results.reported:
-        for metric in late_metrics(results.benchmark):
-            base = results.values(scenario, baseline, metric)
-            for policy in results.benchmark.policies:
-                values = results.values(scenario, policy.name, metric)
-                if policy.name != baseline and values is not None and base is not None:
-                    yield scenario, metric, policy.name, paired(values, base)
+    policies = results.benchmark.policies
+    check_baseline(baseline, policies)
+    names = [policy.name for policy in policies if policy.name != baseline]
+    for place in product(results.reported, late_metrics(results.benchmark), names):
+        scenario, metric, name = place
+        values = results.values(scenario, name, metric)
+        base = results.values(scenario, baseline, metric)
+        if values is not None and base is not None:
+            yield *place, paired(values, base)
 
 
 def paired_table(results: Results, baseline: str = BASELINE) -> pd.DataFrame:
     """Return the paired differences of every policy from a baseline, with their t-tests.
 
-    Parameters
-    ----------
-    results : Results
-    baseline : str
-        The name of a policy that ran.
-
-    Returns
-    -------
-    DataFrame
-        Columns `PAIRED`. t and p are NaN where they are not defined: for one dialog, and where
-        the difference is the same in every dialog.
+    Columns `PAIRED`. t and p are NaN where they are not defined: for one dialog, and where the
+    difference is the same in every dialog.
 
     Raises
     ------
@@ -153,15 +123,7 @@ def paired_table(results: Results, baseline: str = BASELINE) -> pd.DataFrame:
 def latency_table(study: Study) -> pd.DataFrame:
     """Return each policy's time for a turn of one dialog, and as a multiple of FIFO's.
 
-    Parameters
-    ----------
-    study : Study
-        Without FIFO among its latencies the ratio is NaN.
-
-    Returns
-    -------
-    DataFrame
-        Columns `LATENCY`.
+    Columns `LATENCY`; without FIFO among the latencies the ratio is NaN.
     """
     times = _of(judge(study), TIME)
     milliseconds = times["mean"]
@@ -173,17 +135,9 @@ def latency_table(study: Study) -> pd.DataFrame:
 def series_table(results: Results) -> pd.DataFrame:
     """Return the mean of every turn with its 95 % interval, of what was kept of every turn.
 
-    Parameters
-    ----------
-    results : Results
-        Of a benchmark with `series`.
-
-    Returns
-    -------
-    DataFrame
-        Columns `SERIES`; `quantity` is a metric, a row state such as ``learning_rate``, or the
-        entries that a rule evicted. Turns count from 0; those of which a metric says nothing are
-        left out.
+    Columns `SERIES`; `quantity` is a metric, a row state such as ``learning_rate``, or the
+    entries that a rule evicted. Turns count from 0; those of which a metric says nothing are left
+    out. Only a benchmark with `series` has any.
     """
     rows = []
     for scenario in results.benchmark.scenarios:
@@ -197,39 +151,22 @@ def series_table(results: Results) -> pd.DataFrame:
     return _frame(rows, SERIES)
 
 
-def comparison_table(
-    results: Results, policy: str, baseline: str, seed: int = 0, resamples: int = 1999
-) -> pd.DataFrame:
-    """Compare two policies on every scenario and metric.
+def comparison_table(results: Results, policy: str, baseline: str) -> pd.DataFrame:
+    """Compare two policies on every scenario and metric, policy less baseline.
 
-    Parameters
-    ----------
-    results : Results
-    policy, baseline : str
-        Names of policies that ran; the differences are policy less baseline.
-    seed, resamples : int
-        Of the bootstrap.
-
-    Returns
-    -------
-    DataFrame
-        Columns `COMPARISON`. Beside Student's interval stands a bootstrap interval, which does not
-        assume a normal distribution; `p_holm` is p adjusted for the number of tests in this table.
+    Columns `COMPARISON`. Beside Student's interval stands a bootstrap interval, which does not
+    assume a normal distribution; `p_holm` is p adjusted for the number of tests in this table.
     """
     rows = []
-    for scenario in results.reported:
-        for metric in late_metrics(results.benchmark):
-            one, other = (results.values(scenario, name, metric) for name in (policy, baseline))
-            if one is None or other is None:
-                continue
+    for scenario, metric in product(results.reported, late_metrics(results.benchmark)):
+        one, other = (results.values(scenario, name, metric) for name in (policy, baseline))
+        if one is not None and other is not None:
             test, each = paired(one, other), differences(one, other)
-            rows.append(
-                (
-                    *(scenario, metric, policy, baseline, test.n, test.mean, test.low, test.high),
-                    *bootstrap_interval(each, seed, resamples=resamples),
-                    *(test.t, test.p, math.nan, effect_size(each), test.words()),
-                )
-            )
+            place = (scenario, metric, policy, baseline)
+            student = (test.n, test.mean, test.low, test.high)
+            bootstrap = bootstrap_interval(each, results.benchmark.seed, resamples=RESAMPLES)
+            rest = (test.t, test.p, math.nan, effect_size(each), test.words())
+            rows.append((*place, *student, *bootstrap, *rest))
     table = _frame(rows, COMPARISON)
     return table.assign(p_holm=holm(table.p))
 
@@ -237,14 +174,7 @@ def comparison_table(
 def cost_table(study: Study) -> pd.DataFrame:
     """Return what a turn costs in time, single and batched, and what a cache takes in bytes.
 
-    Parameters
-    ----------
-    study : Study
-
-    Returns
-    -------
-    DataFrame
-        Columns `COST`. Batched times are of one dialog of a batch.
+    Columns `COST`. Batched times are of one dialog of a batch.
     """
     single, budget = latency_table(study), study.results.benchmark.budget
     batched = {latency.policy: latency.batched for latency in study.latencies}
@@ -266,17 +196,9 @@ def cost_table(study: Study) -> pd.DataFrame:
 def ablation_table(results: Results, parameter: str) -> pd.DataFrame:
     """Return the late metrics of one policy's variants over a sweep of a hyperparameter.
 
-    Parameters
-    ----------
-    results : Results
-        Of one scenario; policies that do not have the parameter are left out.
-    parameter : str
-
-    Returns
-    -------
-    DataFrame
-        Columns `ABLATION`, in the order of the policies. Published figures stand where only this
-        parameter of FD-KVC is away from its default, on the scenario of the paper's ablations.
+    Columns `ABLATION`, in the order of the policies; those that do not have the parameter are left
+    out. Published figures stand where only this parameter of FD-KVC is away from its default, on
+    the scenario of the paper's ablations.
     """
     values = {
         policy.name: getattr(policy, parameter)
@@ -291,17 +213,8 @@ def ablation_table(results: Results, parameter: str) -> pd.DataFrame:
 def sweep_table(sweep: Sweep, results: Results) -> pd.DataFrame:
     """Return the late metrics of every setting as a tidy table.
 
-    Parameters
-    ----------
-    sweep : Sweep
-    results : Results
-        Of the sweep's benchmark.
-
-    Returns
-    -------
-    DataFrame
-        Columns setting (the policy's name), policy (its key), swept (false for the policies beside
-        the sweep), one for each swept hyperparameter, metric, n, mean, ci_low, ci_high, published.
+    Columns setting (the policy's name), policy (its key), swept (false for the policies beside the
+    sweep), one for each swept hyperparameter, metric, n, mean, ci_low, ci_high, published.
     """
     names = sweep.parameters
     variants = {policy.name: policy for policy in sweep.variants}

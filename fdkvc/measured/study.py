@@ -88,6 +88,7 @@ class Study:
 def run_study(
     benchmark: Benchmark,
     *,
+    whole: bool = True,
     executor: Executor | None = None,
     workers: int | None = None,
     on_progress: Callable[[Progress], None] | None = None,
@@ -98,35 +99,44 @@ def run_study(
     Parameters
     ----------
     benchmark : Benchmark
+    whole : bool
+        Or else nothing but the benchmark and its latencies, without those of batches.
     executor, workers, on_progress, cancelled
         See `run_benchmark`.
     """
     cancelled = cancelled or threading.Event()
-    metrics = tuple(dict.fromkeys((*benchmark.metrics, *PROJECTED_ALIGNMENTS)))
-    whole = replace(benchmark, series=True, metrics=metrics)
-    sweeps = {key: ablation(key, benchmark) for key in ABLATIONS if is_the_papers(benchmark)}
-    progress = _Progress([whole, *sweeps.values()], on_progress)
+    asked, sweeps = benchmark, {}
+    if whole:
+        metrics = tuple(dict.fromkeys((*benchmark.metrics, *PROJECTED_ALIGNMENTS)))
+        asked = replace(benchmark, series=True, metrics=metrics)
+        if is_the_papers(benchmark):
+            sweeps = {key: ablation(key, benchmark) for key in ABLATIONS}
+    progress = _Progress([asked, *sweeps.values()], on_progress)
 
     def run(part: Benchmark, title: str) -> Results:
         return run_benchmark(
             part,
             executor=executor,
             workers=workers,
-            chunk=CHUNK,
+            chunk=CHUNK if whole else None,
             on_progress=progress.of(part, title),
             cancelled=cancelled,
         )
 
-    results = replace(run(whole, "Benchmark"), benchmark=benchmark)
+    results = replace(run(asked, "Benchmark, " if whole else ""), benchmark=benchmark)
     swept = {}
     for key, sweep in sweeps.items():
         if cancelled.is_set():
             break
-        swept[key] = run(sweep, f"Ablation of {key}")
+        swept[key] = run(sweep, f"Ablation of {key}, ")
     if cancelled.is_set():
         return Study(results, swept)
-    progress.last("Latency and memory")
-    latencies = measure_latency(timed_policies(benchmark), benchmark.budget, benchmark.seed)
+    if whole:
+        progress.last("Latency and memory")
+    timed = timed_policies(benchmark)
+    latencies = measure_latency(timed, benchmark.budget, benchmark.seed, batched=whole)
+    if not whole:
+        return Study(results, latencies=tuple(latencies))
     memories = {policy.name: _memory(policy, benchmark) for policy in benchmark.policies}
     probing = sweeps and not cancelled.is_set()
     probes = run_probes(benchmark.seed, executor, workers) if probing else None
@@ -204,7 +214,7 @@ class _Progress:
         def report(progress: Progress) -> None:
             share = progress.done / progress.total
             done = self.before[id(part)] + round(share * self.weights[id(part)])
-            self._report(done, f"{title}, {progress.title}")
+            self._report(done, f"{title}{progress.title}")
 
         return report
 

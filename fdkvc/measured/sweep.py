@@ -86,7 +86,7 @@ class Sweep:
     @property
     def variants(self) -> tuple[Policy, ...]:
         """The policy with every combination of values."""
-        grid = product(*(dict.fromkeys(values) for _, values in self.axes))
+        grid = product(*(values for _, values in self.axes))
         return tuple(
             policy_named(self.policy, **dict(zip(self.parameters, values, strict=True)))
             for values in grid
@@ -95,10 +95,17 @@ class Sweep:
     @property
     def benchmark(self) -> Benchmark:
         """The variants, and every policy as it is, on the same dialogs."""
-        every = [*self.variants, *(policy_named(key) for key in POLICIES)]
+        variants = self.alone.policies
+        others = tuple(policy_named(key) for key in POLICIES)
+        beside = tuple(policy for policy in others if policy not in variants)
+        return replace(self.alone, policies=(*variants, *beside))
+
+    @property
+    def alone(self) -> Benchmark:
+        """The variants without the other policies."""
         return Benchmark(
             scenarios=(self.scenario,),
-            policies=tuple({policy.name: policy for policy in every}.values()),
+            policies=self.variants,
             dialogs=self.dialogs,
             seed=self.seed,
             budget=self.budget,
@@ -108,7 +115,7 @@ class Sweep:
 
 def swept_only(sweep: Sweep, results: Results) -> Results:
     """Return the results of the swept variants, without the other policies."""
-    return replace(results, benchmark=replace(results.benchmark, policies=sweep.variants))
+    return replace(results, benchmark=sweep.alone)
 
 
 def suggested_values(policy: str, parameter: str) -> tuple[Number, ...]:

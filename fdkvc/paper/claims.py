@@ -208,7 +208,7 @@ class Measure:
     settings: tuple[tuple[str, float], ...] = ()
 
 
-Verdict = Literal["holds", "direction only", "does not hold", "open"]
+ClaimVerdict = Literal["holds", "direction only", "does not hold", "open"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,17 +248,7 @@ class Claim:
     recomputed: Recomputed | None = None
     bound: bool = False
 
-    @property
-    def consistent(self) -> bool | None:
-        """Whether the paper's own cells, rounded as they are, bear the claim out.
-
-        None where they do not give the quantity.
-        """
-        if self.recomputed is None:
-            return None
-        return self.judge(self.recomputed.range.low, self.recomputed.range.high) == "holds"
-
-    def judge(self, low: float, high: float) -> Verdict:
+    def judge(self, low: float, high: float) -> ClaimVerdict:
         """Judge the claim by what was measured.
 
         Parameters

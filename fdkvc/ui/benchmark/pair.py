@@ -22,7 +22,7 @@ from fdkvc.ui.kit.markdown import plain
 @lru_cache(maxsize=4)
 def comparison(study: Study, policy: str, baseline: str) -> pd.DataFrame:
     """Compare two policies, once for all that show it."""
-    return tables.comparison_table(study.results, policy, baseline, study.results.benchmark.seed)
+    return tables.comparison_table(study.results, policy, baseline)
 
 
 @st.fragment
