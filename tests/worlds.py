@@ -305,7 +305,8 @@ def assert_same_state(one: State, other: State) -> None:
 
 def measure(trace: Trace, recording: Recording, first_row: int = 0) -> dict[str, float]:
     """Return every metric of the evidence of a recording whose first head is this row."""
-    evidence = Evidence(trace, recording, first_row)
+    rows = slice(first_row, first_row + len(recording.heads))
+    evidence = Evidence(dataclasses.replace(trace, kept=trace.kept[rows]), recording)
     return {key: metric.measure(evidence) for key, metric in metrics_of("evidence").items()}
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from time import perf_counter
 from typing import Any
@@ -166,7 +166,7 @@ def _replay_chunk(settings: Replay, recordings: Sequence[Recording]) -> list[Row
         of_rows = {metric: metric.late(trace, dialogs) for metric in late}
         for at, recording in enumerate(recordings):
             name, rows = recording.transcript.name, slice(at * heads, (at + 1) * heads)
-            evidence = Evidence(trace, recording, rows.start)
+            evidence = Evidence(replace(trace, kept=trace.kept[rows]), recording)
             for metric in settings.measured:
                 values = of_rows[metric][rows] if metric in of_rows else metric.measure(evidence)
                 found.append((name, policy.name, mode, budget, metric.name, float(np.mean(values))))

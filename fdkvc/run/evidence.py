@@ -35,18 +35,9 @@ class Answer:
     met: Bools
 
 
-def answers(trace: Trace, recording: Recording, first_row: int = 0) -> list[Answer]:
-    """Ask every demand of a dialog of the caches of its heads.
-
-    Parameters
-    ----------
-    trace : Trace
-        From the first turn on.
-    recording : Recording
-    first_row : int
-        The row of the trace that is the recording's first head.
-    """
-    held = _held(trace, recording, first_row)
+def answers(trace: Trace, recording: Recording) -> list[Answer]:
+    """Ask every demand of a dialog of the caches of its heads, recorded from the first turn on."""
+    held = _held(trace, recording)
     return [
         Answer(
             demand,
@@ -61,17 +52,8 @@ def answers(trace: Trace, recording: Recording, first_row: int = 0) -> list[Answ
 def lost_in(trace: Trace, recording: Recording) -> list[Ints]:
     """Return for each demand the turn that broke the last of its mentions (H,), −1 if it is met.
 
-    Parameters
-    ----------
-    trace : Trace
-        From the first turn on.
-    recording : Recording
-
-    Returns
-    -------
-    list of array (H,)
-        In the order of `answers`. The turn of the last mention itself, where not even that turn
-        left it whole.
+    They are in the order of `answers`. It is the turn of the last mention itself, where not even
+    that turn left it whole.
     """
     held = _held(trace, recording)
     found = []
@@ -87,44 +69,36 @@ def lost_in(trace: Trace, recording: Recording) -> list[Ints]:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """A recording and what a policy kept of it, of which every demand is asked once.
-
-    Attributes
-    ----------
-    trace : Trace
-        From the first turn on.
-    recording : Recording
-    first_row : int
-        The row of the trace that is the recording's first head.
-    """
+    """What a policy kept of a recording, from the first turn on; every demand is asked once."""
 
     trace: Trace
     recording: Recording
-    first_row: int = 0
 
     @cached_property
     def answers(self) -> list[Answer]:
         """Every demand with its answer."""
-        return answers(self.trace, self.recording, self.first_row)
+        return answers(self.trace, self.recording)
 
     def recall(self, kind: str, older_than: int = 0) -> float:
         """Return `recall` in the mean over heads."""
         return float(recall(self.answers, kind, older_than).mean())
 
     def token_age(self) -> float:
-        """Return the mean of `token_age` over all cached tokens of all heads and turns."""
+        """Return the mean age in turns of what is cached when a turn ends, every token alike.
+
+        A turn's own tokens are of age zero.
+        """
         turns = len(self.recording.tokens)
-        rows = slice(self.first_row, self.first_row + len(self.recording.heads))
-        cached = (self.trace.kept[rows, :turns] >= 0).sum(axis=2)
-        ages = np.nan_to_num(token_age(self.trace, self.recording, self.first_row))
-        return float((ages * cached).sum() / max(int(cached.sum()), 1))
+        kept = self.trace.kept[:, :turns]
+        born = np.repeat(np.arange(turns), [len(turn) for turn in self.recording.tokens])
+        age = np.where(kept >= 0, np.arange(turns)[:, None] - born[kept], 0)
+        return float(age.sum() / max(int((kept >= 0).sum()), 1))
 
 
-def _held(trace: Trace, recording: Recording, first_row: int = 0) -> Bools:
+def _held(trace: Trace, recording: Recording) -> Bools:
     """Whether each head's cache held each token at the end of each turn (H, T, N + 1)."""
-    kept = trace.kept[first_row : first_row + len(recording.heads)]
-    held = np.zeros((*kept.shape[:2], recording.starts[-1] + 1), np.bool_)
-    np.put_along_axis(held, kept, True, axis=2)  # an empty slot's −1 is the column beyond
+    held = np.zeros((*trace.kept.shape[:2], recording.starts[-1] + 1), np.bool_)
+    np.put_along_axis(held, trace.kept, True, axis=2)  # an empty slot's −1 is the column beyond
     return held
 
 
@@ -150,16 +124,3 @@ def recall(found: list[Answer], kind: str, older_than: int = 0) -> Floats:
         return np.full(heads, np.nan, np.float32)
     shares = [np.mean(met, axis=0) for met in calls.values()]
     return np.asarray(np.mean(shares, axis=0), np.float32)
-
-
-def token_age(trace: Trace, recording: Recording, first_row: int = 0) -> Floats:
-    """Mean age in turns of what is cached at the end of each turn (H, T), every token alike.
-
-    Zero for a turn's own tokens; NaN for an empty cache.
-    """
-    turns = len(recording.tokens)
-    kept = trace.kept[first_row : first_row + len(recording.heads), :turns]
-    born = np.repeat(np.arange(turns), [len(turn) for turn in recording.tokens])
-    age = np.where(kept >= 0, np.arange(turns)[:, None] - born[kept], 0)
-    cached = (kept >= 0).sum(axis=2)
-    return np.asarray(age.sum(axis=2) / np.where(cached > 0, cached, np.nan), np.float32)
