@@ -48,9 +48,7 @@ def test_recall_by_hand() -> None:
     assert recall(found, "call", older_than=2).tolist() == [0]  # only a, for the call at 3
     assert [int(turn[0]) for turn in lost_in(trace, recording)] == [-1, 1, -1, 3]
     assert math.isnan(recall(found, "state").item())
-    assert measure(trace, recording)["token_age"] == pytest.approx(
-        (0 * 2 + 1 + 2 + 3) / 11
-    )  # mean ages 0, 1/3, 2/3, 1
+    assert measure(trace, recording)["token_age"] == pytest.approx((0 * 2 + 1 + 2 + 3) / 11)
 
 
 def plain(trace: Trace, recording: Recording, row: int, older_than: int) -> float:

@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from app_pages import ROOT, open_page
@@ -483,7 +483,8 @@ def test_a_new_format_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
         Format("tabs", "tables", ("tsv",), None, read_tabs, "tables"),
         Format("pairs", "pairs of a name and words", ("json",), "exchange", read_pairs, "pairs"),
     )
-    monkeypatch.setattr(formats, "FORMATS", {**FORMATS, **{each.key: each for each in new}})
+    for each in new:
+        monkeypatch.setitem(cast("dict[str, Format]", FORMATS), each.key, each)
 
     for content, name in (
         (b"User\thello", "own.tsv"),
