@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 from studies import few_dialogs, other_budget, paper_study, paper_tables
@@ -17,8 +18,9 @@ from fdkvc.judged.cells import (
     measured_tables,
     verdicts_of,
 )
-from fdkvc.judged.judge import DIFFERENCE, Fact, judge
+from fdkvc.judged.judge import DIFFERENCE, Fact, facts, judge
 from fdkvc.judged.rules import Case, expected_mean, t_of_difference, told_from_zero, verdict
+from fdkvc.judged.tables import summary_table
 from fdkvc.measured.benchmark import Benchmark, run_benchmark
 from fdkvc.measured.statistics import Summary, summarize
 from fdkvc.measured.study import run_study
@@ -29,6 +31,21 @@ from fdkvc.policies import policy_named
 
 def table(number: int) -> MeasuredTable:
     return next(table for table in paper_tables() if table.number == number)
+
+
+def test_every_figure_stands_in_one_table_once_and_is_worked_out_once() -> None:
+    study = paper_study()
+    table = judge(study)
+    assert not table.duplicated(["source", "scenario", "policy", "metric"]).any()
+    late = table[table.source == "benchmark"]
+    pd.testing.assert_series_equal(
+        late["mean"].reset_index(drop=True), summary_table(study.results)["mean"]
+    )
+    assert set(table.source) == {
+        *("benchmark", "difference", "projection", "adaptation", "latency", "default"),
+        *study.sweeps,
+    }
+    assert facts(study) is facts(study)
 
 
 @pytest.mark.parametrize("number", range(1, 7))
@@ -200,10 +217,10 @@ def test_few_dialogs_have_no_verdict_and_times_never_have() -> None:
 
 
 def test_another_budget_has_nothing_published() -> None:
-    facts = judge(other_budget()).query("source != 'default'")
-    assert len(facts)
-    assert facts.published.isna().all()
-    assert set(facts.verdict) == {None}
+    table = judge(other_budget()).query("source != 'default'")
+    assert len(table)
+    assert table.published.isna().all()
+    assert set(table.verdict) == {None}
 
 
 def test_a_variant_stands_beside_the_papers_policy_without_published_figures() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from functools import lru_cache
 from itertools import product
 from typing import Literal, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pandas as pd
@@ -133,19 +133,16 @@ def judge(measured: Study | Results, swept: str = "") -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(Fact._fields)).assign(verdict=verdicts)
 
 
-@lru_cache(maxsize=8)
 def facts(measured: Study | Results, swept: str = "") -> tuple[Fact, ...]:
     """Return the rows of `judge`."""
-    if isinstance(measured, Results):
-        if swept:
-            return tuple(_late(measured, swept))
-        return (*_late(measured), *_differences(measured), *_adaptations(measured))
-    return (
-        *facts(measured.results),
-        *_latencies(measured),
-        *(fact for name, swept in measured.sweeps.items() for fact in facts(swept, name)),
-        *_defaults(),
-    )
+    known = _KNOWN.setdefault(measured, {})
+    if swept not in known:
+        known[swept] = tuple(_facts(measured, swept))
+    return known[swept]
+
+
+_KNOWN: WeakKeyDictionary[Study | Results, dict[str, tuple[Fact, ...]]] = WeakKeyDictionary()
+"""The rows of runs that are still in use."""
 
 
 def fact_of(measured: Study | Results, scenario: str, policy: str, metric: str) -> Fact | None:
@@ -194,6 +191,20 @@ def values_behind(study: Study, fact: Fact) -> Values | None:
 
 
 # ------------------------------------------------------------------------------- the rows
+
+
+def _facts(measured: Study | Results, swept: str) -> Iterator[Fact]:
+    if isinstance(measured, Study):
+        yield from facts(measured.results)
+        yield from _latencies(measured)
+        for parameter, results in measured.sweeps.items():
+            yield from facts(results, parameter)
+        yield from _defaults()
+    else:
+        yield from _late(measured, swept)
+        if not swept:
+            yield from _differences(measured)
+            yield from _adaptations(measured)
 
 
 def _late(results: Results, swept: str = "") -> Iterator[Fact]:

@@ -10,7 +10,7 @@ from fdkvc.run.evidence import OLD, Evidence
 from fdkvc.run.metrics import metrics_of
 from fdkvc.said.recordings import Recording
 from fdkvc.ui.dialogs.choices import Chosen
-from fdkvc.ui.dialogs.transcript import Verdict, verdicts
+from fdkvc.ui.dialogs.transcript import Outcome, verdicts
 from fdkvc.ui.kit.frame import table_html
 from fdkvc.ui.kit.lanes import Lane
 from fdkvc.ui.kit.markdown import plain
@@ -72,7 +72,7 @@ def _figures(recording: Recording, lanes: Sequence[Lane]) -> dict[str, list[str]
 
 
 def _demands(
-    rows: Sequence[tuple[Verdict, ...]], lanes: Sequence[Lane]
+    rows: Sequence[tuple[Outcome, ...]], lanes: Sequence[Lane]
 ) -> dict[str, Sequence[str]]:
     demands = [row[0].demand for row in rows]
     return {
@@ -86,5 +86,5 @@ def _demands(
     }
 
 
-def _sign(verdict: Verdict) -> str:
+def _sign(verdict: Outcome) -> str:
     return f"{'✓' if verdict.lost < 0 else '✗'} {verdict.words}"

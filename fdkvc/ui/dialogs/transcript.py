@@ -131,7 +131,7 @@ def _needed(recording: Recording) -> frozenset[int]:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Outcome:
     """Whether a policy's cache still held what a turn needed.
 
     Attributes
@@ -154,11 +154,11 @@ class Verdict:
 
 
 @lru_cache(maxsize=32)
-def verdicts(run: Run, recording: Recording) -> tuple[Verdict, ...]:
+def verdicts(run: Run, recording: Recording) -> tuple[Outcome, ...]:
     """Return for each demand of the dialog whether this run met it."""
     lost = lost_in(run.trace, recording)
     return tuple(
-        Verdict(demand, int(turn[0]))
+        Outcome(demand, int(turn[0]))
         for (demand, _), turn in zip(recording.evidence, lost, strict=True)
     )
 
@@ -242,7 +242,7 @@ class _Column:
 
     def _asks(self, at: int) -> str:
         """Return what a turn needed: each argument, or of a state what was lost."""
-        asked: dict[str, list[Verdict]] = {}
+        asked: dict[str, list[Outcome]] = {}
         for verdict in self._verdicts:
             if verdict.demand.turn == at:
                 asked.setdefault(verdict.demand.source, []).append(verdict)
@@ -259,11 +259,11 @@ def _element(tag: str, attributes: str, content: str) -> str:
     return f"<{tag}{attributes}>{content}</{tag}>" if tag else content
 
 
-def _met(every: Sequence[Verdict]) -> str:
+def _met(every: Sequence[Outcome]) -> str:
     return f"{sum(verdict.lost < 0 for verdict in every)} of {len(every)}"
 
 
-def _verdict_html(verdict: Verdict) -> str:
+def _verdict_html(verdict: Outcome) -> str:
     demand = verdict.demand
     what = f"{escape(demand.slot)} “{escape(demand.value)}”"
     if verdict.lost < 0:
