@@ -1,7 +1,9 @@
 """What the server of the app holds after many page loads and many files that people bring.
 
 Every load and every file is of a session of its own, which ends before the next begins; each load
-draws a dialog of its own, and each file is another. Prints the server's resident memory as it goes.
+draws a dialog of its own, and each file is another. No browser takes part: this says to the server
+what a browser would. Prints the server's resident memory as it goes, by how much it still grows
+over the second half of the visits, and what is left once the server has forgotten the sessions.
 
     python -m benchmarks.memory [--loads 200] [--uploads 24]
 """
@@ -11,15 +13,27 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from collections.abc import Callable
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.cookies import SimpleCookie
 from pathlib import Path
 
 import numpy as np
-from playwright.sync_api import Browser, Page
+from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.Common_pb2 import FileURLs
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from websockets.sync.client import ClientConnection, connect
 
-from benchmarks.live_app import APP, open_chromium, resident, serve, settled
+from benchmarks.live_app import APP, resident, serve
 
-MINUTES = 5 * 60_000
+SECONDS = 300
+SECONDS_KEPT = 30
+"""How long the server keeps a session that has ended: see .streamlit/config.toml."""
+
+COOKIE = "_streamlit_xsrf"
+BOUNDARY = "end-of-part"
 WORDS = [f"word{place}" for place in range(5000)]
 
 
@@ -41,34 +55,102 @@ def conversations(seed: int, count: int = 400, turns: int = 20, words: int = 60)
     return json.dumps(chats).encode()
 
 
-def load(page: Page, app: str, seed: int) -> None:
+class Visitor:
+    """What a browser says to the server, and what it must know to say it."""
+
+    def __init__(self, app: str, socket: ClientConnection) -> None:
+        self._app, self._socket = app, socket
+        self._page = self._session = self._uploader = ""
+        self.drawn: set[str] = set()
+
+    def open(self, query: str, name: str = "", brought: FileURLs | None = None) -> None:
+        """Run a page to its end, with a file that was sent before."""
+        asked = BackMsg()
+        script = asked.rerun_script
+        script.query_string, script.page_name, script.page_script_hash = query, name, self._page
+        if brought is not None:
+            uploader = script.widget_states.widgets.add(id=self._uploader)
+            file = uploader.file_uploader_state_value.uploaded_file_info.add()
+            file.name, file.file_id = "chats.json", brought.file_id
+            file.file_urls.CopyFrom(brought)
+        self._socket.send(asked.SerializeToString())
+        self.drawn.clear()
+        while not self._hear().HasField("script_finished"):
+            pass
+
+    def send(self, content: bytes) -> FileURLs:
+        """Send a file, and return where the server has put it."""
+        asked = BackMsg()
+        asked.file_urls_request.file_names.append("chats.json")
+        asked.file_urls_request.session_id = self._session
+        self._socket.send(asked.SerializeToString())
+        while not (heard := self._hear()).HasField("file_urls_response"):
+            pass
+        place: FileURLs = heard.file_urls_response.file_urls[0]
+        with urllib.request.urlopen(f"{self._app}/_stcore/health") as answer:
+            token = SimpleCookie(answer.headers["Set-Cookie"])[COOKIE].value
+        head = f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="file"; filename="chats.json"'
+        request = urllib.request.Request(
+            f"{self._app}/{place.upload_url.removeprefix('/')}",
+            b"%s\r\n\r\n%s\r\n--%s--\r\n" % (head.encode(), content, BOUNDARY.encode()),
+            {
+                "Content-Type": f"multipart/form-data; boundary={BOUNDARY}",
+                "Cookie": f"{COOKIE}={token}",
+                "X-Xsrftoken": token,
+            },
+            method="PUT",
+        )
+        urllib.request.urlopen(request).close()
+        return place
+
+    def _hear(self) -> ForwardMsg:
+        heard: ForwardMsg = ForwardMsg.FromString(self._socket.recv(SECONDS, decode=False))
+        if heard.HasField("new_session"):
+            self._session = heard.new_session.initialize.session_id
+        elif heard.HasField("navigation"):
+            self._page = heard.navigation.page_script_hash
+        elif heard.HasField("delta") and heard.delta.HasField("new_element"):
+            element = heard.delta.new_element
+            self.drawn.add(str(element.WhichOneof("type")))
+            self._uploader = element.file_uploader.id or self._uploader
+        return heard
+
+
+@contextmanager
+def session(app: str) -> Iterator[Visitor]:
+    """Come to the app, and leave it."""
+    address = f"{app.replace('http', 'ws', 1)}/_stcore/stream"
+    with connect(address, max_size=None, subprotocols=["streamlit"]) as socket:  # type: ignore[list-item]
+        yield Visitor(app, socket)
+
+
+def load(app: str, seed: int) -> None:
     """Open the step page on a dialog of its own."""
-    page.goto(f"{app}/?scenario=mixed&seed={seed}")
-    page.locator(".figures").wait_for(timeout=MINUTES)
-    settled(page)
+    with session(app) as visitor:
+        visitor.open(f"scenario=mixed&seed={seed}")
+        assert "vega_lite_chart" in visitor.drawn
 
 
-def upload(page: Page, app: str, seed: int) -> None:
+def upload(app: str, seed: int) -> None:
     """Bring a file to the dialogs page, and look at its first dialog."""
-    page.goto(f"{app}/dialogs?file=own")
-    name = f"chats{seed}.json"
-    page.locator("input[type=file]").set_input_files(
-        {"name": name, "mimeType": "application/json", "buffer": conversations(seed)}
-    )
-    page.locator(".said").first.wait_for(timeout=MINUTES)
-    settled(page)
+    with session(app) as visitor:
+        visitor.open("file=own", "dialogs")
+        visitor.open("file=own", "dialogs", visitor.send(conversations(seed)))
+        assert "vega_lite_chart" in visitor.drawn
 
 
-def watch(
-    browser: Browser, app: str, visit: Callable[[Page, str, int], None], count: int, every: int
-) -> None:
+def watch(app: str, visit: Callable[[str, int], None], count: int, every: int) -> None:
     """Visit the app so often, each time in a session that then ends; print the memory."""
+    held = []
     for number in range(1, count + 1):
-        page = browser.new_page()
-        visit(page, app, number)
-        page.close()
+        visit(app, number)
+        held.append(resident(app))
         if number % every == 0 or number == 1:
-            print(f"{visit.__name__} {number}: {resident(app):.0f} MB", flush=True)
+            print(f"{visit.__name__} {number}: {held[-1]:.0f} MB", flush=True)
+    late = held[count // 2 :]
+    if len(late) > 1:
+        slope = np.polyfit(range(len(late)), late, 1)[0]
+        print(f"the second half grows by {slope:+.2f} MB a visit", flush=True)
 
 
 def main() -> None:
@@ -77,14 +159,13 @@ def main() -> None:
     parser.add_argument("--loads", type=int, default=200)
     parser.add_argument("--uploads", type=int, default=24)
     options = parser.parse_args()
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        open_chromium() as browser,
-        serve(APP, Path(folder) / "app.txt") as app,
-    ):
-        print(f"started: {resident(app):.0f} MB", flush=True)
-        watch(browser, app, load, options.loads, 25)
-        watch(browser, app, upload, options.uploads, 4)
+    with tempfile.TemporaryDirectory() as folder, serve(APP, Path(folder) / "app.txt") as app:
+        watch(app, load, options.loads, 25)
+        watch(app, upload, options.uploads, 4)
+        time.sleep(SECONDS_KEPT + 5)
+        load(app, 0)  # the server forgets them when the next one leaves
+        upload(app, 0)
+        print(f"after they are forgotten: {resident(app):.0f} MB")
 
 
 if __name__ == "__main__":

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 import pandas as pd
 import pytest
 
+from fdkvc.dialogs.scenarios import World, scenario_named
+from fdkvc.policies import policy_named
 from fdkvc.ui.dialogs.files import DialogFile, read_dialog_file
-from fdkvc.ui.kit.memory import Memory, size_of
+from fdkvc.ui.kit import memory as kit
+from fdkvc.ui.kit.memory import Memory, kept, size_of
+from fdkvc.ui.kit.runs import DialogChoice, RunChoice, load_run
 
 MEGABYTE = 1_000_000
 
@@ -20,9 +26,11 @@ MEGABYTE = 1_000_000
         {"deep": [("x" * MEGABYTE,)]},
         [np.zeros(MEGABYTE, np.uint8)] * 3,
         pd.DataFrame({"number": np.zeros(MEGABYTE // 8)}),
+        pd.DataFrame({"text": [f"{number:0100000}" for number in range(10)]}),
+        pd.DataFrame({"text": [f"{number:0100000}" for number in range(10)]}, dtype=object),
         DialogFile("a", "x" * MEGABYTE, ()),
     ],
-    ids=["array", "view", "nested", "thrice the same", "table", "dataclass"],
+    ids=["array", "view", "nested", "thrice the same", "table", "text", "objects", "dataclass"],
 )
 def test_a_size_counts_all_that_is_held_and_each_of_it_once(value: object) -> None:
     assert size_of(value) == pytest.approx(MEGABYTE, rel=0.01)
@@ -69,3 +77,50 @@ def test_many_files_take_no_more_than_their_bound() -> None:
 
         assert memory.size <= memory.most
         assert memory.find((file.name, file.digest)) is file
+
+
+def test_what_was_made_is_found_again_by_equal_arguments_and_made_anew_by_others() -> None:
+    made = []
+
+    @kept
+    def make(*arguments: object) -> str:
+        made.append(arguments)
+        return f"made of {arguments}"
+
+    one, other = DialogFile("a", "", ()), DialogFile("a", "", ())
+    asked = [(1, "a", None), (1, ("a", None)), (one, 1), (other, 1), ((one,), 1)]
+
+    for arguments in [*asked, *asked]:
+        assert make(*arguments) == f"made of {arguments}"
+
+    assert made == asked
+
+
+def test_a_file_does_not_live_on_because_something_was_made_of_it() -> None:
+    @kept
+    def name_of(files: tuple[DialogFile, ...]) -> str:
+        return files[0].name
+
+    file = DialogFile("a", "", ())
+    ended = weakref.ref(file)
+    assert name_of((file,)) == "a"
+
+    del file
+
+    assert ended() is None
+
+
+def test_many_runs_take_no_more_than_their_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory: Memory[object] = Memory(MEGABYTE)
+    monkeypatch.setattr(kit, "_COMPUTED", memory)
+    policy, ended = policy_named("fifo"), []
+    for seed in range(4):
+        choice = RunChoice(DialogChoice(scenario_named("mixed"), seed, World()), policy, 16)
+        run = load_run(choice)
+        assert load_run(choice) is run
+        assert memory.size <= memory.most
+        ended.append(weakref.ref(run))
+
+    alive = [each() is not None for each in ended]
+    assert alive[-1]
+    assert not alive[0]

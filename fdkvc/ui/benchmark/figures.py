@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import pandas as pd
 import streamlit as st
 
@@ -19,6 +17,7 @@ from fdkvc.policies import POLICIES
 from fdkvc.run.metrics import late_metric, metric_named, metrics_of
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
 from fdkvc.ui.kit.markdown import plain
+from fdkvc.ui.kit.memory import kept
 
 FIGURES = (
     (
@@ -62,7 +61,7 @@ def show_figures(page: str, study: Study) -> None:
     _any_other(page, study, table)
 
 
-@lru_cache(maxsize=4)
+@kept
 def turns_of(study: Study) -> pd.DataFrame:
     """Return the means of every turn, once for all that show them."""
     return series_table(study.results)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 
 import pandas as pd
 import streamlit as st
@@ -17,9 +16,10 @@ from fdkvc.paper.tables import BASELINE
 from fdkvc.run.metrics import late_metric
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
 from fdkvc.ui.kit.markdown import plain
+from fdkvc.ui.kit.memory import kept
 
 
-@lru_cache(maxsize=4)
+@kept
 def comparison(study: Study, policy: str, baseline: str) -> pd.DataFrame:
     """Compare two policies, once for all that show it."""
     return tables.comparison_table(study.results, policy, baseline)

@@ -21,7 +21,7 @@ from fdkvc.said.recordings import Recording
 from fdkvc.said.segmentation import segmented
 from fdkvc.said.trace_file import read_trace_file
 from fdkvc.said.transcripts import MOST_TOPICS, Transcript
-from fdkvc.ui.kit.memory import Memory
+from fdkvc.ui.kit.memory import Memory, kept
 
 MOST_MEGABYTES = 20
 """Of a trace that a person brings, and of all its arrays together."""
@@ -50,7 +50,7 @@ SHIPPED: Mapping[str, str] = {
 """The examples by the names of their files, and how people see them."""
 
 MOST_KEPT_MEGABYTES = 48
-"""Of the files that people have brought, and again of their dialogs as they are shown."""
+"""Of the files that people have brought."""
 
 LETTERS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ") + tuple(f"A{n}" for n in range(MOST_TOPICS - 26))
 
@@ -209,7 +209,7 @@ class HeadChoice:
         return _shared_run(policy, self.recording, budget).row(self.head)
 
 
-@lru_cache(maxsize=2)
+@kept
 def _shared_run(policy: Policy, recording: Recording, budget: int) -> Trace:
     """Run a policy over the heads together; the record names the policy as each head has it."""
     heads = len(recording.heads)
@@ -220,11 +220,9 @@ def _shared_run(policy: Policy, recording: Recording, budget: int) -> Trace:
 # ------------------------------------------------------------------------------- topics
 
 
-_SHOWN: Memory[tuple[Recording, tuple[str, ...]]] = Memory(MOST_KEPT_MEGABYTES * 1_000_000)
-
-
+@kept
 def shown_recording(
-    file: DialogFile, dialog: int, way: str, schedule: str = ""
+    file: DialogFile, dialog: int, way: str, schedule: str
 ) -> tuple[Recording, tuple[str, ...]]:
     """Return a dialog of a file with topics that are letters, and what these stand for.
 
@@ -244,10 +242,6 @@ def shown_recording(
     ValueError
         If the dialog is too large to be shown, or the schedule does not fit it.
     """
-    key = (file.digest, file.name, dialog, way, schedule)
-    kept = _SHOWN.find(key)
-    if kept is not None:
-        return kept
     recording = file.recording(dialog)
     said = recording.transcript
     check_shown(said, recording)
@@ -259,5 +253,4 @@ def shown_recording(
     topics = [None if turn.topic is None else letters[turn.topic] for turn in said.turns]
     shown = recording.with_transcript(said.with_topics(topics))
     _ = shown.dialogs  # laid out here, so that they are measured
-    _SHOWN.keep(key, (shown, said.topics))
     return shown, said.topics

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 import streamlit as st
 
@@ -19,6 +18,7 @@ from fdkvc.ui.dialogs.transcript import demanded
 from fdkvc.ui.kit.frame import table_html
 from fdkvc.ui.kit.lanes import Lane
 from fdkvc.ui.kit.markdown import plain
+from fdkvc.ui.kit.memory import kept
 
 
 def show_heads(chosen: Chosen, lanes: Sequence[Lane], lane: Lane) -> None:
@@ -63,7 +63,7 @@ def show_heads(chosen: Chosen, lanes: Sequence[Lane], lane: Lane) -> None:
     )
 
 
-@lru_cache(maxsize=16)
+@kept
 def _both_ways(
     policy: Policy, recording: Recording, budget: int, kind: str
 ) -> tuple[Floats, Floats, Floats]:

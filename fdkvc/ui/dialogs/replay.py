@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from time import perf_counter
 
 import pandas as pd
@@ -26,6 +26,7 @@ from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
 from fdkvc.ui.kit.jobs import Report, Work
 from fdkvc.ui.kit.lanes import Lane
 from fdkvc.ui.kit.markdown import plain
+from fdkvc.ui.kit.memory import kept
 from fdkvc.ui.kit.run_panel import run_panel
 from fdkvc.words import count, plus_minus
 
@@ -170,7 +171,7 @@ def _show(page: str, done: Replayed) -> None:
         )
 
 
-@lru_cache(maxsize=4)
+@kept
 def _summary(done: Replayed) -> pd.DataFrame:
     """Return means and intervals; a policy under both ways of the heads has two names.
 
@@ -187,7 +188,7 @@ def _summary(done: Replayed) -> pd.DataFrame:
     return table
 
 
-@lru_cache(maxsize=4)
+@kept
 def files_of(done: Replayed) -> Mapping[str, str]:
     """Return the files of a run, made once: those that the command line writes."""
     return replay_files(

@@ -5,9 +5,8 @@ Whatever stands in a file is escaped and shown by ``st.html`` alone, never as Ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
 from html import escape
 
 import streamlit as st
@@ -19,6 +18,7 @@ from fdkvc.said.transcripts import Demand
 from fdkvc.told.explain import explain, sentences
 from fdkvc.ui.dialogs.files import HeadChoice
 from fdkvc.ui.kit.lanes import Lane
+from fdkvc.ui.kit.memory import kept
 from fdkvc.ui.kit.runs import Run
 
 MOST_REASONS = 6000
@@ -105,7 +105,7 @@ def _speaker(recording: Recording, at: int) -> str:
     return f'<th scope="row"><i>{at}</i> {letter} {escape(said.speaker)}</th>'
 
 
-@lru_cache(maxsize=8)
+@kept
 def _pieces(recording: Recording) -> tuple[tuple[tuple[str, int], ...], ...]:
     """Return the escaped pieces of each turn's text with their tokens."""
     return tuple(
@@ -114,7 +114,7 @@ def _pieces(recording: Recording) -> tuple[tuple[tuple[str, int], ...], ...]:
     )
 
 
-@lru_cache(maxsize=8)
+@kept
 def _needed(recording: Recording) -> frozenset[int]:
     """Return the tokens that are evidence for what the transcript shows as demanded."""
     kind, _ = demanded(recording)
@@ -153,7 +153,7 @@ class Outcome:
         return f"lost {'at once, ' * at_once}in turn {self.lost}"
 
 
-@lru_cache(maxsize=32)
+@kept
 def verdicts(run: Run, recording: Recording) -> tuple[Outcome, ...]:
     """Return for each demand of the dialog whether this run met it."""
     lost = lost_in(run.trace, recording)
@@ -163,17 +163,12 @@ def verdicts(run: Run, recording: Recording) -> tuple[Outcome, ...]:
     )
 
 
-@lru_cache(maxsize=32)
-def _reasons(run: Run) -> Callable[[int], Mapping[int, list[str]]]:
-    """Return what tells of a turn which tokens it evicted, and why, each turn once."""
-
-    @cache
-    def of_turn(turn: int) -> Mapping[int, list[str]]:
-        here = run.entries[run.entries["turn"] == turn]
-        gone = here.loc[here["rule"].notna(), "token"].tolist()
-        return {token: sentences(explain(run.trace, run.dialogs, 0, turn, token)) for token in gone}
-
-    return of_turn
+@kept
+def _reasons(run: Run, turn: int) -> Mapping[int, list[str]]:
+    """Return which tokens a turn evicted, and why."""
+    here = run.entries[run.entries["turn"] == turn]
+    gone = here.loc[here["rule"].notna(), "token"].tolist()
+    return {token: sentences(explain(run.trace, run.dialogs, 0, turn, token)) for token in gone}
 
 
 class _Column:
@@ -185,10 +180,10 @@ class _Column:
         self._recording, self._turn, self._picked, self._brief = recording, turn, picked, brief
         self._held = {token for token in run.trace.kept[0, turn].tolist() if token >= 0}
         self._why: dict[int, list[str]] = {}
-        reasons = _reasons(run)
         for past in range(turn + 1):
-            self._why |= reasons(past)  # of what came back and went again, the last
-        self._went_now = reasons(turn)
+            self._why |= _reasons(run, past)  # of what came back and went again, the last
+        self._went_now = _reasons(run, turn)
+        self._needed = _needed(recording)
         self._kind, _ = demanded(recording)
         self._verdicts = [
             verdict
@@ -227,7 +222,7 @@ class _Column:
 
     def _mark(self, token: int) -> tuple[str, str]:
         """Return the element that a token is in, and its attributes."""
-        held, needed = token in self._held, token in _needed(self._recording)
+        held, needed = token in self._held, token in self._needed
         given = {
             "need": needed,
             "picked": token == self._picked,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 from typing import Literal
 
 import streamlit as st
@@ -11,6 +10,7 @@ import streamlit as st
 from fdkvc.dialogs.batch import DialogBatch
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, hold
+from fdkvc.ui.kit.memory import kept
 from fdkvc.ui.kit.runs import Run
 from fdkvc.ui.kit.sidebar import ENTRY
 
@@ -48,7 +48,7 @@ def rerun_if_picked(page: str, known: int | None) -> None:
         st.rerun()
 
 
-@lru_cache(maxsize=32)
+@kept
 def _labels(dialogs: DialogBatch, words: tuple[str, ...]) -> dict[int, str]:
     born = dialogs.born[0, : dialogs.bounds[0, -1]]
     said = [f"“{word}” · " for word in words] or [""] * len(born)

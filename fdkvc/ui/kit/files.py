@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache, partial
+from functools import partial
 
 import streamlit as st
 
@@ -17,6 +17,7 @@ from fdkvc.ui.benchmark.figures import figure_charts
 from fdkvc.ui.kit.downloads import KINDS, PICTURE_WIDTH, download_pictures, shown_charts
 from fdkvc.ui.kit.frame import page_theme
 from fdkvc.ui.kit.markdown import plain
+from fdkvc.ui.kit.memory import kept
 
 CONTENT = {
     "summary.csv": "late metrics: mean, interval, published",
@@ -39,7 +40,7 @@ CONTENT = {
 }
 
 
-@lru_cache(maxsize=2)
+@kept
 def files_of(study: Study) -> Mapping[str, str]:
     """Return the files of a study, made once."""
     return study_files(study)

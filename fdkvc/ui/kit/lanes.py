@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import pandas as pd
 import streamlit as st
@@ -18,6 +17,7 @@ from fdkvc.told.history import topic_changes
 from fdkvc.told.overlap import difference_table, overlap_table
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.arrow import cut_by_turn
+from fdkvc.ui.kit.memory import kept
 from fdkvc.ui.kit.runs import Choice, Run, RunChoice, load_run
 from fdkvc.ui.kit.variants import read_name
 
@@ -97,7 +97,7 @@ def choose_pair(page: str, lanes: Sequence[Lane]) -> tuple[Lane, Lane]:
     return one, other
 
 
-@lru_cache(maxsize=64)
+@kept
 def overlap(one: Run, other: Run) -> pd.DataFrame:
     """Return for each turn how many entries two runs share."""
     table = overlap_table(one.entries, other.entries).set_index("turn")
@@ -106,13 +106,13 @@ def overlap(one: Run, other: Run) -> pd.DataFrame:
     return table.reindex(turns).fillna({"jaccard": 1.0}).fillna(0).reset_index()
 
 
-@lru_cache(maxsize=16)
+@kept
 def differences(one: Run, other: Run) -> tuple[pd.DataFrame, ...]:
     """Return the entries that only one of two runs keeps, by turn."""
     return cut_by_turn(difference_table(one.entries, other.entries), one.dialogs.turns)
 
 
-@lru_cache(maxsize=32)
+@kept
 def cells(run: Run, places: int, picked: int | None, theme: Theme) -> tuple[pd.DataFrame, ...]:
     """Return the cells of a run's cache, by turn.
 
@@ -136,7 +136,7 @@ def metric_lines(lanes: Sequence[Lane]) -> tuple[Line, ...]:
     return tuple(min(same, key=lambda line: line.low) for same in zip(*by_lane, strict=True))
 
 
-@lru_cache(maxsize=16)
+@kept
 def line_data(lanes: tuple[Lane, ...]) -> Mapping[str, pd.DataFrame]:
     """Return the metrics of all lanes, and the changes of topic; a fork begins where it forks."""
     fields = ["turn", *(line.field for line in lanes[0].run.metrics)]

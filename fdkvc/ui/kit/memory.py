@@ -6,10 +6,12 @@ import ctypes
 import gc
 import sys
 import threading
+import weakref
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from functools import wraps
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar, TypeVarTuple
 
 import numpy as np
 import pandas as pd
@@ -18,6 +20,7 @@ _TABLES = (pd.DataFrame, pd.Series, pd.Index)
 _SHARED = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
 
 Value = TypeVar("Value")
+Arguments = TypeVarTuple("Arguments")
 
 
 def size_of(value: object) -> int:
@@ -27,11 +30,14 @@ def size_of(value: object) -> int:
         fresh = {id(each): each for each in found if not isinstance(each, _SHARED)}
         new = [each for key, each in fresh.items() if key not in seen]
         seen.update(fresh)
-        size += sum(map(sys.getsizeof, new))
-        # A table says its own size, with all that it holds; a view of an array does not tell the
-        # collector whose memory it shows.
-        found = gc.get_referents(*(each for each in new if not isinstance(each, _TABLES)))
-        found += [each.base for each in new if isinstance(each, np.ndarray)]
+        # A table would count what it refers to, which comes to its turn here; that is slower.
+        size += sum(sys.getsizeof(each) for each in new if not isinstance(each, _TABLES))
+        found = gc.get_referents(*new)
+        # What the collector does not know of: whose memory a view shows, and what an array of
+        # objects holds.
+        for each in new:
+            if isinstance(each, np.ndarray):
+                found += [each.base, *(each.ravel().tolist() if each.dtype.hasobject else ())]
     return size
 
 
@@ -78,3 +84,39 @@ class Memory(Generic[Value]):
                 return None
             self._kept.move_to_end(key)
             return self._kept[key][0]
+
+
+MOST_COMPUTED_MEGABYTES = 96
+"""Of runs and of what is worked out of them; a long dialog under four policies takes some 20."""
+
+_COMPUTED: Memory[Any] = Memory(MOST_COMPUTED_MEGABYTES * 1_000_000)
+
+
+def kept(make: Callable[[*Arguments], Value]) -> Callable[[*Arguments], Value]:
+    """Let a function find again what it made of the same arguments, within one bound for all.
+
+    What is the same only as itself, such as a run or a file, is not kept alive by having been an
+    argument.
+    """
+
+    @wraps(make)
+    def find_or_make(*arguments: *Arguments) -> Value:
+        key = make, _named(arguments)
+        value: Value | None = _COMPUTED.find(key)
+        if value is None:
+            value = make(*arguments)
+            _COMPUTED.keep(key, value)
+        return value
+
+    return find_or_make
+
+
+def _named(argument: Any) -> Hashable:
+    """Return what tells an argument from others; of what is compared as itself, no more."""
+    if type(argument) is tuple:
+        return tuple(map(_named, argument))
+    hashed: object = type(argument).__hash__
+    if argument is not None and hashed is object.__hash__:
+        return weakref.ref(argument)
+    named: Hashable = argument
+    return named

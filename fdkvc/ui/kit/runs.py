@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import ClassVar, Protocol
 
 import numpy as np
@@ -23,6 +23,7 @@ from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Trace
 from fdkvc.told.history import path_table, river_table, schedule_table, topic_changes
 from fdkvc.told.tables import entries_table, turns_table
+from fdkvc.ui.kit.memory import kept
 
 
 class Choice(Hashable, Protocol):
@@ -199,13 +200,13 @@ def _zoomed(name: str, series: pd.Series[float], start: float) -> Line:
     return Line(name, label, low - room, high + room, start or None, digits=0 if counts else 3)
 
 
-@lru_cache(maxsize=32)
+@kept
 def load_dialog(choice: Choice) -> DialogBatch:
     """Load the dialog, once for all policies that run on it."""
     return choice.load()
 
 
-@lru_cache(maxsize=32)
+@kept
 def load_run(choice: RunChoice) -> Run:
     """Run the policy, and lay out what the views show."""
     dialogs = load_dialog(choice.dialog)
@@ -214,7 +215,7 @@ def load_run(choice: RunChoice) -> Run:
     return Run(choice, dialogs, trace, _entries(trace, dialogs), turns)
 
 
-@lru_cache(maxsize=32)
+@kept
 def load_fork(trunk: Run, change: Fork) -> Run:
     """Continue a run with something changed, and lay out what the views show.
 

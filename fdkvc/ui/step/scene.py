@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import lru_cache
 
 import pandas as pd
 import streamlit as st
@@ -21,6 +20,7 @@ from fdkvc.ui.kit.entry import take_click
 from fdkvc.ui.kit.fields import held, key_of, offer
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
 from fdkvc.ui.kit.markdown import plain
+from fdkvc.ui.kit.memory import kept
 from fdkvc.ui.kit.runs import Run
 from fdkvc.ui.kit.sidebar import ENTRY, ORDER
 
@@ -87,7 +87,7 @@ def timeline_chart(run: Run, turn: int, picked: int | None) -> Spec:
     )
 
 
-@lru_cache(maxsize=32)
+@kept
 def _path_data(run: Run, picked: int | None) -> pd.DataFrame:
     return timeline.placed(run.path(picked))
 
@@ -101,7 +101,7 @@ def turn_chart(run: Run, turn: int, order: str, picked: int | None) -> Spec:
     return with_data(spec, _turn_data(run, order, picked, theme)[turn])
 
 
-@lru_cache(maxsize=32)
+@kept
 def _turn_data(
     run: Run, order: str, picked: int | None, theme: Theme
 ) -> tuple[Mapping[str, pd.DataFrame], ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from html import escape
 
 import streamlit as st
@@ -22,6 +21,7 @@ from fdkvc.ui.kit.downloads import show_chart
 from fdkvc.ui.kit.entry import choose_entry
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
 from fdkvc.ui.kit.markdown import Markdown
+from fdkvc.ui.kit.memory import kept
 from fdkvc.ui.kit.runs import Run
 from fdkvc.words import percent
 
@@ -57,7 +57,7 @@ def inside_turn(run: Run, turn: int, place: DeltaGenerator) -> None:
     place.html(_told(run)[turn])
 
 
-@lru_cache(maxsize=32)
+@kept
 def _told(run: Run) -> tuple[str, ...]:
     """Tell all turns at once: a step, back or forth, only looks its turn up."""
     return tuple(
