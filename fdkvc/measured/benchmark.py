@@ -405,7 +405,8 @@ def run_benchmark(
                 running[submit(run_chunk, benchmark, job)] = number
             if not running:
                 break
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
+            ended = wait(running, return_when=FIRST_COMPLETED).done
+            for future in sorted(ended, key=running.__getitem__):
                 number = running.pop(future)
                 try:
                     finished[number] = future.result()
