@@ -43,9 +43,9 @@ def ask(page: str, lanes: Sequence[Lane]) -> None:
     # A popover with another key is a closed one: each fork closes it.
     with st.popover("What if …", icon=":material/alt_route:", key=f"{page}/what-if/{_forks(page)}"):
         st.markdown(
-            "Continue one run **after the turn that is shown**, with something changed. With other "
-            "numbers its policy goes on with what it remembers of the entries; another policy, or "
-            "another choice of one, starts anew, as if this turn had brought them all."
+            "Continue one run **after the turn that is shown**. Another policy, or another choice "
+            "of one, starts anew, as if this turn had brought them all.",
+            help="With other numbers a policy goes on with what it remembers of the entries.",
         )
         draft, left, right = f"{page}/draft", *st.columns(2)
         with left:
