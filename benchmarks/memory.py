@@ -5,7 +5,7 @@ draws a dialog of its own, and each file is another. No browser takes part: this
 what a browser would. Prints the server's resident memory as it goes, by how much it still grows
 over the second half of the visits, and what is left once the server has forgotten the sessions.
 
-    python -m benchmarks.memory [--loads 200] [--uploads 24]
+    python -m benchmarks.memory [--loads 200] [--uploads 40]
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from websockets.sync.client import ClientConnection, connect
 from benchmarks.live_app import APP, resident, serve
 
 SECONDS = 300
-SECONDS_KEPT = 30
+SECONDS_KEPT = 15
 """How long the server keeps a session that has ended: see .streamlit/config.toml."""
 
 COOKIE = "_streamlit_xsrf"
@@ -157,7 +157,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--loads", type=int, default=200)
-    parser.add_argument("--uploads", type=int, default=24)
+    parser.add_argument("--uploads", type=int, default=40)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, serve(APP, Path(folder) / "app.txt") as app:
         watch(app, load, options.loads, 25)

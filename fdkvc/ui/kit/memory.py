@@ -86,8 +86,8 @@ class Memory(Generic[Value]):
             return self._kept[key][0]
 
 
-MOST_COMPUTED_MEGABYTES = 96
-"""Of runs and of what is worked out of them; a long dialog under four policies takes some 20."""
+MOST_COMPUTED_MEGABYTES = 64
+"""Of runs and of what is worked out of them; 1,200 words under three policies take 12."""
 
 _COMPUTED: Memory[Any] = Memory(MOST_COMPUTED_MEGABYTES * 1_000_000)
 
