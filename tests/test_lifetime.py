@@ -15,7 +15,13 @@ ROOT = Path(__file__).parents[1]
 
 TOLD = """
 import os
+import signal
 import sys
+
+# As a terminal would start it, also where these tests were started in the background.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
 from fdkvc import __main__ as command
 from fdkvc.measured import workers
 
