@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from threading import Thread
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from fdkvc.parameters import BUDGET, DIALOGS, SEED, TURNS, WORKERS, Field, check_parameter
@@ -317,7 +316,6 @@ def _benchmark(settings: Any, whole: bool = False) -> None:
     from fdkvc.files.text import benchmark_text
     from fdkvc.files.write import check_folder
     from fdkvc.measured.benchmark import check_baseline, default_baseline
-    from fdkvc.measured.statistics import load
     from fdkvc.measured.study import run_study
 
     baseline = settings.baseline or default_baseline(benchmark.policies)
@@ -326,10 +324,7 @@ def _benchmark(settings: Any, whole: bool = False) -> None:
         check_folder(settings.out)
 
     with _place(settings) as place, _progress() as on_progress:
-        loading = Thread(target=load, daemon=True)  # while this process waits for its workers
-        loading.start()
         study = run_study(benchmark, whole=whole, **place, on_progress=on_progress)
-        loading.join()
     if whole:
         from fdkvc.files.report import study_files, study_text
 

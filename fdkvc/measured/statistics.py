@@ -114,11 +114,6 @@ class Paired(Summary):
                 )
 
 
-def load() -> None:
-    """Load what intervals and tests need of SciPy, which takes a while, before they do."""
-    import scipy.special  # noqa: F401
-
-
 def summarize(values: npt.ArrayLike, confidence: float = 0.95) -> Summary:
     """Return the mean over dialogs with its Student-t interval.
 
