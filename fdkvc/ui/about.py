@@ -81,8 +81,8 @@ LIMITATIONS = (
 )
 """The paper's Section 9 one by one: its title, what it says, what is shown here."""
 
-QUESTIONS = ("recalls", "update", "birth", "absorb", "terms", "protects", "modulate")
-"""What a turn asks a policy, in this order."""
+QUESTIONS = ("update", "birth", "absorb", "terms", "protects", "modulate", "recalls")
+"""What a turn asks a policy, in this order; what only a second tier needs comes last."""
 
 NOT_SHOWN = (
     "Whether any policy helps a language model: nothing here generates text, and no answer is "
