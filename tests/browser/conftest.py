@@ -1,9 +1,10 @@
 """What every browser test stands on: the real app, Chromium, and a watch over both.
 
-Without Chromium these tests skip; with FDKVC_REQUIRE_BROWSER=1 they fail instead. Every test gets
-a browser context of its own. Whatever it looks at, it fails also when the page asks another machine
-for anything, and when the app or the browser reports an error. A failed test leaves a picture of
-each page in its `tmp_path`.
+Without Chromium these tests skip; with FDKVC_REQUIRE_BROWSER=1 they fail instead. One window stays
+open for all of them, since reading the app's scripts anew takes half of a page's time; what a test
+stored in it is gone before the next. Whatever a test looks at, it fails also when the page asks
+another machine for anything, and when the app or the browser reports an error. A failed test leaves
+a picture of each page in its `tmp_path`.
 
 A machine that is shared may stand still for seconds: a test that failed is tried once more, and the
 summary names it. FDKVC_SLOWDOWN=6 slows the browser down six times, which brings to light what only
@@ -13,8 +14,9 @@ holds on a fast machine.
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -23,8 +25,9 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 from benchmarks.live_app import APP, HOST, NO_CHROMIUM, find_chromium, open_chromium, serve
 
 HERE = Path(__file__).parent
-BRIEF = "--js-flags=--no-opt --no-maglev"
-"""A page lives for seconds here: compiling it well takes longer than it saves."""
+BRIEF = ("--js-flags=--no-opt --no-maglev", "--process-per-site")
+"""A page lives for seconds here: compiling it well takes longer than it saves, and all pages share
+one process, which knows the scripts already."""
 
 FAILED = pytest.StashKey[bool]()
 
@@ -54,7 +57,7 @@ def chromium() -> Iterator[Browser]:
         if os.environ.get("FDKVC_REQUIRE_BROWSER") == "1":
             pytest.fail(NO_CHROMIUM)
         pytest.skip(NO_CHROMIUM)
-    with open_chromium(BRIEF) as browser:
+    with open_chromium(*BRIEF) as browser:
         yield browser
 
 
@@ -70,34 +73,51 @@ def app(chromium: Browser, app_log: Path) -> Iterator[str]:
         yield address
 
 
+@pytest.fixture(scope="package")
+def window(chromium: Browser, app: str) -> Iterator[BrowserContext]:
+    """The window of all tests, whose relative addresses are the app's; one page keeps it warm."""
+    window = chromium.new_context(base_url=app, viewport={"width": 1440, "height": 1000})
+    window.set_default_timeout(20_000)
+    window.new_page().goto("/_stcore/health")
+    yield window
+    window.close()
+
+
 @pytest.fixture
 def context(
-    chromium: Browser, app: str, app_log: Path, request: pytest.FixtureRequest, tmp_path: Path
+    window: BrowserContext, app_log: Path, request: pytest.FixtureRequest, tmp_path: Path
 ) -> Iterator[BrowserContext]:
-    """Return a fresh browser window whose relative addresses are the app's."""
-    context = chromium.new_context(base_url=app, viewport={"width": 1440, "height": 1000})
-    context.set_default_timeout(20_000)
-    if "FDKVC_SLOWDOWN" in os.environ:
-        context.on("page", _slow_down)
-    asked: list[str] = []
+    """Return the window as if it were new, under watch."""
     troubles: list[str] = []
-    context.on("request", lambda request: asked.append(request.url))
-    context.on("weberror", lambda error: troubles.append(f"error in the browser: {error.error}"))
+    watch: dict[str, Callable[[Any], None]] = {
+        "request": lambda asked: (
+            None if _stays(asked.url) else troubles.append(f"asked another machine: {asked.url}")
+        ),
+        "weberror": lambda error: troubles.append(f"error in the browser: {error.error}"),
+    }
+    if "FDKVC_SLOWDOWN" in os.environ:
+        watch["page"] = _slow_down
+    for event, heard in watch.items():
+        window.on(event, heard)  # type: ignore[call-overload]
     said_before = len(app_log.read_text())
 
-    yield context
+    yield window
 
-    troubles += [f"request to another machine: {url}" for url in asked if not _stays(url)]
-    for page in context.pages:
-        for text in page.locator("[data-testid=stException]").all_inner_texts():
-            troubles.append(f"exception on the page: {text}")
+    warm, *pages = window.pages
+    for page in pages:
+        exceptions = page.locator("[data-testid=stException]").all_inner_texts()
+        troubles += [f"exception on the page: {text}" for text in exceptions]
     said = app_log.read_text()[said_before:]
     if "Traceback" in said:
         troubles.append(f"error in the app: {said}")
-    if troubles or request.node.stash.get(FAILED, False):
-        for number, page in enumerate(context.pages):
+    for number, page in enumerate(pages):
+        if troubles or request.node.stash.get(FAILED, False):
             page.screenshot(path=tmp_path / f"page{number}.png")
-    context.close()
+        page.close()
+    for event, heard in watch.items():
+        window.remove_listener(event, heard)
+    window.clear_cookies()
+    warm.evaluate("localStorage.clear()")
     assert not troubles, "\n".join(troubles)
 
 
