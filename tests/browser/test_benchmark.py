@@ -9,7 +9,6 @@ import zipfile
 from pathlib import Path
 
 import pandas as pd
-import pytest
 from playwright.sync_api import Download, Locator, Page, expect
 
 from benchmarks.live_app import settled
@@ -59,31 +58,8 @@ def downloaded(page: Page, name: str, folder: Path) -> bytes:
     return path.read_bytes()
 
 
-def test_a_run_gives_the_command_lines_files_in_a_zip(page: Page, tmp_path: Path) -> None:
-    open_page(page, "Benchmark")
-    run(page, 4)
-    page.get_by_role("tab", name="Files").click()
-    packed = downloaded(page, "Everything as a ZIP", tmp_path)
-    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
-        assert archive.testzip() is None
-        files = {name: archive.read(name) for name in archive.namelist()}
-    figures = {name for name in files if name.startswith("figures/")}
-    assert {Path(name).suffix for name in figures} == {".svg", ".png"}
-    assert len(figures) == 2 * (3 + 2 + 2 + 4)
-    expected = study_files(run_study(Benchmark(dialogs=4)))
-    assert set(files) - figures == set(expected)
-    for name in set(expected) - {*TIMED, "run.json"}:
-        assert files[name] == expected[name].encode(), name
-    ran, again = (json.loads(each) for each in (files["run.json"], expected["run.json"]))
-    assert (ran["seed"], ran["parameters"], ran["digests"]) == (
-        *(again["seed"], again["parameters"], again["digests"]),
-    )
-    assert len(pd.read_csv(io.BytesIO(files["claims.csv"]))) > 30
-
-
-def test_every_section_shows_something_and_a_cell_the_dialogs_behind_it(page: Page) -> None:
-    open_page(page, "Benchmark")
-    run(page, 100)
+def look_at_every_section(page: Page) -> None:
+    """Each shows what it is for, and the figures draw every policy."""
     expect(page.get_by_text(re.compile("reproduced: [1-9]"))).to_be_visible()
     for name, shown in (
         ("Claims", "What the paper claims"),
@@ -98,6 +74,9 @@ def test_every_section_shows_something_and_a_cell_the_dialogs_behind_it(page: Pa
     expect(drawn.first).to_be_attached()
     assert drawn.count() > 20
 
+
+def look_behind_a_cell(page: Page) -> None:
+    """A click on a number shows the dialogs that it is the mean of."""
     page.get_by_role("tab", name="Tables").click()
     table = page.locator(".st-key-benchmark-table-3").get_by_test_id("stDataFrame")
     table.scroll_into_view_if_needed()
@@ -105,53 +84,37 @@ def test_every_section_shows_something_and_a_cell_the_dialogs_behind_it(page: Pa
     assert box is not None
     rows = 9  # a heading, and two rows for each of four policies
     page.mouse.click(box["x"] + 0.5 * box["width"], box["y"] + 7.5 / rows * box["height"])
-    behind = page.get_by_text(re.compile(r"FD-KVC, .*: measured .* over 100 dialogs; published"))
+    behind = page.get_by_text(re.compile(r"FD-KVC, .*: measured .* over 20 dialogs; published"))
     expect(behind).to_be_visible()
     spread = page.get_by_test_id("stVegaLiteChart")
-    expect(spread.locator("[aria-label*='dialogs: 100']").first).to_be_attached()
+    expect(spread.locator("[aria-label*='dialogs: 20']").first).to_be_attached()
 
 
-def test_what_was_typed_just_before_run_is_what_runs(page: Page) -> None:
+def test_a_run_is_shown_downloaded_and_repeated(page: Page, tmp_path: Path) -> None:
     open_page(page, "Benchmark")
-    page.get_by_role("spinbutton", name=re.compile("Dialogs a scenario")).fill("7")
-    run_button(page).click()
-    expect(page.get_by_text("Shown: 7 dialogs a scenario")).to_be_visible(timeout=SECONDS)
+    run(page, 20)
+    look_at_every_section(page)
+    look_behind_a_cell(page)
 
-
-def test_cancel_keeps_what_is_finished(page: Page) -> None:
-    open_page(page, "Benchmark")
-    choose_dialogs(page, 2000)
-    run_button(page).click()
-    expect(page.get_by_text(re.compile("Benchmark, [1-9][0-9]* of 2000 dialogs"))).to_be_visible(
-        timeout=SECONDS
-    )
-    expect(run_button(page)).to_be_disabled()
-    page.get_by_role("button", name="Cancel").click()
-    expect(page.get_by_text(re.compile("Cancelled: .* of 12,000 dialogs"))).to_be_visible(
-        timeout=SECONDS
-    )
-    expect(page.get_by_role("tab", name="Tables")).to_be_visible()
-    expect(run_button(page)).to_be_enabled()
-
-
-def test_leaving_and_coming_back_finds_the_run_and_then_its_result(page: Page) -> None:
-    open_page(page, "Benchmark")
-    choose_dialogs(page, 400)
-    run_button(page).click()
-    expect(page.get_by_role("button", name="Cancel")).to_be_visible()
-    page.get_by_role("link", name="About", exact=True).click()
-    expect(page.get_by_role("heading", level=1, name="About")).to_be_visible()
-    page.get_by_role("link", name="Benchmark", exact=True).click()
-    expect(page.get_by_text("Shown: 400 dialogs a scenario")).to_be_visible(timeout=SECONDS)
-    field = page.get_by_role("spinbutton", name=re.compile("Dialogs a scenario"))
-    expect(field).to_have_value("400")
-
-
-def test_a_run_is_repeated_from_its_run_json(page: Page, tmp_path: Path) -> None:
-    open_page(page, "Benchmark")
-    run(page, 3)
     page.get_by_role("tab", name="Files").click()
-    downloaded(page, "run.json", tmp_path)
+    packed = downloaded(page, "Everything as a ZIP", tmp_path)
+    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+        assert archive.testzip() is None
+        files = {name: archive.read(name) for name in archive.namelist()}
+    figures = {name for name in files if name.startswith("figures/")}
+    assert {Path(name).suffix for name in figures} == {".svg", ".png"}
+    assert len(figures) == 2 * (3 + 2 + 2 + 4)
+    expected = study_files(run_study(Benchmark(dialogs=20)))
+    assert set(files) - figures == set(expected)
+    for name in set(expected) - {*TIMED, "run.json"}:
+        assert files[name] == expected[name].encode(), name
+    ran, again = (json.loads(each) for each in (files["run.json"], expected["run.json"]))
+    assert (ran["seed"], ran["parameters"], ran["digests"]) == (
+        *(again["seed"], again["parameters"], again["digests"]),
+    )
+    assert len(pd.read_csv(io.BytesIO(files["claims.csv"]))) > 30
+
+    assert json.loads(downloaded(page, "run.json", tmp_path))["digests"] == ran["digests"]
     choose_dialogs(page, 5)
     page.get_by_text("Repeat a run from its run.json").click()
     page.locator("input[type=file]").set_input_files(tmp_path / "run.json")
@@ -166,9 +129,34 @@ def test_a_run_is_repeated_from_its_run_json(page: Page, tmp_path: Path) -> None
     ).to_be_visible()
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_sweep_of_two_is_a_heat_map_that_leads_to_a_step(page: Page, theme: str) -> None:
-    page.emulate_media(color_scheme="light" if theme == "light" else "dark")
+def test_a_run_begins_as_typed_goes_on_unseen_and_may_be_cancelled(page: Page) -> None:
+    open_page(page, "Benchmark")
+    page.get_by_role("spinbutton", name=re.compile("Dialogs a scenario")).fill("300")
+    run_button(page).click()
+    expect(page.get_by_role("button", name="Cancel")).to_be_visible()
+    page.get_by_role("link", name="About", exact=True).click()
+    expect(page.get_by_role("heading", level=1, name="About")).to_be_visible()
+    page.get_by_role("link", name="Benchmark", exact=True).click()
+    expect(page.get_by_text("Shown: 300 dialogs a scenario")).to_be_visible(timeout=SECONDS)
+    field = page.get_by_role("spinbutton", name=re.compile("Dialogs a scenario"))
+    expect(field).to_have_value("300")
+
+    choose_dialogs(page, 2000)
+    run_button(page).click()
+    expect(page.get_by_text(re.compile("Benchmark, [1-9][0-9]* of 2000 dialogs"))).to_be_visible(
+        timeout=SECONDS
+    )
+    expect(run_button(page)).to_be_disabled()
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.get_by_text(re.compile("Cancelled: .* of 12,000 dialogs"))).to_be_visible(
+        timeout=SECONDS
+    )
+    expect(page.get_by_role("tab", name="Tables")).to_be_visible()
+    expect(run_button(page)).to_be_enabled()
+
+
+def test_a_sweep_of_two_is_a_heat_map_that_leads_to_a_step_also_in_the_dark(page: Page) -> None:
+    page.emulate_media(color_scheme="dark")
     open_page(page, "Ablation")
     page.get_by_role("combobox", name="And a second one").click()
     page.get_by_role("option", name="Cumulative weight").click()
