@@ -192,7 +192,6 @@ def last_in(queue: Ints, token: Ints, places: int) -> Ints:
         −1 stands for none, here and in `token`.
     token : array (B, C)
     places : int
-        At least 1.
 
     Examples
     --------
@@ -204,7 +203,7 @@ def last_in(queue: Ints, token: Ints, places: int) -> Ints:
     room = np.full((len(queue), places), EMPTY, np.intp)
     joined = np.concatenate([room, queue, token], axis=1)
     order = np.argsort(joined != EMPTY, axis=1, kind="stable")
-    return np.take_along_axis(joined, order, axis=1)[:, -places:]
+    return np.take_along_axis(joined, order, axis=1)[:, joined.shape[1] - places :]
 
 
 def newest(cache: Cache, count: int | Ints) -> Bools:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import numbers
+import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -158,7 +159,7 @@ class Field(Parameter):
         if text == "" and self.default in (None, "", ()):
             return self.default
         if isinstance(self.default, tuple):
-            return list(dict.fromkeys(map(self._parse_one, text.split(","))))
+            return list(dict.fromkeys(map(self._parse_one, split_list(text))))
         return self._parse_one(text)
 
     def _parse_one(self, text: str) -> Any:
@@ -175,7 +176,7 @@ class Field(Parameter):
         if isinstance(value, list | tuple):
             return ",".join(map(self.written, value))
         text = "" if value is None else str(value)
-        return text.replace(" ", ":") if self.read else text
+        return text.replace(", ", ",").replace(" ", ":") if self.read else text
 
     def check(self, value: Any) -> Any:
         """Return a value if it is allowed; else raise a ValueError in a clear sentence."""
@@ -185,6 +186,17 @@ class Field(Parameter):
         if value is not None and not free_text:
             check_parameter(self.label, self, value, self.kind)
         return value
+
+
+def split_list(text: str) -> list[str]:
+    """Split a list at its commas, but for those in parentheses.
+
+    Examples
+    --------
+    >>> split_list("fifo,recall(h2o,tier=1)")
+    ['fifo', 'recall(h2o,tier=1)']
+    """
+    return re.split(r",(?![^()]*\))", text)
 
 
 DIALOGS = Field(

@@ -179,7 +179,7 @@ def test_agreement_in_the_papers_world(key: str) -> None:
         compare_all(simulate(policy_named(key), dialogs, budget=56), dialogs, tally)
 
     assert tally.turns == 2 * 83
-    assert tally.evicted > 4000 or not POLICIES[key].bounded
+    assert tally.evicted > 4000 or not policy_named(key).bounded
     assert tally.nearly_all(), tally
 
 
@@ -199,7 +199,7 @@ def test_agreement_over_scenarios_with_random_settings(key: str) -> None:
             policy = random_settings(random, key)
             compare_all(simulate(policy, dialogs, int(random.integers(1, 121))), dialogs, tally)
 
-    assert tally.evicted > 500 or not POLICIES[key].bounded
+    assert tally.evicted > 500 or not policy_named(key).bounded
     assert tally.nearly_all(), tally
 
 
@@ -224,7 +224,7 @@ def test_agreement_over_ragged_dialogs_with_random_settings(key: str) -> None:
         compare_all(simulate(random_settings(random, key), dialogs, budget), dialogs, tally)
 
     assert tally.turns > 400
-    assert tally.evicted > 2000 or not POLICIES[key].bounded
+    assert tally.evicted > 2000 or not policy_named(key).bounded
     assert tally.below_threshold > 100 or key != "fd-kvc"
     assert tally.nearly_all(), tally
 

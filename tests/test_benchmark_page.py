@@ -13,7 +13,7 @@ from fdkvc.__main__ import _parser
 from fdkvc.dialogs.scenarios import SCENARIOS
 from fdkvc.measured.sweep import Sweep, can_be_swept
 from fdkvc.paper.claims import CLAIMS
-from fdkvc.policies import POLICIES
+from fdkvc.policies import POLICIES, policy_named
 from fdkvc.run.metrics import metrics_of
 from fdkvc.ui.ablation.choices import command_line
 from fdkvc.ui.ablation.sections import step_link
@@ -239,7 +239,7 @@ def test_every_policy_shows_its_steps_and_its_code(key: str) -> None:
     app = open_page("about")
     app.selectbox(key="about/policy").set_value(key).run()
     assert not app.exception
-    policy = POLICIES[key]
+    policy = policy_named(key)
     assert [latex.value.strip("$\n") for latex in app.latex] == [
         step.equation for step in policy.steps
     ]

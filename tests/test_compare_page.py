@@ -52,6 +52,14 @@ def test_it_compares_the_papers_policies_at_first() -> None:
     assert not errors(app)
 
 
+def test_a_link_brings_a_policy_around_a_policy() -> None:
+    app = open_page("compare", policies="fifo,recall(h2o:window=0.25,tier=2.0)")
+
+    assert lanes(app) == ["1 FIFO", "2 Recall (H2O window=0.25, tier=2.0)"]
+    assert not app.exception
+    assert not errors(app)
+
+
 def test_a_link_brings_policies_and_variants_of_them() -> None:
     app = open_page(
         "compare", scenario="shift", seed=3, policies="fd-kvc:gamma=0.8:w_c=0.3,fd-kvc,h2o", turn=5

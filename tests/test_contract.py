@@ -38,6 +38,8 @@ OPTIONS = (
     "fd-kvc relevance=attention",
     "fd-kvc kappa=1",
     "fd-kvc recall=1",
+    "recall(h2o window=0.25, tier=1)",
+    "recall(fifo, tier=0.5, page_match=0.5)",
     *(f"{key} queries=each" for key in POLICIES if "queries" in parameters_of(POLICIES[key])),
 )
 """Policies whose turn takes other steps than by default."""
@@ -87,7 +89,7 @@ def test_it_is_a_frozen_hashable_dataclass(key: str) -> None:
 
 @every_policy
 def test_it_says_what_it_is(key: str) -> None:
-    policy = POLICIES[key]
+    policy = policy_named(key)
 
     for words in (policy.label, policy.idea, policy.source):
         assert isinstance(words, str)
@@ -179,7 +181,7 @@ def test_terms_add_up_to_the_score(key: str, traces: dict[str, Trace]) -> None:
 
     assert entries.terms
     score = np.asarray(sum(entries.terms.values()))
-    ties = POLICIES[key].ties
+    ties = policy_named(key).ties
     np.testing.assert_allclose(score, entries.score, ties.relative, ties.absolute)
     moved = (score != entries.score) & ~np.isnan(score)
     assert moved.mean() < 0.01  # those that tied with the cutoff, and no others
@@ -190,7 +192,7 @@ def test_terms_add_up_to_the_score(key: str, traces: dict[str, Trace]) -> None:
 def test_the_budget_is_kept(key: str, traces: dict[str, Trace]) -> None:
     cached = (traces[key].kept >= 0).sum(axis=2)
 
-    if not POLICIES[key].bounded:
+    if not policy_named(key).bounded:
         arrived = SMALL.tokens_per_turn * np.arange(1, 13)
         np.testing.assert_array_equal(cached, np.tile(arrived, (3, 1)))
         return
@@ -535,11 +537,11 @@ def test_rows_with_values_of_their_own_come_out_as_if_alone(
     name: str, dialogs: DialogBatch
 ) -> None:
     policy, dialog = read_policy(name), dialogs.row(0)
-    for parameter, known in parameters_of(policy).items():
+    for parameter, known in policy.settings.items():
         if not known.by_row:
             continue
-        kind, high = type(getattr(policy, parameter)), min(known.high, 8)
-        values = [kind(known.low + (high - known.low) * share) for share in (0.04, 0.5, 0.73, 0.99)]
+        width = min(known.high, 8) - known.low
+        values = [known.kind(known.low + width * share) for share in (0.04, 0.5, 0.73, 0.99)]
 
         together = simulate(
             by_row(policy, parameter, values), stack([dialog] * 4), BUDGET, entries=False

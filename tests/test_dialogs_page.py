@@ -17,8 +17,8 @@ from streamlit.testing.v1 import AppTest
 from fdkvc.files.export import csv_text
 from fdkvc.measured.replay import Replay, replay
 from fdkvc.policies import policy_named
+from fdkvc.policies.together import Together
 from fdkvc.run.evidence import answers, lost_in
-from fdkvc.run.heads import together
 from fdkvc.run.simulate import simulate
 from fdkvc.said.formats import EXAMPLES, read_file
 from fdkvc.said.lexical import lexical_recording
@@ -318,7 +318,7 @@ def test_a_head_is_shown_alone_or_with_what_all_decide(mode: str) -> None:
     app = open_dialogs(file, policies="h2o", head=2, heads=mode, turn=19, entry=3)
     recording = file.recording(0)
     policy = policy_named("h2o")
-    deciding = together(policy, 3) if mode == "together" else policy
+    deciding = Together(policy, 3) if mode == "together" else policy
     kept = simulate(deciding, recording.dialogs, 48).kept[2, 19]
     tokens = [token.text for said in recording.tokens for token in said]
 

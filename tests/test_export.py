@@ -453,7 +453,7 @@ def test_the_text_of_a_trace(policy: str) -> None:
     assert len(rows) == 20
     assert ("learning_rate" in header) == ("learning_rate" in trace.state)
     assert max(map(len, rows)) <= 100
-    cached, evicted = ("56", "32") if POLICIES[policy].bounded else ("640", "0")
+    cached, evicted = ("56", "32") if policy_named(policy).bounded else ("640", "0")
     assert rows[-1].split()[:4] == ["19", "C", cached, evicted]
 
 

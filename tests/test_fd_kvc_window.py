@@ -67,7 +67,7 @@ def test_it_is_fd_kvc_with_its_options() -> None:
 
     assert parameters_of(own) == parameters_of(paper)
     assert defaults_of(own) == {**defaults_of(paper), **OWN}
-    assert (own.steps, own.looks_at) == (other.steps, other.looks_at)
+    assert (one.steps, one.looks_at) == (other.steps, other.looks_at)
     traces = [simulate(policy, dialogs, 56) for policy in (one, other)]
     np.testing.assert_array_equal(traces[0].kept, traces[1].kept)
 

@@ -13,7 +13,7 @@ from fdkvc.dialogs.batch import stack
 from fdkvc.measured.replay import Replay, replay
 from fdkvc.policies import POLICIES, policy_named
 from fdkvc.policies.base import total
-from fdkvc.run.heads import together
+from fdkvc.policies.together import Together
 from fdkvc.run.simulate import simulate
 from fdkvc.said.formats import EXAMPLES, read_file
 from fdkvc.said.lexical import lexical_recording
@@ -41,7 +41,7 @@ RECORDINGS = recordings()
 @pytest.mark.parametrize("key", POLICIES)
 def test_heads_together_keep_the_same_tokens(key: str) -> None:
     dialogs = RECORDINGS[0].dialogs
-    trace = simulate(together(policy_named(key), HEADS), dialogs, 32, entries=False)
+    trace = simulate(Together(policy_named(key), HEADS), dialogs, 32, entries=False)
 
     assert (trace.kept == trace.kept[:1]).all()
     assert (trace.kept >= 0).any()
@@ -51,7 +51,7 @@ def test_heads_together_keep_the_same_tokens(key: str) -> None:
 def test_one_head_together_is_the_policy_itself(key: str) -> None:
     dialogs = RECORDINGS[1].dialogs
     alone = simulate(policy_named(key), dialogs, 40, entries=False)
-    one = simulate(together(policy_named(key), 1), dialogs, 40, entries=False)
+    one = simulate(Together(policy_named(key), 1), dialogs, 40, entries=False)
 
     np.testing.assert_array_equal(alone.kept, one.kept)
     np.testing.assert_array_equal(alone.output, one.output)
@@ -61,7 +61,7 @@ def test_one_head_together_is_the_policy_itself(key: str) -> None:
 def test_heads_that_agree_decide_as_each_would(key: str) -> None:
     dialogs = stack([RECORDINGS[0].dialogs.row(0)] * HEADS)
     each = simulate(policy_named(key), dialogs, 32, entries=False)
-    joined = simulate(together(policy_named(key), HEADS), dialogs, 32, entries=False)
+    joined = simulate(Together(policy_named(key), HEADS), dialogs, 32, entries=False)
 
     np.testing.assert_array_equal(each.kept, joined.kept)
 
@@ -86,7 +86,7 @@ def test_a_row_of_the_record_is_the_record_of_that_head_alone(key: str) -> None:
 
 def test_the_score_is_the_mean_of_the_heads_scores() -> None:
     dialogs, policy = RECORDINGS[0].dialogs, policy_named("knorm")
-    joined = simulate(together(policy, HEADS), dialogs, 32).every_entry()
+    joined = simulate(Together(policy, HEADS), dialogs, 32).every_entry()
     cached = Cache(joined.token[:, 1])
     scores = total(policy.terms(cached, dialogs.observe(1)))
 
@@ -106,6 +106,6 @@ def test_a_replay_shows_the_difference() -> None:
 
 def test_heads_are_counted() -> None:
     with pytest.raises(ValueError, match="heads is 0, but must be a whole number of at least 1"):
-        together(policy_named("fifo"), 0)
+        Together(policy_named("fifo"), 0)
     with pytest.raises(ValueError, match="heads is 'some', but must be one of each, together"):
         Replay(heads=("some",))

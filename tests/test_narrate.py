@@ -286,14 +286,14 @@ def test_any_run_is_told(policy: Policy, dialogs: DialogBatch, budget: int) -> N
 
 @pytest.mark.parametrize("key", POLICIES)
 def test_steps_are_declared_as_their_kind_needs(key: str) -> None:
-    policy = POLICIES[key]
+    policy = policy_named(key)
     assert sum(step.kind == "evict" for step in policy.steps) == 1
     for step in policy.steps:
         if step.kind == "change":
             assert step.writes[0] in policy.channels or not step.includes_new
             assert step.reads[0] in policy.channels or step.reads[0] not in step.writes
         if step.kind == "rate":
-            assert set(step.writes) <= set(policy_named(key).initial_state())
+            assert set(step.writes) <= set(policy.initial_state())
         if step.kind == "evict":
             assert len(step.reads) in (0, 2)
         if step.kind == "attention":

@@ -76,7 +76,7 @@ def test_every_entry_is_kept_or_evicted_by_a_rule(
             token = entries.token[row, turn]
             status, rule = entries.status[row, turn], entries.rule[row, turn]
             new = [int(each) for each in batch.new_tokens(turn)[row] if each >= 0]
-            if trace.tier is not None and turn > 0:  # what came back counts as cached
+            if turn > 0:  # what came back counts as cached
                 waited = set(trace.tier[row, turn - 1].tolist()) - {-1}
                 cached = sorted({*cached, *(waited & set(token.tolist()))})
             gone = evictions(entries, row, turn)

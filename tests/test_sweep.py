@@ -85,7 +85,7 @@ def test_the_trade_off_has_all_settings_and_marks_the_front(two: tuple[Sweep, Re
     table = sweep_table(*two)
     points = tradeoff_table(table, "late_retention", "late_diversity")
     assert set(points.setting) == set(table.setting)
-    free = points.policy.map(lambda key: not POLICIES[key].bounded)
+    free = points.policy.map(lambda key: not policy_named(key).bounded)
     assert not points[free].front.any()
     points = points[~free]
     for _, point in points[points.front].iterrows():

@@ -29,9 +29,7 @@ NUMBER = 2e-5
 
 ORACLE_POLICIES = tuple(key for key in POLICIES if key in reference.POLICIES)
 
-STREAMING_POLICIES = tuple(
-    key for key, policy in POLICIES.items() if "future" not in policy.looks_at
-)
+STREAMING_POLICIES = tuple(key for key in POLICIES if "future" not in policy_named(key).looks_at)
 """What a stream can be run by: all that do not look at the future."""
 
 Numbers = NDArray[Any]

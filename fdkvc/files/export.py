@@ -22,7 +22,7 @@ from fdkvc.measured.replay import Replay, replay_paired, replay_summary
 from fdkvc.measured.study import Study
 from fdkvc.measured.workers import processor
 from fdkvc.paper.tables import BASELINE
-from fdkvc.policies import Policy
+from fdkvc.policies import Policy, as_record
 from fdkvc.run.trace import Trace
 from fdkvc.told.tables import entries_table, turns_table
 
@@ -151,9 +151,7 @@ def benchmark_parameters(benchmark: Benchmark, baseline: str) -> dict[str, objec
         "baseline": baseline,
         "metrics": list(benchmark.metrics),
         "scenarios": [dataclasses.asdict(scenario) for scenario in benchmark.scenarios],
-        "policies": [
-            {"key": policy.key, **dataclasses.asdict(policy)} for policy in benchmark.policies
-        ],
+        "policies": list(map(as_record, benchmark.policies)),
         "world": dataclasses.asdict(benchmark.world),
     }
 
@@ -233,9 +231,7 @@ def replay_files(
         "heads": list(settings.heads),
         "metrics": list(settings.metrics),
         "baseline": baseline,
-        "policies": [
-            {"key": policy.key, **dataclasses.asdict(policy)} for policy in settings.policies
-        ],
+        "policies": list(map(as_record, settings.policies)),
     }
     return {**numbers, "replay.json": run_json(seed, parameters, seconds, numbers)}
 

@@ -17,7 +17,7 @@ from fdkvc.files.export import NUMBERS, digest, versions
 from fdkvc.measured.benchmark import Benchmark, check_baseline
 from fdkvc.measured.sweep import Sweep, check_sweepable
 from fdkvc.measured.workers import processor
-from fdkvc.policies import policy_named
+from fdkvc.policies import recorded_policy
 from fdkvc.said.json_input import an_object, part
 from fdkvc.words import listed
 
@@ -96,7 +96,7 @@ def read_run(content: bytes | str) -> Record:
     parameters = _part(run, "parameters", dict)
     policies = [
         _checked(
-            lambda key, **values: policy_named(key, **values),
+            recorded_policy,
             f"policy {number}",
             an_object(policy, f"the file is not a run.json: policy {number}"),
         )

@@ -21,8 +21,8 @@ from fdkvc.measured.benchmark import Progress, check_different
 from fdkvc.measured.statistics import paired, summarize
 from fdkvc.parameters import BUDGET, Parameter, check_parameter
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
+from fdkvc.policies.together import Together
 from fdkvc.run.evidence import Evidence
-from fdkvc.run.heads import together
 from fdkvc.run.metrics import Metric, first_late_turn, metric_named, metrics_of
 from fdkvc.run.simulate import simulate
 from fdkvc.said.recordings import Recording, many_rows
@@ -161,7 +161,7 @@ def _replay_chunk(settings: Replay, recordings: Sequence[Recording]) -> list[Row
     outputs_from = first_late_turn(dialogs) if late else dialogs.turns
     found = []
     for policy, mode, budget in product(settings.policies, settings.heads, settings.budgets):
-        deciding = together(policy, heads) if mode == "together" else policy
+        deciding = Together(policy, heads) if mode == "together" else policy
         trace = simulate(deciding, dialogs, budget, entries=False, outputs_from=outputs_from)
         of_rows = {metric: metric.late(trace, dialogs) for metric in late}
         for at, recording in enumerate(recordings):

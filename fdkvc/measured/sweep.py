@@ -172,7 +172,7 @@ def tradeoff_table(table: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
         for axis, metric in (("x", x), ("y", y))
     ]
     joined = pd.concat(both, axis=1, join="inner").reset_index()
-    bounded = joined.policy.map(lambda key: POLICIES[key].bounded).astype(bool)
+    bounded = joined.policy.map(lambda key: policy_named(key).bounded).astype(bool)
     front = pd.Series(data=False, index=joined.index)
     signs = [-1 if late_metric(metric).lower_is_better else 1 for metric in (x, y)]
     front[bounded] = pareto_front(joined.loc[bounded, ["x", "y"]].to_numpy() * signs)

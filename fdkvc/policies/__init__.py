@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
-from fdkvc.parameters import defaults_of, parameters_of
+from fdkvc.parameters import defaults_of, parameters_of, split_list
 from fdkvc.policies.base import Policy
 from fdkvc.policies.expected_attention import ExpectedAttention
 from fdkvc.policies.fastgen import FastGen
@@ -19,10 +20,12 @@ from fdkvc.policies.keydiff import KeyDiff
 from fdkvc.policies.knorm import Knorm
 from fdkvc.policies.oracle import Oracle
 from fdkvc.policies.random import Random
+from fdkvc.policies.recall import Recall
 from fdkvc.policies.scissorhands import Scissorhands
 from fdkvc.policies.sink import SinkWindow
 from fdkvc.policies.snapkv import SnapKV
 from fdkvc.policies.tova import Tova
+from fdkvc.policies.wrapper import Wrapper
 
 POLICIES: Mapping[str, type[Policy]] = {
     policy.key: policy
@@ -52,6 +55,10 @@ PAPER_POLICIES = ("fifo", "sink", "h2o", "fd-kvc")
 """What the paper compares."""
 
 
+WRAPPERS: Mapping[str, type[Wrapper]] = {wrapper.key: wrapper for wrapper in (Recall,)}
+"""Every policy that can be put around another, by its key."""
+
+
 def policy_named(key: str, /, **hyperparameters: float | int | str) -> Policy:
     """Make a policy from its key and hyperparameters.
 
@@ -66,14 +73,45 @@ def policy_named(key: str, /, **hyperparameters: float | int | str) -> Policy:
     >>> policy_named("h2o-decay", forgetting=0.9)
     H2ODecay(window=0.5, queries='mean', forgetting=0.9)
     """
+    if key in WRAPPERS:
+        raise ValueError(f"a policy stands inside {key}: write {key}(POLICY), such as {key}(h2o)")
     if key not in POLICIES:
         raise ValueError(f"policy {key!r} is unknown: choose from {', '.join(POLICIES)}")
-    known = parameters_of(POLICIES[key])
+    _check_known(POLICIES[key], hyperparameters)
+    return POLICIES[key](**hyperparameters)
+
+
+def wrapped(key: str, policy: Policy, /, **hyperparameters: float | int | str) -> Policy:
+    """Put a wrapper around a policy; one that can do the same by itself does it.
+
+    Raises
+    ------
+    ValueError
+        As `policy_named`, and where the two do not go together.
+
+    Examples
+    --------
+    >>> wrapped("recall", policy_named("h2o"), tier=2).name
+    'recall(h2o, tier=2.0)'
+    >>> wrapped("recall", policy_named("fd-kvc"), tier=2).name
+    'fd-kvc recall=2.0'
+    """
+    if key not in WRAPPERS:
+        raise ValueError(f"{key!r} cannot stand around a policy: choose from {', '.join(WRAPPERS)}")
+    kind = WRAPPERS[key]
+    _check_known(kind, hyperparameters)
+    if kind.option and policy.settings.keys() >= set(kind.option.values()):
+        values = {**defaults_of(kind), **hyperparameters}
+        return policy.variant(**{kind.option[name]: value for name, value in values.items()})
+    return kind(policy, **hyperparameters)
+
+
+def _check_known(kind: type[Policy], hyperparameters: Collection[str]) -> None:
+    known = parameters_of(kind)
     for name in hyperparameters:
         if name not in known:
             allowed = ", ".join(known) or "none"
-            raise ValueError(f"{name!r} is not a hyperparameter of {key} (it has: {allowed})")
-    return POLICIES[key](**hyperparameters)
+            raise ValueError(f"{name!r} is not a hyperparameter of {kind.key} (it has: {allowed})")
 
 
 def read_policy(name: str) -> Policy:
@@ -82,20 +120,38 @@ def read_policy(name: str) -> Policy:
     Parameters
     ----------
     name : str
-        A key, and hyperparameters after it; spaces or colons stand between them.
+        A key, and hyperparameters after it; spaces or colons stand between them. A wrapper has
+        parentheses, and in them a policy and its own hyperparameters, with commas between them.
 
     Raises
     ------
     ValueError
-        As `policy_named`, and where a hyperparameter has no value.
+        As `policy_named` and `wrapped`, and where a hyperparameter has no value.
 
     Examples
     --------
     >>> read_policy("fd-kvc:gamma=0.8:w_c=0.3").name
     'fd-kvc gamma=0.8 w_c=0.3'
+    >>> read_policy("recall(h2o window=0.25, tier=1)").name
+    'recall(h2o window=0.25)'
     """
-    key, *settings = name.replace(":", " ").split() or [""]
-    defaults = defaults_of(POLICIES[key]) if key in POLICIES else {}
+    text = name.replace(":", " ").strip()
+    around, opened, rest = text.partition("(")
+    if not opened:
+        key, *settings = text.split() or [""]
+        return policy_named(key, **_values(POLICIES.get(key), settings, name))
+    if not rest.endswith(")"):
+        raise ValueError(f"{name!r} needs a closing parenthesis at its end, such as recall(h2o)")
+    key = around.strip()
+    inside, *settings = map(str.strip, split_list(rest[:-1]))
+    return wrapped(key, read_policy(inside), **_values(WRAPPERS.get(key), settings, name))
+
+
+def _values(
+    kind: type[Policy] | None, settings: Iterable[str], name: str
+) -> dict[str, float | int | str]:
+    """Read NAME=VALUE of each hyperparameter."""
+    defaults = defaults_of(kind) if kind else {}
     values: dict[str, float | int | str] = {}
     for setting in settings:
         field, equals, text = setting.partition("=")
@@ -105,12 +161,50 @@ def read_policy(name: str) -> Policy:
             )
         if field in values:
             raise ValueError(f"{field!r} is given twice in {name!r}")
-        kind = type(defaults.get(field, text))
+        kind_of_value = type(defaults.get(field, text))
         try:
-            values[field] = kind(text)
+            values[field] = kind_of_value(text)
         except ValueError:
             values[field] = text  # for the policy to refuse, in its own words
-    return policy_named(key, **values)
+    return values
 
 
-__all__ = ["PAPER_POLICIES", "POLICIES", "Policy", "policy_named", "read_policy"]
+def as_record(policy: Policy) -> dict[str, Any]:
+    """Return a policy as files keep it, from which `recorded_policy` makes it again."""
+    inside = {"policy": as_record(policy.policy)} if isinstance(policy, Wrapper) else {}
+    return {
+        "key": policy.key,
+        **inside,
+        **{name: getattr(policy, name) for name in parameters_of(policy)},
+    }
+
+
+def recorded_policy(key: str, policy: Mapping[str, Any] | None = None, **values: Any) -> Policy:
+    """Make a policy from its record.
+
+    Raises
+    ------
+    ValueError
+        As `policy_named` and `wrapped`.
+
+    Examples
+    --------
+    >>> recorded_policy(**as_record(read_policy("recall(fifo)"))).name
+    'recall(fifo)'
+    """
+    if policy is None:
+        return policy_named(key, **values)
+    return wrapped(key, recorded_policy(**policy), **values)
+
+
+__all__ = [
+    "PAPER_POLICIES",
+    "POLICIES",
+    "WRAPPERS",
+    "Policy",
+    "as_record",
+    "policy_named",
+    "read_policy",
+    "recorded_policy",
+    "wrapped",
+]

@@ -11,22 +11,23 @@ A turn asks a policy, in this order:
 7. `modulate`: how does it bend the attention weights of what was kept?
 
 Only `terms` has no default. Removal below a threshold, insertion and eviction are the engine's.
+A `fdkvc.policies.wrapper.Wrapper` is a policy that has a policy: it answers some of these in its
+own way, and passes on the others.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from fdkvc.attention import Bools, Floats, Ints, Observation
 from fdkvc.cache import Cache, Ties, newest
-from fdkvc.parameters import Checked, defaults_of, parameter
+from fdkvc.parameters import Checked, Field, defaults_of, fields_of, parameter, parameters_of
 
 StepKind = Literal["value", "change", "rate", "protect", "evict", "attention"]
 """What a step does, so that it can be told in words; see `Step`."""
@@ -104,6 +105,10 @@ RECENT_WINDOW = Step(
 """The step of a policy that protects a share of the budget for the newest entries."""
 
 
+Worth = Callable[[Cache], Floats]
+"""Says what entries are worth (B, C): the total of the terms, as eviction will see it."""
+
+
 @dataclass(frozen=True, eq=False)
 class Update:
     """What a turn did to the entries that were already cached.
@@ -135,30 +140,50 @@ class Policy(Checked, ABC):
         What it does in a sentence or two.
     source : str
         The paper that defines it.
-    looks_at : tuple of str
-        What it decides by; see `Look`.
-    bounded : bool
-        Whether it keeps to the budget.
-    channels : tuple of str
-        What it remembers of each entry.
-    ties : Ties
-        Which of its scores are as good as equal, so that the older entry stays.
-    steps : tuple of Step
-        Its turn, step by step.
-    quantity_names : mapping of str to str
-        What people call a quantity, where its own name does not say it.
+
+    The properties below are mostly attributes of a class, too; where one depends on hyperparameters
+    the class has a property.
     """
 
     key: ClassVar[str]
     label: ClassVar[str]
     idea: ClassVar[str]
     source: ClassVar[str]
-    looks_at: ClassVar[tuple[Look, ...]]
-    bounded: ClassVar[bool] = True
-    channels: ClassVar[tuple[str, ...]] = ()
-    ties: ClassVar[Ties] = Ties()
-    steps: ClassVar[tuple[Step, ...]] = ()
-    quantity_names: ClassVar[Mapping[str, str]] = MappingProxyType({})
+
+    @property
+    def looks_at(self) -> tuple[Look, ...]:
+        """What it decides by; see `Look`."""
+        return ()
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """Its turn, step by step."""
+        return ()
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it keeps to the budget."""
+        return True
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """What it remembers of each entry."""
+        return ()
+
+    @property
+    def ties(self) -> Ties:
+        """Which of its scores are as good as equal, so that the older entry stays."""
+        return Ties()
+
+    @property
+    def quantity_names(self) -> Mapping[str, str]:
+        """What people call a quantity, where its own name does not say it."""
+        return {}
+
+    @property
+    def core(self) -> Policy:
+        """The innermost of policies around policies: this one, if it has none."""
+        return self
 
     def initial_state(self) -> Mapping[str, float]:
         """Return the row states and what they start with."""
@@ -183,8 +208,12 @@ class Policy(Checked, ABC):
         """
         return np.zeros(tier.shape, np.bool_)
 
-    def update(self, cache: Cache, turn: Observation) -> Update:
-        """Bring the entries that were already cached up to this turn."""
+    def update(self, cache: Cache, turn: Observation, worth: Worth) -> Update:
+        """Bring the entries that were already cached up to this turn.
+
+        Who needs to know what they are worth by then asks `worth`, not `terms`: it answers for
+        all that is wrapped around this policy.
+        """
         return Update(cache)
 
     def birth(self, turn: Observation) -> Mapping[str, Floats]:
@@ -217,15 +246,23 @@ class Policy(Checked, ABC):
         >>> policy_named("fd-kvc", gamma=0.8, w_c=0.3).name
         'fd-kvc gamma=0.8 w_c=0.3'
         """
-        defaults = defaults_of(self)
-        changes = {name: getattr(self, name) for name in defaults}
-        words = (f"{name}={changes[name]}" for name in changes if changes[name] != defaults[name])
-        return " ".join([self.key, *words])
+        return " ".join([self.key, *self._changed()])
 
     @property
     def title(self) -> str:
         """The label, and every hyperparameter that is not at its default, for people."""
-        return self.name.replace(self.key, self.label, 1)
+        return " ".join([self.label, *self._changed()])
+
+    def _changed(self) -> list[str]:
+        """Return NAME=VALUE of each hyperparameter of its own that is not at its default."""
+        values = {name: getattr(self, name) for name in parameters_of(self)}
+        defaults = defaults_of(self)
+        return [f"{name}={values[name]}" for name in values if values[name] != defaults[name]]
+
+    @property
+    def settings(self) -> Mapping[str, Field]:
+        """Every hyperparameter by its name; what it is set to is the field's default."""
+        return {field.name: field for field in fields_of(self, self.key)}
 
     def quantity_name(self, quantity: str) -> str:
         """Return what people call a channel, term, row state or recorded quantity.
@@ -237,6 +274,10 @@ class Policy(Checked, ABC):
         'cumulative attention'
         """
         return self.quantity_names.get(quantity, quantity.replace("_", " "))
+
+    def is_a_variant_of(self, other: Policy) -> bool:
+        """Whether it is the same policy, or the same around the same, with whatever numbers."""
+        return type(self) is type(other)
 
     def variant(self, **changes: float | int | str) -> Policy:
         """Return this policy with other hyperparameters."""

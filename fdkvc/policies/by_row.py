@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from fdkvc.parameters import check_parameter, parameters_of
 from fdkvc.policies.base import Policy
+from fdkvc.policies.wrapper import Wrapper
 
 
 class ByRow(NDArrayOperatorsMixin):
@@ -96,11 +98,13 @@ def by_row(policy: Policy, name: str, values: Sequence[float]) -> Policy:
     Traceback (most recent call last):
     ValueError: sinks of sink is one for all rows
     """
-    known = parameters_of(policy)[name]
+    known = policy.settings[name]
     if not known.by_row:
         raise ValueError(f"{name} of {policy.key} is one for all rows")
     for value in values:
-        check_parameter(name, known, value, type(getattr(policy, name)))
+        check_parameter(name, known, value, known.kind)
+    if isinstance(policy, Wrapper) and name not in parameters_of(policy):
+        return replace(policy, policy=by_row(policy.policy, name, values))
     varied = copy.copy(policy.variant(**{name: values[0]}))
     object.__setattr__(varied, name, ByRow(values))
     return varied

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import ClassVar
 
 import numpy as np
 
@@ -15,10 +14,8 @@ from fdkvc.attention import (
     Floats,
     Ints,
     Observation,
-    cosine,
     divide_by_max,
     entry_sum,
-    entry_total,
     min_max,
     normalize,
 )
@@ -30,9 +27,9 @@ from fdkvc.policies.base import (
     Policy,
     Step,
     Update,
+    Worth,
     below_threshold,
     share_of_best,
-    total,
     window,
     window_parameter,
 )
@@ -44,10 +41,15 @@ from fdkvc.policies.fd_kvc_steps import (
     CUMULATIVE,
     DECAY,
     MODULATION,
-    PAPER_STEPS,
-    RECALL,
     SHIFTED_WEIGHTS,
     eviction,
+)
+from fdkvc.policies.recall import (
+    MOVES,
+    RECALL,
+    page_match_parameter,
+    returned_to,
+    tier_parameter,
 )
 
 
@@ -62,9 +64,7 @@ class FDKVC(Policy):
 
     Options that are not the paper's are off by default: a protected recent window; recency as an
     average, so that new and old entries stand on one scale; relevance by attention; channel
-    weights that shift as the query moves; and a second tier, from which evicted entries are
-    recalled by page, after Tang et al. 2024, *Quest: Query-Aware Sparsity for Efficient
-    Long-Context LLM Inference*, whose pages have fixed sizes and other summaries. An instance's
+    weights that shift as the query moves; and a second tier, as `Recall` has it. An instance's
     `steps` are those that its options take.
     """
 
@@ -75,16 +75,14 @@ class FDKVC(Policy):
         "turn and is reinforced by similarity to the current query; their weighted sum decides."
     )
     source = "Ganguly, Fractional Decay KV-Cache, Algorithm 1"
-    looks_at: ClassVar[tuple[Look, ...]] = ("attention", "similarity", "history")
     channels = ("cumulative", "recency")
     ties = OF_ONE
-    steps: ClassVar[tuple[Step, ...]] = PAPER_STEPS
     quantity_names = MappingProxyType(
         {
             "cumulative": "cumulative attention",
             "continuity": "continuity of the query",
             "cumulative_weight": "weight of cumulative attention",
-            "moves": "number of moves between cache and second tier",
+            **MOVES,
         }
     )
 
@@ -184,31 +182,18 @@ class FDKVC(Policy):
         high=1,
         by_row=True,
     )
-    recall: float = parameter(
-        0.0,
-        "Second tier",
-        "Places of a second tier, as a share of the budget: evicted entries wait there, and come "
-        "back when the query returns to their page; 0 has none.",
-        low=0,
-        high=4,
-    )
-    page_match: float = parameter(
-        0.7,
-        "Page match",
-        "Cosine of a page's mean key with the turn's from which the query is on that page.",
-        symbol=r"\vartheta",
-        low=0,
-        high=1,
-        by_row=True,
-    )
+    recall: float = tier_parameter(0.0)
+    page_match: float = page_match_parameter()
 
-    def __post_init__(self) -> None:
-        """Check the hyperparameters, and declare what the options that are on do and look at."""
-        super().__post_init__()
-        steps, looks_at = tuple(self._own_steps()), tuple(self._own_looks())
-        if steps != type(self).steps:
-            object.__setattr__(self, "steps", steps)
-            object.__setattr__(self, "looks_at", looks_at)
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """Algorithm 1, with what the options that are on put in its place."""
+        return tuple(self._own_steps())
+
+    @property
+    def looks_at(self) -> tuple[Look, ...]:
+        """What the options that are on look at."""
+        return tuple(self._own_looks())
 
     def _own_steps(self) -> Iterator[Step]:
         if self.recall:
@@ -245,7 +230,7 @@ class FDKVC(Policy):
         if self.kappa:
             state |= {"continuity": 0.0, "cumulative_weight": self.w_c}
         if self.recall:
-            state |= {"moves": 0.0}
+            state |= dict.fromkeys(MOVES, 0.0)
         return state
 
     def tier_places(self, budget: int) -> int:
@@ -253,23 +238,10 @@ class FDKVC(Policy):
         return int(budget * self.recall)
 
     def recalls(self, cache: Cache, tier: Ints, turn: Observation) -> Bools:
-        """Bring back the pages that the query returns to.
+        """Bring back the pages that the query returns to, where there is a second tier."""
+        return returned_to(cache, tier, turn, self.page_match)
 
-        A page is what one turn brought, its summary the mean key of those still held in the cache
-        or the tier; the query stands for itself by the mean key of the turn's own tokens. It
-        returns if the newest page held does not match it, and a page of the tier does.
-        """
-        held = np.concatenate([cache.token, tier], axis=1)
-        page = turn.born(held)
-        together = (page[:, :, None] == page[:, None, :]) & (held >= 0)[:, None, :]
-        summary = together.astype(np.float32) @ turn.keys(held)  # a cosine asks no length
-        now = entry_total(turn.keys(turn.new))[:, None]
-        matches = cosine(summary, now) >= self.page_match
-        stays = (matches & (page == page.max(axis=1, keepdims=True))).any(axis=1)
-        back: Bools = matches[:, -tier.shape[1] :] & (tier >= 0) & ~stays[:, None]
-        return back
-
-    def update(self, cache: Cache, turn: Observation) -> Update:
+    def update(self, cache: Cache, turn: Observation, worth: Worth) -> Update:
         """Take steps 1 to 4 of Algorithm 1, and the threshold of step 5, on the old entries."""
         alpha = cache.state["learning_rate"]
         if self.reinforcement == "averaged":
@@ -285,7 +257,7 @@ class FDKVC(Policy):
         if self.kappa:
             updated = updated.with_state(**self._shifted_weights(cache, turn))
 
-        h = total(self.terms(updated, turn))  # Eq. 5
+        h = worth(updated)  # Eq. 5
         h_hat = divide_by_max(h)
         count = np.maximum(cache.count, 1).astype(np.float32)
         loss = entry_sum(h_hat * (1 - h_hat)) / count  # Eq. 6

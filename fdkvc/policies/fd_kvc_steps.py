@@ -6,16 +6,6 @@ from fdkvc.policies.base import Step
 
 BEYOND = "beyond the paper"
 
-RECALL = Step(
-    "Recall",
-    r"\begin{gathered} \bar k_p = \operatorname{mean}_{i \in p} k_i,\quad "
-    r"m_p = \cos(\bar k_t, \bar k_p) \\ m_{\text{last page}} < \vartheta \le m_p \\ "
-    r"\Rightarrow\; \text{page } p \text{ comes back} \end{gathered}",
-    f"a second tier, {BEYOND}; a page is the entries that one turn brought",
-    writes=("moves",),
-    kind="rate",
-)
-
 CUMULATIVE = Step(
     "Cumulative attention",
     r"\begin{gathered} c_i \leftarrow c_i + a_i \\ a_i = \operatorname{softmax}"
@@ -109,6 +99,3 @@ MODULATION = Step(
     writes=("attention_after",),
     kind="attention",
 )
-
-PAPER_STEPS = (CUMULATIVE, DECAY, BY_SIMILARITY, ADAPTIVE_RATE, eviction(), MODULATION)
-"""Algorithm 1."""

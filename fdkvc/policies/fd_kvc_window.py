@@ -5,16 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fdkvc.parameters import with_default
-from fdkvc.policies.base import RECENT_WINDOW
 from fdkvc.policies.fd_kvc import FDKVC
-from fdkvc.policies.fd_kvc_steps import (
-    AVERAGING_RATE,
-    BY_ATTENTION,
-    CUMULATIVE,
-    DECAY,
-    MODULATION,
-    eviction,
-)
 
 
 @dataclass(frozen=True)
@@ -34,16 +25,6 @@ class FDKVCWindow(FDKVC):
         "that attention feeds, so that for the rest old and new stand on one scale."
     )
     source = "this project; tuned on the Schema-Guided Dialogue dataset"
-    looks_at = ("attention", "history", "positions")
-    steps = (
-        CUMULATIVE,
-        DECAY,
-        BY_ATTENTION,
-        AVERAGING_RATE,
-        RECENT_WINDOW,
-        eviction(by_attention=True),
-        MODULATION,
-    )
 
     w_c: float = with_default(FDKVC, "w_c", 0.1)
     window: float = with_default(FDKVC, "window", 0.75)

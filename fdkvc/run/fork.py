@@ -9,7 +9,7 @@ import numpy as np
 from fdkvc.attention import Bools, Floats, Ints, Observation, normalize
 from fdkvc.cache import EMPTY, Cache, among, last_in, select
 from fdkvc.dialogs.batch import DialogBatch
-from fdkvc.parameters import check_count, parameters_of
+from fdkvc.parameters import check_count
 from fdkvc.policies.base import Policy, total
 from fdkvc.run.simulate import protection, simulate
 from fdkvc.run.trace import State, Trace, known_state
@@ -49,13 +49,15 @@ class Fork:
         ['recency decay at 0.8 instead of 0.88', 'budget 40 instead of 56', 'token 70 pinned']
         """
         said = []
-        if self.policy is not None and self.policy.key != policy.key:
+        if self.policy is not None and not self.policy.is_a_variant_of(policy):
             said.append(f"{self.policy.title} instead of {policy.title}")
         elif self.policy is not None:
-            for name, known in parameters_of(policy).items():
-                before, after = getattr(policy, name), getattr(self.policy, name)
+            for before, after in zip(
+                policy.settings.values(), self.policy.settings.values(), strict=True
+            ):
                 if after != before:
-                    said.append(f"{known.label.lower()} at {after} instead of {before}")
+                    words = f"at {after.default} instead of {before.default}"
+                    said.append(f"{before.label.lower()} {words}")
         if self.budget is not None and self.budget != budget:
             said.append(f"budget {self.budget} instead of {budget}")
         if self.pinned is not None:
@@ -84,10 +86,11 @@ class Fork:
         """
         if self.policy is None or not self.policy.channels:
             return False
-        choices = [name for name, known in parameters_of(policy).items() if known.choices]
-        return type(self.policy) is not type(policy) or any(
-            getattr(self.policy, name) != getattr(policy, name) for name in choices
-        )
+        if type(self.policy.core) is not type(policy.core):
+            return True
+        theirs = policy.core.settings
+        choices = [field for field in self.policy.core.settings.values() if field.choices]
+        return any(field != theirs[field.name] for field in choices)
 
 
 def fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> Trace:
@@ -174,7 +177,7 @@ def state_at_fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> State:
         carried["attention_before"],
         carried["attention_after"],
         before.output,
-        _tier(before.tier, evicted, policy.tier_places(budget)),
+        last_in(before.tier, evicted, policy.tier_places(budget)),
     )
     return _attended(state, lost, policy, turn)
 
@@ -235,13 +238,6 @@ def _resized(
         return cache.keep(select(score, cache, protected, budget, policy.ties)[0])
     more = np.full((rows, budget - slots), EMPTY, np.intp)
     return cache.insert(more, {name: np.zeros(more.shape, np.float32) for name in cache.channels})
-
-
-def _tier(tier: Ints | None, evicted: Ints, places: int) -> Ints | None:
-    """Return a second tier of this size, with what the fork evicted last in it."""
-    if not places:
-        return None
-    return last_in(evicted[:, :0] if tier is None else tier, evicted, places)
 
 
 def _attended(state: State, lost: Bools, policy: Policy, turn: Observation) -> State:

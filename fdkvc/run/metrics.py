@@ -131,7 +131,7 @@ def regret(trace: Trace, dialogs: DialogBatch) -> Floats:
     single turn it may be. A cache without a budget is measured against all its tokens. With a
     second tier it is NaN: in no schedule does an entry come back, so none bounds such a cache.
     """
-    if trace.tier is not None:
+    if trace.tier.size:
         return np.full(trace.kept.shape[:2], np.nan, np.float32)
     least = least_attention_loss(dialogs, trace.budget)[:, trace.first_turn :]
     return attention_loss(trace, dialogs) - least

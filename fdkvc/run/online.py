@@ -131,9 +131,7 @@ class OnlineCache:
         turn = dialog.observe(0)
         after = take_turn(self.policy, self._state, turn, capacity).after
 
-        slot = after.cache.token[0]
-        if after.tier is not None:
-            slot = np.concatenate([slot, after.tier[0]])
+        slot = np.concatenate([after.cache.token[0], after.tier[0]])
         filled = slot >= 0
         self._ids, self._born = (np.where(filled, each[slot], -1) for each in (ids, born))
         self._held = {name: array[slot] for name, array in held.items()}
@@ -144,7 +142,7 @@ class OnlineCache:
             after.attention_before,
             after.attention_after,
             after.output,
-            None if after.tier is None else renumbered[:, capacity:],
+            renumbered[:, capacity:],
         )
         ids, kept = self._ids[:capacity], filled[:capacity]
         return OnlineTurn(after.output[0].copy(), ids[kept], after.attention_after[0, kept])

@@ -20,28 +20,27 @@ from fdkvc.run.trace import Attended, State, Trace, TurnResult, known_state
 def initial_state(policy: Policy, rows: int, budget: int, head_dimension: int) -> State:
     """Return what a run starts from: an empty cache."""
     nothing = np.zeros((rows, budget), np.float32)
-    places = policy.tier_places(budget)
     return known_state(
         empty_cache(rows, budget, policy.channels, policy.initial_state()),
         nothing,
         nothing,
         np.zeros((rows, head_dimension), np.float32),
-        np.full((rows, places), EMPTY, np.intp) if places else None,
+        np.full((rows, policy.tier_places(budget)), EMPTY, np.intp),
     )
 
 
-def with_recalled(policy: Policy, before: State, turn: Observation) -> tuple[Cache, Ints | None]:
+def with_recalled(policy: Policy, before: State, turn: Observation) -> tuple[Cache, Ints]:
     """Return the cache with what comes back from the second tier in its place, and who waits on.
 
     Returns
     -------
     Cache
         (B, budget + R) slots, older entries first; the cache itself without a second tier.
-    array (B, R), optional
+    array (B, R)
     """
     cache, tier = before.cache, before.tier
-    if tier is None:
-        return cache, None
+    if not tier.size:
+        return cache, tier
     back = policy.recalls(cache, tier, turn) & turn.active[:, None]
     token = np.where(back, tier, EMPTY)
     joined = cache.insert(token, policy.birth(turn.with_new(token)))
@@ -101,7 +100,7 @@ def take_turn(
     old, tier = with_recalled(policy, before, turn)
     everyone = turn.everyone
 
-    update = policy.update(old, turn)
+    update = policy.update(old, turn, lambda cache: total(policy.terms(cache, turn)))
     stale = update.stale
     if stale is not None and not everyone:
         stale = stale & turn.active[:, None]
@@ -121,7 +120,7 @@ def take_turn(
     protected = protection(policy, entries, turn, budget, pinned)
     kept, lowest = select(score, entries, protected, budget, policy.ties)
     cache = entries.keep(kept)
-    if tier is not None:
+    if tier.size:
         stood = np.concatenate([old.token, turn.new], axis=1)
         evicted = np.where(kept & entries.present, EMPTY, stood)
         came = old.count - before.cache.count
@@ -211,8 +210,7 @@ def simulate(
         state = result.after
         output = state.output if entries or number >= outputs_from else unknown
         seconds[at] = perf_counter() - began
-        tier = {} if state.tier is None else {"tier": state.tier}
-        own.write(at, {"kept": state.cache.token, "output": output, **tier})
+        own.write(at, {"kept": state.cache.token, "output": output, "tier": state.tier})
         states.write(at, state.cache.state)
         evicted.write(at, result.evicted)
         if entries:

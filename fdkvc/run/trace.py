@@ -65,14 +65,14 @@ class State:
     attend : function () to Attended
         Computes the attention over them, when it is first asked for: no decision needs it, and a
         batch reads only that of the last turns.
-    tier : array (B, R), optional
+    tier : array (B, R)
         Tokens of the second tier, the longest there first; −1 in empty places, which come before
-        them. None for a policy that has none.
+        them. A policy that has none has no places.
     """
 
     cache: Cache
     attend: Callable[[], Attended]
-    tier: Ints | None = None
+    tier: Ints
 
     @cached_property
     def attended(self) -> Attended:
@@ -95,9 +95,7 @@ class State:
         return self.attended.output
 
 
-def known_state(
-    cache: Cache, before: Floats, after: Floats, output: Floats, tier: Ints | None = None
-) -> State:
+def known_state(cache: Cache, before: Floats, after: Floats, output: Floats, tier: Ints) -> State:
     """Return a state whose attention is known already."""
     attended = Attended(before, after, output)
     return State(cache, lambda: attended, tier)
@@ -275,6 +273,8 @@ class Trace:
     kept : array (B, T, budget)
         Tokens in the cache at the end of each turn, older first; −1 in empty slots, which may
         stand anywhere.
+    tier : array (B, T, R)
+        Tokens in the second tier at the end of each turn, as in `State`.
     output : array (B, T, h)
         Context output of each turn; NaN in turns for which it was not asked.
     state : mapping of name to array (B, T)
@@ -289,14 +289,13 @@ class Trace:
         What the last turn left.
     pinned : array (B, P), optional
         Tokens that were never to be evicted, −1 for none.
-    tier : array (B, T, R), optional
-        Tokens in the second tier at the end of each turn, as in `State`.
     """
 
     policy: Policy
     budget: int
     first_turn: int
     kept: Ints
+    tier: Ints
     output: Floats
     state: Mapping[str, Floats]
     evicted: Mapping[str, Ints]
@@ -304,12 +303,11 @@ class Trace:
     results: tuple[TurnResult, ...] | None
     last: State
     pinned: Ints | None = None
-    tier: Ints | None = None
 
     @property
     def old_slots(self) -> int:
         """How many slots of a turn's entries hold what is not of the turn itself."""
-        return self.budget + (0 if self.tier is None else self.tier.shape[2])
+        return self.budget + int(self.tier.shape[2])
 
     @property
     def turns(self) -> int:
@@ -323,12 +321,12 @@ class Trace:
             self,
             first_turn=self.first_turn + at,
             kept=self.kept[:, at:],
+            tier=self.tier[:, at:],
             output=self.output[:, at:],
             state={name: column[:, at:] for name, column in self.state.items()},
             evicted={rule: count[:, at:] for rule, count in self.evicted.items()},
             seconds=self.seconds[at:],
             results=None,
-            tier=None if self.tier is None else self.tier[:, at:],
         )
 
     def row(self, index: int) -> Trace:

@@ -12,7 +12,7 @@ import numpy as np
 
 from fdkvc.attention import Ints
 from fdkvc.dialogs.batch import DialogBatch
-from fdkvc.parameters import Parameter, defaults_of, parameters_of, written
+from fdkvc.parameters import Field, Parameter, written
 from fdkvc.policies.base import Policy
 from fdkvc.policies.by_row import by_row
 from fdkvc.run.simulate import initial_state, take_turn
@@ -206,13 +206,12 @@ def counterfactual(
             is_read=is_read,
         )
 
-    settings = dict(parameters_of(policy)) | {
-        BUDGET: Parameter("Budget", "Entries that it may hold.", low=1, high=max(tokens, budget))
-    }
-    current = {name: getattr(policy, name) for name in defaults_of(policy)} | {BUDGET: budget}
+    places = Field(
+        "Budget", "Entries that it may hold.", default=budget, low=1, high=max(tokens, budget)
+    )
     return [
-        smallest(name, known, _Scale(known, current[name]))
-        for name, known in settings.items()
+        smallest(name, known, _Scale(known, known.default))
+        for name, known in {**policy.settings, BUDGET: places}.items()
         if not known.choices and not known.nominal
     ]
 
@@ -235,7 +234,7 @@ class _Runs:
         """Return the tokens that the last turn keeps with each value of a setting."""
         if name == BUDGET:
             return [self._run(self.policy, int(value), 1)[0] for value in values]
-        if not parameters_of(self.policy)[name].by_row:
+        if not self.policy.settings[name].by_row:
             variants = [self.policy.variant(**{name: value}) for value in values]
             return [self._run(variant, self.budget, 1)[0] for variant in variants]
         kept: list[Ints] = []
@@ -246,11 +245,11 @@ class _Runs:
 
     def _reads(self, name: str) -> bool:
         """Whether a run reads a hyperparameter at all; only known of those by row."""
-        if name == BUDGET or not parameters_of(self.policy)[name].by_row:
+        if name == BUDGET or not self.policy.settings[name].by_row:
             return True
-        watched = by_row(self.policy, name, [getattr(self.policy, name)])
+        watched = by_row(self.policy, name, [self.policy.settings[name].default])
         self._run(watched, self.budget, 1)
-        return bool(getattr(watched, name).was_read)
+        return bool(watched.settings[name].default.was_read)
 
     def _run(self, policy: Policy, budget: int, rows: int) -> Ints:
         """Run the dialog in so many rows of a batch; return what each keeps at the end (B, C).

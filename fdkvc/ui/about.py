@@ -7,7 +7,7 @@ import textwrap
 
 import streamlit as st
 
-from fdkvc.policies import POLICIES, Policy
+from fdkvc.policies import Policy, policy_named
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.frame import side_by_side
 from fdkvc.ui.kit.markdown import Markdown, plain
@@ -102,7 +102,7 @@ NOT_SHOWN = (
 
 def show_method(page: str) -> None:
     """Show a policy's turn: its equations beside the functions that carry them."""
-    policy = POLICIES[fields.choice(page, POLICY)]
+    policy = policy_named(fields.choice(page, POLICY))
     st.markdown(Markdown("{} :gray[{}.]").format(policy.idea, policy.source))
     with side_by_side("method"):
         with st.container(border=True):
@@ -112,7 +112,7 @@ def show_method(page: str) -> None:
                 )
                 st.latex(step.equation)
         with st.container(border=True):
-            st.code(code_of(policy), language="python", wrap_lines=True)
+            st.code(code_of(type(policy)), language="python", wrap_lines=True)
 
 
 def code_of(policy: type[Policy]) -> str:

@@ -12,7 +12,6 @@ from fdkvc.dialogs.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
 from fdkvc.judged.chance import behind_chance
 from fdkvc.measured.benchmark import Benchmark, run_benchmark
 from fdkvc.measured.statistics import summarize
-from fdkvc.parameters import defaults_of, fields_of, parameters_of
 from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.policies.base import Step
 from fdkvc.run.metrics import metric_named, metrics_of, usual_metrics
@@ -70,9 +69,9 @@ def show_overview(metrics: tuple[str, ...]) -> None:
                 "Policy": policy.label,
                 **_columns(means[key]),
                 "Looks at": ", ".join(policy.looks_at),
-                "Remembers": ", ".join(policy_named(key).quantity_name(c) for c in policy.channels),
+                "Remembers": ", ".join(map(policy.quantity_name, policy.channels)),
             }
-            for key, policy in POLICIES.items()
+            for key, policy in zip(POLICIES, map(policy_named, POLICIES), strict=True)
         ],
         column_config={
             "Policy": st.column_config.TextColumn(pinned=True),
@@ -144,12 +143,11 @@ def option_steps(policy: Policy) -> dict[str, list[Step]]:
     """
     found: dict[str, list[Step]] = {}
     seen = [step.equation for step in policy.steps]
-    defaults = defaults_of(policy)
-    for name, known in parameters_of(policy).items():
+    for name, known in policy.settings.items():
         for value in known.choices or (known.low, known.high):
-            if not known.accepts(value, type(defaults[name])):
+            if not known.accepts(value, known.kind):
                 continue
-            for step in replace(policy, **{name: value}).steps:
+            for step in policy.variant(**{name: value}).steps:
                 if step.equation not in seen:
                     label = f"{known.label}: {value}" if known.choices else known.label
                     found.setdefault(label, []).append(step)
@@ -165,7 +163,7 @@ def _show_step(step: Step) -> None:
 def _show_policy(policy: Policy) -> None:
     for step in policy.steps:
         _show_step(step)
-    known = fields_of(policy)
+    known = policy.settings.values()
     if known:
         st.table(
             [

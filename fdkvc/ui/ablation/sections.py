@@ -11,7 +11,7 @@ from fdkvc.judged.tables import sweep_table
 from fdkvc.measured.benchmark import Results
 from fdkvc.measured.sweep import Sweep, grid_table, tradeoff_table
 from fdkvc.parameters import defaults_of, parameters_of
-from fdkvc.policies import POLICIES, Policy
+from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.run.metrics import late_metric
 from fdkvc.ui.kit.downloads import show_chart, shown_charts
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
@@ -211,7 +211,7 @@ def _tradeoff(page: str, sweep: Sweep, results: Results, table: pd.DataFrame) ->
     )
     data = {"points": points, "front": front.assign(place=front.index)[["x", "y", "place"]]}
     _show(page, "tradeoff", with_data(spec, data))
-    free = [policy.label for policy in POLICIES.values() if not policy.bounded]
+    free = [policy.label for policy in map(policy_named, POLICIES) if not policy.bounded]
     st.caption(
         plain(
             f"On the front of {len(points)} settings: "

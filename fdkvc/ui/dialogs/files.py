@@ -12,7 +12,7 @@ from itertools import accumulate
 
 from fdkvc.dialogs.batch import DialogBatch
 from fdkvc.policies import Policy
-from fdkvc.run.heads import together
+from fdkvc.policies.together import Together
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Trace
 from fdkvc.said.formats import EXAMPLES, read_transcripts
@@ -213,7 +213,7 @@ class HeadChoice:
 def _shared_run(policy: Policy, recording: Recording, budget: int) -> Trace:
     """Run a policy over the heads together; the record names the policy as each head has it."""
     heads = len(recording.heads)
-    trace = simulate(together(policy, heads), recording.dialogs, budget)
+    trace = simulate(Together(policy, heads), recording.dialogs, budget)
     return replace(trace, policy=policy)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import streamlit as st
 
-from fdkvc.parameters import Field, fields_of, parameters_of
+from fdkvc.parameters import Field, parameters_of
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named, read_policy
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, key_of
@@ -97,8 +97,8 @@ def edit_policy(
     columns : int
         How many hyperparameters stand side by side.
     """
-    able = {key: POLICIES[key] for key in keys}
+    able = {start.key: start} | {key: POLICIES[key] for key in keys}
     key = fields.choice(page, replace(POLICY, default=start.key, choices=able))
     base = start if key == start.key else policy_named(key)
-    values, _ = choose_hyperparameters(page, fields_of(base, key), columns)
-    return policy_named(key, **values)
+    values, _ = choose_hyperparameters(page, tuple(base.settings.values()), columns)
+    return base.variant(**values)

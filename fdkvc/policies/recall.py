@@ -1,0 +1,136 @@
+"""Recall: evicted entries wait in a second tier, from which the query brings their page back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from fdkvc.attention import Bools, Ints, Observation, cosine, entry_total
+from fdkvc.cache import Cache
+from fdkvc.parameters import parameter
+from fdkvc.policies.base import Look, Step
+from fdkvc.policies.wrapper import Wrapper
+
+MOVES = MappingProxyType({"moves": "number of moves between cache and second tier"})
+"""The row state of a policy with a second tier, and what people call it."""
+
+RECALL = Step(
+    "Recall",
+    r"\begin{gathered} \bar k_p = \operatorname{mean}_{i \in p} k_i,\quad "
+    r"m_p = \cos(\bar k_t, \bar k_p) \\ m_{\text{last page}} < \vartheta \le m_p \\ "
+    r"\Rightarrow\; \text{page } p \text{ comes back} \end{gathered}",
+    "a second tier, beyond the paper; a page is the entries that one turn brought",
+    writes=tuple(MOVES),
+    kind="rate",
+)
+
+
+def tier_parameter(default: float) -> Any:
+    """Declare how large the second tier is."""
+    return parameter(
+        default,
+        "Second tier",
+        "Places of a second tier, as a share of the budget: evicted entries wait there, and come "
+        "back when the query returns to their page; 0 has none.",
+        low=0,
+        high=4,
+    )
+
+
+def page_match_parameter() -> Any:
+    """Declare how much like the query a page must be."""
+    return parameter(
+        0.7,
+        "Page match",
+        "Cosine of a page's mean key with the turn's from which the query is on that page.",
+        symbol=r"\vartheta",
+        low=0,
+        high=1,
+        by_row=True,
+    )
+
+
+def returned_to(cache: Cache, tier: Ints, turn: Observation, page_match: float) -> Bools:
+    """Mark the tokens of the second tier (B, R) to whose pages the query returns.
+
+    A page is what one turn brought, its summary the mean key of those still held in the cache
+    or the tier; the query stands for itself by the mean key of the turn's own tokens. It
+    returns if the newest page held does not match it, and a page of the tier does.
+    """
+    held = np.concatenate([cache.token, tier], axis=1)
+    page = turn.born(held)
+    of_one_page = (page[:, :, None] == page[:, None, :]) & (held >= 0)[:, None, :]
+    summary = of_one_page.astype(np.float32) @ turn.keys(held)  # a cosine asks no length
+    now = entry_total(turn.keys(turn.new))[:, None]
+    matches = cosine(summary, now) >= page_match
+    stays = (matches & (page == page.max(axis=1, keepdims=True))).any(axis=1)
+    back: Bools = matches[:, -tier.shape[1] :] & (tier >= 0) & ~stays[:, None]
+    return back
+
+
+@dataclass(frozen=True)
+class Recall(Wrapper):
+    """Give a policy a second tier, from which evicted entries are recalled by page.
+
+    After Tang et al. 2024, *Quest: Query-Aware Sparsity for Efficient Long-Context LLM Inference*,
+    whose pages have fixed sizes and other summaries.
+    """
+
+    key = "recall"
+    label = "Recall"
+    idea = (
+        "What is evicted waits in a second tier; when the query returns to the page that an entry "
+        "is of, all of that page comes back, as if it were new."
+    )
+    source = "after Tang et al. 2024, Quest"
+    option = MappingProxyType({"tier": "recall", "page_match": "page_match"})
+
+    tier: float = tier_parameter(1.0)
+    page_match: float = page_match_parameter()
+
+    def __post_init__(self) -> None:
+        """Check the hyperparameters, and that the two go together.
+
+        Raises
+        ------
+        ValueError
+            Around a policy that has a second tier already, or that evicts nothing.
+        """
+        super().__post_init__()
+        if MOVES.keys() & self.policy.initial_state():
+            raise ValueError(f"{self.policy.name} has a second tier already")
+        if not self.policy.bounded:
+            raise ValueError(f"{self.policy.name} evicts nothing, so nothing can come back")
+
+    @property
+    def looks_at(self) -> tuple[Look, ...]:
+        """Look where a page is, too."""
+        also: tuple[Look, ...] = ("positions", "keys") if self.tier else ()
+        return tuple(dict.fromkeys((*self.policy.looks_at, *also)))
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """Begin with the recall."""
+        return (RECALL, *self.policy.steps) if self.tier else self.policy.steps
+
+    @property
+    def quantity_names(self) -> Mapping[str, str]:
+        """Name the moves."""
+        return {**self.policy.quantity_names, **MOVES}
+
+    def initial_state(self) -> Mapping[str, float]:
+        """Count the moves from 0."""
+        own = dict.fromkeys(MOVES, 0.0) if self.tier else {}
+        return {**self.policy.initial_state(), **own}
+
+    def tier_places(self, budget: int) -> int:
+        """Return the places of the second tier."""
+        return int(budget * self.tier)
+
+    def recalls(self, cache: Cache, tier: Ints, turn: Observation) -> Bools:
+        """Bring back the pages that the query returns to."""
+        return returned_to(cache, tier, turn, self.page_match)

@@ -1,0 +1,123 @@
+"""A policy that has a policy: it changes how that one evicts, and leaves the rest to it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import ClassVar
+
+from fdkvc.attention import Bools, Floats, Ints, Observation
+from fdkvc.cache import Cache, Ties
+from fdkvc.parameters import Field
+from fdkvc.policies.base import Look, Policy, Step, Update, Worth
+
+
+@dataclass(frozen=True)
+class Wrapper(Policy):
+    """A policy around another: what it does not answer itself, the one inside answers.
+
+    A wrapper is a file with a class derived from this one, and its name in `WRAPPERS`. It overrides
+    the questions that it answers in its own way, asks ``self.policy`` for what the one inside
+    says, and has hyperparameters of its own. The one inside hears of what is around it where it
+    asks what entries are worth; see `Policy.update`.
+
+    Attributes
+    ----------
+    policy : Policy
+        The one inside.
+    option : mapping of str to str
+        What a policy that can do the same by itself calls each of the wrapper's hyperparameters.
+    """
+
+    option: ClassVar[Mapping[str, str]] = MappingProxyType({})
+
+    policy: Policy
+
+    @property
+    def looks_at(self) -> tuple[Look, ...]:
+        return self.policy.looks_at
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        return self.policy.steps
+
+    @property
+    def bounded(self) -> bool:
+        return self.policy.bounded
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        return self.policy.channels
+
+    @property
+    def ties(self) -> Ties:
+        return self.policy.ties
+
+    @property
+    def quantity_names(self) -> Mapping[str, str]:
+        return self.policy.quantity_names
+
+    def initial_state(self) -> Mapping[str, float]:
+        return self.policy.initial_state()
+
+    def capacity(self, budget: int, tokens: int) -> int:
+        return self.policy.capacity(budget, tokens)
+
+    def tier_places(self, budget: int) -> int:
+        return self.policy.tier_places(budget)
+
+    def recalls(self, cache: Cache, tier: Ints, turn: Observation) -> Bools:
+        return self.policy.recalls(cache, tier, turn)
+
+    def update(self, cache: Cache, turn: Observation, worth: Worth) -> Update:
+        return self.policy.update(cache, turn, worth)
+
+    def birth(self, turn: Observation) -> Mapping[str, Floats]:
+        return self.policy.birth(turn)
+
+    def absorb(self, cache: Cache, turn: Observation) -> Cache:
+        return self.policy.absorb(cache, turn)
+
+    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+        return self.policy.terms(cache, turn)
+
+    def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
+        return self.policy.protects(cache, turn, budget)
+
+    def modulate(self, weights: Floats, cache: Cache) -> Floats:
+        return self.policy.modulate(weights, cache)
+
+    @property
+    def core(self) -> Policy:
+        return self.policy.core
+
+    @property
+    def name(self) -> str:
+        """As `read_policy` reads it: the policy inside, and what differs from the defaults.
+
+        Examples
+        --------
+        >>> from fdkvc.policies import read_policy
+        >>> read_policy("recall(h2o window=0.25, tier=2)").name
+        'recall(h2o window=0.25, tier=2.0)'
+        """
+        return f"{self.key}({', '.join([self.policy.name, *self._changed()])})"
+
+    @property
+    def title(self) -> str:
+        return f"{self.label} ({', '.join([self.policy.title, *self._changed()])})"
+
+    @property
+    def settings(self) -> Mapping[str, Field]:
+        return {**self.policy.settings, **super().settings}
+
+    def is_a_variant_of(self, other: Policy) -> bool:
+        if not (isinstance(other, Wrapper) and type(self) is type(other)):
+            return False
+        return self.policy.is_a_variant_of(other.policy)
+
+    def variant(self, **changes: float | int | str) -> Policy:
+        own = {name: changes.pop(name) for name in super().settings if name in changes}
+        return dataclasses.replace(self, policy=self.policy.variant(**changes), **own)
