@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from fdkvc.parameters import BUDGET, DIALOGS, SEED, TURNS, WORKERS, Field, check_parameter
+from fdkvc.parameters import BUDGET, DIALOGS, SEED, TURNS, WORKERS, Field
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -546,8 +546,8 @@ def _trace(settings: Any) -> None:
 
     scenario = _scenario(settings)
     policy = policy_named(settings.policy, **_settings(settings.set))
-    check_parameter("budget", BUDGET, settings.budget, int)
-    check_parameter("seed", SEED, settings.seed, int)
+    BUDGET.check(settings.budget, "budget")
+    SEED.check(settings.seed, "seed")
     export.check_entries(policy, scenario, settings.budget)
     check_different("metric", settings.metrics)
     for key in settings.metrics:

@@ -178,13 +178,16 @@ class Field(Parameter):
         text = "" if value is None else str(value)
         return text.replace(", ", ",").replace(" ", ":") if self.read else text
 
-    def check(self, value: Any) -> Any:
-        """Return a value if it is allowed; else raise a ValueError in a clear sentence."""
+    def check(self, value: Any, called: str = "") -> Any:
+        """Return a value if it is allowed; else raise a ValueError in a clear sentence.
+
+        What it is `called` there is its label by default.
+        """
         if value is None and self.default is not None:
-            raise ValueError(f"{self.label} is empty")
+            raise ValueError(f"{called or self.label} is empty")
         free_text = self.kind is str and not self.choices
         if value is not None and not free_text:
-            check_parameter(self.label, self, value, self.kind)
+            check_parameter(called or self.label, self, value, self.kind)
         return value
 
 

@@ -7,6 +7,13 @@ from functools import cache
 from fdkvc.judged.cells import MeasuredTable, measured_tables
 from fdkvc.measured.benchmark import Benchmark
 from fdkvc.measured.study import Study, run_study
+from fdkvc.paper import tables
+
+PRINTED = (
+    *(tables.LATE_ALIGNMENT, tables.ADAPTATION, tables.LATE_DIVERSITY),
+    *(tables.RETENTION_AND_LATENCY, tables.ABLATION_W_C, tables.ABLATION_GAMMA),
+)
+"""Tables 1 to 6 of the paper; Table 7 is `HYPERPARAMETERS`."""
 
 
 @cache

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
-from studies import few_dialogs, other_budget, paper_study, paper_tables
+from studies import PRINTED, few_dialogs, other_budget, paper_study, paper_tables
 
 from fdkvc.dialogs.scenarios import SCENARIOS
 from fdkvc.judged.cells import (
@@ -25,7 +25,7 @@ from fdkvc.measured.benchmark import Benchmark, run_benchmark
 from fdkvc.measured.statistics import Summary, summarize
 from fdkvc.measured.study import run_study
 from fdkvc.paper import tables
-from fdkvc.paper.tables import TABLES, Published, Range, read_printed
+from fdkvc.paper.tables import Published, Range, read_printed
 from fdkvc.policies import policy_named
 
 
@@ -50,7 +50,7 @@ def test_every_figure_stands_in_one_table_once_and_is_worked_out_once() -> None:
 
 @pytest.mark.parametrize("number", range(1, 7))
 def test_every_printed_cell_stands_beside_a_measured_one(number: int) -> None:
-    printed = TABLES[number - 1]
+    printed = PRINTED[number - 1]
     columns = {"late_retention": "composite"} if number == 4 else {}
     for row, cells in zip(printed.rows, printed.grid, strict=True):
         for column, figure in zip(printed.columns, cells, strict=True):
@@ -164,7 +164,7 @@ def by_rule(
     measured: float, published: float, sd: float = 0.1, rounding: float = 0.0005, n: int = 600
 ) -> str:
     figure = Published(published, rounding, str(published), "Table 9", n)
-    summary = Summary(600, measured, sd, math.nan, math.nan, 0.95)
+    summary = Summary(600, measured, sd, math.nan, math.nan)
     return verdict(Case(measured, figure, expected_mean(summary, figure)))
 
 

@@ -17,17 +17,17 @@ from fdkvc.files.export import (
 )
 from fdkvc.judged import tables
 from fdkvc.judged.cells import (
-    SIGNS,
     MeasuredTable,
     cells_table,
     figure_words,
     measured_tables,
+    sign_of,
     verdicts_of,
 )
 from fdkvc.judged.claims import claims_table, judged_claims
 from fdkvc.judged.judge import Fact
 from fdkvc.judged.projections import alignments_table, differences_table
-from fdkvc.judged.rules import LEGEND
+from fdkvc.judged.rules import LEGEND, RULES
 from fdkvc.measured.benchmark import Results, default_baseline
 from fdkvc.measured.study import Study
 from fdkvc.measured.sweep import Sweep, swept_only
@@ -148,7 +148,7 @@ def markdown(measured: list[MeasuredTable]) -> str:
         lines = ["| " + " | ".join(map(str, row)) + " |" for row in rows]
         parts.append("\n".join([f"### {table.heading}", "", *lines]))
     legend = "\n".join(f"- {rule}" for rule in LEGEND)
-    signs = ", ".join(f"{sign} {verdict}" for verdict, sign in SIGNS.items() if verdict)
+    signs = ", ".join(f"{rule.sign} {rule.verdict}" for rule in RULES)
     note = f"Measured ± half of the 95 % interval (published, verdict): {signs}."
     return "\n\n".join([*parts, note, legend]) + "\n"
 
@@ -161,9 +161,7 @@ _TEX = {
     "#": r"\#",
     "±": r"$\pm$",
     "−": "$-$",
-    "✓": r"$\checkmark$",
-    "≠": r"$\neq$",
-    "○": r"$\circ$",
+    **{rule.sign: f"${rule.tex}$" for rule in RULES},
     "γ": r"$\gamma$",
     "α₀": r"$\alpha_0$",
     "τ": r"$\tau$",
@@ -178,7 +176,8 @@ def latex(measured: list[MeasuredTable]) -> str:
     parts = [
         r"% Needs \usepackage{booktabs,amssymb}.",
         "% Measured, half of the 95 % interval (published, verdict): "
-        "checkmark reproduced, neq differs, circ cannot be told from zero.",
+        + ", ".join(f"{rule.tex[1:]} {rule.verdict}" for rule in RULES)
+        + ".",
     ]
     for table in measured:
         frame = _frame(table).map(_tex)
@@ -211,4 +210,4 @@ def _text(fact: Fact) -> str:
     words = figure_words(fact)
     if not fact.is_published:
         return words
-    return f"{words} ({fact.printed} {SIGNS[fact.verdict]}".rstrip() + ")"
+    return f"{words} ({fact.printed} {sign_of(fact)}".rstrip() + ")"

@@ -10,20 +10,13 @@ import pandas as pd
 
 from fdkvc.dialogs.scenarios import SCENARIOS
 from fdkvc.judged.judge import BENCHMARK, DEFAULT, DIFFERENCE, TIME, Fact, facts
-from fdkvc.judged.rules import Verdict
+from fdkvc.judged.rules import SIGNS
 from fdkvc.measured.benchmark import ADAPTATION, COMPOSITE
 from fdkvc.measured.study import Study
 from fdkvc.paper.tables import ABLATED_POLICY, ABLATIONS, BASELINE, HYPERPARAMETERS
 from fdkvc.parameters import parameters_of
 from fdkvc.policies import POLICIES, read_policy
 from fdkvc.run.metrics import late_metric, metric_named
-
-SIGNS: Mapping[Verdict | None, str] = {
-    "reproduced": "✓",
-    "differs": "≠",
-    "cannot be told from zero": "○",
-    None: "",
-}
 
 LATE = {"late_alignment": 1, "late_diversity": 3, "late_retention": 4}
 """Tables of late metrics that the paper has; the others go by the key of their metric."""
@@ -205,10 +198,15 @@ def cells_table(tables: list[MeasuredTable]) -> pd.DataFrame:
     return pd.DataFrame(rows).astype({"n": "Int64"})
 
 
-def verdicts_of(tables: list[MeasuredTable]) -> dict[Verdict, int]:
+def sign_of(fact: Fact) -> str:
+    """Return the sign of a fact's verdict, nothing where there is none."""
+    return SIGNS.get(fact.verdict or "", "")
+
+
+def verdicts_of(tables: list[MeasuredTable]) -> dict[str, int]:
     """Count the verdicts."""
     every = [fact.verdict for table in tables for fact in table.cells.values()]
-    return {verdict: every.count(verdict) for verdict in SIGNS if verdict is not None}
+    return {verdict: every.count(verdict) for verdict in SIGNS}
 
 
 def scenario_label(key: str) -> str:

@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike
 from fdkvc.judged.rules import (
     FEWEST_DIALOGS,
     Case,
-    Verdict,
     expected_mean,
     published_difference,
     t_of_difference,
@@ -100,7 +99,7 @@ class Fact(NamedTuple):
     printed: str = ""
     printed_in: str = ""
     rule: Kind = "mean"
-    verdict: Verdict | None = None
+    verdict: str | None = None
 
     @property
     def is_published(self) -> bool:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from fdkvc.dialogs.scenarios import World
 from fdkvc.measured.statistics import FUZZ, Summary
@@ -18,8 +18,6 @@ from fdkvc.paper.tables import (
     Published,
     Range,
 )
-
-Verdict = Literal["reproduced", "differs", "cannot be told from zero"]
 
 FEWEST_DIALOGS = 100
 """With fewer dialogs than this nothing is said about a published figure."""
@@ -46,11 +44,26 @@ class Case:
 
 
 class Rule(NamedTuple):
-    """A rule: the verdict that it gives, how it is said, and whether it applies to a case."""
+    """A rule: the verdict that it gives, and all that is said and shown of it.
 
-    verdict: Verdict
-    words: str
+    Attributes
+    ----------
+    verdict : str
+    applies : function of Case to bool
+    sign, tex : str
+        Its sign beside a figure, and the same as a command of LaTeX.
+    tint : str
+        A colour of CSS that lets text show on light and dark.
+    meaning : str
+        Markdown, behind the verdict.
+    """
+
+    verdict: str
     applies: Callable[[Case], bool]
+    sign: str
+    tex: str
+    tint: str
+    meaning: str
 
 
 def by_chance(case: Case) -> bool:
@@ -77,23 +90,29 @@ def otherwise(case: Case) -> bool:
     return True
 
 
-RULES = (
+RULES: tuple[Rule, ...] = (
     Rule(
         "cannot be told from zero",
-        "**Cannot be told from zero**: the published value may as well be chance. For the "
-        "difference of two alignments the paper's own t-tests decide (Section 5.6; where it prints "
-        "none, the spread that its others imply); for an alignment, whether it is within "
-        "1.96·0.25/√n, where 0.25 is the spread of the cosine of unrelated vectors of 16 numbers.",
         by_chance,
+        "○",
+        r"\circ",
+        "#99999926",
+        "the published value may as well be chance. For the difference of two alignments the "
+        "paper's own t-tests decide (Section 5.6; where it prints none, the spread that its others "
+        "imply); for an alignment, whether it is within "
+        "1.96·0.25/√n, where 0.25 is the spread of the cosine of unrelated vectors of 16 numbers.",
     ),
     Rule(
         "reproduced",
-        "**Reproduced**: measured and published differ by no more than the rounding of the printed "
+        by_scatter,
+        "✓",
+        r"\checkmark",
+        "#009E7326",
+        "measured and published differ by no more than the rounding of the printed "
         "figure + 1.96·s·√(1/n + 1/n_published), s being the standard deviation over our dialogs; "
         "a percentile by the scatter of its place among the dialogs.",
-        by_scatter,
     ),
-    Rule("differs", "**Differs**: by more than that.", otherwise),
+    Rule("differs", otherwise, "≠", r"\neq", "#D55E0033", "by more than that."),
 )
 
 UNJUDGED = (
@@ -101,17 +120,20 @@ UNJUDGED = (
     "and where the paper prints nothing."
 )
 
-LEGEND = (*(rule.words for rule in RULES), UNJUDGED)
+LEGEND = (*(f"**{rule.verdict.capitalize()}**: {rule.meaning}" for rule in RULES), UNJUDGED)
 """How a figure is judged, in words; the first that applies."""
 
+SIGNS = {rule.verdict: rule.sign for rule in RULES}
+"""The sign of each verdict."""
 
-def verdict(case: Case) -> Verdict:
+
+def verdict(case: Case) -> str:
     """Judge a case by the first rule that applies.
 
     Examples
     --------
     >>> figure = Published(0.706, 0.0005, "70.6%", "Table 4", 600)
-    >>> verdict(Case(0.701, figure, expected_mean(Summary(600, 0.701, 0.05, 0, 0, 0.95), figure)))
+    >>> verdict(Case(0.701, figure, expected_mean(Summary(600, 0.701, 0.05, 0, 0), figure)))
     'reproduced'
     """
     return next(rule.verdict for rule in RULES if rule.applies(case))

@@ -51,8 +51,6 @@ COST = (
     *("ms_per_turn_batched", "batched_ratio_to_fifo"),
     *("key_bytes", "value_bytes", "score_bytes", "score_bytes_per_entry", "full_cache_bytes"),
 )
-RESAMPLES = 1999
-"""Of the dialogs, for a bootstrap interval."""
 
 ABLATION = ("parameter", "value", "metric", "n", "mean", "ci_low", "ci_high", "published")
 
@@ -164,7 +162,7 @@ def comparison_table(results: Results, policy: str, baseline: str) -> pd.DataFra
             test, each = paired(one, other), differences(one, other)
             place = (scenario, metric, policy, baseline)
             student = (test.n, test.mean, test.low, test.high)
-            bootstrap = bootstrap_interval(each, results.benchmark.seed, resamples=RESAMPLES)
+            bootstrap = bootstrap_interval(each, results.benchmark.seed)
             rest = (test.t, test.p, math.nan, effect_size(each), test.words())
             rows.append((*place, *student, *bootstrap, *rest))
     table = _frame(rows, COMPARISON)

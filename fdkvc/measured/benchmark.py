@@ -28,7 +28,7 @@ from fdkvc.dialogs.draw import build, draw, generate, numbers_of_a_dialog
 from fdkvc.dialogs.scenarios import BENCHMARK_SCENARIOS, SCENARIOS, Scenario, World
 from fdkvc.measured.workers import DaemonThreads, Submit, cores, shared_workers
 from fdkvc.paper.tables import BASELINE
-from fdkvc.parameters import BUDGET, DIALOGS, SEED, WORKERS, check_count, check_parameter
+from fdkvc.parameters import BUDGET, DIALOGS, SEED, WORKERS, check_count
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.run.metrics import (
     PROJECTED_ALIGNMENTS,
@@ -103,9 +103,8 @@ class Benchmark:
     series: bool = False
 
     def __post_init__(self) -> None:
-        check_parameter("dialogs", DIALOGS, self.dialogs, int)
-        check_parameter("seed", SEED, self.seed, int)
-        check_parameter("budget", BUDGET, self.budget, int)
+        for known in (DIALOGS, SEED, BUDGET):
+            known.check(getattr(self, known.name), known.name)
         if not self.scenarios or not self.policies:
             raise ValueError("a benchmark needs at least one scenario and one policy")
         check_different("scenario", [scenario.key for scenario in self.scenarios])
@@ -345,7 +344,7 @@ def _share(
     """Return how many chunks run at once, on this machine or not, and the dialogs of each."""
     workers = cores() if workers is None else workers
     if here:
-        check_parameter("workers", WORKERS, workers, int)
+        WORKERS.check(workers, "workers")
     check_count("workers", workers)
     if chunk is None:
         # Smaller runs are split so that every worker has something to do.

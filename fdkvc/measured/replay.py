@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fdkvc.measured.benchmark import Progress, check_different
 from fdkvc.measured.statistics import paired, summarize
-from fdkvc.parameters import BUDGET, Parameter, check_parameter
+from fdkvc.parameters import BUDGET, Field
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.policies.together import Together
 from fdkvc.run.evidence import Evidence
@@ -35,10 +35,12 @@ Row = tuple[str, str, str, int, str, float]
 CHUNK_NUMBERS = 2**24
 """Numbers of one array that are simulated together: 64 MB."""
 
-HEADS = Parameter(
+HEADS = Field(
     "Heads",
     "Each head decides for itself, or all of them together by their average score.",
-    choices=("each", "together"),
+    name="heads",
+    default="each",
+    choices={"each": "each decides for itself", "together": "all decide together"},
 )
 
 REPLAYED = ("dialog", "policy", "heads", "budget", "metric", "value")
@@ -76,9 +78,9 @@ class Replay:
 
     def __post_init__(self) -> None:
         for budget in self.budgets:
-            check_parameter("budget", BUDGET, budget, int)
+            BUDGET.check(budget, "budget")
         for mode in self.heads:
-            check_parameter("heads", HEADS, mode, str)
+            HEADS.check(mode, "heads")
         for key in self.metrics:
             metric_named(key, None)
         if not (self.budgets and self.policies and self.heads):

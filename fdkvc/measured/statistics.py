@@ -20,14 +20,12 @@ PairedVerdict = Literal["too few", "same", "significant", "not significant"]
 FUZZ = 1e-6
 """Differences smaller than this share of the compared values are rounding of float32 metrics."""
 
-CONFIDENCE = Parameter(
-    "Confidence",
-    "How often an interval covers the true mean.",
-    low=0,
-    high=1,
-    open_low=True,
-    open_high=True,
-)
+CONFIDENCE = 0.95
+"""How often an interval covers the true value."""
+
+RESAMPLES = 1999
+"""How often a bootstrap draws the dialogs anew. A comparison has dozens of intervals; with so many
+their ends are within a few percent of the width of where more would put them."""
 
 _BOOTSTRAP_CELLS = 2**20  # resampled numbers held at once, so memory does not grow with n
 
@@ -54,7 +52,6 @@ class Summary:
     sd: float
     low: float
     high: float
-    confidence: float
 
 
 @dataclass(frozen=True)
@@ -73,12 +70,12 @@ class Paired(Summary):
 
     @property
     def verdict(self) -> PairedVerdict:
-        """What the test can say; "significant" means p < 1 - confidence."""
+        """What the test can say; "significant" means p < 0.05."""
         if self.n < 2:
             return "too few"
         if self.sd == 0:
             return "same"
-        return "significant" if self.p < 1 - self.confidence else "not significant"
+        return "significant" if self.p < 1 - CONFIDENCE else "not significant"
 
     def words(self) -> str:
         """Return the sentence that a reader sees.
@@ -109,12 +106,12 @@ class Paired(Summary):
             case "significant":
                 digits = _decimals(self.high - self.mean)
                 return (
-                    f"{self.mean:+.{digits}f} ({100 * self.confidence:g} % interval "
+                    f"{self.mean:+.{digits}f} ({100 * CONFIDENCE:g} % interval "
                     f"{self.low:.{digits}f} to {self.high:.{digits}f}), {_p_words(self.p)}"
                 )
 
 
-def summarize(values: npt.ArrayLike, confidence: float = 0.95) -> Summary:
+def summarize(values: npt.ArrayLike) -> Summary:
     """Return the mean over dialogs with its Student-t interval.
 
     Constant values have an interval that equals their mean exactly.
@@ -129,7 +126,7 @@ def summarize(values: npt.ArrayLike, confidence: float = 0.95) -> Summary:
     Raises
     ------
     ValueError
-        If `values` is empty, not one-dimensional or not finite, or `confidence` out of range.
+        If `values` is empty, not one-dimensional or not finite.
 
     Examples
     --------
@@ -137,21 +134,20 @@ def summarize(values: npt.ArrayLike, confidence: float = 0.95) -> Summary:
     >>> round(summary.mean, 3), round(summary.low, 3), round(summary.high, 3)
     (3.0, 1.037, 4.963)
     >>> summarize([0.5, 0.5])
-    Summary(n=2, mean=0.5, sd=0.0, low=0.5, high=0.5, confidence=0.95)
+    Summary(n=2, mean=0.5, sd=0.0, low=0.5, high=0.5)
     """
     values = _one_a_dialog("values", values)
-    check_parameter("confidence", CONFIDENCE, confidence, float)
     n = values.size
     if n == 1:
-        return Summary(1, float(values[0]), math.nan, math.nan, math.nan, confidence)
+        return Summary(1, float(values[0]), math.nan, math.nan, math.nan)
     if _constant(values):  # a mean over many equal numbers may differ from them in the last bit
         mean, sd, margin = float(values[0]), 0.0, 0.0
     else:
         from scipy.special import stdtrit
 
         mean, sd = float(values.mean()), float(values.std(ddof=1))
-        margin = float(stdtrit(n - 1, (1 + confidence) / 2)) * sd / math.sqrt(n)
-    return Summary(n, mean, sd, mean - margin, mean + margin, confidence)
+        margin = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * sd / math.sqrt(n)
+    return Summary(n, mean, sd, mean - margin, mean + margin)
 
 
 def differences(policy: npt.ArrayLike, baseline: npt.ArrayLike) -> Doubles:
@@ -197,7 +193,7 @@ def differences(policy: npt.ArrayLike, baseline: npt.ArrayLike) -> Doubles:
     return np.full_like(difference, 0.0 if abs(mean) <= fuzz else mean)
 
 
-def paired(policy: npt.ArrayLike, baseline: npt.ArrayLike, confidence: float = 0.95) -> Paired:
+def paired(policy: npt.ArrayLike, baseline: npt.ArrayLike) -> Paired:
     """Compare a policy with a baseline on the same dialogs by a paired t-test.
 
     Parameters
@@ -211,8 +207,8 @@ def paired(policy: npt.ArrayLike, baseline: npt.ArrayLike, confidence: float = 0
     Raises
     ------
     ValueError
-        If either is empty, not one-dimensional or not finite, their lengths disagree, or
-        `confidence` is out of range.
+        If either is empty, not one-dimensional or not finite, or their
+        lengths disagree.
 
     Examples
     --------
@@ -220,7 +216,7 @@ def paired(policy: npt.ArrayLike, baseline: npt.ArrayLike, confidence: float = 0
     >>> comparison.mean, round(comparison.t, 3), round(comparison.p, 3), comparison.verdict
     (2.0, 3.464, 0.074, 'not significant')
     """
-    summary = summarize(differences(policy, baseline), confidence)
+    summary = summarize(differences(policy, baseline))
     t = p = math.nan
     if summary.sd > 0:
         from scipy.special import stdtr
@@ -253,16 +249,10 @@ def effect_size(differences: npt.ArrayLike) -> float:
     return summary.mean / summary.sd if summary.sd > 0 else math.nan
 
 
-def bootstrap_interval(
-    differences: npt.ArrayLike,
-    seed: int,
-    *,
-    confidence: float = 0.95,
-    resamples: int = 9999,
-    method: Literal["BCa", "percentile"] = "BCa",
-) -> tuple[float, float]:
+def bootstrap_interval(differences: npt.ArrayLike, seed: int) -> tuple[float, float]:
     """Return a bootstrap interval of the mean, which does not assume a normal distribution.
 
+    It is bias-corrected and accelerated (BCa).
     It is NaN (unknown) for one dialog, and equals the mean where all differences are the same.
 
     Parameters
@@ -273,10 +263,6 @@ def bootstrap_interval(
         Seed of the resampling, at least 0; the same seed gives the same interval.
     confidence : float
         Coverage of the interval, in (0, 1).
-    resamples : int
-        How often the dialogs are drawn anew, at least 1.
-    method : {"BCa", "percentile"}
-        Bias-corrected and accelerated, or the plain percentiles of the resampled means.
 
     Returns
     -------
@@ -300,9 +286,7 @@ def bootstrap_interval(
     (0.5, 0.5)
     """
     values = _one_a_dialog("differences", differences)
-    check_parameter("confidence", CONFIDENCE, confidence, float)
     check_count("seed", seed, low=0)
-    check_count("resamples", resamples)
     if values.size == 1:
         return math.nan, math.nan
     if _constant(values):
@@ -312,18 +296,18 @@ def bootstrap_interval(
     interval = bootstrap(
         (values,),
         np.mean,
-        n_resamples=resamples,
+        n_resamples=RESAMPLES,
         batch=max(1, _BOOTSTRAP_CELLS // values.size),
         vectorized=True,
-        confidence_level=confidence,
-        method=method,
+        confidence_level=CONFIDENCE,
+        method="BCa",
         rng=np.random.default_rng(seed),
     ).confidence_interval
     return float(interval.low), float(interval.high)
 
 
 def percentile_interval(
-    values: npt.ArrayLike, share: float, *, confidence: float = 0.95, against: int | None = None
+    values: npt.ArrayLike, share: float, *, against: int | None = None
 ) -> tuple[float, float]:
     """Return an interval of a percentile, from the order of the values alone.
 
@@ -360,19 +344,18 @@ def percentile_interval(
     (40.0, 60.0)
     """
     values = _one_a_dialog("values", values)
-    check_parameter("confidence", CONFIDENCE, confidence, float)
     check_parameter("share", Parameter("share", "", low=0, high=1), share, float)
     from scipy.special import ndtri
 
     scatter = math.sqrt(1 / values.size + (1 / against if against else 0))
-    reach = float(ndtri((1 + confidence) / 2)) * math.sqrt(share * (1 - share)) * scatter
+    reach = float(ndtri((1 + CONFIDENCE) / 2)) * math.sqrt(share * (1 - share)) * scatter
     ends = np.clip([share - reach, share + reach], 0, 1)
     low = np.quantile(values, ends[0], method="lower")
     high = np.quantile(values, ends[1], method="higher")
     return float(low), float(high)
 
 
-def share_interval(count: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
+def share_interval(count: int, n: int) -> tuple[float, float]:
     """Return Wilson's interval of a share, of which `count` out of `n` dialogs were seen.
 
     Parameters
@@ -399,10 +382,9 @@ def share_interval(count: int, n: int, confidence: float = 0.95) -> tuple[float,
     """
     check_count("n", n)
     check_parameter("count", Parameter("count", "", low=0, high=n), count, int)
-    check_parameter("confidence", CONFIDENCE, confidence, float)
     from scipy.stats import binomtest
 
-    interval = binomtest(count, n).proportion_ci(confidence, method="wilson")
+    interval = binomtest(count, n).proportion_ci(CONFIDENCE, method="wilson")
     return float(interval.low), float(interval.high)
 
 

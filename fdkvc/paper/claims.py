@@ -103,22 +103,6 @@ def composite(table: Table, policy: str) -> Recomputed:
     return recompute(mean, *(table[policy, scenario] for scenario in scenarios))
 
 
-def implied_gradual_diversity(policy: str) -> Recomputed:
-    """Compute the Gradual cell, not printed in Table 3, that the printed composite needs.
-
-    Examples
-    --------
-    >>> round(implied_gradual_diversity("fd-kvc").value, 3)
-    0.998
-    """
-    scenarios = [column for column in LATE_DIVERSITY.columns if column != "composite"]
-    return recompute(
-        lambda composite, *printed: 5 * composite - sum(printed),
-        LATE_DIVERSITY[policy, "composite"],
-        *(LATE_DIVERSITY[policy, scenario] for scenario in scenarios),
-    )
-
-
 def _rank(table: Table, column: str) -> Recomputed:
     others = [policy for policy in table.rows if policy != "fd-kvc"]
     return recompute(rank, table["fd-kvc", column], *(table[other, column] for other in others))

@@ -248,16 +248,6 @@ ABLATION_GAMMA = _table(
     ABLATION_DIALOGS,
 )
 
-TABLES = (
-    LATE_ALIGNMENT,
-    ADAPTATION,
-    LATE_DIVERSITY,
-    RETENTION_AND_LATENCY,
-    ABLATION_W_C,
-    ABLATION_GAMMA,
-)
-"""Tables 1 to 6; Table 7 is `HYPERPARAMETERS`."""
-
 ABLATIONS = {"w_c": ABLATION_W_C, "gamma": ABLATION_GAMMA}
 """Tables 5 and 6, by the parameter that they sweep."""
 

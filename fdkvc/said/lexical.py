@@ -16,7 +16,7 @@ from numpy.random import SFC64, Generator, SeedSequence
 
 from fdkvc.attention import Floats
 from fdkvc.dialogs.scenarios import World
-from fdkvc.parameters import SEED, check_parameter
+from fdkvc.parameters import SEED
 from fdkvc.said.recordings import Recording, Token, as_rows
 from fdkvc.said.transcripts import MOST_NAME, Transcript, words
 
@@ -54,7 +54,7 @@ def lexical_recording(
     >>> bool((recording.embeddings[0] == recording.embeddings[3]).all())
     True
     """
-    check_parameter("seed", SEED, seed, int)
+    SEED.check(seed, "seed")
     world = world or World()
     tokens = tuple(
         tuple(

@@ -14,6 +14,7 @@ from fdkvc.parameters import defaults_of, parameters_of
 from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.run.metrics import late_metric
 from fdkvc.ui.kit.downloads import show_chart, shown_charts
+from fdkvc.ui.kit.fields import pick
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.kit.sidebar import DIALOG
@@ -168,27 +169,13 @@ def step_link(sweep: Sweep, policy: Policy) -> dict[str, str]:
 def _tradeoff(page: str, sweep: Sweep, results: Results, table: pd.DataFrame) -> None:
     """Show one metric against another, all policies among the settings of the sweep."""
     st.subheader("What one metric costs in another", anchor=False)
-    metrics = list(table.metric.unique())
+    metrics = {metric: _label(metric) for metric in table.metric.unique()}
     if len(metrics) < 2:
         return
     with st.container(horizontal=True):
-        x = st.selectbox(
-            "Across",
-            metrics,
-            index=metrics.index("late_retention") if "late_retention" in metrics else 0,
-            format_func=_label,
-            key=f"{page}/across",
-            width=220,
-        )
-        others = [metric for metric in metrics if metric != x]
-        y = st.selectbox(
-            "Up",
-            others,
-            index=others.index("late_diversity") if "late_diversity" in others else 0,
-            format_func=_label,
-            key=f"{page}/up",
-            width=220,
-        )
+        x = pick(f"{page}/across", "Across", metrics, "late_retention", width=220)
+        del metrics[x]
+        y = pick(f"{page}/up", "Up", metrics, "late_diversity", width=220)
     points = tradeoff_table(table, x, y)
     swept = f"{POLICIES[sweep.policy].label}, swept"
     groups = (*(policy.label for policy in POLICIES.values()), swept)

@@ -14,6 +14,7 @@ from fdkvc.measured.benchmark import is_the_papers
 from fdkvc.measured.study import Study
 from fdkvc.paper.tables import ABLATED_POLICY, BASELINE
 from fdkvc.policies import read_policy
+from fdkvc.ui.kit.fields import pick
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.words import listed
@@ -130,24 +131,10 @@ def _levels_in_words(table: pd.DataFrame) -> None:
 @st.fragment
 def _dialogs(page: str, study: Study, policies: dict[str, str]) -> None:
     """Show how the alignment of one policy is distributed under each projection."""
-    scenarios = list(study.results.reported)
-    names = list(policies)
+    scenarios = {key: scenario_label(key) for key in study.results.reported}
     with st.container(horizontal=True):
-        policy = st.selectbox(
-            "Policy",
-            names,
-            index=len(names) - 1,
-            format_func=lambda name: policies[name],
-            key=f"{page}/alignment/policy",
-            width=260,
-        )
-        scenario = st.selectbox(
-            "Scenario",
-            scenarios,
-            format_func=scenario_label,
-            key=f"{page}/alignment/scenario",
-            width=260,
-        )
+        policy = pick(f"{page}/alignment/policy", "Policy", policies, list(policies)[-1])
+        scenario = pick(f"{page}/alignment/scenario", "Scenario", scenarios)
     found = {
         f"{projection} matrix": study.results.values(scenario, policy, metric)
         for projection, metric in PROJECTIONS.items()

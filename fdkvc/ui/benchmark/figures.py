@@ -15,6 +15,7 @@ from fdkvc.paper.tables import ABLATED_POLICY
 from fdkvc.parameters import defaults_of, parameters_of
 from fdkvc.policies import POLICIES
 from fdkvc.run.metrics import late_metric, metric_named, metrics_of
+from fdkvc.ui.kit.fields import pick
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.memory import kept
@@ -178,20 +179,9 @@ def figure_charts(study: Study, theme: Theme) -> dict[str, Spec]:
 @st.fragment
 def _any_other(page: str, study: Study, table: pd.DataFrame) -> None:
     st.subheader("Any other", anchor=False)
-    scenarios = [scenario.key for scenario in study.results.benchmark.scenarios]
+    scenarios = {each.key: each.label for each in study.results.benchmark.scenarios}
+    quantities = {name: quantity_label(name) for name in table.quantity.unique()}
     with st.container(horizontal=True):
-        scenario = st.selectbox(
-            "Scenario",
-            scenarios,
-            format_func=lambda key: SCENARIOS[key].label,
-            key=f"{page}/other/scenario",
-            width=260,
-        )
-        quantity = st.selectbox(
-            "Over the turns",
-            list(table.quantity.unique()),
-            format_func=quantity_label,
-            key=f"{page}/other/quantity",
-            width=260,
-        )
+        scenario = pick(f"{page}/other/scenario", "Scenario", scenarios)
+        quantity = pick(f"{page}/other/quantity", "Over the turns", quantities)
     _chart(page, study, table, scenario, quantity, "other/")

@@ -14,6 +14,7 @@ from fdkvc.judged.cells import scenario_label
 from fdkvc.measured.study import Study
 from fdkvc.paper.tables import BASELINE
 from fdkvc.run.metrics import late_metric
+from fdkvc.ui.kit.fields import pick
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.memory import kept
@@ -32,25 +33,10 @@ def show_comparison(page: str, study: Study) -> None:
     if len(policies) < 2:
         st.info("A comparison needs two policies: choose another one and run again.")
         return
-    names = list(policies)
     with st.container(horizontal=True):
-        policy = st.selectbox(
-            "Policy",
-            names,
-            index=len(names) - 1,
-            format_func=lambda name: policies[name],
-            key=f"{page}/compare/policy",
-            width=260,
-        )
-        others = [name for name in names if name != policy]
-        baseline = st.selectbox(
-            "compared with",
-            others,
-            index=others.index(BASELINE) if BASELINE in others else 0,
-            format_func=lambda name: policies[name],
-            key=f"{page}/compare/baseline",
-            width=260,
-        )
+        policy = pick(f"{page}/compare/policy", "Policy", policies, list(policies)[-1])
+        others = {name: title for name, title in policies.items() if name != policy}
+        baseline = pick(f"{page}/compare/baseline", "compared with", others, BASELINE)
     table = comparison(study, policy, baseline)
     if table.empty:
         st.info("Nothing to compare: the adaptation run alone has no late metrics.")

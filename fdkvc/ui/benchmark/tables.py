@@ -8,27 +8,22 @@ import streamlit as st
 from fdkvc.charts.spread import bars_data, means_data, spread_range, spread_spec
 from fdkvc.charts.theme import with_data
 from fdkvc.judged.cells import (
-    SIGNS,
     MeasuredTable,
     figure_words,
     measured_tables,
+    sign_of,
     unit_of,
     verdicts_of,
 )
 from fdkvc.judged.chance import behind_chance, has_chance
 from fdkvc.judged.judge import Fact, values_behind
-from fdkvc.judged.rules import LEGEND, Verdict
+from fdkvc.judged.rules import LEGEND, RULES, SIGNS
 from fdkvc.measured.study import Study
 from fdkvc.ui.kit.chance import say_chance
 from fdkvc.ui.kit.frame import page_theme
 from fdkvc.ui.kit.markdown import Markdown, plain
 
-_TINTS: dict[Verdict | None, str] = {
-    "reproduced": "background-color: #009E7326",
-    "differs": "background-color: #D55E0033",
-    "cannot be told from zero": "background-color: #99999926",
-    None: "",
-}
+_TINTS = {rule.verdict: f"background-color: {rule.tint}" for rule in RULES}
 
 
 def show_tables(page: str, study: Study) -> None:
@@ -96,7 +91,7 @@ def _frames(table: MeasuredTable) -> tuple[pd.DataFrame, pd.DataFrame]:
     """
     texts, tints = [], []
     for row, row_label in table.rows.items():
-        tint = ["", *table.texts(row, lambda fact: _TINTS[fact.verdict])]
+        tint = ["", *table.texts(row, lambda fact: _TINTS.get(fact.verdict or "", ""))]
         texts.append([row_label, *table.texts(row, figure_words)])
         tints.append(tint)
         if _printed(table):
@@ -117,7 +112,7 @@ def _published(fact: Fact) -> str:
         return ""
     unit = unit_of(fact)
     difference = f"{unit.scale * fact.difference:+.{unit.digits}f}"
-    return f"{SIGNS[fact.verdict]} {fact.printed} ({difference})".strip()
+    return f"{sign_of(fact)} {fact.printed} ({difference})".strip()
 
 
 def _show_cell(page: str, study: Study, table: MeasuredTable, row: str, column: str) -> None:

@@ -82,13 +82,6 @@ TOPICS = Field(
 )
 SCHEDULE = Field("Topics", "One letter a turn, A to Z.", name="schedule", default="")
 HEAD = Field("Head", "", name="head", default=0, low=0, high=MOST_HEADS - 1)
-DECIDING = Field(
-    HEADS.label,
-    HEADS.help,
-    name="heads",
-    default="each",
-    choices={"each": "each decides for itself", "together": "all decide together"},
-)
 BUDGET = replace(BUDGET_HERE, default=48)
 POLICIES = replace(CHOSEN, default=("fifo", "h2o", "fd-kvc"))
 WHOSE = Field(
@@ -119,7 +112,7 @@ SECTIONS_KEY = "sections"
 PLACED = (DIALOG, TOPICS, SCHEDULE, HEAD, *LOOK)
 """What has a meaning in one file alone."""
 
-FIELDS = (FILE, DIGEST, *PLACED, DECIDING, BUDGET, POLICIES, WHOSE, ORDER, SECTION, *PAIR, ASKED)
+FIELDS = (FILE, DIGEST, *PLACED, HEADS, BUDGET, POLICIES, WHOSE, ORDER, SECTION, *PAIR, ASKED)
 """Every field of the page's view."""
 
 
@@ -260,7 +253,7 @@ def _choose_head(page: str, recording: Recording) -> tuple[int, str]:
     if len(recording.heads) == 1:
         hold(page, HEAD, 0)
         return 0, "each"
-    mode = fields.choice(page, DECIDING)
+    mode = fields.choice(page, HEADS)
     labels = {place: f"head {head}" for place, head in enumerate(recording.heads)}
     return fields.choice(page, replace(HEAD, choices=labels)), mode
 

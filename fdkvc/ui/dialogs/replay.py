@@ -22,6 +22,7 @@ from fdkvc.ui.dialogs.choices import Chosen
 from fdkvc.ui.dialogs.files import DialogFile
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import download_files, download_pictures, show_chart, shown_charts
+from fdkvc.ui.kit.fields import pick
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
 from fdkvc.ui.kit.jobs import Report, Work
 from fdkvc.ui.kit.lanes import Lane
@@ -153,13 +154,8 @@ def _show(page: str, done: Replayed) -> None:
         for key in metrics:
             with panel(f"replay-{key}"):
                 show_chart(page, f"replay/{key}", _curves(done, summary, key))
-    key = st.selectbox(
-        "Table of",
-        metrics,
-        format_func=lambda key: late_metric(key).title,
-        key=f"{page}/replay/metric",
-        width=360,
-    )
+    titles = {key: late_metric(key).title for key in metrics}
+    key = pick(f"{page}/replay/metric", "Table of", titles, width=360)
     st.html(table_html(_table(summary, key), late_metric(key).title))
     charts = shown_charts(page)
     with st.popover("Download the run", icon=":material/download:"):

@@ -245,6 +245,22 @@ def choice(page: str, field: Field, **looks: Any) -> Any:
     )
 
 
+def pick(key: str, label: str, labels: Mapping[str, str], start: str = "", width: int = 260) -> str:
+    """Let a person pick, by their labels, what a part of a page shows; it stands in no link.
+
+    It begins with `start`, or with the first where that is not among them; `width` is in pixels.
+    """
+    names = list(labels)
+    return st.selectbox(
+        plain(label),
+        names,
+        index=names.index(start) if start in labels else 0,
+        format_func=labels.__getitem__,
+        key=key,
+        width=width,
+    )
+
+
 def control(page: str, field: Field) -> Any:
     """Show a choice or a number, whichever the field is, and return its value."""
     return choice(page, field) if field.choices else number(page, field)

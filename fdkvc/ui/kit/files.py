@@ -15,6 +15,7 @@ from fdkvc.measured.study import Study
 from fdkvc.measured.sweep import Sweep
 from fdkvc.ui.benchmark.figures import figure_charts
 from fdkvc.ui.kit.downloads import KINDS, PICTURE_WIDTH, download_pictures, shown_charts
+from fdkvc.ui.kit.fields import pick
 from fdkvc.ui.kit.frame import page_theme
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.memory import kept
@@ -76,13 +77,8 @@ def _figures(page: str, charts: Mapping[str, Spec]) -> None:
     """Offer each chart by itself, as it stands at the click."""
     if not charts:
         return
-    key = st.selectbox(
-        "Figure",
-        list(charts),
-        format_func=lambda key: _picture_name(key).replace("_", " "),
-        key=f"{page}/figure",
-        width=320,
-    )
+    names = {key: _picture_name(key).replace("_", " ") for key in charts}
+    key = pick(f"{page}/figure", "Figure", names, width=320)
     with st.container(horizontal=True):
         download_pictures(page, {_picture_name(key): lambda: charts[key]})
 
