@@ -73,7 +73,8 @@ def test_what_was_written_is_read_again(recordings: list[Recording]) -> None:
 
     assert len(found) == len(recordings)
     for one, other in zip(recordings, found, strict=True):
-        assert one.transcript == other.transcript
+        # The file has what calls demand, and not the calls, which only a model writes.
+        assert dataclasses.replace(one.transcript, calls=()) == other.transcript
         assert one.tokens == other.tokens
         assert (one.heads, one.source) == (other.heads, other.source)
         assert one.evidence == other.evidence

@@ -92,6 +92,39 @@ class Demand:
         return self.turn - self.mentions[-1].turn
 
 
+class Argument(NamedTuple):
+    """An argument of a service call.
+
+    Attributes
+    ----------
+    slot, value : str
+    mention : Mention, optional
+        Where it was said last before the call; None where it was not said, or where a mention
+        would be no evidence.
+    """
+
+    slot: str
+    value: str
+    mention: Mention | None
+
+
+@dataclass(frozen=True)
+class Call:
+    """A service call, made before the words of its turn.
+
+    Attributes
+    ----------
+    turn : int
+    method : str
+    arguments : tuple of Argument
+        In the order of their slots.
+    """
+
+    turn: int
+    method: str
+    arguments: tuple[Argument, ...]
+
+
 @dataclass(frozen=True)
 class Turn:
     """What one speaker said at once.
@@ -119,6 +152,8 @@ class Transcript:
         In the order of their turns.
     missing : int
         Arguments of calls that are said nowhere before, of which no cache can hold evidence.
+    calls : tuple of Call
+        In the order of their turns.
 
     Raises
     ------
@@ -131,6 +166,7 @@ class Transcript:
     turns: tuple[Turn, ...]
     demands: tuple[Demand, ...] = ()
     missing: int = 0
+    calls: tuple[Call, ...] = ()
 
     def __post_init__(self) -> None:
         check_turns(self.name, len(self.turns))
@@ -157,6 +193,13 @@ class Transcript:
     def texts(self) -> tuple[str, ...]:
         """The text of each turn."""
         return tuple(turn.text for turn in self.turns)
+
+    def wording(self, argument: Argument) -> str:
+        """Return an argument in the words that the dialog used last, or else its value."""
+        if argument.mention is None:
+            return argument.value
+        turn, start, end = argument.mention
+        return self.turns[turn].text[start:end]
 
     def with_topics(self, topics: Sequence[str | None]) -> Transcript:
         """Return the same dialog with another topic for each turn."""

@@ -18,6 +18,8 @@ from fdkvc.said.formats.base import Format
 from fdkvc.said.json_input import an_object, optional_part, part
 from fdkvc.said.transcripts import (
     MOST_MENTIONS,
+    Argument,
+    Call,
     Demand,
     Mention,
     MentionFinder,
@@ -94,7 +96,11 @@ def read_dialogue(value: Mapping[str, Any], number: int) -> Iterator[Transcript]
         for frame in frames:
             demands.take(at, frame, turns[at].text)
     yield Transcript(
-        name or f"dialog {number}", tuple(turns), tuple(demands.found), demands.missing
+        name or f"dialog {number}",
+        tuple(turns),
+        tuple(demands.found),
+        demands.missing,
+        tuple(demands.calls),
     )
 
 
@@ -115,6 +121,7 @@ class _Demands:
 
     finder: MentionFinder
     found: list[Demand] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
     missing: int = 0
     state: dict[str, Wordings] = field(default_factory=dict)
     canonical: dict[tuple[str, str, str], tuple[str, ...]] = field(default_factory=dict)
@@ -138,26 +145,30 @@ class _Demands:
         assert frame.call is not None
         method, arguments = frame.call
         known = self.state.get(frame.service, {})
+        made = []
         for slot, value in arguments.items():
             told = self.canonical.get((frame.service, slot, value.lower()), ())
             wordings = (value, *known.get(slot, ()), *told)
-            if not self._add("call", at, frame.service, method, slot, wordings):
-                self.missing += 1
+            mentions = self._add("call", at, frame.service, method, slot, wordings)
+            self.missing += mentions == ()
+            made.append(Argument(slot, clean_name(value), mentions[-1] if mentions else None))
+        self.calls.append(Call(at, method, tuple(sorted(made, key=lambda each: each.slot))))
 
     def _add(
         self, kind: Any, turn: int, service: str, source: str, slot: str, wordings: Sequence[str]
-    ) -> bool:
-        """Add a demand, if there is evidence of it; say whether all is well with it."""
+    ) -> tuple[Mention, ...] | None:
+        """Add a demand, if there is evidence of it; return that, or None where none can be."""
         if all(wording.lower() in SAY_NOTHING for wording in wordings):
-            return True
-        mentions = {*self.finder.mentions(wordings, before=turn)}
+            return None
+        found = {*self.finder.mentions(wordings, before=turn)}
         for wording in wordings:
             annotated = self.spans.get((service, slot, wording.lower()), [])
-            mentions.update(annotated[-MOST_MENTIONS:])
+            found.update(annotated[-MOST_MENTIONS:])
+        mentions = tuple(sorted(found))
         if mentions:
             value = clean_name(wordings[0])
-            self.found.append(Demand(kind, turn, source, slot, value, tuple(sorted(mentions))))
-        return bool(mentions)
+            self.found.append(Demand(kind, turn, source, slot, value, mentions))
+        return mentions
 
 
 # ------------------------------------------------------------------------------- frames

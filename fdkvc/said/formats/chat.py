@@ -12,6 +12,8 @@ from typing import Any
 from fdkvc.said.formats.base import Format
 from fdkvc.said.json_input import an_object, check_structure, optional_part, parse_json, part
 from fdkvc.said.transcripts import (
+    Argument,
+    Call,
     Demand,
     MentionFinder,
     Transcript,
@@ -28,7 +30,7 @@ def read_conversation(value: Mapping[str, Any], number: int) -> Iterator[Transcr
     named = value.get("id", value.get("title"))
     name = clean_name(named) if isinstance(named, str) else ""
     turns: list[Turn] = []
-    calls: list[tuple[int, str, dict[str, str]]] = []
+    asked: list[tuple[int, str, dict[str, str]]] = []
     messages = part(value, "messages", list, place)
     check_turns(place, len(messages))
     for at, found in enumerate(messages):
@@ -37,18 +39,22 @@ def read_conversation(value: Mapping[str, Any], number: int) -> Iterator[Transcr
         topic = clean_name(optional_part(message, "topic", str, where))
         role = clean_name(part(message, "role", str, where))
         turns.append(Turn(role, clean(_content(message, where)), topic or None))
-        calls += [(at, *call) for call in _calls(message, where)]
+        asked += [(at, *call) for call in _calls(message, where)]
 
     finder = MentionFinder([turn.text for turn in turns], place)
-    demands, missing = [], 0
-    for at, method, arguments in calls:
+    demands, missing, calls = [], 0, []
+    for at, method, arguments in asked:
+        made = []
         for slot, wording in arguments.items():
             mentions = finder.mentions([wording], before=at)
+            value = clean_name(wording)
             if mentions:
-                demands.append(Demand("call", at, method, slot, clean_name(wording), mentions))
+                demands.append(Demand("call", at, method, slot, value, mentions))
             else:
                 missing += 1
-    yield Transcript(name or place, tuple(turns), tuple(demands), missing)
+            made.append(Argument(slot, value, mentions[-1] if mentions else None))
+        calls.append(Call(at, method, tuple(sorted(made, key=lambda each: each.slot))))
+    yield Transcript(name or place, tuple(turns), tuple(demands), missing, tuple(calls))
 
 
 def _content(message: Mapping[str, Any], place: str) -> str:
