@@ -275,3 +275,34 @@ def test_a_dialog_longer_than_the_model_holds_is_named(causal: str, encoder: str
         record(load_model(causal, 0), long)
     with pytest.raises(ValueError, match="long, turn 0: 41 tokens, but the model holds 7"):
         record(load_model(encoder, 0), long)
+
+
+# ------------------------------------------------------------------------------- in NumPy
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_the_decoder_in_numpy_says_what_the_library_says(tmp_path: Path, tied: bool) -> None:
+    from fdkvc.model.folder import load_decoder
+    from fdkvc.model.memory import Memory, read
+
+    torch.manual_seed(1)
+    config = transformers.LlamaConfig(
+        **SHAPE,
+        vocab_size=40,
+        num_key_value_heads=2,
+        rope_theta=5000.0,
+        tie_word_embeddings=tied,
+        initializer_range=0.3,
+    )
+    model = transformers.LlamaForCausalLM(config).eval()
+    model.save_pretrained(tmp_path)
+    ids = np.random.default_rng(0).integers(40, size=200)
+
+    with torch.inference_mode():
+        theirs = model(input_ids=torch.tensor(ids)[None]).logits[0].numpy()
+    memory = Memory(load_decoder(tmp_path))
+    parts = np.split(ids, [1, 7, 150])
+    ours = np.concatenate([read([memory], part)[0] for part in parts])
+
+    np.testing.assert_allclose(ours, theirs, atol=1e-4)
+    assert np.ptp(theirs, axis=-1).min() > 1

@@ -21,6 +21,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("dialogs",),
     ("said",),
     ("run",),
+    ("model",),
     ("told",),
     ("paper",),
     ("measured",),
@@ -51,6 +52,8 @@ PACKAGES = {
     "pyarrow": {"ui"},
     "vl_convert": {"charts"},
     "streamlit": {"ui", "app", "pages"},
+    "safetensors": {"model"},
+    "tokenizers": {"model"},
     "torch": {"said"},
     "transformers": {"said"},
 }

@@ -50,11 +50,16 @@ def check_model_folder(folder: Path) -> int:
     """
     if not folder.is_dir():
         raise ValueError("it is not a folder" if folder.exists() else "there is no such folder")
-    _check_config(_read(folder / "config.json"))
+    _check_config(read_config(folder))
     for name in _TOKENIZER_FILES:
         if (folder / name).exists():
             _read(folder / name)
-    return sum(_numbers(path) for path in _weights(folder))
+    return sum(_numbers(path) for path in weight_files(folder))
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """Read what a folder says of its model; `check_model_folder` says whether it is sound."""
+    return _read(folder / "config.json")
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -80,8 +85,14 @@ def _check_config(config: Mapping[str, Any]) -> None:
                 check_parameter(f"{name} in config.json", known, owner[name], int)
 
 
-def _weights(folder: Path) -> Iterator[Path]:
-    """Yield the files of the weights, one or those that an index names."""
+def weight_files(folder: Path) -> Iterator[Path]:
+    """Yield the files of the weights, one or those that an index names.
+
+    Raises
+    ------
+    ValueError
+        If there are none, or of another kind.
+    """
     if (folder / "model.safetensors").exists():
         yield folder / "model.safetensors"
     elif (folder / _INDEX).exists():

@@ -47,12 +47,12 @@ def read_conversation(value: Mapping[str, Any], number: int) -> Iterator[Transcr
         made = []
         for slot, wording in arguments.items():
             mentions = finder.mentions([wording], before=at)
-            value = clean_name(wording)
+            said = clean_name(wording)
             if mentions:
-                demands.append(Demand("call", at, method, slot, value, mentions))
+                demands.append(Demand("call", at, method, slot, said, mentions))
             else:
                 missing += 1
-            made.append(Argument(slot, value, mentions[-1] if mentions else None))
+            made.append(Argument(slot, said, mentions[-1] if mentions else None))
         calls.append(Call(at, method, tuple(sorted(made, key=lambda each: each.slot))))
     yield Transcript(name or place, tuple(turns), tuple(demands), missing, tuple(calls))
 

@@ -1,0 +1,401 @@
+"""Memories: the keys and values of one text, and what of them is still attended to.
+
+Everything that a text brought is kept aside, so that one can ask what became of it; a memory
+attends only to what it holds. What comes later is computed from that. Positions stay those of the
+text.
+
+Every KV head of every layer is a cache of its own. Its query heads are rows of one batch in the
+project's one loop (`fdkvc.run.simulate.take_turn`), and decide together, by the mean of their
+scores; or all query heads of a layer do. A policy that bends attention decides here as it would
+elsewhere, but the model's attention is its own.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fdkvc.attention import Arrivals, Bools, Floats, Ints, Observation
+from fdkvc.cache import EMPTY
+from fdkvc.model.decoder import Decoder, attention
+from fdkvc.model.observed import Observed
+from fdkvc.parameters import Parameter, check_count, check_parameter
+from fdkvc.policies import Policy
+from fdkvc.policies.together import Together
+from fdkvc.run.simulate import initial_state, take_turn
+from fdkvc.run.trace import Codes, Rule
+
+DECIDES = Parameter(
+    "Decides",
+    "Who decides what stays: each KV head for itself, or all heads of a layer together.",
+    choices=("head", "layer"),
+)
+
+Numbers = NDArray[Any]
+
+BLOCK = 96
+"""Tokens whose attention is worked out at once."""
+
+
+class Memory:
+    """A memory that evicts nothing.
+
+    Parameters
+    ----------
+    decoder : Decoder
+        What reads the text.
+
+    Attributes
+    ----------
+    ids : list of int
+        The tokens read so far.
+    began : int
+        Where the turn that is being read began; its own tokens are all attended to.
+    near : array (L, K, S), optional
+        The tokens before it that are attended to, for each layer and KV head; −1 for none. Where
+        there is no such array, all are.
+    ends : list of int
+        The tokens read at the end of each turn.
+    left : list of array (L, K, S) or None
+        `near` as each turn left it.
+    evicted_in, evicted_by : array (L, K, N)
+        The turn that evicted each token, −1 for none, and its `Rule`.
+    """
+
+    def __init__(self, decoder: Decoder) -> None:
+        shape = decoder.shape
+        self.decoder = decoder
+        self.ids: list[int] = []
+        self.began = 0
+        self.near: Ints | None = None
+        self.ends: list[int] = []
+        self.left: list[Ints | None] = []
+        heads, kv_heads, h = shape.heads, shape.kv_heads, shape.head_width
+        sizes = {
+            "hidden": (1, shape.width),
+            "queries": (heads, h),
+            "keys": (kv_heads, h),
+            "values": (kv_heads, h),
+        }
+        self._vectors = {
+            name: np.zeros((shape.layers, own, 0, width), np.float32)
+            for name, (own, width) in sizes.items()
+        }
+        self._evicted_in: Ints = np.empty((shape.layers, kv_heads, 0), np.intp)
+        self._evicted_by: Codes = np.empty(self._evicted_in.shape, np.uint8)
+        self._gathered: dict[str, Floats] = {}
+
+    @property
+    def count(self) -> int:
+        """Tokens read so far."""
+        return len(self.ids)
+
+    @property
+    def evicted_in(self) -> Ints:
+        """The turn that evicted each token (L, K, N), −1 for none."""
+        return self._evicted_in[:, :, : self.count]
+
+    @property
+    def evicted_by(self) -> Codes:
+        """The `Rule` that did (L, K, N)."""
+        return self._evicted_by[:, :, : self.count]
+
+    def vectors(self, name: str) -> Floats:
+        """Return the queries, keys, values or hidden states of all tokens so far (L, ·, N, ·).
+
+        Those of an evicted token are as they were computed.
+        """
+        return self._vectors[name][:, :, : self.count]
+
+    def attend(
+        self, layer: int, hidden: Floats, queries: Floats, keys: Floats, values: Floats
+    ) -> Floats:
+        """Store what the next tokens bring, and attend; see `fdkvc.model.decoder.Remembers`."""
+        shape, start, n = self.decoder.shape, self.count, len(hidden)
+        self._make_room(start + n)
+        new = {"hidden": hidden[:, None], "queries": queries, "keys": keys, "values": values}
+        for name, vectors in new.items():
+            self._vectors[name][layer, :, start : start + n] = vectors.swapaxes(0, 1)
+        mixed = np.empty((n, shape.heads * shape.head_width), np.float32)
+        for first in range(0, n, BLOCK):  # which have less to look at than the last has
+            some = slice(first, min(first + BLOCK, n))
+            mixed[some] = self._mixed(layer, queries[some], start + some.stop)
+        return mixed
+
+    def _mixed(self, layer: int, queries: Floats, end: int) -> Floats:
+        """Return what the attention of the tokens up to an end gives (m, H·h)."""
+        shape, m = self.decoder.shape, len(queries)
+        grouped = queries.reshape(m, shape.kv_heads, shape.group, shape.head_width)
+        keys, values = (self._seen(name, layer, end) for name in ("keys", "values"))
+        weights = attention(grouped.transpose(1, 2, 0, 3), keys, self._unseen(layer, m, end))
+        mixed = weights.reshape(shape.kv_heads, shape.group * m, -1) @ values
+        apart = mixed.reshape(shape.kv_heads, shape.group, m, shape.head_width)
+        return apart.transpose(2, 0, 1, 3).reshape(m, -1)
+
+    def _seen(self, name: str, layer: int, end: int) -> Floats:
+        """Return keys or values (K, S, h) that there are up to an end: near, then the turn's."""
+        stored = self._vectors[name]
+        own = stored[layer, :, self.began : end]
+        if self.near is None:
+            return stored[layer, :, :end]
+        if name not in self._gathered:
+            self._gathered[name] = np.take_along_axis(stored, self.near[..., None], axis=2)
+        return np.concatenate([self._gathered[name][layer], own], axis=1)
+
+    def _unseen(self, layer: int, m: int, end: int) -> Bools:
+        """Mark what the m tokens before an end do not see of that: its last columns (…, m, ·)."""
+        if self.near is None or (self.near[layer] >= 0).all():
+            return later(m)
+        near = self.near[layer] < 0
+        unseen = np.zeros((len(near), 1, m, near.shape[1] + end - self.began), np.bool_)
+        unseen[..., : near.shape[1]] = near[:, None, None]
+        unseen[..., -m:] = later(m)
+        return unseen
+
+    def _make_room(self, end: int) -> None:
+        room = self._evicted_in.shape[2]
+        if end <= room:
+            return
+        more = max(end, 2 * room) - room
+
+        def longer(array: Numbers, fill: int = 0) -> Numbers:
+            rest = np.full((*array.shape[:2], more, *array.shape[3:]), fill, array.dtype)
+            return np.concatenate([array, rest], axis=2)
+
+        self._vectors = {name: longer(array) for name, array in self._vectors.items()}
+        self._evicted_in = longer(self._evicted_in, -1)
+        self._evicted_by = longer(self._evicted_by)
+
+    def end_turn(self) -> None:
+        """Let the turn end: the policy evicts, if there is one."""
+        if self.count > self.began:
+            self._evict()
+        self.ends.append(self.count)
+        self.left.append(self.near)
+        self.began = self.count
+
+    def _evict(self) -> None:
+        """Set what is near from now on."""
+
+    def _hold(self, near: Ints | None) -> None:
+        self.near, self._gathered = near, {}
+
+    def fork(self) -> Memory:
+        """Return a memory that goes on from here by itself."""
+        other = copy.copy(self)
+        other.ids, other.ends, other.left = [*self.ids], [*self.ends], [*self.left]
+        other._vectors = {name: array.copy() for name, array in self._vectors.items()}
+        other._evicted_in, other._evicted_by = self._evicted_in.copy(), self._evicted_by.copy()
+        other._gathered = {**self._gathered}
+        return other
+
+    def restored(self, first: int, end: int, *, read_again: bool = False) -> Memory:
+        """Return a memory in which tokens of earlier turns are attended to, evicted or not.
+
+        They are until the policy decides again.
+
+        Parameters
+        ----------
+        first, end : int
+            The tokens, the end not included.
+        read_again : bool
+            Whether their entries are computed anew from what is held now of the text before them.
+            Otherwise they are as they were computed when they were read.
+
+        Raises
+        ------
+        ValueError
+            If they are not tokens of earlier turns.
+        """
+        within = Parameter("", "", low=0, high=self.began)
+        for name, value in (("the first token", first), ("the end", end)):
+            check_parameter(name, within, value, int)
+        other, near = self.fork(), self.near
+        if near is None:
+            return other
+        if read_again and first < end:
+            other._read_again(first, end, np.where(near < first, near, EMPTY))
+            other.began = self.began
+        span = np.broadcast_to(np.arange(first, end), (*near.shape[:2], max(end - first, 0)))
+        there = (near[..., None] == span[..., None, :]).any(axis=2)
+        other._hold(np.concatenate([near, np.where(there, EMPTY, span)], axis=2))
+        return other
+
+    def _read_again(self, first: int, end: int, near: Ints) -> None:
+        """Compute the entries of tokens anew, from what is near of those before them."""
+        ids = self.ids
+        self.ids, self.began = ids[:first], first
+        self._hold(near)
+        self.decoder.read(np.array([ids[first:end]]), [self], last=0)
+        self.ids = ids
+
+    def attention(self, position: int, *, to_all: bool = False) -> Floats:
+        """Return what the token at a position attended to, in each layer and query head (L, H, N).
+
+        The token that is written after it was chosen by that.
+
+        Parameters
+        ----------
+        position : int
+        to_all : bool
+            Whether to say what it would have attended to if all of the text had been there, as it
+            was computed.
+
+        Raises
+        ------
+        ValueError
+            If there is no such token.
+        """
+        check_parameter(
+            "the position", Parameter("", "", low=0, high=self.count - 1), position, int
+        )
+        shape, turn = self.decoder.shape, int(np.searchsorted(self.ends, position, side="right"))
+        began = self.ends[turn - 1] if turn else 0
+        near = self.near if turn == len(self.ends) else self.left[turn - 1] if turn else None
+        sees = np.zeros((shape.layers, shape.kv_heads, self.count + 1), np.bool_)
+        if near is not None and not to_all:
+            np.put_along_axis(sees, near, True, axis=2)  # −1 is the column beyond
+            sees[:, :, began:] = False
+        sees[:, :, 0 if near is None or to_all else began : position + 1] = True
+        grouped = self.vectors("queries")[:, :, position : position + 1].reshape(
+            shape.layers * shape.kv_heads, shape.group, 1, shape.head_width
+        )
+        keys = self.vectors("keys").reshape(len(grouped), self.count, shape.head_width)
+        unseen = ~sees[:, :, :-1].reshape(len(grouped), 1, 1, self.count)
+        return attention(grouped, keys, unseen).reshape(shape.layers, shape.heads, self.count)
+
+
+class Evicting(Memory):
+    """A memory whose policy evicts in every layer and KV head after every turn.
+
+    Parameters
+    ----------
+    decoder : Decoder
+    policy : Policy
+    budget : int
+        Entries that a KV head may hold at the end of a turn.
+    decides : {"head", "layer"}
+        Whether each KV head decides for itself, or all heads of a layer together; by the mean of
+        the scores of the query heads.
+
+    Raises
+    ------
+    ValueError
+        For a budget below 1, or a policy that looks at the future.
+    """
+
+    def __init__(
+        self, decoder: Decoder, policy: Policy, budget: int, decides: str = "head"
+    ) -> None:
+        super().__init__(decoder)
+        check_count("budget", budget)
+        check_parameter("decides", DECIDES, decides, str)
+        check_present(policy)
+        self.policy, self.budget, shape = policy, budget, decoder.shape
+        self._deciding = Together(policy, shape.group if decides == "head" else shape.heads)
+        self._state = initial_state(policy, shape.layers * shape.heads, budget, shape.head_width)
+
+    def _evict(self) -> None:
+        shape = self.decoder.shape
+        new = np.broadcast_to(
+            np.arange(self.began, self.count), (shape.layers * shape.heads, self.count - self.began)
+        )
+        turn = Observation(0, Arrivals(new), Observed(self.vectors, self.ends, new))
+        capacity = self.policy.capacity(self.budget, self.count)
+        result = take_turn(self._deciding, self._state, turn, capacity)
+        # What it attends to is the model's to say, so the state keeps no way to work it out.
+        self._state = dataclasses.replace(
+            self._state, cache=result.after.cache, tier=result.after.tier
+        )
+
+        def of_kv_heads(column: Numbers) -> Numbers:
+            return column.reshape(shape.layers, shape.kv_heads, shape.group, -1)[:, :, 0]
+
+        token, rule = of_kv_heads(result.token), of_kv_heads(result.rule)
+        layer, head, slot = np.nonzero(rule)
+        self._evicted_in[layer, head, token[layer, head, slot]] = len(self.ends)
+        self._evicted_by[layer, head, token[layer, head, slot]] = rule[layer, head, slot]
+        near = of_kv_heads(result.after.cache.token)
+        near = near[:, :, (near >= 0).any(axis=(0, 1))]
+        if result.after.tier is not None:  # what came back from there is evicted no more
+            layer, head, slot = np.nonzero(near >= 0)
+            self._evicted_in[layer, head, near[layer, head, slot]] = -1
+            self._evicted_by[layer, head, near[layer, head, slot]] = Rule.none
+        self._hold(near)
+
+
+class CutText(Memory):
+    """A memory that reads the last tokens of the text afresh after every turn, and nothing else.
+
+    Parameters
+    ----------
+    decoder : Decoder
+    budget : int
+        So many tokens.
+    """
+
+    def __init__(self, decoder: Decoder, budget: int) -> None:
+        super().__init__(decoder)
+        check_count("budget", budget)
+        self.budget = budget
+
+    def _evict(self) -> None:
+        shape, end = self.decoder.shape, self.count
+        first = max(end - self.budget, 0)
+        gone = self._evicted_in[:, :, :first]
+        self._evicted_by[:, :, :first] = Rule.budget
+        gone[gone < 0] = len(self.ends)
+        if first:
+            self._read_again(first, end, np.empty((shape.layers, shape.kv_heads, 0), np.intp))
+        last = np.arange(first, end)
+        self._hold(np.broadcast_to(last, (shape.layers, shape.kv_heads, len(last))))
+
+
+def check_present(policy: Policy) -> None:
+    """Raise a ValueError for a policy that looks at the future, which is yet to be written."""
+    if "future" in policy.looks_at:
+        raise ValueError(
+            f"{policy.label} looks at the future of the dialog, which a model has yet to write"
+        )
+
+
+def read(memories: Sequence[Memory], ids: ArrayLike, last: int | None = None) -> Floats:
+    """Let texts go on, and return the logits of what comes next; see `Decoder.read`.
+
+    Parameters
+    ----------
+    memories : sequence of Memory
+        Of one decoder.
+    ids : array_like (n,) or (C, n)
+        The next tokens, the same for all texts or those of each.
+    last : int, optional
+
+    Raises
+    ------
+    ValueError
+        If a text would be longer than the model can hold, or a token is unknown.
+    """
+    decoder = memories[0].decoder
+    new = np.broadcast_to(np.asarray(ids, np.intp), (len(memories), np.shape(ids)[-1]))
+    most = decoder.shape.positions
+    longest = max(memory.count for memory in memories) + new.shape[1]
+    if longest > most:
+        raise ValueError(f"the text has {longest:,} tokens, but the model holds at most {most:,}")
+    if new.size and not 0 <= new.min() <= new.max() < decoder.shape.vocabulary:
+        raise ValueError(f"a token is not one of the {decoder.shape.vocabulary:,} of the model")
+    logits = decoder.read(new, memories, last=last)
+    for memory, own in zip(memories, new.tolist(), strict=True):
+        memory.ids += own
+    return logits
+
+
+@cache
+def later(m: int) -> Bools:
+    """Mark which of m tokens come after each of them (m, m)."""
+    return np.arange(m) > np.arange(m)[:, None]
