@@ -298,11 +298,33 @@ def select(
     reach = ties.reach(cutoff)
     kept: Bools = priority >= cutoff - reach
     if np.count_nonzero(kept) > len(kept) * budget:
-        above = priority > cutoff + reach
-        tied = kept & ~above
-        room = budget - above.sum(axis=1, keepdims=True)
-        kept = above | (tied & (np.cumsum(tied, axis=1) <= room))
+        kept = _older_of_ties(kept, priority > cutoff + reach, budget)
     return kept, cutoff
+
+
+def best(score: Floats, cache: Cache, count: Ints, ties: Ties) -> Bools:
+    """Mark the best by score (B, C), as many as each row has (B, 1), by the same rule as `select`.
+
+    Examples
+    --------
+    >>> score = np.array([[1, 3, 3.000001]], np.float32)
+    >>> best(score, Cache(np.arange(3)[None]), np.array([[1]]), Ties()).tolist()
+    [[False, True, False]]
+    """
+    priority = np.where(cache.present, score, -np.inf).astype(np.float32)
+    some = np.clip(count, 1, score.shape[1])
+    cutoff = np.take_along_axis(-np.sort(-priority, axis=1), some - 1, axis=1)
+    reach = ties.reach(cutoff)
+    marked = _older_of_ties(priority >= cutoff - reach, priority > cutoff + reach, count)
+    return np.asarray(marked & cache.present & (count > 0))
+
+
+def _older_of_ties(kept: Bools, above: Bools, places: int | Ints) -> Bools:
+    """Mark what is above the cutoff, and of the others kept the older, while there are places."""
+    tied = kept & ~above
+    room = places - above.sum(axis=1, keepdims=True)
+    marked: Bools = above | (tied & (np.cumsum(tied, axis=1) <= room))
+    return marked
 
 
 def levelled(score: Floats, protected: Bools, cutoff: Floats, ties: Ties) -> Floats:

@@ -356,8 +356,12 @@ def chosen_again(why: Explanation, trace: Trace, row: int) -> tuple[str, ...]:
             if token[slot] == why.token:
                 terms[name] = np.float32(why.marginal_terms[name])
             scores[slot] = functools.reduce(operator.add, terms.values())
-        # Slots are in the order of age.
-        best = sorted(stood, key=lambda slot: (-scores[slot], slot))[:places]
+        cutoff = sorted(scores.values())[-places]
+        reach = float(why.policy.ties.reach(np.array(cutoff)))
+        # What ties with the last to stay counts as it does; slots are in the order of age.
+        apart = {slot: scores[slot] - cutoff for slot in stood}
+        levels = {slot: each if abs(each) > reach else 0 for slot, each in apart.items()}
+        best = sorted(stood, key=lambda slot: (-levels[slot], slot))[:places]
         if (why.token in token[best]) != (why.rule == Rule.none):
             deciding.append(name)
     return tuple(deciding)

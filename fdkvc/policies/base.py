@@ -347,7 +347,8 @@ def share_of_best(score: Floats, cache: Cache, share: float) -> Floats:
     return np.float32(share) * best
 
 
-def below_threshold(score: Floats, cache: Cache, threshold: Floats) -> Bools:
-    """Mark entries whose score is below the threshold (B,) of their row (B, C)."""
-    below: Bools = cache.present & (score < threshold[:, None])
+def below_threshold(score: Floats, cache: Cache, threshold: Floats, ties: Ties) -> Bools:
+    """Mark entries whose score is below the threshold (B,) of their row, and no tie (B, C)."""
+    least = threshold[:, None]
+    below: Bools = cache.present & (score < least - ties.reach(least))
     return below

@@ -269,7 +269,7 @@ class FDKVC(Policy):
                 learning_rate=adapted if self.reinforcement == "added" else alpha,
                 ownership_loss=loss,
             ),
-            stale=below_threshold(h, cache, threshold),  # Eq. 8
+            stale=below_threshold(h, cache, threshold, self.ties),  # Eq. 8
             recorded={
                 "attention": a,
                 "recency before": cache["recency"],

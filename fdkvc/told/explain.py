@@ -165,7 +165,7 @@ class Decision:
             equal = terms[name].copy()
             equal[0, own] = equal[0, last]
             score = total({**terms, name: equal})
-            kept, _ = select(score, cache, protected, self.trace.budget)
+            kept, _ = select(score, cache, protected, self.trace.budget, self.policy.ties)
             return bool(kept[0, own])
 
         return tuple(name for name in terms if kept_with(name) != self.kept[entry])
