@@ -139,6 +139,18 @@ class Decision:
                 return self.pick(judged), float(threshold[self.row])
         return None
 
+    def judged(self, entry: int) -> tuple[float | None, float | None]:
+        """Return the score of one entry as it decided, and what it was held against, if known."""
+        if self.stood[entry]:
+            return float(self.score[entry]), self.cutoff
+        scores, threshold = self.threshold or (None, None)
+        return None if scores is None else float(scores[entry]), threshold
+
+    def channels(self, entry: int) -> Mapping[str, float]:
+        """Return what the policy remembers of one entry, as it decided."""
+        columns = self.entries.channels.items()
+        return {name: float(self.pick(column)[entry]) for name, column in columns}
+
     def terms(self, entry: int) -> Mapping[str, float]:
         """Return the terms of one entry's score as they decided."""
         terms = self.result.terms if self.stood[entry] else self._terms_at_threshold
@@ -343,15 +355,14 @@ def _explained(made: Decision, token: int) -> Explanation:
         return Explanation(**about)
 
     entry = int(found[0])
-    by_threshold = not made.stood[entry]
-    judged, cutoff = (made.threshold or (None, None)) if by_threshold else (made.score, made.cutoff)
+    score, cutoff = made.judged(entry)
     gone = made.rule == Rule.budget
     contenders = np.flatnonzero(made.stood & ~made.protected)
     # Of equal scores the older has the better place, as in the decision.
     order = contenders[np.argsort(-made.score[contenders], kind="stable")]
     place = int(np.flatnonzero(order == entry)[0]) + 1 if entry in contenders else 0
     rank = int(made.pick(made.entries.rank)[entry])
-    marginal = None if by_threshold else made.marginal
+    marginal = made.marginal if made.stood[entry] else None
     return Explanation(
         **about,
         status=Status(made.status[entry]),
@@ -363,13 +374,11 @@ def _explained(made: Decision, token: int) -> Explanation:
         stayed_protected=int((made.kept & made.protected).sum()),
         place=place,
         contenders=len(contenders),
-        score=None if judged is None else float(judged[entry]),
+        score=score,
         cutoff=cutoff,
         best_evicted=float(made.score[gone].max()) if gone.any() else None,
         terms=made.terms(entry),
-        channels={
-            name: float(made.pick(column)[entry]) for name, column in made.entries.channels.items()
-        },
+        channels=made.channels(entry),
         marginal=None if marginal is None else int(made.token[marginal]),
         marginal_terms={} if marginal is None else made.terms(marginal),
         deciding_terms=made.deciding_terms(entry),
@@ -617,13 +626,16 @@ def life(trace: Trace, dialogs: DialogBatch, row: int, token: int) -> Life:
     ([0, 1, 2], [12.0, 44.0, 76.0], 2)
     """
     first = explain(trace, dialogs, row, trace.first_turn, token)
-    known = trace.result(trace.first_turn)
     end = min(trace.first_turn + trace.turns, int(dialogs.turn_counts[row]))
-    told = [
-        _explained(decision(trace, dialogs, row, turn), token)
+    lived = [
+        (made, int(np.flatnonzero(made.token == token)[0]))
         for turn in range(trace.first_turn, end)
         if token in trace.result(turn).token[row]
+        for made in [Decision(trace, dialogs, row, turn)]
     ]
+    judged = [made.judged(entry) for made, entry in lived]
+    channels = [made.channels(entry) for made, entry in lived]
+    terms = [made.terms(entry) for made, entry in lived]
 
     def series(values: Iterable[float | None]) -> Floats:
         return np.array([np.nan if value is None else value for value in values], np.float32)
@@ -632,16 +644,17 @@ def life(trace: Trace, dialogs: DialogBatch, row: int, token: int) -> Life:
         token=token,
         topic=first.topic,
         born=first.born,
-        left=told[-1].left if told else None,
-        turn=np.array([why.turn for why in told], np.intp),
-        status=np.array([why.status for why in told], np.uint8),
-        rule=np.array([why.rule for why in told], np.uint8),
-        protected=np.array([why.protected for why in told], np.bool_),
-        score=series(why.score for why in told),
-        cutoff=series(why.cutoff for why in told),
-        rank=series(why.rank for why in told),
-        channels={
-            name: series(why.channels[name] for why in told) for name in trace.policy.channels
+        left=_eviction(trace, row, lived[-1][0].turn, token) if lived else None,
+        turn=np.array([made.turn for made, _ in lived], np.intp),
+        status=np.array([made.status[entry] for made, entry in lived], np.uint8),
+        rule=np.array([made.rule[entry] for made, entry in lived], np.uint8),
+        protected=np.array([made.protected[entry] for made, entry in lived], np.bool_),
+        score=series(score for score, _ in judged),
+        cutoff=series(cutoff for _, cutoff in judged),
+        rank=series(made.pick(made.entries.rank)[entry] or None for made, entry in lived),
+        channels={name: series(each[name] for each in channels) for name in trace.policy.channels},
+        terms={
+            name: series(each[name] for each in terms)
+            for name in trace.result(trace.first_turn).terms
         },
-        terms={name: series(why.terms[name] for why in told) for name in known.terms},
     )
