@@ -73,7 +73,6 @@ def serve(script: Path, log: Path) -> Iterator[str]:
 
     Parameters
     ----------
-    script : Path
     log : Path
         A file for what the server says, errors of the script among it.
 

@@ -191,7 +191,6 @@ def last_in(queue: Ints, token: Ints, places: int) -> Ints:
     queue : array (B, R)
         −1 stands for none, here and in `token`.
     token : array (B, C)
-    places : int
 
     Examples
     --------
@@ -268,7 +267,6 @@ def select(
         What the scores belong to, C ≥ `budget` slots.
     protected : array (B, C) of bool
         At most `budget` a row.
-    budget : int
     ties : Ties, optional
         By default only equal scores tie.
 

@@ -44,7 +44,6 @@ def budgets_spec(
         Whether people read it as a percentage.
     intervals : bool
         Whether there are enough dialogs for intervals to say something.
-    theme : Theme
 
     Returns
     -------

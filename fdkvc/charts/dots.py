@@ -34,14 +34,12 @@ def dots_spec(
 
     Parameters
     ----------
-    title, subtitle : str
     rows : tuple of str
         From the top.
     names : tuple of str
         Whose figures they are, in the order of their colours.
     low, high : float
         What the x axis shows.
-    theme : Theme
 
     Returns
     -------

@@ -40,12 +40,8 @@ def lane_spec(
 
     Parameters
     ----------
-    title : str
-    turns : int
     places, incoming : int
         The largest budget among the lanes, and the most tokens that a turn brings.
-    topics : tuple of str
-    theme : Theme
 
     Returns
     -------
@@ -79,14 +75,12 @@ def lines_spec(
 
     Parameters
     ----------
-    turns : int
     lanes : tuple of str
         Their labels.
     own_ink : bool
         Whether the last lane is drawn in ink, over the others: it is a fork of one of them.
     lines : tuple of Line
         The metrics.
-    theme : Theme
 
     Returns
     -------

@@ -28,8 +28,6 @@ def life_spec(turns: int, channels: tuple[str, ...], theme: Theme) -> Spec:
     ----------
     turns : int
         Turns of the dialog.
-    channels : tuple of str
-    theme : Theme
 
     Returns
     -------

@@ -13,7 +13,6 @@ def picture(spec: Spec, kind: Literal["svg", "png"]) -> bytes:
 
     Parameters
     ----------
-    spec : Spec
     kind : {"svg", "png"}
         A PNG has two pixels to the unit.
     """

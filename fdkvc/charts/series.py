@@ -33,13 +33,10 @@ def series_spec(
 
     Parameters
     ----------
-    title, subtitle : str
-    turns : int
     policies : tuple of str
         In the order of their colours; those without data have no line.
     low, high : float
         What the y axis shows.
-    theme : Theme
 
     Returns
     -------

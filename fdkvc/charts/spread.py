@@ -24,12 +24,10 @@ def spread_spec(
 
     Parameters
     ----------
-    title, subtitle : str
     policies : tuple of str
         In the order of their rows and colours.
     low, high : float
         What the x axis shows.
-    theme : Theme
 
     Returns
     -------

@@ -42,7 +42,6 @@ def curve_spec(
         What the axes show.
     default : float
         The paper's value, which is marked.
-    theme : Theme
 
     Returns
     -------
@@ -110,7 +109,6 @@ def heat_spec(
         How many values each has.
     range_ : tuple of two floats
         What the colours show.
-    theme : Theme
 
     Returns
     -------
@@ -167,14 +165,12 @@ def tradeoff_spec(
 
     Parameters
     ----------
-    x_title, y_title : str
     x_range, y_range : tuple of two floats
         What the axes show.
     groups : tuple of str
         What a point may be, such as the sweep or a policy, in the order of their colours.
     lower_is_better : tuple of two bool
         Of each axis; an arrow points to where it is better.
-    theme : Theme
 
     Returns
     -------

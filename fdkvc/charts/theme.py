@@ -198,8 +198,6 @@ def standalone(spec: Spec, data: Mapping[str, pd.DataFrame], theme: Theme, width
     ----------
     spec : Spec
         From `column` or `single`.
-    data : mapping of name to DataFrame
-    theme : Theme
     width : int
         Pixels.
     """

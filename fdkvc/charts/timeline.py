@@ -35,7 +35,6 @@ class Line:
 
     Attributes
     ----------
-    field, label : str
     low, high : float
         The range that its axis shows.
     start : float, optional
@@ -74,13 +73,10 @@ def timeline_spec(
 
     Parameters
     ----------
-    turns, budget : int
-    topics : tuple of str
     states : tuple of Line
         A panel each.
     metrics : tuple of Line
         Together in one panel.
-    theme : Theme
 
     Returns
     -------

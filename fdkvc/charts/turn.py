@@ -77,7 +77,6 @@ def turn_spec(
         The least and greatest score of the run, zero between them, which fix the axis.
     spans : tuple of (low, high)
         The least and greatest value of each term, then of age.
-    theme : Theme
 
     Returns
     -------
@@ -318,15 +317,12 @@ def cells_data(
     entries : DataFrame
         As `fdkvc.told.tables.entries_table` gives them, of one turn or several, with `hue`, the
         topic that gives the colour, and `hover`, from `hover_texts`.
-    budget : int
     terms : sequence of str
         Columns of the score terms.
-    topics : sequence of str
     order : {"age", "score"}
         Oldest first, or highest score first.
     picked : int, optional
         Token to point out.
-    theme : Theme
     """
     by_age = order == "age"
     frame = entries.sort_values(

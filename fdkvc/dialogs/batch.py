@@ -72,7 +72,6 @@ class DialogBatch:
         Bit k is set where the token is of topic k.
     current : array (B, T)
         The current topic of each turn; −1 where there is none.
-    topic_names : tuple of str
     positions : array (B, N), optional
         Place of each token in its dialog, where that is not its index.
     queries : array (B, N, h), optional

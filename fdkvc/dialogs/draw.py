@@ -146,12 +146,10 @@ def generate(
 
     Parameters
     ----------
-    scenario : Scenario
     dialogs : int or range
         How many dialogs, from number 0, or which.
     seed : int
         At least 0.
-    world : World, optional
 
     Raises
     ------

@@ -44,7 +44,6 @@ class Scenario:
 
     Attributes
     ----------
-    key, label : str
     schedule : str
         One capital letter a turn: the turn's current topic.
     blend : tuple of float, optional

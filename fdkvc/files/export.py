@@ -81,7 +81,6 @@ def run_json(
 
     Parameters
     ----------
-    seed : int
     parameters : mapping of name to anything that JSON can hold
         Everything else that the numbers depend on; see `benchmark_parameters`.
     seconds : float
@@ -205,7 +204,6 @@ def replay_files(
 
     Parameters
     ----------
-    settings : Replay
     replayed : DataFrame
         As `fdkvc.measured.replay.replay` returns it.
     baseline : str
@@ -216,7 +214,6 @@ def replay_files(
         A digest of the file of dialogs.
     seed : int
         Of the lexical embedding.
-    seconds : float
     """
     numbers = {
         "replay.csv": csv_text(replayed),

@@ -74,10 +74,6 @@ class Record:
 def read_run(content: bytes | str) -> Record:
     """Read a ``run.json``.
 
-    Parameters
-    ----------
-    content : bytes or str
-
     Raises
     ------
     ValueError

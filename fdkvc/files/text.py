@@ -30,7 +30,6 @@ def text_table(
 
     Parameters
     ----------
-    header : sequence of str
     rows : sequence of sequences of str
     left : int
         How many columns, from the first, hold words and are aligned to the left.

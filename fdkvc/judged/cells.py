@@ -83,10 +83,8 @@ class MeasuredTable:
     ----------
     number : int or str
         Its number in the paper, or the key of a metric that the paper does not have.
-    title : str
     corner : str
         What its rows are.
-    rows, columns : mapping of key to label
     cells : mapping of (row, column) to Fact
         Of the cells that we have.
     """

@@ -77,7 +77,6 @@ class Judged:
 
     Attributes
     ----------
-    claim : Claim
     measured : Measurement or None
         None where the study does not have what it takes.
     verdict : str or None
@@ -204,11 +203,6 @@ _UNITS = {
 
 def measure(wanted: Measure, study: Study) -> Measurement | None:
     """Compute the quantity that decides a claim.
-
-    Parameters
-    ----------
-    wanted : Measure
-    study : Study
 
     Returns
     -------

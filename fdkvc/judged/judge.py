@@ -82,7 +82,6 @@ class Fact(NamedTuple):
         As it is printed, and where.
     rule : str
         What it is judged as; see `fdkvc.judged.rules`.
-    verdict : str or None
     """
 
     source: str
@@ -157,7 +156,6 @@ def printed(
 
     Parameters
     ----------
-    benchmark : Benchmark
     scenario, policy, metric, swept : str
         As of a `Fact`. In a sweep, only its hyperparameter may be away from FD-KVC's defaults.
     """

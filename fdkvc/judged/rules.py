@@ -29,8 +29,6 @@ class Case:
 
     Attributes
     ----------
-    measured : float
-    published : Published
     expected : Range
         Where the figure of as many dialogs as are published lies in 95 of 100 cases.
     chance : bool
@@ -48,7 +46,6 @@ class Rule(NamedTuple):
 
     Attributes
     ----------
-    verdict : str
     applies : function of Case to bool
     sign, tex : str
         Its sign beside a figure, and the same as a command of LaTeX.

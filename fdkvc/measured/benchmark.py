@@ -78,8 +78,6 @@ class Benchmark:
         The adaptation run among them is measured in turns to adapt, the others by late metrics.
     policies : tuple of Policy
         With different names.
-    dialogs, seed, budget : int
-    world : World
     metrics : tuple of str
         Keys of metrics; see `fdkvc.run.metrics.metric_named`.
     series : bool
@@ -169,10 +167,8 @@ class Results:
 
     Attributes
     ----------
-    benchmark : Benchmark
     measured : mapping of scenario key to policy name to Measured
         Finished dialogs only, in the order of their numbers.
-    seconds : float
     """
 
     benchmark: Benchmark
@@ -202,7 +198,6 @@ class Results:
         scenario : str
             A scenario's key, or ``composite``: each dialog's mean over the five benchmark
             scenarios, at equal number, once all of them are complete.
-        policy, metric : str
         """
         return self._known.get((scenario, policy, metric))
 
@@ -319,7 +314,6 @@ def start_workers(benchmark: Benchmark, workers: int | None = None) -> None:
 
     Parameters
     ----------
-    benchmark : Benchmark
     workers : int, optional
         As for `run_benchmark`.
 
@@ -371,7 +365,6 @@ def run_benchmark(
 
     Parameters
     ----------
-    benchmark : Benchmark
     executor : Executor, optional
         Where the chunks run; processes of this machine by default, see `fdkvc.measured.workers`. A
         single chunk or worker runs in this process.
@@ -473,7 +466,6 @@ class Latency:
 
     Attributes
     ----------
-    policy : str
     milliseconds : float
         Median over turns, for one dialog.
     batched : float
@@ -501,8 +493,6 @@ def measure_latency(
 
     Parameters
     ----------
-    policies : sequence of Policy
-    budget, seed : int
     repeats : int
         Rounds that count.
     batched : bool

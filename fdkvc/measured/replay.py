@@ -59,7 +59,6 @@ class Replay:
     ----------
     policies : tuple of Policy
         With different names.
-    budgets : tuple of int
     heads : tuple of {"each", "together"}
         Whether each head decides for itself, or all of a dialog once by the mean of their scores.
     metrics : tuple of str
@@ -108,7 +107,6 @@ def replay(
 
     Parameters
     ----------
-    settings : Replay
     recordings : sequence of Recording
         Of the same heads and dimensions, with different names.
     on_progress : function, optional

@@ -38,7 +38,6 @@ class Summary:
     ----------
     n : int
         Dialogs, at least 1.
-    mean : float
     sd : float
         Standard deviation over dialogs (divisor n - 1); NaN for one dialog.
     low, high : float

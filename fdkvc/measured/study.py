@@ -75,7 +75,6 @@ class Study:
         Of the benchmark's policies, with FIFO among them.
     memories : mapping of policy name to Memory
         After a whole dialog of Mixed.
-    probes : Probes, optional
     """
 
     results: Results
@@ -98,7 +97,6 @@ def run_study(
 
     Parameters
     ----------
-    benchmark : Benchmark
     whole : bool
         Or else nothing but the benchmark and its latencies, without those of batches.
     executor, workers, on_progress, cancelled

@@ -37,8 +37,6 @@ class Sweep:
         A policy's key.
     axes : tuple of (str, tuple of numbers)
         One or two hyperparameters with their values.
-    scenario : Scenario
-    dialogs, seed, budget : int
     metrics : tuple of str
         Keys of metrics; see `fdkvc.run.metrics.metric_named`.
 
@@ -188,7 +186,6 @@ def grid_table(sweep: Sweep, table: pd.DataFrame, metric: str) -> pd.DataFrame:
         Of two hyperparameters.
     table : DataFrame
         From `fdkvc.judged.tables.sweep_table`.
-    metric : str
 
     Returns
     -------

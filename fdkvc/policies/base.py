@@ -57,7 +57,6 @@ class Step:
 
     Attributes
     ----------
-    name : str
     equation : str
         LaTeX.
     source : str
@@ -317,7 +316,6 @@ def observed_attention(turn: Observation, token: Ints, queries: str) -> Floats:
 
     Parameters
     ----------
-    turn : Observation
     token : array (B, C)
     queries : {"mean", "each"}
         One mean query (m = 1), or each of the turn's queries, which see what came before them.

@@ -80,7 +80,6 @@ def by_row(policy: Policy, name: str, values: Sequence[float]) -> Policy:
 
     Parameters
     ----------
-    policy : Policy
     name : str
         A hyperparameter that is declared ``by_row``.
     values : sequence of numbers

@@ -31,7 +31,6 @@ def best_schedule(worth: Floats, born: NDArray[np.intp], budget: int) -> Bools:
         What it is worth to hold each token at the end of each turn, at least 0.
     born : array (N,)
         The turn that brings each token; once dropped, it does not come back.
-    budget : int
 
     Returns
     -------

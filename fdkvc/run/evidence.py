@@ -26,7 +26,6 @@ class Answer:
 
     Attributes
     ----------
-    demand : Demand
     met : array (H,) of bool
         For each head, whether its cache held all of at least one mention.
     """
@@ -109,7 +108,6 @@ def recall(found: list[Answer], kind: str, older_than: int = 0) -> Floats:
 
     Parameters
     ----------
-    found : list of Answer
     kind : {"call", "state"}
     older_than : int
         Only what was last mentioned more turns ago than this.

@@ -23,7 +23,6 @@ class Fork:
     ----------
     turn : int
         The last turn that stays as it was, counted from 0 over the dialog.
-    policy : Policy, optional
     budget : int, optional
         A smaller one evicts at the fork, a larger one adds empty slots.
     pinned : int, optional

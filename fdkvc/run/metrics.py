@@ -63,8 +63,6 @@ def alignment(trace: Trace, dialogs: DialogBatch, projection: str = "value") -> 
 
     Parameters
     ----------
-    trace : Trace
-    dialogs : DialogBatch
     projection : {"value", "key", "query"}
         Which matrix projects the topic. The output is a mean of values, so only ``value``
         compares like with like; the others are cosines of unrelated vectors.
@@ -146,7 +144,6 @@ class Metric:
 
     Attributes
     ----------
-    key, label, help : str
     measure : function
         Of a trace and its dialogs, to a series (B, T); or of `Evidence`, to a dialog's number.
     needs : {"dialogs", "evidence"}
@@ -159,7 +156,6 @@ class Metric:
         Whether people read it as a percentage.
     whole : bool
         Whether the number that stands for a dialog is of all of its turns, not the late ones.
-    lower_is_better : bool
     """
 
     key: str
@@ -432,7 +428,6 @@ def memory(trace: Trace, dialogs: DialogBatch, turn: int | None = None) -> Memor
 
     Parameters
     ----------
-    trace : Trace
     dialogs : DialogBatch
         Its first row is counted.
     turn : int, optional

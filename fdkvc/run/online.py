@@ -43,7 +43,6 @@ class OnlineCache:
 
     Parameters
     ----------
-    policy : Policy
     budget : int
         Entries that the cache may hold at the end of a turn, at least 1; it grows under a policy
         that is not bounded.

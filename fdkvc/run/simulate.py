@@ -61,10 +61,6 @@ def protection(
 
     Parameters
     ----------
-    policy : Policy
-    entries : Cache
-    turn : Observation
-    budget : int
     pinned : array (B, P), optional
         At most `budget` a row, −1 for none.
     """
@@ -89,11 +85,8 @@ def take_turn(
 
     Parameters
     ----------
-    policy : Policy
     before : State
         What the last turn left.
-    turn : Observation
-    budget : int
     pinned : array (B, P), optional
         Tokens that stay whatever the policy says, −1 for none.
     """
@@ -159,8 +152,6 @@ def simulate(
 
     Parameters
     ----------
-    policy : Policy
-    dialogs : DialogBatch
     budget : int
         Entries that the cache may hold at the end of a turn, at least 1. A policy that is not
         bounded by it holds all of the dialog's tokens.
@@ -172,10 +163,6 @@ def simulate(
         Begin with this turn from what the turn before it left.
     pinned : array (B, P), optional
         Tokens that are never evicted once they are cached, −1 for none; at most `budget` a row.
-
-    Returns
-    -------
-    Trace
 
     Raises
     ------

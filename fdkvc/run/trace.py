@@ -266,8 +266,6 @@ class Trace:
 
     Attributes
     ----------
-    policy : Policy
-    budget : int
     first_turn : int
         The turn of the record's first column; 0 unless the run was forked.
     kept : array (B, T, budget)

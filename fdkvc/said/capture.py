@@ -88,11 +88,9 @@ class Model:
 
     Attributes
     ----------
-    name : str
     model, tokenizer : the library's
     causal : bool
         Whether a token sees only those before it.
-    layer : int
     heads : tuple of int
         Query heads of the layer.
     prefix, suffix : tuple of int
@@ -121,7 +119,6 @@ def load_model(name: str, layer: int, heads: Sequence[int] | None = None) -> Mod
 
     Parameters
     ----------
-    name : str
     layer : int
         Whose attention is recorded, from 0.
     heads : sequence of int, optional

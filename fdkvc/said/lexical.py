@@ -33,7 +33,6 @@ def lexical_recording(
 
     Parameters
     ----------
-    transcript : Transcript
     seed : int
         Of the vectors and of the projections, which are the same for all dialogs.
     world : World, optional

@@ -41,7 +41,6 @@ class Piece:
 
     Attributes
     ----------
-    text : str
     token : int
         Its index in the dialog, −1 for what lies between.
     """
@@ -56,7 +55,6 @@ class Recording:
 
     Attributes
     ----------
-    transcript : Transcript
     tokens : tuple of tuples of Token
         Those of each turn.
     embeddings : array (N, d)

@@ -33,7 +33,6 @@ def segmented(transcript: Transcript, block: int = BLOCK) -> Transcript:
 
     Parameters
     ----------
-    transcript : Transcript
     block : int
         Turns on each side of a gap that are compared, at least 1.
 

@@ -52,7 +52,6 @@ class Mention(NamedTuple):
 
     Attributes
     ----------
-    turn : int
     start, end : int
         Characters of the turn's text, the end not included.
     """
@@ -74,7 +73,6 @@ class Demand:
         The turn that needs it: what the turn before left in the cache must hold it.
     source : str
         The method that is called, or the service whose state it is.
-    slot, value : str
     mentions : tuple of Mention
         In turns before `turn`, the oldest first; at least one.
     """
@@ -127,13 +125,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Turn:
-    """What one speaker said at once.
-
-    Attributes
-    ----------
-    speaker, text : str
-    topic : str, optional
-    """
+    """What one speaker said at once."""
 
     speaker: str
     text: str
@@ -146,8 +138,6 @@ class Transcript:
 
     Attributes
     ----------
-    name : str
-    turns : tuple of Turn
     demands : tuple of Demand
         In the order of their turns.
     missing : int

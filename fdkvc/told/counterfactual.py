@@ -50,7 +50,6 @@ class Change:
         The field of the policy, or ``budget``; and its name in words.
     symbol : str
         LaTeX; may be empty.
-    before : number
     after : number, optional
         None if no value that was tried turns the decision.
     low, high : number

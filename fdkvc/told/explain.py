@@ -32,8 +32,6 @@ class Decision:
 
     Attributes
     ----------
-    trace : Trace
-    dialogs : DialogBatch
     row, turn : int
         `turn` counts from 0 over the dialog.
     """
@@ -211,8 +209,6 @@ class Explanation:
 
     Attributes
     ----------
-    policy : Policy
-    token : int
     topic : str
         Its topics, joined by ``+``; empty where none is known.
     born, turn : int
@@ -235,7 +231,6 @@ class Explanation:
         protected.
     place, contenders : int
         Its place by score among the unprotected, and how many those are; 0 if it is protected.
-    budget : int
     score : float, optional
         Its score as it decided.
     cutoff : float, optional
@@ -580,9 +575,6 @@ class Life:
 
     Attributes
     ----------
-    token : int
-    topic : str
-    born : int
     left : tuple of (turn, Rule), optional
         When and by what it was evicted, if it was.
     turn : array (n,)

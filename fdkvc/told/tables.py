@@ -82,7 +82,6 @@ def turns_table(
 
     Parameters
     ----------
-    trace : Trace
     dialogs : DialogBatch
         What it ran on.
     row : int

@@ -32,7 +32,6 @@ def read_transcripts(content: bytes, name: str = "") -> tuple[Transcript, ...]:
 
     Parameters
     ----------
-    content : bytes
     name : str
         The file's name: the ending of a text format, such as ``.txt``, is that format whatever it
         begins with, ``.jsonl`` has a JSON value on each line. Otherwise the content tells.

@@ -49,7 +49,6 @@ class Frame:
 
     Attributes
     ----------
-    service : str
     spans : tuple of (slot, start, end)
         Characters of the utterance.
     values : mapping of slot to wordings

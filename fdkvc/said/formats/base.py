@@ -15,7 +15,6 @@ class Format:
 
     Attributes
     ----------
-    key, label : str
     endings : tuple of str
         What the names of its files end with. A text is read as the format that its ending names,
         or else as the first format of text.

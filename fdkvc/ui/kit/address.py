@@ -103,7 +103,6 @@ def write(link: Mapping[str, str], chosen: bool) -> None:
 
     Parameters
     ----------
-    link : mapping of str to str
     chosen : bool
         Whether the address before is to be kept in the browser's history.
     """

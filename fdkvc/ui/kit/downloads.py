@@ -31,7 +31,6 @@ def show_chart(page: str, name: str, chart: Spec, **options: Any) -> None:
 
     Parameters
     ----------
-    page, name : str
     chart : Spec
         Joined with its data.
     **options

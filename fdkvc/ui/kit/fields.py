@@ -113,8 +113,6 @@ def adopt_link(page: str, fields: Sequence[Field], link: Mapping[str, str]) -> l
 
     Parameters
     ----------
-    page : str
-    fields : sequence of Field
     link : mapping of str to str
         From `arriving_link`; empty where no link was followed, which changes nothing.
     """

@@ -39,7 +39,6 @@ class Lane:
         How people see it; begins with its number.
     words : str
         What it is, in a file.
-    run : Run
     """
 
     name: str
@@ -118,12 +117,10 @@ def cells(run: Run, places: int, picked: int | None, theme: Theme) -> tuple[pd.D
 
     Parameters
     ----------
-    run : Run
     places : int
         For how many entries there is room.
     picked : int, optional
         Token to point out.
-    theme : Theme
     """
     topics = run.dialogs.topic_names
     every = cells_data(run.entries, places, (), topics, "age", picked, theme)[["turn", *GRID]]

@@ -85,10 +85,8 @@ class Run:
 
     Attributes
     ----------
-    choice : RunChoice
     dialogs : DialogBatch
         One row.
-    trace : Trace
     entries : DataFrame
         The entries that took part in each turn, with what colours them and their hover text.
     turns : DataFrame

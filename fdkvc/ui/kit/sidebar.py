@@ -114,7 +114,6 @@ def choose_metrics(page: str, size: int) -> tuple[str, ...]:
 
     Parameters
     ----------
-    page : str
     size : int
         The dialog's turns times its tokens, with which the exact bound takes longer.
     """
@@ -159,8 +158,6 @@ def choose_hyperparameters(
 
     Parameters
     ----------
-    page : str
-    chosen : sequence of Field
     columns : int
         How many stand side by side.
 
@@ -210,7 +207,6 @@ def keep_to_dialog(page: str, dialogs: DialogBatch, link: Mapping[str, str]) -> 
 
     Parameters
     ----------
-    page : str
     dialogs : DialogBatch
         The one that is shown.
     link : mapping of str to str

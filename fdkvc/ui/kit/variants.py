@@ -34,7 +34,6 @@ def choose_policies(
 
     Parameters
     ----------
-    page : str
     field : Field
         `CHOSEN`, or with other policies at first.
     most : int
