@@ -297,7 +297,7 @@ def _place(settings: Any) -> Iterator[dict[str, Any]]:
     if settings.dask is None:
         yield {"workers": settings.workers}
     elif settings.workers is not None:
-        raise ValueError("--dask and --workers exclude each other: give one of them")
+        raise ValueError("--dask and --workers do not go together: give one of them")
     else:
         from fdkvc.measured.cluster import dask_cluster
 
@@ -527,7 +527,7 @@ def _recordings(settings: Any) -> tuple[Sequence[Recording], str]:
         transcripts, content = _transcripts(settings)
         recordings = [lexical_recording(transcript, settings.seed) for transcript in transcripts]
     elif settings.dialogs is not None:
-        raise ValueError("--dialogs and --trace exclude each other: give one of them")
+        raise ValueError("--dialogs and --trace do not go together: give one of them")
     else:
         content = read_bytes(settings.trace, MOST_BYTES)
         recordings = read_trace_file(BytesIO(content))
@@ -568,8 +568,8 @@ def _scenario(settings: Any) -> Scenario:
         return scenario_named("mixed" if settings.scenario is None else settings.scenario)
     if settings.scenario is not None:
         raise ValueError(
-            f"--scenario {settings.scenario} and --schedule {settings.schedule} exclude each "
-            "other: give one of them"
+            f"--scenario {settings.scenario} and --schedule {settings.schedule} do not go "
+            "together: give one of them"
         )
     return own_scenario(settings.schedule)
 

@@ -204,7 +204,7 @@ def split_list(text: str) -> list[str]:
 
 DIALOGS = Field(
     "Dialogs a scenario",
-    "Of each scenario; more give narrower intervals.",
+    "How many of each scenario; more make the intervals narrower.",
     name="dialogs",
     default=600,
     low=1,
@@ -215,14 +215,14 @@ SEED = Field(
 )
 BUDGET = Field(
     "Budget",
-    "Entries that the cache may hold after a turn.",
+    "How many entries the cache may hold after a turn.",
     name="budget",
     default=56,
     low=1,
     high=8192,
 )
 WORKERS = Field(
-    "Workers", "Processes that share the dialogs of a run.", name="workers", low=1, high=256
+    "Workers", "How many processes share the dialogs of a run.", name="workers", low=1, high=256
 )
 TURNS = Parameter("Turns", "Turns of a dialog.", low=1, high=512)
 """What every run is asked for. The ranges are the command line's; a page narrows some of them."""

@@ -21,8 +21,8 @@ wrong = scenes.adopt_link(PAGE, link)
 heading(
     "Compare",
     "Several policies read the same dialog, all at the same turn. See where their caches part, "
-    "what only one of them keeps, and what would have happened with something changed from some "
-    "turn on.",
+    "what only one of them keeps, and what would have happened if you had changed something on "
+    "the way.",
 )
 problems(wrong)
 

@@ -93,9 +93,9 @@ def test_the_run_is_found_again_after_another_page(ran: AppTest) -> None:
 
 def test_changed_settings_are_pointed_out(ran: AppTest) -> None:
     ran.number_input(key="benchmark/seed").set_value(5).run()
-    assert any("settings in the sidebar are not those" in info.value for info in ran.info)
+    assert any("sidebar has other settings" in info.value for info in ran.info)
     ran.number_input(key="benchmark/seed").set_value(0).run()
-    assert not any("settings in the sidebar are not those" in info.value for info in ran.info)
+    assert not any("sidebar has other settings" in info.value for info in ran.info)
 
 
 def test_nothing_chosen_gets_a_sentence_and_the_default() -> None:
@@ -127,7 +127,7 @@ def test_a_failed_run_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     app = press(open_page("benchmark"), "Run")
     run_until(app, "the noise is too loud")
     assert [error.value for error in app.error] == [
-        "The run was not possible: the noise is too loud."
+        "The run could not be done: the noise is too loud."
     ]
 
 

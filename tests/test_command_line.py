@@ -381,7 +381,7 @@ MISTAKES = {
         "the schedule is 'A1', but must be letters A to Z, one for each turn"
     ),
     "trace --schedule AB --scenario mixed --out {tmp}/out": (
-        "--scenario mixed and --schedule AB exclude each other: give one of them"
+        "--scenario mixed and --schedule AB do not go together: give one of them"
     ),
     "trace --set gamma --out {tmp}/out": (
         "--set is 'gamma', but must be NAME=VALUE, such as gamma=0.8"
@@ -403,7 +403,7 @@ MISTAKES = {
         "gamma is 2.0, but must be a number above 0 and below 1"
     ),
     "benchmark --dask tcp://host:8786 --workers 2": (
-        "--dask and --workers exclude each other: give one of them"
+        "--dask and --workers do not go together: give one of them"
     ),
     "study --dialogs 0 --out {tmp}/out": f"dialogs is 0, {DIALOGS}",
     "study --out {tmp}/file/out": (

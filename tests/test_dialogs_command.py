@@ -58,7 +58,7 @@ def test_a_trace_file_gives_the_numbers_of_its_recordings(tmp_path: Path) -> Non
         (["--trace", "no.npz"], "the file 'no.npz' cannot be read: No such file or directory"),
         (["--trace", "broken"], "the file is not an .npz archive: File is not a zip file"),
         (["--dialogs", "broken"], "line 1 names no speaker: begin it with a name and a colon"),
-        (["--dialogs", "a", "--trace", "b"], "--dialogs and --trace exclude each other"),
+        (["--dialogs", "a", "--trace", "b"], "--dialogs and --trace do not go together"),
         (["--budgets", "0"], "budget is 0, but must be a whole number from 1 to 8192"),
         (["--budgets", "x"], "budget is 'x', but must be a whole number from 1 to 8192"),
         (["--policies", "lru"], "policy 'lru' is unknown: choose from fifo"),

@@ -223,7 +223,7 @@ def test_a_link_reopens_an_example() -> None:
 def test_a_link_to_a_file_of_ones_own_says_that_it_needs_the_file() -> None:
     app = open_dialogs(file="own", sha="0123456789abcdef", turn=3)
 
-    assert "This link shows a file that it cannot carry" in words_of(app)
+    assert "This link was made with a file of someone" in words_of(app)
     assert 'class="said"' not in html(app)
     assert app.session_state["dialogs/turn"] == 3
 

@@ -212,7 +212,7 @@ def test_one_place_is_told_in_the_singular() -> None:
 
     assert sentences(explain(trace, dialogs, 0, turn=0, token=0)) == [
         "Token 0 (from turn 0) came and stayed in turn 0: "
-        "the budget evicted nothing, for 1 of 1 place was taken."
+        "the budget evicted nothing, with 1 of 1 place taken."
     ]
     assert sentences(explain(trace, dialogs, 0, turn=1, token=0))[1:] == [
         "Its score of 0 ranked 2nd of 2, and 1 stays.",
@@ -268,7 +268,7 @@ def test_entries_that_are_not_in_the_cache() -> None:
     roomy = explain(trace, dialogs, 0, turn=0, token=1)
     assert sentences(roomy) == [
         "Token 1 (topic A, from turn 0) came and stayed in turn 0: "
-        "the budget evicted nothing, for 2 of 2 places were taken."
+        "the budget evicted nothing, with 2 of 2 places taken."
     ]
 
 

@@ -103,11 +103,11 @@ def test_cancel_ends_what_waits_at_once_and_what_runs_when_it_looks(gates: list[
 @pytest.mark.parametrize(
     ("error", "sentence"),
     [
-        (ValueError("budget is 0"), "The run was not possible: budget is 0."),
+        (ValueError("budget is 0"), "The run could not be done: budget is 0."),
         (MemoryError(), "The run needed more memory than there is: ask for fewer dialogs."),
         (
             KeyError("gamma"),
-            "The run failed, which is a mistake of this program: KeyError, 'gamma'.",
+            "The run failed, and that is this program's fault: KeyError, 'gamma'.",
         ),
     ],
 )

@@ -74,7 +74,7 @@ def test_settings_that_cannot_keep_an_entry_have_a_dash() -> None:
     assert table.loc["Recency decay", "now"] == "0.88"
 
     assert table.loc["Recency decay", "tried"] == "from 0 to 1 in steps of 0.001"
-    assert table.loc["Modulation exponent", "tried"] == "none, for this run does not read it"
+    assert table.loc["Modulation exponent", "tried"] == "none: this run never uses it"
 
 
 def test_a_seed_is_no_setting_that_could_have_kept_an_entry() -> None:

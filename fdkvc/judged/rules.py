@@ -113,8 +113,8 @@ RULES: tuple[Rule, ...] = (
 )
 
 UNJUDGED = (
-    f"No verdict with fewer than {FEWEST_DIALOGS} dialogs, for a time, which is the machine's, "
-    "and where the paper prints nothing."
+    f"There is no verdict with fewer than {FEWEST_DIALOGS} dialogs, on times, which depend on the "
+    "machine, and where the paper prints nothing."
 )
 
 LEGEND = (*(f"**{rule.verdict.capitalize()}**: {rule.meaning}" for rule in RULES), UNJUDGED)

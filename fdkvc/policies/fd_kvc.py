@@ -160,7 +160,7 @@ class FDKVC(Policy):
     relevance: str = parameter(
         "similarity",
         "Relevance",
-        "What relevance is scaled from: cosine similarity to the query (Eq. 4), or attention.",
+        "What relevance is measured by: cosine similarity to the query (Eq. 4), or attention.",
         choices=("similarity", "attention"),
     )
     kappa: float = parameter(
@@ -176,7 +176,7 @@ class FDKVC(Policy):
     theta: float = parameter(
         0.5,
         "Neutral continuity",
-        "Similarity of the query to what is recent at which the weights stand unshifted.",
+        "How similar the query is to what is recent where the weights stay as they are.",
         symbol=r"\theta",
         low=-1,
         high=1,

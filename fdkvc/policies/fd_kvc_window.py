@@ -22,7 +22,7 @@ class FDKVCWindow(FDKVC):
     label = "FD-KVC with window"
     idea = (
         "FD-KVC with three quarters of the budget for the newest entries; recency is an average "
-        "that attention feeds, so that for the rest old and new stand on one scale."
+        "of attention, so that old and new entries compete for the rest on the same scale."
     )
     source = "this project; tuned on the Schema-Guided Dialogue dataset"
 

@@ -18,7 +18,7 @@ class Full(Fifo):
 
     key = "full"
     label = "Full cache"
-    idea = "Nothing is ever evicted, so the cache grows with the dialog; the reference above."
+    idea = "The upper reference: nothing is ever evicted, so the cache grows with the dialog."
     source = "Vaswani et al. 2017, Attention Is All You Need"
     bounded = False
     steps = (

@@ -32,8 +32,8 @@ class H2OMean(Policy):
     key = "h2o-mean"
     label = "H2O mean"
     idea = (
-        "Each entry's attention is averaged over the queries that could see it, so that age alone "
-        "earns nothing; the highest means stay."
+        "Each entry's attention is averaged over the queries that could see it, and the highest "
+        "means stay. It favours the old: in early turns fewer entries share the attention."
     )
     source = "Devoto et al. 2025, kvpress, ObservedAttention"
     looks_at = ("attention", "history")

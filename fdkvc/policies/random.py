@@ -32,7 +32,7 @@ class Random(Policy):
 
     key = "random"
     label = "Random"
-    idea = "Every turn each entry draws a number, and the lowest are evicted; the reference below."
+    idea = "The lower reference: each turn every entry draws a number, and the lowest are evicted."
     source = "Belady 1966, A Study of Replacement Algorithms for a Virtual-Storage Computer"
     looks_at = ("chance",)
     ties = EXACT
@@ -44,7 +44,7 @@ class Random(Policy):
     chance_seed: int = parameter(
         0,
         "Seed of chance",
-        "Which numbers are drawn: another gives others.",
+        "Which random numbers are drawn.",
         low=0,
         high=2**31,
         nominal=True,

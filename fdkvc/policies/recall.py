@@ -46,7 +46,8 @@ def page_match_parameter() -> Any:
     return parameter(
         0.7,
         "Page match",
-        "Cosine of a page's mean key with the turn's from which the query is on that page.",
+        "How similar a page's mean key must be to the turn's, as a cosine, for the query to be on "
+        "that page.",
         symbol=r"\vartheta",
         low=0,
         high=1,

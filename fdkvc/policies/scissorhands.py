@@ -65,7 +65,8 @@ class Scissorhands(Policy):
     history: int = parameter(
         8,
         "History window",
-        "How many last queries count; a turn has one, or one a token where each counts.",
+        "How many of the last queries count: a turn has one, or one for each token where each "
+        "counts.",
         symbol="w",
         low=1,
         high=24,
@@ -73,7 +74,7 @@ class Scissorhands(Policy):
     threshold: float = parameter(
         1.0,
         "Low attention",
-        "Attention is low below this many even shares.",
+        "Attention counts as low below this many times an even share.",
         symbol=r"\theta",
         low=0,
         high=10,

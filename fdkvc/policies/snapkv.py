@@ -53,7 +53,7 @@ class SnapKV(Policy):
     window: float = parameter(
         0.25,
         "Window",
-        "Share of the turn's tokens whose queries vote, and which stay.",
+        "How much of the turn votes: its last tokens, which also stay.",
         low=0,
         high=1,
     )

@@ -90,7 +90,7 @@ class Change:
         'from 0 to 1 in steps of 0.001'
         """
         if not self.is_read:
-            return "none, for this run does not read it"
+            return "none: this run never uses it"
         return f"from {written(self.low)} to {written(self.high)} in steps of {written(self.step)}"
 
     @property
@@ -104,12 +104,12 @@ class Change:
         >>> Change("w_c", "Weight", "", 0.45, None, 0.0, 1.0, 0.001, keeps=False).words
         'No weight from 0 to 1 in steps of 0.001 would have evicted it.'
         >>> Change("beta", "Modulation", "", 0.25, None, 0.0, 4.0, 0.004, is_read=False).words
-        'No modulation would have kept it, for this run does not read it.'
+        'No modulation would have kept it, because this run never uses it.'
         """
         name = f"{self.label[0].lower()}{self.label[1:]}"
         would = f"would have {'kept' if self.keeps else 'evicted'} it"
         if not self.is_read:
-            return f"No {name} {would}, for this run does not read it."
+            return f"No {name} {would}, because this run never uses it."
         if self.after is None or self.share is None:
             return f"No {name} {self.tried} {would}."
         return (

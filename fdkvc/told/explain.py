@@ -441,9 +441,8 @@ def _why_it_stayed(why: Explanation) -> Iterator[str]:
         yield f"{stayed}: the turn brought no tokens, so nothing was decided"
         return
     if why.best_evicted is None:
-        verb = "was" if why.stayed == 1 else "were"
-        taken = f"{why.stayed} of {count(why.budget, 'place')} {verb} taken"
-        yield f"{stayed}: the budget evicted nothing, for {taken}"
+        taken = f"{why.stayed} of {count(why.budget, 'place')} taken"
+        yield f"{stayed}: the budget evicted nothing, with {taken}"
         return
     if why.protected:
         yield f"{stayed}: it is protected, whatever its score"

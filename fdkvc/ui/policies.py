@@ -100,8 +100,8 @@ def show_overview(metrics: tuple[str, ...]) -> None:
             f"Averages over the benchmark scenarios: {DIALOGS} dialogs each, seed 0, budget "
             f"{Benchmark.budget}; a scenario that a metric says nothing about does not count. They "
             f"are of a dialog's last turns, but {wholes} are of all its turns. ± is half of the "
-            "95 % interval. The benchmark page runs any number of dialogs. The full cache alone "
-            "has no budget; the oracle alone knows the future."
+            "95 % interval. The benchmark page runs any number of dialogs. Only the full cache "
+            "has no budget, and only the oracle knows the future."
         )
     )
     say_chance(chance)

@@ -116,7 +116,7 @@ def test_a_file_is_brought_and_its_text_is_never_markup(page: Page, tmp_path: Pa
         settled(page)
         assert page.locator("img").count() == 0
     page.reload()
-    expect(page.get_by_text("This link shows a file that it cannot carry")).to_be_visible()
+    expect(page.get_by_text("This link was made with a file of someone")).to_be_visible()
 
 
 def test_a_broken_file_is_told_in_a_sentence_and_nothing_is_lost(

@@ -41,7 +41,7 @@ def about_sweep(sweep: Sweep, results: Results, chosen: Sweep) -> None:
         )
     if sweep != chosen:
         st.info(
-            "The settings in the sidebar are not those of this run; Run measures them.",
+            "The sidebar has other settings than this run: press Run to measure them.",
             icon=":material/tune:",
         )
 
@@ -50,7 +50,7 @@ def show_sweep(page: str, sweep: Sweep, results: Results) -> pd.DataFrame:
     """Show the sweep; return its table."""
     table = sweep_table(sweep, results)
     if table.empty:
-        st.info("Nothing was finished before the run was cancelled.")
+        st.info("The run was cancelled before anything was finished.")
         return table
     shown_charts(page).clear()
     _metrics(page, sweep, results, table)

@@ -14,7 +14,7 @@ _MEANINGS = {
     "direction only": "true as a direction, but not the printed size",
     "does not hold": "the measured interval excludes it",
     "open": "the interval does not decide",
-    None: "this run does not have what it takes",
+    None: "this run did not measure what it needs",
 }
 EVERY = "all"
 

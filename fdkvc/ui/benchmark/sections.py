@@ -45,7 +45,7 @@ def about_run(study: Study, chosen: Benchmark) -> None:
         )
     if ran != chosen:
         st.info(
-            "The settings in the sidebar are not those of this run; Run measures them.",
+            "The sidebar has other settings than this run: press Run to measure them.",
             icon=":material/tune:",
         )
 
@@ -53,7 +53,7 @@ def about_run(study: Study, chosen: Benchmark) -> None:
 def show_sections(page: str, study: Study) -> None:
     """Show the section that is open; the others cost nothing."""
     if not any(study.results.measured.values()):
-        st.info("Nothing was finished before the run was cancelled.")
+        st.info("The run was cancelled before anything was finished.")
         return
     tabs = st.tabs([plain(name) for name in SECTIONS], key=f"{page}/sections", on_change="rerun")
     for tab, show in zip(tabs, SECTIONS.values(), strict=True):

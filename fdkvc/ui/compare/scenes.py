@@ -240,7 +240,7 @@ def _difference_words(
     parted = first_difference(shared)
     if one is other:
         return Markdown(
-            "Choose two different runs. Where there is but one, choose another policy beside it."
+            "Choose two different runs. If there is only one, choose another policy in the sidebar."
         )
     if parted is None:
         return Markdown("**{}** and **{}** keep the same entries in every turn.").format(

@@ -119,7 +119,7 @@ def with_fork(page: str, lanes: tuple[Lane, ...]) -> tuple[Lane, ...]:
         change = Fork(turn, policy, budget, pinned, dropped)
         run = load_fork(origin.run, change)
     except ValueError as error:
-        problems([sentence(f"There is no such fork: {error}")])
+        problems([sentence(f"This fork cannot be shown: {error}")])
         _offer_removal(page)
         return lanes
     changes = change.changes(origin.run.choice.policy, origin.run.choice.budget) or ["no change"]

@@ -163,8 +163,8 @@ def _choose_file(page: str) -> DialogFile | None:
     wanted = held(page, DIGEST)
     if wanted and (file is None or not file.digest.startswith(wanted)):
         st.info(
-            "This link shows a file that it cannot carry. Bring that file to see it as it was "
-            "shown.",
+            "This link was made with a file of someone's own, which no link can carry. Open that "
+            "file here to see the same view.",
             icon=":material/upload_file:",
         )
         return None

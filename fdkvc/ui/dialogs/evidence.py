@@ -52,9 +52,9 @@ def show_evidence(page: str, chosen: Chosen, lanes: Sequence[Lane]) -> None:
     missing = recording.transcript.missing
     st.caption(
         plain(
-            "A demand is met if all tokens of at least one mention were cached when the turn "
-            "before had ended; otherwise the turn that broke the last whole mention stands here."
-            + (f" {missing} more arguments of calls are said nowhere before." if missing else "")
+            "A demand is met if at least one whole mention was still cached when the turn before "
+            "ended; if not, you see the turn that broke the last one."
+            + (f" {missing} more call arguments were never said before." if missing else "")
         )
     )
 

@@ -46,8 +46,8 @@ def show_heads(chosen: Chosen, lanes: Sequence[Lane], lane: Lane) -> None:
     st.html(table_html(columns, "Each policy, each head by itself and all together"))
     st.caption(
         "Together: an entry is worth its average score over the heads, so that all keep the same "
-        "tokens. Entries that differ: how many of the entries that a head holds by itself or "
-        "together it does not hold both ways, on average over turns and heads."
+        "tokens. Entries that differ: of all that a head holds one way or the other, the share "
+        "that it holds in only one of them, on average over turns and heads."
     )
     st.subheader(plain(f"{lane.label}, head by head"), anchor=False)
     alone, _, apart = ways[lanes.index(lane)]

@@ -36,7 +36,7 @@ MODES = {"each": "each head by itself", "together": "heads together"}
 
 TRIED = Field(
     "Budgets",
-    "Entries that the cache may hold after a turn.",
+    "How many entries the cache may hold after a turn.",
     name="budgets",
     default=tuple(map(str, BUDGETS)),
     choices=tuple(map(str, (16, 24, 32, 48, 64, 96, 128, 192, 256))),
@@ -139,7 +139,7 @@ def _about(done: Replayed, settings: Replay, file: DialogFile) -> None:
         )
     if done.settings != settings or done.file.digest != file.digest:
         st.info(
-            "The file or the settings are not those of this run any more; Run measures them.",
+            "The file or the settings are no longer those of this run: press Run to measure them.",
             icon=":material/tune:",
         )
 
@@ -147,7 +147,7 @@ def _about(done: Replayed, settings: Replay, file: DialogFile) -> None:
 def _show(page: str, done: Replayed) -> None:
     summary = _summary(done)
     if summary.empty:
-        st.info("Nothing was finished before the run was cancelled.")
+        st.info("The run was cancelled before anything was finished.")
         return
     metrics = [key for key in dict.fromkeys(done.table.metric) if key in set(summary.metric)]
     with side_by_side("replay"):

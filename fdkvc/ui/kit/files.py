@@ -66,7 +66,9 @@ def show_files(page: str, study: Study) -> None:
         type="primary",
         help="All files below, and the paper's figures as SVG and PNG.",
     )
-    st.markdown("Numbers are unrounded, fractions unscaled, and missing where there is nothing.")
+    st.markdown(
+        "Numbers are not rounded, shares run from 0 to 1, and what does not exist is left empty."
+    )
     st.subheader("Tables", anchor=False)
     _files(page, study)
     st.subheader("Figures", anchor=False)

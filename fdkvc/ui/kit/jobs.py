@@ -97,12 +97,10 @@ class Job:
             case None:
                 return ""
             case ValueError():
-                return f"The run was not possible: {error}."
+                return f"The run could not be done: {error}."
             case MemoryError():
                 return "The run needed more memory than there is: ask for fewer dialogs."
-        return (
-            f"The run failed, which is a mistake of this program: {type(error).__name__}, {error}."
-        )
+        return f"The run failed, and that is this program's fault: {type(error).__name__}, {error}."
 
     @property
     def result(self) -> Any:

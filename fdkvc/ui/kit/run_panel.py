@@ -66,7 +66,7 @@ def run_panel(page: str, name: str, work: Work, *, help: str = "") -> Any:
             st.info("Cancelled before it began.", icon=":material/cancel:")
     shown = jobs.find(st.session_state.get(shown_key))
     if shown_key in st.session_state and shown is None:
-        st.info("The last results are not kept any more: run it again.", icon=":material/history:")
+        st.info("The last results are no longer kept: run it again.", icon=":material/history:")
     return None if shown is None else shown.result
 
 

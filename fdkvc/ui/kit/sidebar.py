@@ -56,7 +56,7 @@ POLICY = Field(
 )
 MEASURED = Field(
     "Metrics",
-    "Those beyond the paper's three cost more; regret above all, about a minute for 1,000 "
+    "Those beyond the paper's three take longer, regret most of all: about a minute for 1,000 "
     "dialogs of five scenarios.",
     name="metrics",
     default=usual_metrics(),
@@ -122,9 +122,9 @@ def choose_metrics(page: str, size: int) -> tuple[str, ...]:
         if "regret" in asked and size > MOST_BOUND:
             st.error(
                 plain(
-                    f"Regret is left out: this dialog has {size:,} turns × tokens, and its bound "
-                    f"is found at once for {MOST_BOUND:,} at most. The command line has no such "
-                    "limit."
+                    f"Regret is left out: this dialog has {size:,} turns × tokens, and the best "
+                    f"cache is worked out quickly only up to {MOST_BOUND:,}. The command line has "
+                    "no such limit."
                 ),
                 icon=":material/error:",
             )
