@@ -310,6 +310,7 @@ HERE = r"dialogue 0 \(7_00001\)"
         (encoded([[]] * (MOST_DIALOGS + 1)), "the file holds 2,001 dialogs, but at most 2,000"),
         (encoded([FLIGHT, FLIGHT]), "dialog 1: the name '7_00001' is given twice"),
         (encoded([[{"role": "a", "content": "b"}] * (MOST_TURNS + 1)]), "it has 513 turns"),
+        (b"A: yes\n" * 800, "dialog 0: it has 800 turns, but at most 512 may be"),
         (b"A: " + b"a " * (MOST_TURN_TOKENS + 1), "dialog 0, turn 0: it has 1025 tokens"),
         (b"A: " + b"\nA: ".join([b"a " * 1024] * 9), f"dialog 0: it has {9 * 1024} tokens"),
         (

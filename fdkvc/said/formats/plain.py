@@ -34,6 +34,7 @@ def read_plain_text(text: str, number: int = 0) -> Iterator[Transcript]:
     turns: list[tuple[str, list[str]]] = []
 
     def dialog() -> Transcript:
+        check_turns(f"dialog {number}", len(turns))
         said = (Turn(speaker, clean("\n".join(lines).strip())) for speaker, lines in turns)
         return Transcript(f"dialog {number}", tuple(said))
 
@@ -48,7 +49,6 @@ def read_plain_text(text: str, number: int = 0) -> Iterator[Transcript]:
             raise ValueError(f"line {at} begins another dialog, but at most {MOST_DIALOGS} may be")
         if speaker:
             turns.append((clean_name(speaker[1]), [line[speaker.end() :]]))
-            check_turns(f"dialog {number}", len(turns))
         elif turns:
             turns[-1][1].append(line)
         elif line.strip():
