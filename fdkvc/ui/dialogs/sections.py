@@ -37,12 +37,10 @@ def open_section(
         "all": lambda: show_replay(page, chosen, lanes, asked),
     }
     labels = SECTION.labels
-    tabs = st.tabs(
-        [plain(labels[key]) for key in sections],
-        default=labels[held(page, SECTION)],
-        key=f"{page}/{SECTIONS_KEY}",
-        on_change="rerun",
-    )
+    opened = f"{page}/{SECTIONS_KEY}"
+    # Not as a default: one that changes makes new tabs of them, and the click on the old is lost.
+    st.session_state.setdefault(opened, labels[held(page, SECTION)])
+    tabs = st.tabs([plain(labels[key]) for key in sections], key=opened, on_change="rerun")
     for tab, (key, show) in zip(tabs, sections.items(), strict=True):
         if tab.open:
             hold(page, SECTION, key)
