@@ -121,6 +121,8 @@ class Field(Parameter):
         Reads the name of a policy, which is in a link without spaces; "" is none.
     chosen : bool
         Whether the browser's Back undoes a change of it; it passes over where one merely looks.
+    follows : bool
+        Whether its value goes along to every other page that has it.
     """
 
     name: str = ""
@@ -128,6 +130,7 @@ class Field(Parameter):
     of: str = ""
     read: Callable[[str], str] | None = None
     chosen: bool = True
+    follows: bool = False
 
     @property
     def kind(self) -> type:

@@ -7,7 +7,7 @@ from fdkvc.ui.compare.figures import show_figures
 from fdkvc.ui.kit import fields, sidebar
 from fdkvc.ui.kit.entry import rerun_if_picked
 from fdkvc.ui.kit.frame import enter_page, heading, problems
-from fdkvc.ui.kit.lanes import MOST_LANES, load_lanes
+from fdkvc.ui.kit.lanes import MOST_LANES, POLICIES, load_lanes
 from fdkvc.ui.kit.transport import playback, transport
 from fdkvc.ui.kit.variants import choose_policies
 
@@ -28,7 +28,7 @@ problems(wrong)
 
 with st.sidebar:
     dialog, budget = sidebar.choose_dialog(PAGE)
-    policies = choose_policies(PAGE, most=MOST_LANES)
+    policies = choose_policies(PAGE, POLICIES, most=MOST_LANES)
     asked = sidebar.choose_metrics(PAGE, dialog.size)
 
 runs = load_lanes(dialog, policies, budget, asked)

@@ -47,7 +47,7 @@ def test_it_compares_the_papers_policies_at_first() -> None:
     app = open_page("compare")
 
     titles = [POLICIES[key].label for key in PAPER_POLICIES]
-    assert lanes(app) == [f"{number} {title}" for number, title in enumerate(titles, 1)]
+    assert lanes(app) == titles
     assert len(specs(app)) == len(titles) + 2
     assert not errors(app)
 
@@ -65,7 +65,7 @@ def test_a_link_brings_policies_and_variants_of_them() -> None:
         "compare", scenario="shift", seed=3, policies="fd-kvc:gamma=0.8:w_c=0.3,fd-kvc,h2o", turn=5
     )
 
-    assert lanes(app) == ["1 H2O", "2 FD-KVC", "3 FD-KVC gamma=0.8 w_c=0.3"]
+    assert lanes(app) == ["H2O", "FD-KVC", "FD-KVC gamma=0.8 w_c=0.3"]
     assert "After turn 5 they share" in shown(app)
     link = link_of(app)
     assert link["policies"] == "fd-kvc:gamma=0.8:w_c=0.3,fd-kvc,h2o"
@@ -109,7 +109,7 @@ def test_the_figures_mark_the_best_and_ties() -> None:
     cells = {
         row[0].removeprefix("<td>"): [cell.removeprefix("<td>") for cell in row] for row in rows
     }
-    assert cells["1 FIFO"][2] == "100.0 % ★"
+    assert cells["FIFO"][2] == "100.0 % ★"
     assert [cells[name][4] for name in cells] == ["2 ☆", "2 ☆", "&gt; 7"]
     assert {cells[name][5] for name in cells} == {"264 ="}
 
@@ -117,9 +117,9 @@ def test_the_figures_mark_the_best_and_ties() -> None:
 def test_an_entry_is_followed_through_all_lanes() -> None:
     app = open_page("compare", scenario="shift", policies="fifo,h2o", turn=4, entry=70)
 
-    told = next(text.value for text in app.markdown if text.value.startswith("- **1 FIFO:**"))
+    told = next(text.value for text in app.markdown if text.value.startswith("- **FIFO:**"))
     assert "Token 70 (topic A, from turn 2) was evicted in turn 3 by the budget." in told
-    assert "- **2 H2O:** Token 70 (topic A, from turn 2)" in told
+    assert "- **H2O:** Token 70 (topic A, from turn 2)" in told
 
 
 def test_two_runs_to_compare_must_be_two() -> None:
@@ -198,16 +198,16 @@ def test_a_fork_is_a_lane_beside_its_origin() -> None:
         turn=6,
     )
 
-    assert lanes(app) == ["1 H2O", "2 FD-KVC", "3 fork of 2 FD-KVC"]
+    assert lanes(app) == ["H2O", "FD-KVC", "fork of FD-KVC"]
     assert (
-        "**2 FD-KVC, continued after turn 4** with recency decay at 0.6 instead of 0.88. "
+        "**FD-KVC, continued after turn 4** with recency decay at 0.6 instead of 0.88. "
         "The two caches first differ after turn 5." in shown(app)
     )
-    assert "**2 FD-KVC** and **3 fork of 2 FD-KVC** first part in **turn 5**" in shown(app)
+    assert "**FD-KVC** and **fork of FD-KVC** first part in **turn 5**" in shown(app)
 
     press(app, "Remove the fork")
 
-    assert lanes(app) == ["1 H2O", "2 FD-KVC"]
+    assert lanes(app) == ["H2O", "FD-KVC"]
     assert link_of(app)["fork"] == ""
 
 
@@ -237,7 +237,7 @@ def test_a_fork_begins_at_the_turn_that_is_shown() -> None:
 
     press(app, "Continue from here")
 
-    assert lanes(app)[-1] == "3 fork of 2 FD-KVC"
+    assert lanes(app)[-1] == "fork of FD-KVC"
     assert "continued after turn 3** with budget 30 instead of 56" in shown(app)
     link = link_of(app)
     assert link["fork"] == "fd-kvc"
@@ -267,7 +267,7 @@ def test_without_a_picked_entry_a_sentence_asks_for_one() -> None:
     assert errors(app) == [
         "No entry is picked to pin: click one in a cache, or choose one from the list."
     ]
-    assert lanes(app) == ["1 FIFO"]
+    assert lanes(app) == ["FIFO"]
 
 
 def test_a_dropped_entry_is_told_to_have_been_taken_out() -> None:
@@ -322,7 +322,7 @@ def test_a_policy_that_does_not_exist_yet_is_compared_and_forked(
         turn=6,
     )
 
-    assert lanes(app) == ["1 FIFO", "2 Nearest side=far", "3 fork of 1 FIFO"]
+    assert lanes(app) == ["FIFO", "Nearest side=far", "fork of FIFO"]
     assert "with Nearest instead of FIFO" in shown(app)
     assert not errors(app)
 
@@ -356,14 +356,14 @@ def test_the_lanes_together_are_one_picture() -> None:
     chart = together([charts[f"lane/{key}"] for key in PAPER_POLICIES])
     drawn = picture(standalone(chart, chart["datasets"], LIGHT, 720), "svg").decode()
 
-    for number, key in enumerate(PAPER_POLICIES, 1):
-        assert f"{number} {policy_named(key).title}" in drawn
+    for key in PAPER_POLICIES:
+        assert policy_named(key).title in drawn
     assert drawn.count(">Cache now<") == 4
     assert "Retention 100.0 %" in drawn
 
 
 def test_lanes_that_differ_in_nothing_but_their_title_line_up() -> None:
-    one, other = (lane_spec(title, 10, 56, 32, ("A", "B"), LIGHT) for title in ("1 one", "2 other"))
+    one, other = (lane_spec(title, 10, 56, 32, ("A", "B"), LIGHT) for title in ("one", "other"))
 
     def untitled(spec: dict[str, Any]) -> str:
         first, *rest = spec["vconcat"]

@@ -26,6 +26,7 @@ from fdkvc.run.metrics import metrics_of
 from fdkvc.said.formats import EXAMPLES, read_file
 from fdkvc.said.lexical import lexical_recording
 from fdkvc.ui.kit.frame import PAGES
+from fdkvc.ui.kit.lanes import POLICIES as LANES
 from fdkvc.ui.kit.runs import load_run
 from fdkvc.ui.step.tour import STOPS
 
@@ -182,6 +183,60 @@ def test_an_address_that_the_browser_went_back_to_is_shown() -> None:
     assert link_of(app).items() >= {"policy": "h2o", "turn": "3", "budget": "56"}.items()
     assert entry_of(app) == 1
     assert "Using 56 instead" in app.error[0].value
+
+
+def test_dialog_policy_turn_and_entry_follow_from_page_to_page() -> None:
+    app = open_page("step", scenario="return", seed=11, budget=40, turn=5, entry=70, policy="tova")
+    app.query_params.clear()  # as a browser does when it goes to another page
+    settled(app.switch_page("pages/about.py").run())
+    settled(app.switch_page("pages/compare.py").run())
+
+    same = {"scenario": "return", "seed": "11", "budget": "40", "turn": "5", "entry": "70"}
+    assert not app.error
+    assert link_of(app).items() >= same.items()
+    assert link_of(app)["policies"] == "fifo,sink,h2o,fd-kvc,tova"
+
+    # As "Add a variant" does: a browser knows of no variant that it was not shown.
+    app.session_state["pending"] = "compare", [(LANES, ["sink", "fd-kvc gamma=0.8"])]
+    press(settled(app.run()), "Next")
+    settled(app.switch_page("pages/step.py").run())
+
+    assert link_of(app).items() >= {**same, "turn": "6", "policy": "fd-kvc"}.items()
+    assert app.number_input(key="step/fd-kvc/gamma").value == 0.8
+    assert app.selectbox(key="step/entry").value == 70
+
+    settled(app.switch_page("pages/compare.py").run())
+    assert link_of(app)["policies"] == "sink,fd-kvc:gamma=0.8"
+
+
+@pytest.mark.parametrize(
+    ("page", "key", "typed", "said", "goes_on"),
+    [
+        ("step", "budget", 1e9, "Budget is 1000000000, but must be a whole number", "40"),
+        ("step", "budget", 2.5, "Budget is 2.5, but must be a whole number", "40"),
+        ("compare", "seed", -1, "Seed is -1, but must be a whole number", "7"),
+    ],
+)
+def test_what_is_refused_stays_to_be_mended_and_what_runs_is_said(
+    page: str, key: str, typed: float | None, said: str, goes_on: str
+) -> None:
+    app = open_page(page, budget=40)
+    assert type(app.number_input(key=f"{page}/{key}").step) is float  # or 1e9 would be read as 1
+
+    app.number_input(key=f"{page}/{key}").set_value(typed).run()
+
+    (error,) = settled(app).error
+    assert error.value.startswith(said)
+    assert error.value.endswith(f"Until that is mended, this page goes on with {goes_on}.")
+    assert app.number_input(key=f"{page}/{key}").value == typed
+    assert link_of(app)[key] == goes_on
+
+
+def test_a_symbol_is_read_aloud_as_a_letter() -> None:
+    labels = [each.label for each in open_page("step").number_input]
+
+    assert {"Recency decay γ", "Initial learning rate α₀", "Cumulative weight w_c"} <= {*labels}
+    assert not [label for label in labels if "$" in label or "\\" in label]
 
 
 @pytest.mark.parametrize("page", ["step", "compare", "dialogs"])

@@ -31,6 +31,7 @@ from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
 from fdkvc.ui.kit.lanes import (
     FORK,
     PAIR,
+    POLICIES,
     Lane,
     cells,
     choose_pair,
@@ -42,7 +43,6 @@ from fdkvc.ui.kit.lanes import (
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.kit.runs import Run
 from fdkvc.ui.kit.sidebar import ASKED, DIALOG, ENTRY, LOOK
-from fdkvc.ui.kit.variants import CHOSEN
 from fdkvc.words import count, listed
 
 FILE = "comparison.csv"
@@ -51,14 +51,14 @@ FILE = "comparison.csv"
 # ------------------------------------------------------------------------------- the link
 
 
-FIELDS: tuple[Field, ...] = (*DIALOG, CHOSEN, *LOOK, ASKED, *PAIR, *FORKED)
+FIELDS: tuple[Field, ...] = (*DIALOG, POLICIES, *LOOK, ASKED, *PAIR, *FORKED)
 """Every field of the page's view."""
 
 
 def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     """Let the page show what a link asks for; say what of it is not right, in sentences."""
     wrong = fields.adopt_link(page, FIELDS, link)
-    names = {*held(page, CHOSEN), FORK, ""}
+    names = {*held(page, POLICIES), FORK, ""}
     for field in PAIR:
         if link and held(page, field) not in names:
             wrong.append(
@@ -265,15 +265,15 @@ def _difference_words(
 
 
 def _shown(table: pd.DataFrame, one: Lane, other: Lane) -> dict[str, list[str]]:
-    """Return the difference as people read it; runs by their numbers, for want of room."""
+    """Return the difference as people read it."""
     lanes = {"one": one, "other": other}
     return {
-        "only in": [lanes[keeper].number for keeper in table["keeper"]],
+        "only in": [lanes[keeper].label for keeper in table["keeper"]],
         "token": _words(table["token"], "d"),
         "topic": table["topic"].fillna("–").tolist(),
         "from turn": _words(table["born"], "d"),
         **{
-            f"{what} in {lane.number}": _words(table[f"{what}_{name}"], form)
+            f"{what} in {lane.label}": _words(table[f"{what}_{name}"], form)
             for what, form in (("rank", ".0f"), ("score", ".3f"))
             for name, lane in lanes.items()
         },

@@ -25,13 +25,13 @@ from fdkvc.words import listed, sentence
 ENTRY_CHOICES = ("leave", "pin", "drop")
 
 
-_TOKEN = replace(ENTRY, label="Entry of the fork", chosen=True)
+_TOKEN = replace(ENTRY, label="Entry of the fork", chosen=True, follows=False)
 
 FORKED = (
     Field("Fork", "", name="fork", default="", read=read_name),
     Field("Turn of the fork", "", name="fork_turn", low=0, high=TURN.high),
     Field("Policy of the fork", "", name="fork_policy", default="", read=read_name),
-    replace(BUDGET_HERE, label="Its budget", name="fork_budget", default=None),
+    replace(BUDGET_HERE, label="Its budget", name="fork_budget", default=None, follows=False),
     replace(_TOKEN, name="pinned"),
     replace(_TOKEN, name="dropped"),
 )
@@ -143,8 +143,7 @@ def with_fork(page: str, lanes: tuple[Lane, ...]) -> tuple[Lane, ...]:
         )
         _offer_removal(page)
     words = f"{name} after turn {turn}: {', '.join(changes)}"
-    label = f"{len(lanes) + 1} fork of {origin.label}"
-    return (*lanes, Lane(FORK, label, words, run))
+    return (*lanes, Lane(FORK, f"fork of {origin.label}", words, run))
 
 
 def _offer_removal(page: str) -> None:

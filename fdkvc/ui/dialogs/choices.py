@@ -28,10 +28,10 @@ from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, hold
 from fdkvc.ui.kit.frame import problems
 from fdkvc.ui.kit.lanes import PAIR, Lane, read_lane
+from fdkvc.ui.kit.lanes import POLICIES as LANES
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.memory import give_back
 from fdkvc.ui.kit.sidebar import ASKED, BUDGET_HERE, LOOK, ORDER
-from fdkvc.ui.kit.variants import CHOSEN
 
 OWN = "own"
 DIGITS = 16  # of a file's SHA-256 in a link
@@ -82,8 +82,8 @@ TOPICS = Field(
 )
 SCHEDULE = Field("Topics", "One letter a turn, A to Z.", name="schedule", default="")
 HEAD = Field("Head", "", name="head", default=0, low=0, high=MOST_HEADS - 1)
-BUDGET = replace(BUDGET_HERE, default=48)
-POLICIES = replace(CHOSEN, default=("fifo", "h2o", "fd-kvc"))
+BUDGET = replace(BUDGET_HERE, default=48, follows=False)
+POLICIES = replace(LANES, default=("fifo", "h2o", "fd-kvc"))
 WHOSE = Field(
     "Look at",
     "Whose cache is shown below.",
@@ -109,7 +109,7 @@ SECTION = Field(
 SECTIONS_KEY = "sections"
 """Where the session holds the words of the open section."""
 
-PLACED = (DIALOG, TOPICS, SCHEDULE, HEAD, *LOOK)
+PLACED = (DIALOG, TOPICS, SCHEDULE, HEAD, *(replace(each, follows=False) for each in LOOK))
 """What has a meaning in one file alone."""
 
 FIELDS = (FILE, DIGEST, *PLACED, HEADS, BUDGET, POLICIES, WHOSE, ORDER, SECTION, *PAIR, ASKED)

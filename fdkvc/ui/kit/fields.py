@@ -7,7 +7,9 @@ The browser's Back and Forward arrive as links, too.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from html import unescape
 from typing import Any, TypeVar
 
 import streamlit as st
@@ -20,6 +22,8 @@ _PENDING = "pending"
 _SHOWN = "shown"
 _ARRIVED = "arrived"
 _CHOSEN = "chosen"
+_FOLLOWING = "following"
+_LOOKED_AT = "looked-at"
 
 Meant = TypeVar("Meant")
 
@@ -31,7 +35,9 @@ def key_of(page: str, field: Field) -> str:
 
 def held(page: str, field: Field) -> Any:
     """Return the value that the session holds."""
-    return st.session_state.get(key_of(page, field), field.default)
+    value = st.session_state.get(key_of(page, field), field.default)
+    whole = field.kind is int and isinstance(value, float) and value.is_integer()
+    return int(value) if whole else value
 
 
 def hold(page: str, field: Field, value: Any) -> None:
@@ -111,13 +117,19 @@ def not_quite_right(field: Field, error: object, instead: Any) -> str:
 def adopt_link(page: str, fields: Sequence[Field], link: Mapping[str, str]) -> list[str]:
     """Let the session show what a link asks for; say what of it is not right, in sentences.
 
+    Where a person comes to a page without a link, what was shown before follows.
+
     Parameters
     ----------
     link : mapping of str to str
-        From `arriving_link`; empty where no link was followed, which changes nothing.
+        From `arriving_link`; empty where no link was followed.
     """
     if not link:
+        for field in fields:
+            if field.follows:
+                hold(page, field, following(page, field.name, held(page, field)))
         return []
+    st.session_state[_LOOKED_AT] = page
     names = {field.name for field in fields}
     return adopt(page, fields, link) + [
         f"This link is not quite right: it has a part {name!r} that means nothing here."
@@ -126,9 +138,28 @@ def adopt_link(page: str, fields: Sequence[Field], link: Mapping[str, str]) -> l
     ]
 
 
+def follow(name: str, value: Any) -> None:
+    """Let a value go along to the other pages that ask for it by this name."""
+    st.session_state[_FOLLOWING] = {**st.session_state.get(_FOLLOWING, {}), name: value}
+
+
+def following(page: str, name: str, own: Meant) -> Meant:
+    """Return the value that a person has brought along from another page; else the page's own.
+
+    What comes along is taken once: until the page has written its address, and not where a link
+    says what to show.
+    """
+    known: dict[str, Meant] = st.session_state.get(_FOLLOWING, {})
+    return own if st.session_state.get(_LOOKED_AT) == page else known.get(name, own)
+
+
 def write_link(page: str, fields: Sequence[Field]) -> None:
     """Put every value into the address of the page; Back returns to what was chosen before."""
-    written = {field.name: field.written(held(page, field)) for field in fields}
+    st.session_state[_LOOKED_AT] = page
+    for field in fields:
+        if field.follows:
+            follow(field.name, _running(page, field))
+    written = {field.name: field.written(_running(page, field)) for field in fields}
     chosen = {field.name: written[field.name] for field in fields if field.chosen}
     before = st.session_state.get(_CHOSEN, chosen)
     st.session_state[_CHOSEN] = chosen
@@ -151,31 +182,56 @@ def command_line(command: str, options: Mapping[str, Any]) -> str:
 
 
 def settle(page: str, field: Field, given: Any, read: Callable[[Any], Meant]) -> Meant:
-    """Return what a widget gave as it is read; else say why not and return the last good one."""
-    last = f"{key_of(page, field)}/last"
+    """Return what a widget gave as it is read; else say why not and return the last good one.
+
+    What was typed stays in its field to be mended; what runs meanwhile is said, and in the link.
+    """
+    last, refused = _settled(page, field)
     try:
         meant = read(given)
     except ValueError as error:
         kept = st.session_state.get(last, field.default)
-        st.error(plain(f"{error}. Staying at {kept}."), icon=":material/error:")
+        st.session_state[refused] = given
+        st.error(
+            plain(f"{error}. Until that is mended, this page goes on with {kept}."),
+            icon=":material/error:",
+        )
         return read(kept)
     st.session_state[last] = given
+    st.session_state.pop(refused, None)
     return meant
+
+
+def _settled(page: str, field: Field) -> tuple[str, str]:
+    """Return where the session keeps what was given last that was right, and that was not."""
+    key = key_of(page, field)
+    return f"{key}/last", f"{key}/refused"
+
+
+def _running(page: str, field: Field) -> Any:
+    """Return the value that a page goes on with, whatever has been typed since."""
+    value, (last, refused) = held(page, field), _settled(page, field)
+    if refused in st.session_state and st.session_state[refused] == value:
+        return st.session_state.get(last, field.default)
+    return value
 
 
 def number(page: str, field: Field) -> Any:
     """Show a number field with its range, and return its value."""
-    whole = field.kind is int
-    hold(page, field, held(page, field))
-    given = st.number_input(
+    key, value = key_of(page, field), held(page, field)
+    # Never as a whole number: of one, the browser would read no more than its first digits, and
+    # 1e9 would be 1.
+    if value is not None and type(st.session_state.get(key)) is not float:
+        st.session_state[key] = float(value)
+    st.number_input(
         plain(label(field)),
-        key=key_of(page, field),
-        step=1 if whole else 0.01,
-        format="%d" if whole else "%g",
+        key=key,
+        step=1.0 if field.kind is int else 0.01,
+        format="%g",
         help=plain(f"{field.help} Allowed: {field.allowed(field.kind)}."),
         persist_state="session",
     )
-    value = settle(page, field, given, field.check)
+    value = settle(page, field, held(page, field), field.check)
     caption = _standing(field, value)
     if caption:
         st.caption(plain(caption))
@@ -191,7 +247,20 @@ def label(known: Parameter) -> Markdown:
     """Return what a parameter is called, with its symbol if it has one."""
     if not known.symbol:
         return plain(known.label)
-    return Markdown("{} ${}$").format(known.label, Markdown(known.symbol))
+    # An underscore within a word needs no mark before it, which would be read aloud, too.
+    return Markdown("{} {}").format(known.label, Markdown(spoken(known.symbol)))
+
+
+def spoken(symbol: str) -> str:
+    r"""Write a symbol of LaTeX in letters, which are read aloud where a formula is spelled.
+
+    Examples
+    --------
+    >>> [spoken(symbol) for symbol in (r"\gamma", r"\alpha_0", "w_c", r"\vartheta")]
+    ['γ', 'α₀', 'w_c', 'ϑ']
+    """
+    letters = unescape(re.sub(r"\\([a-z]+)", r"&\1;", symbol))
+    return re.sub(r"_(\d)", lambda found: chr(ord("₀") + int(found[1])), letters)
 
 
 def _standing(field: Field, value: Any) -> Markdown:

@@ -19,9 +19,12 @@ from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.arrow import cut_by_turn
 from fdkvc.ui.kit.memory import kept
 from fdkvc.ui.kit.runs import Choice, Run, RunChoice, load_run
-from fdkvc.ui.kit.variants import read_name
+from fdkvc.ui.kit.variants import CHOSEN, read_name
 
 MOST_LANES = 6
+
+POLICIES = replace(CHOSEN, follows=True)
+"""The policies of the lanes, which go along from page to page."""
 
 FORK = "fork"
 """The name of the lane that continues another with something changed."""
@@ -36,7 +39,7 @@ class Lane:
     name : str
         The policy's name, or `FORK`; no two lanes share it.
     label : str
-        How people see it; begins with its number.
+        How people see it: the policy's title.
     words : str
         What it is, in a file.
     """
@@ -45,11 +48,6 @@ class Lane:
     label: str
     words: str
     run: Run
-
-    @property
-    def number(self) -> str:
-        """Its number, which the label begins with."""
-        return self.label.split()[0]
 
     @property
     def begins(self) -> int:
@@ -64,11 +62,11 @@ def load_lanes(
     return tuple(
         Lane(
             policy.name,
-            f"{number} {policy.title}",
+            policy.title,
             policy.name,
             load_run(RunChoice(dialog, policy, budget, asked)),
         )
-        for number, policy in enumerate(policies, 1)
+        for policy in policies
     )
 
 

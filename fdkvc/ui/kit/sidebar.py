@@ -13,7 +13,7 @@ from streamlit.delta_generator import DeltaGenerator
 from fdkvc.dialogs.batch import DialogBatch
 from fdkvc.dialogs.scenarios import SCENARIOS, Scenario, World, own_scenario, scenario_named
 from fdkvc.parameters import BUDGET, SEED, Field, fields_of
-from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named
+from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named, read_policy
 from fdkvc.run.metrics import metrics_of, usual_metrics
 from fdkvc.run.trace import Trace
 from fdkvc.ui.kit import fields
@@ -33,17 +33,19 @@ SCENARIO = Field(
     name="scenario",
     default="mixed",
     choices={**SCENARIOS, OWN: "Own schedule …"},
+    follows=True,
 )
 SCHEDULE = Field(
     "Own schedule",
     "One letter a turn, A to Z: the turn's topic.",
     name="schedule",
     default="AAABBBCC",
+    follows=True,
 )
-SEED_HERE = replace(SEED, help="Which dialog is drawn.", default=7)
-BUDGET_HERE = replace(BUDGET, high=512)
+SEED_HERE = replace(SEED, help="Which dialog is drawn.", default=7, follows=True)
+BUDGET_HERE = replace(BUDGET, high=512, follows=True)
 WORLD = [
-    replace(field, high=min(field.high, 128))
+    replace(field, high=min(field.high, 128), follows=True)
     for field in fields_of(World)
     if field.name in ("tokens_per_turn", "noise")
 ]
@@ -65,14 +67,17 @@ MEASURED = Field(
 ASKED = Field(
     "Beside the paper's three", "", name="metrics", default=(), choices=metrics_of(asked=True)
 )
-ENTRY = Field("Entry", "Which token.", name="entry", low=0, high=10**6, chosen=False)
+ENTRY = Field("Entry", "Which token.", name="entry", low=0, high=10**6, chosen=False, follows=True)
 ORDER = Field("Order", "", name="order", default="age", choices=ORDERS, chosen=False)
 
 DIALOG = (SCENARIO, SCHEDULE, SEED_HERE, BUDGET_HERE, *WORLD)
 """What chooses a dialog and a budget."""
 
-LOOK = (TURN, ENTRY)
+LOOK = (replace(TURN, follows=True), ENTRY)
 """What is looked at: the turn, and the entry that was picked."""
+
+LANES = "policies"
+"""By what name the policies of lanes follow from page to page."""
 
 
 def choose_dialog(page: str) -> tuple[DialogChoice, int]:
@@ -134,6 +139,7 @@ def choose_metrics(page: str, size: int) -> tuple[str, ...]:
 
 def choose_policy(page: str) -> tuple[Policy, Mapping[str, DeltaGenerator]]:
     """Show the controls of the policy; return it, and a place beside each rule's threshold."""
+    _follow_lanes(page)
     key = fields.choice(page, POLICY)
     st.caption(plain(POLICIES[key].idea))
     hyperparameters = fields_of(POLICIES[key], key)
@@ -148,7 +154,23 @@ def choose_policy(page: str) -> tuple[Policy, Mapping[str, DeltaGenerator]]:
             args=(page, hyperparameters),
             disabled=all(values[field.name] == field.default for field in hyperparameters),
         )
-    return policy_named(key, **values), beside
+    policy = policy_named(key, **values)
+    fields.follow(POLICY.name, policy.name)
+    return policy, beside
+
+
+def _follow_lanes(page: str) -> None:
+    """Go on with the last of the lanes that a person comes from, if this page's is not of them."""
+    key = held(page, POLICY)
+    own = policy_named(
+        key, **{each.name: held(page, each) for each in fields_of(POLICIES[key], key)}
+    )
+    lanes = fields.following(page, LANES, [own.name])
+    if own.name not in lanes:
+        policy = read_policy(lanes[-1])
+        hold(page, POLICY, policy.key)
+        for field in fields_of(policy, policy.key):
+            hold(page, field, field.default)
 
 
 def choose_hyperparameters(

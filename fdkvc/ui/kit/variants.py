@@ -10,9 +10,9 @@ import streamlit as st
 from fdkvc.parameters import Field, parameters_of
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named, read_policy
 from fdkvc.ui.kit import fields
-from fdkvc.ui.kit.fields import held, key_of
+from fdkvc.ui.kit.fields import held, hold, key_of
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.ui.kit.sidebar import POLICY, choose_hyperparameters
+from fdkvc.ui.kit.sidebar import LANES, POLICY, choose_hyperparameters
 
 MOST_POLICIES = 12
 """More lines than this cannot be told apart."""
@@ -23,7 +23,7 @@ def read_name(text: str) -> str:
     return read_policy(text).name
 
 
-CHOSEN = Field("Policies", "", name="policies", default=PAPER_POLICIES, read=read_name)
+CHOSEN = Field("Policies", "", name=LANES, default=PAPER_POLICIES, read=read_name)
 """The names of the policies that are chosen, variants among them."""
 
 
@@ -39,6 +39,8 @@ def choose_policies(
     most : int
         So many may be chosen.
     """
+    if field.follows:
+        _follow_one(page, field, most)
     known = _known(page, field)
     chosen = replace(field, choices={name: policy.title for name, policy in known.items()})
     names = fields.several(page, chosen)
@@ -52,6 +54,14 @@ def choose_policies(
             icon=":material/error:",
         )
     return tuple(known[name] for name in names[:most])
+
+
+def _follow_one(page: str, field: Field, most: int) -> None:
+    """Choose the policy, too, that a person comes from."""
+    names, one = held(page, field), fields.following(page, POLICY.name, None)
+    if one is not None and one not in names and len(names) < most:
+        hold(page, field, [*names, one])
+    fields.follow(POLICY.name, None)
 
 
 def _known(page: str, field: Field) -> dict[str, Policy]:
