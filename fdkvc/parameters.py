@@ -11,6 +11,7 @@ import math
 import numbers
 import re
 from collections.abc import Callable, Collection, Mapping
+from html import unescape
 from typing import Any
 
 
@@ -54,6 +55,18 @@ class Parameter:
     rule: str = ""
     by_row: bool = False
     nominal: bool = False
+
+    @property
+    def letters(self) -> str:
+        r"""Its symbol in letters, which are read aloud where a formula would be spelled.
+
+        Examples
+        --------
+        >>> [Parameter("", "", symbol).letters for symbol in (r"\gamma", r"\alpha_0", "w_c")]
+        ['γ', 'α₀', 'w_c']
+        """
+        letters = unescape(re.sub(r"\\([a-z]+)", r"&\1;", self.symbol))
+        return re.sub(r"_(\d)", lambda found: chr(ord("₀") + int(found[1])), letters)
 
     def allowed(self, kind: type = float) -> str:
         """Say the valid range in words.

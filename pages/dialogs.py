@@ -3,6 +3,7 @@
 import streamlit as st
 
 from fdkvc.ui.dialogs import choices, sections
+from fdkvc.ui.dialogs.evidence import show_headline
 from fdkvc.ui.dialogs.transcript import explain_colours, show_transcript
 from fdkvc.ui.kit import fields, sidebar
 from fdkvc.ui.kit.entry import rerun_if_picked
@@ -44,6 +45,7 @@ with st.container(horizontal=True, vertical_alignment="center"):
     every = playback(PAGE, turns)
     lane = choices.choose_look(PAGE, lanes)
     order = scene.choose_order(PAGE)
+show_headline(head.recording, lane)
 explain_colours(head)
 transcript = st.container()
 picked = fields.held(PAGE, sidebar.ENTRY)

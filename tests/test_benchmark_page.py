@@ -52,7 +52,7 @@ def test_before_a_run_the_page_says_what_it_is_and_how_to_run_more() -> None:
 
 def test_a_run_shows_the_papers_tables(ran: AppTest) -> None:
     section(ran, "Tables")
-    titles = [heading.value for heading in ran.subheader]
+    titles = [heading.value for heading in ran.header]
     assert [title.split(":")[0] for title in titles] == [f"Table {n}" for n in range(1, 8)]
     frame = ran.dataframe[2].value
     diversity = frame.astype(str).to_numpy().tolist()
@@ -141,7 +141,7 @@ def test_every_metric_that_is_asked_for_is_shown() -> None:
     section(app, "Figures")
     assert "Return recall" in app.selectbox(key="benchmark/other/quantity").options
     section(app, "Tables")
-    titles = [heading.value for heading in app.subheader]
+    titles = [heading.value for heading in app.header]
     assert [title.split(", %")[0] for title in titles[-len(metrics_of(asked=True)) :]] == [
         metric.title for metric in metrics_of(asked=True).values()
     ]
@@ -168,7 +168,7 @@ def test_a_sweep_is_drawn_with_its_trade_off() -> None:
     app = open_page("ablation")
     app.number_input(key="ablation/dialogs").set_value(3).run()
     run_until(press(app, "Run"), SHOWN)
-    assert [heading.value for heading in app.subheader] == [
+    assert [heading.value for heading in app.header] == [
         "Each metric over the sweep",
         "What one metric costs in another",
         "Files",

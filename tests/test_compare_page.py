@@ -21,6 +21,8 @@ from fdkvc.charts.theme import LIGHT, standalone
 from fdkvc.parameters import parameter
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named
 from fdkvc.policies.base import EVICTION
+from fdkvc.run.metrics import metric_named, usual_metrics
+from fdkvc.ui.kit.markdown import plain
 
 
 def lanes(app: AppTest) -> list[str]:
@@ -370,3 +372,13 @@ def test_lanes_that_differ_in_nothing_but_their_title_line_up() -> None:
         return re.sub(r"view_\d+", "view", json.dumps([{**first, "title": ""}, *rest]))
 
     assert untitled(one) == untitled(other)
+
+
+def test_what_the_figures_say_is_told_where_they_stand() -> None:
+    app = open_page("compare", policies="fifo,oracle", metrics="regret")
+
+    (told,) = [text.value for text in app.markdown if text.value.startswith("- **Alignment:**")]
+    for metric in (*usual_metrics(), "regret"):
+        assert plain(metric_named(metric).help) in told
+    assert plain(POLICIES["oracle"].idea) in told
+    assert "a retention of 0 %" in POLICIES["oracle"].idea

@@ -28,6 +28,7 @@ from fdkvc.ui.dialogs import files, transcript
 from fdkvc.ui.dialogs.files import BROUGHT, DialogFile, read_dialog_file, shipped_file
 from fdkvc.ui.dialogs.replay import FEW, Replayed, files_of, replay_work
 from fdkvc.ui.kit.markdown import plain
+from fdkvc.words import count
 
 DIALOG = read_file(EXAMPLES / "dialogues.json")[0]
 RECORDING = lexical_recording(DIALOG)
@@ -173,6 +174,25 @@ def test_calls_say_which_argument_each_policy_still_held() -> None:
     assert "Call-argument recall" in html(rows)
 
 
+@pytest.mark.parametrize("key", ["fifo", "fd-kvc"])
+def test_the_first_failed_call_is_a_headline(key: str) -> None:
+    app = open_dialogs(policies="h2o,fifo,fd-kvc", look=key)
+
+    trace = simulate(policy_named(key), RECORDING.dialogs, 48)
+    demand, gone = next(
+        (each, int(turn[0]))
+        for (each, _), turn in zip(RECORDING.evidence, lost_in(trace, RECORDING), strict=True)
+        if each.kind == "call" and turn[0] >= 0
+    )
+    last = demand.mentions[-1].turn
+    when = "the turn in which it was said" if gone == last else f"turn {gone}"
+    assert app.header[0].value == (
+        f"The service call in turn {demand.turn} lost *{plain(demand.value)}*, said "
+        f"{count(demand.turn - last, 'turn')} before: {policy_named(key).title} evicted it in "
+        f"{when}"
+    )
+
+
 def test_where_there_are_no_calls_the_states_say_what_was_lost() -> None:
     states = [demand for demand in DIALOG.demands if demand.kind == "state"]
     said = dataclasses.replace(DIALOG, demands=tuple(states))
@@ -315,7 +335,7 @@ def several_heads(heads: int) -> bytes:
 @pytest.mark.parametrize("mode", ["each", "together"])
 def test_a_head_is_shown_alone_or_with_what_all_decide(mode: str) -> None:
     file = read_dialog_file(several_heads(3), "trace.npz")
-    app = open_dialogs(file, policies="h2o", head=2, heads=mode, turn=19, entry=3)
+    app = open_dialogs(file, policies="h2o", head=2, heads=mode, turn=19, entry=3, section="cache")
     recording = file.recording(0)
     policy = policy_named("h2o")
     deciding = Together(policy, 3) if mode == "together" else policy

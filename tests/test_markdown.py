@@ -39,8 +39,8 @@ MARKED_OPTIONS = {"pills", "segmented_control", "radio", "select_slider", "menu_
 SAFE_COLUMNS = {"NumberColumn", "TextColumn"}
 """Columns of a table that neither fetch nor link anything."""
 
-OURS = {"equation", "symbol"}
-"""LaTeX that stands in the sources of the policies."""
+OURS = {"equation", "letters", "symbol"}
+"""LaTeX, and its letters, that stand in the sources of the policies."""
 
 NEVER = {"write", "write_stream", "image", "iframe", "link_button", "audio", "video", "logo"}
 """Functions that no page needs, and that fetch, link or guess."""

@@ -301,6 +301,19 @@ def test_memory_counts_keys_values_scores_and_the_full_cache() -> None:
     assert result.total == result.keys + result.values + result.scores
 
 
+@pytest.mark.parametrize("key", ["fifo", "fd-kvc"])
+def test_a_cache_that_is_not_full_takes_what_it_holds(key: str) -> None:
+    """Else it would be larger than the full cache, which has no more tokens to hold."""
+    dialogs = generate(SCENARIOS["shift"])
+    trace = simulate(policy_named(key), dialogs, 56)
+
+    each = [memory(trace, dialogs, turn) for turn in range(3)]
+    assert [(now.keys, now.full_cache) for now in each] == [
+        (64 * held, 128 * said) for held, said in ((32, 32), (56, 64), (56, 96))
+    ]
+    assert [now.keys + now.values <= now.full_cache for now in each] == [True] * 3
+
+
 @pytest.mark.parametrize("key", POLICIES)
 def test_scores_take_four_bytes_a_channel(key: str) -> None:
     dialogs = generate(SCENARIOS["shift"], world=World(head_dimension=8))

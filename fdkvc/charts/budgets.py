@@ -59,7 +59,7 @@ def budgets_spec(
     y_scale = alt.Scale(domain=[0, top], nice=False)
     y_axis = alt.Axis(title=None, tickCount=5, format=".0%" if percent else "~f")
     legend = top_legend(symbolSize=70, symbolStrokeWidth=0, symbolOpacity=1, labelLimit=260)
-    color = alt.Color("policy:N", scale=policy_scale(policies), legend=legend)
+    color = alt.Color("policy:N", scale=policy_scale(policies, theme), legend=legend)
     form = ".1%" if percent else ".2f"
     base = alt.Chart(alt.NamedData("budgets")).encode(x=x, color=color)
     y = alt.Y("mean:Q", scale=y_scale, axis=y_axis)

@@ -57,7 +57,7 @@ def dots_spec(
     )
     offset = alt.YOffset("name:N", scale=alt.Scale(domain=list(names)))
     legend = top_legend(columns=3) if len(names) > 1 else None
-    color = alt.Color("name:N", scale=policy_scale(names), legend=legend)
+    color = alt.Color("name:N", scale=policy_scale(names, theme), legend=legend)
     tooltip = [
         alt.Tooltip("row:N", title="scenario"),
         alt.Tooltip("name:N", title="of"),

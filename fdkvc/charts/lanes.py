@@ -15,10 +15,10 @@ from fdkvc.charts.theme import (
     Panel,
     Spec,
     Theme,
-    colour_of,
     column,
     inside_axis,
     panel_title,
+    tint_of,
     top_legend,
 )
 from fdkvc.charts.timeline import Line, changes_panel, cursor_panel, river_panel, turn_axis
@@ -88,7 +88,7 @@ def lines_spec(
         For data ``lines``, ``changes`` and ``cursor``.
     """
     count = len(lanes)
-    colours = [colour_of(position) for position in range(count)]
+    colours = [tint_of(position, theme) for position in range(count)]
     if own_ink:
         colours[-1] = theme.ink
     ranges: dict[str, Sequence[Any]] = {

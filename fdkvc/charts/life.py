@@ -12,7 +12,6 @@ from fdkvc.charts.theme import (
     Panel,
     Spec,
     Theme,
-    colour_of,
     column,
     inside_axis,
     panel_title,
@@ -41,7 +40,7 @@ def life_spec(turns: int, channels: tuple[str, ...], theme: Theme) -> Spec:
 
 
 def _lines(data: str, title: str, names: Sequence[str], turns: int, theme: Theme) -> Panel:
-    colours = [theme.ink, *(colour_of(number + 4) for number in range(len(names)))][: len(names)]
+    colours = [theme.ink, *(theme.terms * len(names))][: len(names)]
     x = alt.X(
         "turn:Q",
         scale=alt.Scale(domain=[-0.08 * turns, max(turns - 1, 1)], nice=False),

@@ -52,7 +52,7 @@ def series_spec(
     legend = top_legend(
         symbolType="stroke", symbolStrokeWidth=2, symbolOpacity=1, symbolSize=300, offset=18
     )
-    colours = policy_scale(policies)
+    colours = policy_scale(policies, theme)
     base = alt.Chart(alt.NamedData("series"))
     band = base.mark_area(opacity=0.25, aria=False).encode(
         x=x,

@@ -61,7 +61,7 @@ def spread_spec(
             x2=alt.X2("right:Q"),
             y=alt.Y("top:Q", scale=y_scale, axis=axis),
             y2=alt.Y2("bottom:Q"),
-            color=alt.Color("policy:N", scale=policy_scale(policies), legend=None),
+            color=alt.Color("policy:N", scale=policy_scale(policies, theme), legend=None),
             tooltip=[
                 alt.Tooltip("policy:N"),
                 alt.Tooltip("left:Q", title="from", format=".4f"),

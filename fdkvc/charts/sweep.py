@@ -7,7 +7,6 @@ from functools import lru_cache
 import altair as alt
 
 from fdkvc.charts.theme import (
-    OKABE_ITO,
     Spec,
     Theme,
     mark_at,
@@ -63,7 +62,7 @@ def curve_spec(
         alt.Tooltip("ci_high:Q", title="to", format=".4f"),
         alt.Tooltip("published:Q", format=".4f"),
     ]
-    colour = OKABE_ITO[0] if theme.paper == "#ffffff" else OKABE_ITO[4]
+    colour = theme.terms[1]
     mark = (
         mark_at(default=default)
         .mark_rule(color=theme.ink, strokeDash=[4, 3], opacity=0.7, aria=False)
@@ -189,7 +188,7 @@ def tradeoff_spec(
     y_axis = alt.Axis(title=y_arrow, format="~g", titleAnchor="end", tickCount=5)
     x = alt.X("x:Q", scale=x_scale, axis=x_axis)
     y = alt.Y("y:Q", scale=y_scale, axis=y_axis)
-    color = alt.Color("group:N", scale=policy_scale(groups), legend=None)
+    color = alt.Color("group:N", scale=policy_scale(groups, theme), legend=None)
     front = (
         alt.Chart(alt.NamedData("front"))
         .mark_line(color=theme.ink, strokeDash=[5, 3], strokeWidth=1.5, aria=False)

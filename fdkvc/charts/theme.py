@@ -1,14 +1,16 @@
 """Colours, and what all charts share.
 
-Topics and policies take the Okabe-Ito colours (Okabe and Ito 2008, *Color Universal Design*),
-which people with colour-vision deficiencies can tell apart; a letter, an outline or a dash always
-says the same again.
+All colours of charts and pages are here. Topics have hues: those of Okabe and Ito (2008, *Color
+Universal Design*), which people with colour-vision deficiencies can tell apart, and an eighth after
+Tol (2021, *Colour Schemes*). Policies have tints of grey, so that no line is taken for a topic.
+A letter, a dash, a shape or a pattern always says the same again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import altair as alt
@@ -17,7 +19,7 @@ import pandas as pd
 Spec = dict[str, Any]
 Panel = Any  # an Altair chart; its methods promise no closer type
 
-OKABE_ITO = (
+TOPICS = (
     "#0072B2",  # blue
     "#E69F00",  # orange
     "#009E73",  # bluish green
@@ -25,8 +27,14 @@ OKABE_ITO = (
     "#56B4E9",  # sky blue
     "#D55E00",  # vermillion
     "#F0E442",  # yellow
-    "#999999",  # grey, which stands in for black in either theme
+    "#AA4499",  # purple, where Okabe and Ito have black
 )
+"""The hues of topics; those of further topics are the same again, with a pattern."""
+
+TOPICLESS = "#999999"
+
+MET, UNMET = "#009E73", "#D55E00"
+"""What holds and what does not, each beside a sign or a word that says so."""
 
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 
@@ -46,27 +54,60 @@ class Theme:
     paper : str
         The background.
     terms : tuple of str
-        Fills of score terms, apart from every topic colour.
+        Fills of score terms and lines of quantities, apart from every topic colour.
+    policies : tuple of str
+        Tints of policies' lines and points: two shades of a cold grey and two of a warm one.
     """
 
     ink: str
     faint: str
     paper: str
     terms: tuple[str, ...]
+    policies: tuple[str, ...]
 
 
-LIGHT = Theme("#262730", "#d5d7dd", "#ffffff", ("#5b5f6b", "#b06cc9", "#8a6d3b", "#3b8a83"))
-DARK = Theme("#fafafa", "#41444e", "#0e1117", ("#a9adb9", "#c98be0", "#c9a86b", "#6bc9c0"))
+LIGHT = Theme(
+    "#262730",
+    "#d5d7dd",
+    "#ffffff",
+    ("#5b5f6b", "#b06cc9", "#8a6d3b", "#3b8a83"),
+    ("#23262f", "#858b9c", "#5f4f41", "#978b7c"),
+)
+DARK = Theme(
+    "#fafafa",
+    "#41444e",
+    "#171614",
+    ("#a9adb9", "#c98be0", "#c9a86b", "#6bc9c0"),
+    ("#f4f5f8", "#8a91a3", "#d8c7b4", "#8f8373"),
+)
 
 
 def colour_of(position: int) -> str:
-    """Return the colour of the topic or policy at this position."""
-    return OKABE_ITO[position % len(OKABE_ITO)]
+    """Return the colour of the topic at this position; of no topic at a negative one."""
+    return TOPICS[position % len(TOPICS)] if position >= 0 else TOPICLESS
+
+
+def patterned(position: int) -> bool:
+    """Whether the topic at this position shares its hue with one before it."""
+    return position >= len(TOPICS)
 
 
 def letter_ink(position: int) -> str:
     """Return black or white, whichever is readable on `colour_of(position)`."""
-    return "#ffffff" if colour_of(position) == OKABE_ITO[0] else "#000000"
+    return max("#ffffff", "#000000", key=partial(contrast, colour_of(position)))
+
+
+def contrast(one: str, other: str) -> float:
+    """Return how well two colours can be told apart, from 1 to 21 (WCAG 2.2, contrast ratio)."""
+    darker, lighter = sorted((_luminance(one), _luminance(other)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    """Return the relative luminance of a colour in hexadecimal, from 0 to 1 (WCAG 2.2)."""
+    shares = (int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5))
+    linear = (s / 12.92 if s <= 0.04045 else ((s + 0.055) / 1.055) ** 2.4 for s in shares)
+    return sum(w * s for w, s in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
 def topic_scale(topics: Sequence[str]) -> alt.Scale:
@@ -83,9 +124,27 @@ def letter_scale(topics: Sequence[str]) -> alt.Scale:
     )
 
 
-def policy_scale(policies: Sequence[str]) -> alt.Scale:
-    """Return the colour scale of these policies."""
-    return topic_scale(policies)
+def edge_scale(topics: Sequence[str], theme: Theme) -> alt.Scale:
+    """Return the scale of the edges of these topics' areas: of ink, where a hue comes again."""
+    edges = [theme.ink if patterned(place) else theme.paper for place in range(len(topics))]
+    return alt.Scale(domain=list(topics), range=edges)
+
+
+def pattern_scale(topics: Sequence[str]) -> alt.Scale:
+    """Return the scale of the dashes of these edges, which are the pattern of a hue again."""
+    dashes = [[2, 3] if patterned(place) else [1, 0] for place in range(len(topics))]
+    return alt.Scale(domain=list(topics), range=dashes)
+
+
+def tint_of(position: int, theme: Theme) -> str:
+    """Return the tint of the policy at this position."""
+    return theme.policies[position % len(theme.policies)]
+
+
+def policy_scale(policies: Sequence[str], theme: Theme) -> alt.Scale:
+    """Return the scale of these policies' tints; a dash or a shape goes with each."""
+    tints = [tint_of(position, theme) for position in range(len(policies))]
+    return alt.Scale(domain=list(policies), range=tints)
 
 
 def dash_scale(names: Sequence[str]) -> alt.Scale:

@@ -15,11 +15,12 @@ from fdkvc.charts.theme import (
     Panel,
     Spec,
     Theme,
-    colour_of,
     column,
+    edge_scale,
     inside_axis,
     letter_scale,
     panel_title,
+    pattern_scale,
     top_legend,
     topic_scale,
 )
@@ -161,12 +162,14 @@ def river_panel(
         axis=inside_axis(values=[0, budget // 2, budget]),
     )
     base = alt.Chart(alt.NamedData("river"))
-    runs = base.mark_rect(stroke=theme.paper, strokeWidth=0.7).encode(
+    runs = base.mark_rect(strokeWidth=0.7).encode(
         x=turn_axis(turns),
         x2=alt.X2("right:Q"),
         y=y,
         y2=alt.Y2("high:Q"),
-        color=alt.Color("topic:N", scale=topic_scale(topics), legend=None),
+        fill=alt.Fill("topic:N", scale=topic_scale(topics), legend=None),
+        stroke=alt.Stroke("topic:N", scale=edge_scale(topics, theme), legend=None),
+        strokeDash=alt.StrokeDash("topic:N", scale=pattern_scale(topics), legend=None),
         tooltip=[
             alt.Tooltip("turn:Q"),
             alt.Tooltip("topic:N"),
@@ -190,7 +193,8 @@ def river_panel(
         .mark_line(
             stroke=theme.ink,
             strokeWidth=2,
-            point=alt.OverlayMarkDef(fill=theme.ink, size=28),
+            point=alt.OverlayMarkDef(fill=theme.ink, size=28, aria=False),
+            aria=False,  # without an entry it is empty, and there is nothing to be said of it
         )
         .encode(x=alt.X("middle:Q"), y=alt.Y("slot:Q"))
     )
@@ -239,7 +243,7 @@ def _state(turns: int, line: Line, theme: Theme) -> Panel:
 
 def _metrics(turns: int, lines: Sequence[Line], theme: Theme) -> Panel:
     labels = [line.label for line in lines]
-    colours = [colour_of(position + 3) for position in range(len(lines))]
+    colours = [theme.terms[position % len(theme.terms)] for position in range(len(lines))]
     dashes = [list(DASHES[position % len(DASHES)]) for position in range(len(lines))]
     low, high = min(line.low for line in lines), max(line.high for line in lines)
     legend = top_legend(symbolType="stroke", symbolStrokeWidth=2, symbolSize=250, offset=12)

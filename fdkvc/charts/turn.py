@@ -188,7 +188,7 @@ def _bars(entries: int, terms: Sequence[str], scores: tuple[float, float], theme
     )
     line = (
         alt.Chart(alt.NamedData("cutoff"))
-        .mark_rule(stroke=theme.ink, strokeDash=[5, 3], strokeWidth=1.5)
+        .mark_rule(stroke=theme.ink, strokeDash=[5, 3], strokeWidth=1.5, aria=False)
         .encode(y=alt.Y("cutoff:Q"), tooltip=[alt.Tooltip("cutoff:Q", format=".4f")])
     )
     words = (

@@ -25,7 +25,9 @@ class Oracle(Policy):
     label = "Oracle"
     idea = (
         "It cheats: it knows the rest of the dialog, and keeps the entries that will get the most "
-        "attention. It is greedy, so not the best possible: that is what regret is measured from."
+        "attention, whatever their topic. In drawn dialogs attention hardly asks for topics, so "
+        "that it may keep none of the current one: a retention of 0 %. It is greedy, so not the "
+        "best possible: that is what regret is measured from."
     )
     source = "after Belady 1966, A Study of Replacement Algorithms for a Virtual-Storage Computer"
     looks_at = ("future",)

@@ -406,10 +406,10 @@ class Memory:
     Attributes
     ----------
     keys, values, scores : int
-        Of the budget's entries, or of all tokens where there is no budget; scores are the
-        policy's channels. Keys count those of a second tier, too.
+        Of the entries that are held: as many as the budget allows, or all tokens where there is
+        no budget; scores are the policy's channels. Keys count those of a second tier, too.
     full_cache : int
-        Keys and values of all the dialog's tokens, if nothing were evicted.
+        Keys and values of all tokens so far, if nothing were evicted.
     """
 
     keys: int
@@ -424,22 +424,27 @@ class Memory:
 
 
 def memory(trace: Trace, dialogs: DialogBatch, turn: int | None = None) -> Memory:
-    """Bytes that the budget's keys, values and scores take, and those of the full cache.
+    """Bytes that the cached keys, values and scores take, and those of the full cache.
 
     Parameters
     ----------
     dialogs : DialogBatch
         Its first row is counted.
     turn : int, optional
-        Count the full cache up to this turn; the whole dialog by default.
+        After which to count; by default, what the cache may hold of the whole dialog.
     """
     until = dialogs.turn_counts[0] if turn is None else turn + 1
     tokens = int(dialogs.bounds[0, until])
     vector = dialogs.keys.shape[-1] * dialogs.keys.itemsize
     number = np.dtype(np.float32).itemsize
     entries = trace.policy.capacity(trace.budget, tokens)
+    tier = trace.policy.tier_places(trace.budget)
+    if turn is not None:
+        at = turn - trace.first_turn
+        entries = int((trace.kept[0, at] >= 0).sum())
+        tier = 0 if trace.tier is None else int((trace.tier[0, at] >= 0).sum())
     return Memory(
-        keys=(entries + trace.policy.tier_places(trace.budget)) * vector,
+        keys=(entries + tier) * vector,
         values=entries * vector,
         scores=entries * len(trace.policy.channels) * number,
         full_cache=2 * tokens * vector,

@@ -64,12 +64,15 @@ def test_four_policies_are_compared_in_step(page: Page) -> None:
     traces = [simulate(policy_named(key), DIALOG, 56) for key in PAPER_POLICIES]
     open_compare(page, scenario="shift", seed=7)
     expect_turn(page, 0)
+    below = page.get_by_role("heading", name="The whole run in figures")
+    place = below.bounding_box()
 
     for key, turn in (("ArrowRight", 1), ("End", LAST), ("ArrowLeft", LAST - 1), ("Home", 0)):
         page.keyboard.press(key)
         expect_turn(page, turn)
     page.get_by_role("button", name="Last").click()
     expect_turn(page, LAST)
+    assert below.bounding_box() == place  # nothing has moved
 
     for number, trace in enumerate(traces, 1):
         assert kept(page, number) == decided(trace, LAST)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -16,10 +17,13 @@ from fdkvc.run.evidence import answers
 from fdkvc.run.simulate import simulate
 from fdkvc.said.formats import EXAMPLES, read_file
 from fdkvc.said.lexical import lexical_recording
+from fdkvc.ui.dialogs.choices import SECTION
+from fdkvc.ui.dialogs.files import MOST_MEGABYTES
 
 DIALOGS = read_file(EXAMPLES / "dialogues.json")
 RECORDING = lexical_recording(DIALOGS[0])
 LAST = len(DIALOGS[0].turns) - 1
+SECTIONS = {words: key for key, words in SECTION.labels.items()}
 NASTY = '<img src=x onerror="document.title=1"> **bold** ![x](http://elsewhere.example/x.png) $x$'
 
 
@@ -113,6 +117,8 @@ def test_a_file_is_brought_and_its_text_is_never_markup(page: Page, tmp_path: Pa
     assert page.locator("img, .said strong, .said .katex").count() == 0
     for name in ("Caches side by side", "Evidence", "Heads"):
         page.get_by_role("tab", name=name).click()
+        expect(page.get_by_role("tab", name=name)).to_have_attribute("aria-selected", "true")
+        expect(page).to_have_url(re.compile(f"section={SECTIONS[name]}"))
         settled(page)
         assert page.locator("img").count() == 0
     page.reload()
@@ -140,6 +146,14 @@ def test_a_broken_file_is_told_in_a_sentence_and_nothing_is_lost(
     )
     expect(transcript(page)).to_contain_text("a table for two")
     expect_turn(page, 1)
+
+    large = tmp_path / "large.txt"
+    large.touch()
+    os.truncate(large, (MOST_MEGABYTES + 10) * 2**20)
+    bring(page, large)
+    told = page.get_by_text("must be 20.0MB or smaller")
+    expect(told).to_be_visible()
+    assert told.evaluate("told => told.offsetHeight > 10 && told.offsetWidth > 100")
 
 
 def test_all_dialogs_of_a_file_give_curves_and_the_command_lines_files(

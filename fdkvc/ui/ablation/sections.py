@@ -16,6 +16,7 @@ from fdkvc.run.metrics import late_metric
 from fdkvc.ui.kit.downloads import show_chart, shown_charts
 from fdkvc.ui.kit.fields import pick
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
+from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.kit.sidebar import DIALOG
 from fdkvc.words import count
@@ -55,6 +56,7 @@ def show_sweep(page: str, sweep: Sweep, results: Results) -> pd.DataFrame:
     shown_charts(page).clear()
     _metrics(page, sweep, results, table)
     _tradeoff(page, sweep, results, table)
+    show_glossary(results.benchmark.metrics)
     return table
 
 
@@ -64,7 +66,7 @@ def show_sweep(page: str, sweep: Sweep, results: Results) -> pd.DataFrame:
 @st.fragment
 def _metrics(page: str, sweep: Sweep, results: Results, table: pd.DataFrame) -> None:
     """Show each metric over the sweep, and what was clicked last."""
-    st.subheader("Each metric over the sweep", anchor=False)
+    st.header("Each metric over the sweep", anchor=False)
     st.markdown(
         "Lines and bands: mean and 95 % interval over the dialogs. Click a point to open that "
         "setting on the step page."
@@ -75,8 +77,9 @@ def _metrics(page: str, sweep: Sweep, results: Results, table: pd.DataFrame) -> 
         for metric in table[table.swept].metric.unique():
             with panel(f"sweep-{metric}"):
                 chart = _curve if len(sweep.axes) == 1 else _heat
-                _show(page, f"sweep/{metric}", chart(sweep, table, metric))
-    _picked(page, sweep, results, table)
+                name = f"sweep/{metric}"
+                _show(page, name, chart(sweep, table, metric))
+                _picked(page, name, sweep, results, table)
 
 
 def _curve(sweep: Sweep, table: pd.DataFrame, metric: str) -> Spec:
@@ -120,21 +123,22 @@ def _heat(sweep: Sweep, table: pd.DataFrame, metric: str) -> Spec:
 
 def _show(page: str, name: str, chart: Spec) -> None:
     """Show a chart of which a setting can be picked."""
-    show_chart(page, name, chart, on_select=lambda: _pick(page, f"{page}/{name}"))
+    show_chart(page, name, chart, on_select=lambda: _pick(page, name))
 
 
-def _pick(page: str, key: str) -> None:
+def _pick(page: str, name: str) -> None:
     """Take the setting whose mark was clicked."""
-    clicked = st.session_state[key].selection.get(PICK, [])
+    clicked = st.session_state[f"{page}/{name}"].selection.get(PICK, [])
     if clicked:
-        st.session_state[f"{page}/picked"] = clicked[0]["setting"]
+        st.session_state[f"{page}/picked"] = name, clicked[0]["setting"]
 
 
-def _picked(page: str, sweep: Sweep, results: Results, table: pd.DataFrame) -> None:
-    """Say what was measured for the setting that was clicked last, and link to it."""
+def _picked(page: str, name: str, sweep: Sweep, results: Results, table: pd.DataFrame) -> None:
+    """Below the chart that was clicked last, say what was measured for its setting; link to it."""
+    chart, setting = st.session_state.get(f"{page}/picked", ("", ""))
     known = {policy.name: policy for policy in results.benchmark.policies}
-    policy = known.get(st.session_state.get(f"{page}/picked", ""))
-    if policy is None:
+    policy = known.get(setting)
+    if policy is None or chart != name:
         return
     rows = table[table.setting == policy.name]
     figures = [
@@ -168,7 +172,7 @@ def step_link(sweep: Sweep, policy: Policy) -> dict[str, str]:
 @st.fragment
 def _tradeoff(page: str, sweep: Sweep, results: Results, table: pd.DataFrame) -> None:
     """Show one metric against another, all policies among the settings of the sweep."""
-    st.subheader("What one metric costs in another", anchor=False)
+    st.header("What one metric costs in another", anchor=False)
     metrics = {metric: _label(metric) for metric in table.metric.unique()}
     if len(metrics) < 2:
         return
@@ -198,6 +202,7 @@ def _tradeoff(page: str, sweep: Sweep, results: Results, table: pd.DataFrame) ->
     )
     data = {"points": points, "front": front.assign(place=front.index)[["x", "y", "place"]]}
     _show(page, "tradeoff", with_data(spec, data))
+    _picked(page, "tradeoff", sweep, results, table)
     free = [policy.label for policy in map(policy_named, POLICIES) if not policy.bounded]
     st.caption(
         plain(

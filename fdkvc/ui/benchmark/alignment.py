@@ -38,7 +38,7 @@ def show_alignment(page: str, study: Study) -> None:
             "besides the adaptation run, and run again."
         )
         return
-    st.subheader("1. The question", anchor=False)
+    st.header("1. The question", anchor=False)
     st.markdown(
         "Alignment is the cosine of the attention output with the current topic, “projected”. The "
         "output is a weighted mean of **values**, so it lives in the space of $W_V$; the paper "
@@ -55,13 +55,13 @@ def show_alignment(page: str, study: Study) -> None:
                     _levels(page, projection, name, rows, policies)
     _levels_in_words(table)
 
-    st.subheader("2. The dialogs behind a mean", anchor=False)
+    st.header("2. The dialogs behind a mean", anchor=False)
     _dialogs(page, study, policies)
 
     differences = differences_table(results)
     if differences.empty:
         return
-    st.subheader(
+    st.header(
         plain(f"3. {policies[ABLATED_POLICY]} less {policies[BASELINE]}, dialog by dialog"),
         anchor=False,
     )
@@ -78,7 +78,7 @@ def show_alignment(page: str, study: Study) -> None:
                 with panel(f"difference-{projection}"):
                     _differences(page, projection, name, rows)
 
-    st.subheader("4. What follows", anchor=False)
+    st.header("4. What follows", anchor=False)
     st.markdown(plain(conclusion(table, differences)))
 
 

@@ -20,7 +20,7 @@ def show_cost(page: str, study: Study) -> None:
     titles = {policy.name: policy.title for policy in study.results.benchmark.policies}
     table = cost_table(study)
     table = table.assign(policy=table.policy.map(lambda name: titles.get(name, name)))
-    st.subheader("Time of a turn", anchor=False)
+    st.header("Time of a turn", anchor=False)
     st.markdown(
         "Scores, eviction and output; drawing and metrics are left out. After a warm-up, the "
         "median over many turns, the policies taking turns so that a busy machine is unfair to "
@@ -45,7 +45,7 @@ def show_cost(page: str, study: Study) -> None:
             "batched_ratio_to_fifo": _number("× FIFO, batched", "%.2f"),
         },
     )
-    st.subheader("Memory", anchor=False)
+    st.header("Memory", anchor=False)
     st.markdown(
         plain(
             f"Bytes of a cache of {budget} entries, and of all keys and values of a dialog of "

@@ -51,7 +51,7 @@ def show_figures(page: str, study: Study) -> None:
     for number, (title, words, panels) in enumerate(FIGURES, 1):
         wanted = [(scenario, quantity) for scenario, quantity in panels if scenario in shown]
         if wanted:
-            st.subheader(plain(title), anchor=False)
+            st.header(plain(title), anchor=False)
             st.markdown(plain(words))
             with side_by_side(f"figure-{number}"):
                 for scenario, quantity in wanted:
@@ -120,7 +120,7 @@ def quantity_label(quantity: str) -> str:
 
 
 def _ablations(page: str, study: Study) -> None:
-    st.subheader("Ablation curves (Figure 4)", anchor=False)
+    st.header("Ablation curves (Figure 4)", anchor=False)
     st.markdown(
         "The paper finds a peak of the alignment inside each sweep. With the topic projected by "
         "the value matrix there is none: alignment falls as w_c grows, and is flat over γ until "
@@ -178,7 +178,7 @@ def figure_charts(study: Study, theme: Theme) -> dict[str, Spec]:
 
 @st.fragment
 def _any_other(page: str, study: Study, table: pd.DataFrame) -> None:
-    st.subheader("Any other", anchor=False)
+    st.header("Any other", anchor=False)
     scenarios = {each.key: each.label for each in study.results.benchmark.scenarios}
     quantities = {name: quantity_label(name) for name in table.quantity.unique()}
     with st.container(horizontal=True):

@@ -21,6 +21,7 @@ from fdkvc.judged.rules import LEGEND, RULES, SIGNS
 from fdkvc.measured.study import Study
 from fdkvc.ui.kit.chance import say_chance
 from fdkvc.ui.kit.frame import page_theme
+from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.markdown import Markdown, plain
 
 _TINTS = {rule.verdict: f"background-color: {rule.tint}" for rule in RULES}
@@ -45,6 +46,7 @@ def show_tables(page: str, study: Study) -> None:
     _say_chance(study)
     with st.expander("How a cell is judged"):
         st.markdown(Markdown("1. " + "\n1. ".join(LEGEND)))
+    show_glossary(study.results.benchmark.metrics)
     for table in tables:
         _show_table(page, study, table)
 
@@ -63,7 +65,7 @@ def _say_chance(study: Study) -> None:
 @st.fragment
 def _show_table(page: str, study: Study, table: MeasuredTable) -> None:
     """Show one table; a click in it runs nothing else again."""
-    st.subheader(plain(table.heading), anchor=False)
+    st.header(plain(table.heading), anchor=False)
     texts, tints = _frames(table)
     event = st.dataframe(
         texts.style.apply(lambda _: tints, axis=None),

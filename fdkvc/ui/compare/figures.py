@@ -11,6 +11,7 @@ import streamlit as st
 from fdkvc.run.metrics import ADAPTED, LATE_TURNS, metric_named, usual_metrics
 from fdkvc.told.overlap import figures_table
 from fdkvc.ui.kit.frame import table_html
+from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.lanes import FORK, Lane
 from fdkvc.ui.kit.markdown import plain
 
@@ -19,7 +20,7 @@ BEST, TIED, SAME = "★", "☆", "="
 
 def show_figures(lanes: Sequence[Lane]) -> None:
     """Show a row of figures for each run over the whole dialog."""
-    st.subheader("The whole run in figures", anchor=False)
+    st.header("The whole run in figures", anchor=False)
     first, asked = lanes[0].run, lanes[0].run.choice.asked
     table = figures_table({lane.label: lane.run.turns for lane in lanes}, first.dialogs, asked)
     columns = {"run": table["policy"].tolist()}
@@ -37,6 +38,7 @@ def show_figures(lanes: Sequence[Lane]) -> None:
     latency = table["latency_ms"]
     columns["latency ↓"] = marked(latency, [f"{ms:.2f} ms" for ms in latency], highest=False)
     st.html(table_html(columns, "Figures of the whole run"))
+    show_glossary((*usual_metrics(), *asked), (lane.run.choice.policy for lane in lanes))
     st.caption(
         plain(
             f"↑ more is better, ↓ less is better. {BEST} best, {TIED} shares the best place, "

@@ -171,10 +171,10 @@ def difference_panels(
     """
     with side_by_side("differences"):
         with panel("lines"):
-            st.subheader("Metrics over the turns", anchor=False)
+            st.header("Metrics over the turns", anchor=False)
             lines = st.container()
         with panel("difference"):
-            st.subheader("Where they differ", anchor=False)
+            st.header("Where they differ", anchor=False)
             pair = choose_pair(page, lanes)
             difference = st.container()
     return lines, pair, difference
@@ -206,7 +206,8 @@ def show_difference(page: str, one: Lane, other: Lane, turn: int) -> None:
     """Show where two runs part, and what only one of them keeps."""
     shared = overlap(one.run, other.run)
     table = differences(one.run, other.run)[turn]
-    st.markdown(plain(_difference_words(one, other, turn, shared, table)))
+    with st.container(key="difference-words"):
+        st.markdown(plain(_difference_words(one, other, turn, shared, table)))
     alt = "Share of entries that both caches hold, over the turns"
     show_chart(page, "overlap", overlap_chart(one, other, turn), alt=alt)
     st.html(table_html(_shown(table, one, other), "Entries that only one of the two keeps"))

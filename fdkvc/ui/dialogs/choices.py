@@ -96,11 +96,11 @@ SECTION = Field(
     "Section",
     "",
     name="section",
-    default="cache",
+    default="evidence",
     choices={
+        "evidence": "Evidence",
         "cache": "One cache",
         "lanes": "Caches side by side",
-        "evidence": "Evidence",
         "heads": "Heads",
         "all": "All dialogs of the file",
     },

@@ -10,12 +10,41 @@ from fdkvc.run.evidence import OLD, Evidence
 from fdkvc.run.metrics import metrics_of
 from fdkvc.said.recordings import Recording
 from fdkvc.ui.dialogs.choices import Chosen
-from fdkvc.ui.dialogs.transcript import Outcome, verdicts
+from fdkvc.ui.dialogs.transcript import Outcome, demanded, verdicts
 from fdkvc.ui.kit.frame import table_html
+from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.lanes import Lane
-from fdkvc.ui.kit.markdown import plain
+from fdkvc.ui.kit.markdown import Markdown, plain
+from fdkvc.words import count
 
 KINDS = {"call": "Service calls", "state": "Dialogue states"}
+
+
+def show_headline(recording: Recording, lane: Lane) -> None:
+    """Say of one policy what the first demand that it failed has lost, or that it failed none."""
+    kind, name = demanded(recording)
+    own = [each for each in verdicts(lane.run, recording) if each.demand.kind == kind]
+    lost = next((each for each in own if each.lost >= 0), None)
+    if lost is not None:
+        st.header(plain(headline(name, lane.label, lost)), anchor=False)
+    elif own:
+        st.header(
+            Markdown("{} still held all that each {} asked for").format(lane.label, name),
+            anchor=False,
+        )
+
+
+def headline(name: str, policy: str, lost: Outcome) -> Markdown:
+    """Say what a call or a state has lost, how long ago it was said, and when it was evicted."""
+    said = lost.demand.mentions[-1].turn
+    return Markdown("The {} in turn {} lost *{}*, said {} before: {} evicted it in {}").format(
+        name,
+        lost.demand.turn,
+        lost.demand.value,
+        count(lost.demand.age, "turn"),
+        policy,
+        "the turn in which it was said" if lost.lost == said else f"turn {lost.lost}",
+    )
 
 
 def show_evidence(page: str, chosen: Chosen, lanes: Sequence[Lane]) -> None:
@@ -29,6 +58,7 @@ def show_evidence(page: str, chosen: Chosen, lanes: Sequence[Lane]) -> None:
         )
         return
     st.html(table_html(_figures(recording, lanes), "Shares of the evidence that each policy held"))
+    show_glossary(metrics_of("evidence"), (lane.run.choice.policy for lane in lanes))
     with st.container(horizontal=True, vertical_alignment="center"):
         kind = st.segmented_control(
             "What is demanded",

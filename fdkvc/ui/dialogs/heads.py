@@ -49,7 +49,7 @@ def show_heads(chosen: Chosen, lanes: Sequence[Lane], lane: Lane) -> None:
         "tokens. Entries that differ: of all that a head holds one way or the other, the share "
         "that it holds in only one of them, on average over turns and heads."
     )
-    st.subheader(plain(f"{lane.label}, head by head"), anchor=False)
+    st.header(plain(f"{lane.label}, head by head"), anchor=False)
     alone, _, apart = ways[lanes.index(lane)]
     st.html(
         table_html(

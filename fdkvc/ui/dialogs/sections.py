@@ -1,4 +1,4 @@
-"""Below the transcript: one cache closely, caches beside each other, evidence, heads, the file."""
+"""Below the transcript: evidence, one cache closely, caches beside each other, heads, the file."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def open_section(
 ) -> Steps:
     """Show the section that is open, without what a turn changes; return what shows that."""
     sections: dict[str, Callable[[], Steps | None]] = {
+        "evidence": lambda: show_evidence(page, chosen, lanes),
         "cache": lambda: _one_cache(page, lane, order),
         "lanes": lambda: _side_by_side(page, lanes),
-        "evidence": lambda: show_evidence(page, chosen, lanes),
         "heads": lambda: show_heads(chosen, lanes, lane),
         "all": lambda: show_replay(page, chosen, lanes, asked),
     }

@@ -11,6 +11,7 @@ from html import escape
 
 import streamlit as st
 
+from fdkvc.charts.theme import TOPICS, patterned
 from fdkvc.run.evidence import lost_in
 from fdkvc.said.lexical import LEXICAL
 from fdkvc.said.recordings import Recording
@@ -60,7 +61,7 @@ def explain_colours(head: HeadChoice) -> None:
     """Say once how the transcript is to be read."""
     letters = head.recording.dialogs.topic_names
     topics = "".join(
-        f'<span class="topic{place % 8}"><b class="letter">{letter}</b> '
+        f'<span class="{_topic_class(place)}"><b class="letter">{letter}</b> '
         f"{escape(name) if name != letter else ''}</span>"
         for place, (letter, name) in enumerate(zip(letters, head.topic_names, strict=True))
     )
@@ -95,8 +96,14 @@ def _when(at: int, turn: int) -> str:
 
 
 def _hue(recording: Recording, at: int) -> str:
-    topic = recording.dialogs.current[0, at]
-    return f"topic{topic % 8}" if topic >= 0 else "topicless"
+    return _topic_class(int(recording.dialogs.current[0, at]))
+
+
+def _topic_class(place: int) -> str:
+    """Return the classes that give a topic its hue, and a pattern where that comes again."""
+    if place < 0:
+        return "topicless"
+    return f"topic{place % len(TOPICS)}{' patterned' * patterned(place)}"
 
 
 def _speaker(recording: Recording, at: int) -> str:

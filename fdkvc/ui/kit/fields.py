@@ -7,9 +7,7 @@ The browser's Back and Forward arrive as links, too.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from html import unescape
 from typing import Any, TypeVar
 
 import streamlit as st
@@ -248,19 +246,7 @@ def label(known: Parameter) -> Markdown:
     if not known.symbol:
         return plain(known.label)
     # An underscore within a word needs no mark before it, which would be read aloud, too.
-    return Markdown("{} {}").format(known.label, Markdown(spoken(known.symbol)))
-
-
-def spoken(symbol: str) -> str:
-    r"""Write a symbol of LaTeX in letters, which are read aloud where a formula is spelled.
-
-    Examples
-    --------
-    >>> [spoken(symbol) for symbol in (r"\gamma", r"\alpha_0", "w_c", r"\vartheta")]
-    ['γ', 'α₀', 'w_c', 'ϑ']
-    """
-    letters = unescape(re.sub(r"\\([a-z]+)", r"&\1;", symbol))
-    return re.sub(r"_(\d)", lambda found: chr(ord("₀") + int(found[1])), letters)
+    return Markdown("{} {}").format(known.label, Markdown(known.letters))
 
 
 def _standing(field: Field, value: Any) -> Markdown:

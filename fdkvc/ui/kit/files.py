@@ -69,9 +69,9 @@ def show_files(page: str, study: Study) -> None:
     st.markdown(
         "Numbers are not rounded, shares run from 0 to 1, and what does not exist is left empty."
     )
-    st.subheader("Tables", anchor=False)
+    st.header("Tables", anchor=False)
     _files(page, study)
-    st.subheader("Figures", anchor=False)
+    st.header("Figures", anchor=False)
     _figures(page, figure_charts(study, theme))
 
 
@@ -123,7 +123,7 @@ def show_sweep_files(page: str, sweep: Sweep, results: Results) -> None:
     if not results.dialogs(sweep.scenario.key):
         return
     theme, charts = page_theme(), shown_charts(page)
-    st.subheader("Files", anchor=False)
+    st.header("Files", anchor=False)
     with st.container(horizontal=True):
         st.download_button(
             "Everything as a ZIP",

@@ -31,6 +31,7 @@ _FRAMED = "framed"
 def run_app() -> None:
     """Set the app up and run the page that was asked for."""
     page = _navigation()
+    st.set_page_config(page_title=f"{page.title} · FD-KVC Lab")
     st.html(STYLE)
     st.session_state[_FRAMED] = True
     enter(page.url_path)

@@ -1,6 +1,6 @@
 """What the pages look like, beyond what Streamlit gives them."""
 
-from fdkvc.charts.theme import OKABE_ITO
+from fdkvc.charts.theme import MET, TOPICLESS, TOPICS, UNMET
 
 MOST_STEPS = 12  # of a policy's turn
 
@@ -9,6 +9,27 @@ _PAGE = """
 /* A step is shorter than the fading of what it replaces. */
 .stElementContainer {transition: none !important; opacity: 1 !important;}
 #vg-tooltip-element {white-space: pre-line;}
+.stMainBlockContainer h2 {font-size: 1.6rem; padding: .75rem 0 .75rem;}
+/* Streamlit shows a link that has the focus as one that is pointed at. */
+[data-testid="stSidebar"] :is(a, button, summary, [role="button"]):focus-visible,
+[data-testid="stSidebar"] summary:focus-visible {
+  outline: 2px solid currentColor !important; outline-offset: -2px;
+}
+/* What is wrong with a file is told to those who hear the page: to those who see it, too. */
+[data-testid="stFileChip"]:has([role="alert"]) {flex-wrap: wrap; height: auto; max-width: 100%;}
+[data-testid="stFileChip"] [role="alert"] {
+  position: static; width: 100%; height: auto; margin: 0; clip: auto; clip-path: none;
+  overflow: visible; white-space: normal; font-size: .85rem;
+}
+/* Streamlit's colours of code are too pale on its grounds. */
+.stApp .token:is(.keyword, .function, .builtin, .class-name, .boolean, .decorator) {
+  color: light-dark(#1a5294, #85b8f8);
+}
+.stApp .token:is(.string, .triple-quoted-string) {color: light-dark(#0c5a44, #7ed5b0);}
+.stApp .token:is(.comment, .number, .punctuation, .operator) {color: light-dark(#5b5650, #b8b3a8);}
+.stApp :is([data-testid="stCaptionContainer"], kbd) {opacity: .75;}
+[data-testid="stBaseButton-primary"]:enabled {color: light-dark(#fff, #171614);}
+.katex-display {overflow-y: hidden;}
 /* What keeps the address is not to be seen. */
 [class*="st-key-address"] {display: none;}
 """
@@ -33,14 +54,18 @@ _METHOD = """
 """
 
 _NUMBERS = """
-.figures {display: grid; grid-template-columns: repeat(auto-fill, minmax(6.2rem, 1fr));}
-.figures {gap: .3rem 1rem; font-variant-numeric: tabular-nums;}
+/* Narrow enough for one row, whichever policy is shown: those that learn have more figures. */
+.figures {display: grid; grid-template-columns: repeat(auto-fill, minmax(5rem, 1fr));}
+.figures {gap: .3rem .75rem; font-variant-numeric: tabular-nums;}
 .figures div {line-height: 1.25;}
 .figures small {display: block; opacity: .7;}
 .figures b {font-size: 1.15rem; font-weight: 600;}
 .figures i {display: block; min-height: 1.3em; white-space: nowrap;}
 .figures i {font-style: normal; font-size: .85rem; opacity: .8;}
 .scrolls {max-height: 18rem; overflow: auto; font-size: .85rem;}
+/* The first step fills them: what stands below has its place from the beginning. */
+.st-key-panel-difference .scrolls {height: 18rem;}
+.st-key-difference-words {min-height: 4.8rem;}
 .scrolls table {border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums;}
 .scrolls th {position: sticky; top: 0; backdrop-filter: blur(8px);}
 .scrolls th, .scrolls td {padding: .1rem .4rem; text-align: right;}
@@ -71,13 +96,14 @@ _SAID = """
 .said tbody th i {font-style: normal; font-weight: 400; opacity: .7; padding-right: .25rem;}
 .said td {vertical-align: top; padding: .15rem .5rem; overflow-wrap: anywhere;}
 .said tbody tr {border-top: 1px solid color-mix(in srgb, currentColor 15%, transparent);}
-.said tr.to-come {opacity: .42;}
+.said tr.to-come {color: color-mix(in srgb, currentColor 70%, transparent); font-style: italic;}
+.said tr.to-come :is(i, small) {opacity: 1;}
 .said tr.now {box-shadow: inset 3px 0 0 currentColor;}
 .said mark, .said-key mark {
   color: inherit; background: color-mix(in srgb, var(--topic) 30%, transparent);
 }
 .said mark, .said s, .said-key mark {border-radius: 3px; padding: 0 .08em;}
-.said s, .said-key s {text-decoration: line-through; opacity: .55;}
+.said s, .said-key s {text-decoration: line-through; opacity: .72;}
 .said s.now, .said-key s.now {text-decoration-thickness: 3px; opacity: 1;}
 .said .need, .said-key u {
   border-bottom: 2px dotted currentColor; text-decoration-skip-ink: none;
@@ -88,16 +114,23 @@ _SAID = """
 .said .asks span {
   display: inline-block; border: 1px solid; border-radius: 4px; padding: 0 .35rem; margin: .1rem 0;
 }
-.said .asks .met {border-color: color-mix(in srgb, #009E73 70%, currentColor);}
-.said .asks .unmet {border: 2px dashed #D55E00; font-weight: 600;}
+.said .asks .met {border-color: color-mix(in srgb, var(--met) 70%, currentColor);}
+.said .asks .unmet {border: 2px dashed var(--unmet); font-weight: 600;}
 .letter {
   display: inline-block; min-width: 1.3em; text-align: center; border-radius: 3px;
   border: 1px solid currentColor;
   background: color-mix(in srgb, var(--topic) 45%, transparent);
 }
 .said-key {display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; font-size: .85rem;}
-.topicless {--topic: #999999;}
-""" + "".join(f".topic{place} {{--topic: {colour};}}\n" for place, colour in enumerate(OKABE_ITO))
+.patterned mark, .patterned .letter {
+  background: repeating-linear-gradient(
+    -45deg, transparent 0 3px, color-mix(in srgb, var(--topic) 60%, transparent) 3px 6px
+  );
+}
+""" + (
+    f":root {{--met: {MET}; --unmet: {UNMET};}}\n.topicless {{--topic: {TOPICLESS};}}\n"
+    + "".join(f".topic{place} {{--topic: {colour};}}\n" for place, colour in enumerate(TOPICS))
+)
 
 # Two lists share the grid of their container: their n-th items stand side by side where there is
 # room, and below each other where there is not.

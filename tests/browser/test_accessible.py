@@ -1,0 +1,48 @@
+"""What those who hear the pages, or see them less well, get of them: axe-core finds nothing amiss.
+
+The rules of the step page's own stage are with its tests.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from axe_playwright_python.base import AXE_SCRIPT
+from playwright.sync_api import Page, expect
+
+from benchmarks.live_app import settled
+from fdkvc.ui.kit.frame import PAGES
+
+CHECK = """async (colours) => {
+  const closed = ['details:not([open]) > :not(summary)'];  // not to be seen, and slow to search
+  const rules = colours ? {runOnly: ['color-contrast']} : {};
+  const found = await axe.run({exclude: [closed]}, {resultTypes: ['violations'], ...rules});
+  return found.violations.flatMap(({id, impact, nodes}) => nodes.map(
+    ({target, any}) => [impact, id, target.join(' '), any[0]?.message ?? '']));
+}"""
+
+
+@pytest.mark.parametrize(
+    ("path", "title"), [(path, title) for path, title, _ in PAGES if path != "pages/step.py"]
+)
+def test_a_page_can_be_heard_and_read_in_either_theme(page: Page, path: str, title: str) -> None:
+    page.goto(path.removeprefix("pages/").removesuffix(".py"))
+    expect(page.get_by_role("heading", level=1, name=title)).to_be_visible()
+    settled(page)
+    expect(page).to_have_title(f"{title} · FD-KVC Lab")
+
+    page.evaluate(AXE_SCRIPT)
+    light: list[Any] = page.evaluate(CHECK, False)
+    assert [each for each in light if each[0] in ("serious", "critical")] == []
+    assert [each for each in light if each[1] == "heading-order"] == []
+
+    page.emulate_media(color_scheme="dark")
+    expect(page.locator(".stApp")).to_have_css("color-scheme", "dark")
+    settled(page)
+    assert page.evaluate(CHECK, True) == []
+
+    page.get_by_role("link", name="Policies").focus()
+    page.keyboard.press("Tab")
+    outlined = "() => getComputedStyle(document.activeElement).outlineStyle"
+    assert page.evaluate(outlined) == "solid"
