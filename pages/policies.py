@@ -24,4 +24,4 @@ policies.show_overview(fields.several(PAGE, policies.SHOWN))
 fields.write_link(PAGE, [policies.SHOWN])
 
 st.header("One by one", anchor=False)
-policies.show_each()
+policies.show_each(PAGE)

@@ -258,7 +258,8 @@ def test_a_link_past_the_end_of_its_dialog_is_told(page: str) -> None:
 
 
 def test_the_policies_page_shows_the_equations_of_every_option() -> None:
-    shown = {each.value for each in open_page("policies").latex}
+    opened = {f"policies/{key}": True for key in POLICIES}
+    shown = {each.value for each in open_page("policies", opened).latex}
 
     steps = policy_named("fd-kvc", kappa=1.0, recall=1.0, window=0.5).steps
     assert {step.name for step in steps} >= {"Recall", "Adaptive channel weights", "Protection"}

@@ -129,11 +129,18 @@ def _columns(means: Mapping[str, tuple[float, float]]) -> dict[str, float]:
     }
 
 
-def show_each() -> None:
-    """Show every policy's idea, equations, parameters and source."""
+@st.fragment
+def show_each(page: str) -> None:
+    """Show every policy's idea; its equations, parameters and source once it is opened."""
     for key, policy in POLICIES.items():
-        with st.expander(Markdown("**{}** · {}").format(policy.label, policy.idea)):
-            _show_policy(policy_named(key))
+        each = st.expander(
+            Markdown("**{}** · {}").format(policy.label, policy.idea),
+            key=f"{page}/{key}",
+            on_change="rerun",
+        )
+        if each.open:
+            with each:
+                _show_policy(policy_named(key))
 
 
 def option_steps(policy: Policy) -> dict[str, list[Step]]:

@@ -158,13 +158,14 @@ def test_no_equation_is_cut_and_no_number_broken_on_a_small_screen(page: Page) -
     )
 
     page.goto("/policies")  # which sets out all equations of all policies, as large
+    settled(page)
+    page.locator("summary").evaluate_all("all => all.forEach(each => each.click())")
     everywhere = page.locator("details .katex-display")
     policies = [policy_named(key) for key in POLICIES]
     options = [each for policy in policies for each in option_steps(policy).values()]
     expect(everywhere).to_have_count(
         sum(map(len, options)) + sum(len(policy.steps) for policy in policies)
     )
-    page.locator("details").evaluate_all("all => all.forEach(each => {each.open = true})")
     expect(everywhere.last).to_be_visible()
     shown |= widths(everywhere)
     assert min(shown.values()) > 0

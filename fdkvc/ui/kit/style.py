@@ -29,7 +29,8 @@ _PAGE = """
 .stApp .token:is(.comment, .number, .punctuation, .operator) {color: light-dark(#5b5650, #b8b3a8);}
 .stApp :is([data-testid="stCaptionContainer"], kbd) {opacity: .75;}
 [data-testid="stBaseButton-primary"]:enabled {color: light-dark(#fff, #171614);}
-.katex-display {overflow-y: hidden;}
+/* Slanted letters lean out of their boxes: no formula is to scroll for that. */
+.stApp .katex-display {overflow-y: hidden; padding: .5rem 3px; margin-inline: -3px;}
 /* What keeps the address is not to be seen. */
 [class*="st-key-address"] {display: none;}
 """
@@ -48,7 +49,7 @@ _METHOD = """
 [class*="st-key-about-step-"] {padding: .5rem .75rem; gap: .5rem 1rem; flex-wrap: wrap;}
 [class*="st-key-about-step-"] > div {flex: 2 1 340px; min-width: min(340px, 100%); gap: 0;}
 [class*="st-key-about-step-"] > div:last-child {flex: 3 1 340px;}
-[class*="st-key-about-step-"] .katex-display {margin: 0 0 .6rem; padding: .25rem 0;}
+[class*="st-key-about-step-"] .katex-display {margin: 0 0 .6rem;}
 [class*="st-key-about-step-"] pre {padding: .5rem .75rem;}
 [class*="st-key-about-step-"] code {font-size: .8rem;}
 """
