@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import threading
 from html import escape
 from html.parser import HTMLParser
@@ -403,3 +404,27 @@ def test_the_work_of_a_file_is_the_command_lines() -> None:
     assert set(files) == {"replay.csv", "replay_summary.csv", "replay_paired.csv", "replay.json"}
     about = json.loads(files["replay.json"])["parameters"]
     assert (about["file"], about["source"]) == (file.digest, RECORDING.source)
+
+
+def test_a_dialog_can_be_pasted() -> None:
+    app = open_page("dialogs", file="own", policies="fifo")
+    box = app.text_area(key="dialogs/pasted")
+
+    settled(box.set_value("User: a table for two\nSystem: at six?").run())
+    assert "a table for two" in squeezed_html(app)
+    assert not app.error
+
+    settled(app.text_area(key="dialogs/pasted").set_value("no speaker").run())
+    assert app.error[0].value.startswith("pasted.txt cannot be read: line 1 names no")
+    assert "Staying with pasted.txt" in app.error[0].value
+    assert "a table for two" in squeezed_html(app)
+
+    chat = json.dumps([{"role": "user", "content": "only one turn"}])
+    settled(app.text_area(key="dialogs/pasted").set_value(chat).run())
+    assert "only one turn" in squeezed_html(app)
+    assert not app.error
+
+
+def squeezed_html(app: AppTest) -> str:
+    """Return what the page's HTML says, without its marks."""
+    return re.sub("<[^>]*>", "", html(app))

@@ -28,6 +28,7 @@ def curve_spec(
     range_: tuple[float, float],
     default: float,
     theme: Theme,
+    published: bool = True,
 ) -> Spec:
     """Build the spec of one metric over one hyperparameter.
 
@@ -41,6 +42,8 @@ def curve_spec(
         What the axes show.
     default : float
         The paper's value, which is marked.
+    published : bool
+        Whether the paper prints anything of this metric.
 
     Returns
     -------
@@ -82,9 +85,9 @@ def curve_spec(
         .mark_point(shape="diamond", color=theme.ink, size=170, strokeWidth=1.5, opacity=1)
         .encode(x=x, y=alt.Y("published:Q", scale=y_scale, axis=y_axis), tooltip=tooltip)
     )
-    chart = alt.layer(mark, band, line, printed, points).properties(
-        height=230, title=panel_title(title, f"dashed: the default, {default:g} · ◇ published")
-    )
+    layers = [mark, band, line, *([printed] if published else []), points]
+    words = f"dashed: the default, {default:g}{' · ◇ published' * published}"
+    chart = alt.layer(*layers).properties(height=230, title=panel_title(title, words))
     return single(chart, theme)
 
 

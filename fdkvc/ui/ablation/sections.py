@@ -95,6 +95,7 @@ def _curve(sweep: Sweep, table: pd.DataFrame, metric: str) -> Spec:
         (low, max(1.0, float(rows.ci_high.max()))),
         float(defaults_of(POLICIES[sweep.policy])[name]),
         page_theme(),
+        bool(rows.published.notna().any()),
     )
     return with_data(spec, {"curve": rows})
 

@@ -154,6 +154,7 @@ def ablation_chart(table: pd.DataFrame, parameter: str, metric: str, theme: Them
         (low, max(1.0, float(rows.ci_high.max()))),
         float(defaults_of(POLICIES[ABLATED_POLICY])[parameter]),
         theme,
+        bool(rows.published.notna().any()),
     )
     data = rows.assign(setting=[f"{parameter}={value:g}" for value in rows.value])
     return with_data(spec, {"curve": data})

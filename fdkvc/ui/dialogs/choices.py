@@ -11,7 +11,7 @@ from fdkvc.measured.replay import HEADS
 from fdkvc.parameters import Field
 from fdkvc.said.formats import FORMATS, endings
 from fdkvc.said.recordings import Recording
-from fdkvc.said.transcripts import MOST_DIALOGS
+from fdkvc.said.transcripts import MOST_CHARACTERS, MOST_DIALOGS
 from fdkvc.ui.dialogs.files import (
     BROUGHT,
     MOST_HEADS,
@@ -174,7 +174,7 @@ def _choose_file(page: str) -> DialogFile | None:
 
 
 def _brought(page: str) -> DialogFile | None:
-    """Let a person bring a file; keep the last good one while another is not right."""
+    """Let a person bring a file or paste a dialog; keep the last good one while another is not."""
     kept, last = f"{page}/brought", f"{page}/brought/last"
     upload = st.file_uploader(
         "A file of dialogs, or a trace",
@@ -183,23 +183,40 @@ def _brought(page: str) -> DialogFile | None:
         max_upload_size=MOST_MEGABYTES,
         help=plain(f"{_kinds()}. It stays on this server while you look at it."),
     )
+    pasted = st.text_area(
+        "Or paste a dialog",
+        key=f"{page}/pasted",
+        height=110,
+        max_chars=MOST_CHARACTERS,
+        placeholder="User: a table for two, please\nSystem: at six?",
+        help="A speaker and a colon before each turn; or JSON of any kind that a file may have.",
+    )
     before = BROUGHT.find(st.session_state.get(kept))
-    if upload is not None:
-        known, problem = st.session_state.get(last, (None, ""))
-        if upload.file_id != known or (before is None and not problem):
-            problem = ""
-            try:
-                before = read_dialog_file(upload.getvalue(), upload.name)
-                st.session_state[kept] = key = (before.name, before.digest)
-                BROUGHT.keep(key, before)
-                _begin_anew(page, before)
-            except ValueError as error:
-                problem = f"{upload.name} cannot be read: {error}."
-            st.session_state[last] = (upload.file_id, problem)
-            give_back()
-        staying = f" Staying with {before.name}." if before is not None else ""
-        problems([problem + staying] if problem else [])
+    brought = {} if upload is None else {upload.file_id: (upload.name, upload.getvalue)}
+    if pasted.strip():
+        brought[pasted] = (_pasted_name(pasted), pasted.encode)
+    known, problem = st.session_state.get(last, ((), ""))
+    new = [each for each in brought if each not in known]
+    if new or (brought and before is None and not problem):
+        name, content = brought[new[-1]] if new else next(iter(brought.values()))
+        problem = ""
+        try:
+            before = read_dialog_file(content(), name)
+            st.session_state[kept] = key = (before.name, before.digest)
+            BROUGHT.keep(key, before)
+            _begin_anew(page, before)
+        except ValueError as error:
+            problem = f"{name} cannot be read: {error}."
+        give_back()
+    st.session_state[last] = (tuple(brought), problem if brought else "")
+    staying = f" Staying with {before.name}." if before is not None else ""
+    problems([problem + staying] if brought and problem else [])
     return before
+
+
+def _pasted_name(text: str) -> str:
+    """Return what pasted text is called; its ending says how it is read."""
+    return f"pasted.{'json' if text.lstrip()[:1] in ('[', '{') else 'txt'}"
 
 
 def _begin_anew(page: str, file: DialogFile) -> None:
@@ -221,7 +238,7 @@ def ask_for_file() -> None:
     st.info(
         plain(
             f"Bring a file of dialogs in the sidebar: {_kinds()}. The README says where people "
-            "get them."
+            "get them. Or paste a dialog below it."
         ),
         icon=":material/upload_file:",
     )

@@ -58,10 +58,10 @@ def choose_policies(
 
 def _follow_one(page: str, field: Field, most: int) -> None:
     """Choose the policy, too, that a person comes from."""
-    names, one = held(page, field), fields.following(page, POLICY.name, None)
-    if one is not None and one not in names and len(names) < most:
+    names, one = held(page, field), fields.following(page, POLICY.name, "")
+    if one and one not in names and len(names) < most:
         hold(page, field, [*names, one])
-    fields.follow(POLICY.name, None)
+    fields.follow(POLICY.name, "")
 
 
 def _known(page: str, field: Field) -> dict[str, Policy]:
