@@ -214,6 +214,7 @@ def test_dialog_policy_turn_and_entry_follow_from_page_to_page() -> None:
     [
         ("step", "budget", 1e9, "Budget is 1000000000, but must be a whole number", "40"),
         ("step", "budget", 2.5, "Budget is 2.5, but must be a whole number", "40"),
+        ("step", "fd-kvc/gamma", 7, "Recency decay is 7.0, but must be a number above 0", "0.88"),
         ("compare", "seed", -1, "Seed is -1, but must be a whole number", "7"),
     ],
 )
@@ -229,7 +230,7 @@ def test_what_is_refused_stays_to_be_mended_and_what_runs_is_said(
     assert error.value.startswith(said)
     assert error.value.endswith(f"Until that is mended, this page goes on with {goes_on}.")
     assert app.number_input(key=f"{page}/{key}").value == typed
-    assert link_of(app)[key] == goes_on
+    assert link_of(app)[key.rpartition("/")[2]] == goes_on
 
 
 def test_a_symbol_is_read_aloud_as_a_letter() -> None:

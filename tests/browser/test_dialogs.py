@@ -205,3 +205,21 @@ def test_going_from_file_to_file_and_on(page: Page) -> None:
         expect(page).to_have_url(re.compile(rf"policies=[^&]*{policy.lower()}"))
         expect(dialog).to_have_value(name)
         settled(page)
+
+
+def test_the_charts_stay_where_they_are_when_another_policy_is_looked_at(page: Page) -> None:
+    open_dialogs(page, policies="fifo,fd-kvc", section="cache")
+    look = page.get_by_role("combobox", name="Look at")
+    chart = page.locator("[data-testid=stVegaLiteChart]").first
+    expect(page.locator(".figures")).to_contain_text("Learning rate")
+    place = chart.bounding_box()
+
+    look.click()
+    page.get_by_role("option", name="FIFO").click()
+
+    expect(page.locator(".figures")).not_to_contain_text("Learning rate")
+    settled(page)
+    after = chart.bounding_box()
+    assert place is not None
+    assert after is not None
+    assert after["y"] == place["y"]

@@ -156,8 +156,8 @@ def write_link(page: str, fields: Sequence[Field]) -> None:
     st.session_state[_LOOKED_AT] = page
     for field in fields:
         if field.follows:
-            follow(field.name, _running(page, field))
-    written = {field.name: field.written(_running(page, field)) for field in fields}
+            follow(field.name, running(page, field))
+    written = {field.name: field.written(running(page, field)) for field in fields}
     chosen = {field.name: written[field.name] for field in fields if field.chosen}
     before = st.session_state.get(_CHOSEN, chosen)
     st.session_state[_CHOSEN] = chosen
@@ -206,7 +206,7 @@ def _settled(page: str, field: Field) -> tuple[str, str]:
     return f"{key}/last", f"{key}/refused"
 
 
-def _running(page: str, field: Field) -> Any:
+def running(page: str, field: Field) -> Any:
     """Return the value that a page goes on with, whatever has been typed since."""
     value, (last, refused) = held(page, field), _settled(page, field)
     if refused in st.session_state and st.session_state[refused] == value:

@@ -161,12 +161,12 @@ def choose_policy(page: str) -> tuple[Policy, Mapping[str, DeltaGenerator]]:
 
 def _follow_lanes(page: str) -> None:
     """Go on with the last of the lanes that a person comes from, if this page's is not of them."""
+    lanes: list[str] = fields.following(page, LANES, [])
+    if not lanes:
+        return
     key = held(page, POLICY)
-    own = policy_named(
-        key, **{each.name: held(page, each) for each in fields_of(POLICIES[key], key)}
-    )
-    lanes = fields.following(page, LANES, [own.name])
-    if own.name not in lanes:
+    values = {each.name: fields.running(page, each) for each in fields_of(POLICIES[key], key)}
+    if policy_named(key, **values).name not in lanes:
         policy = read_policy(lanes[-1])
         hold(page, POLICY, policy.key)
         for field in fields_of(policy, policy.key):
