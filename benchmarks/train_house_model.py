@@ -370,7 +370,7 @@ class Training:
             optimizer.step()
         self.step, self.place = self.step + 1, self.place + 1
         self.seen += sum(len(ids) for ids, _ in batch)
-        return float(loss)
+        return float(loss.item())
 
     def _held_out(self) -> list[Lesson]:
         return self.school.lessons([_passages(dialog) for dialog in self.school.held_out])
