@@ -5,7 +5,7 @@ draws a dialog of its own, and each file is another. No browser takes part: this
 what a browser would. Prints the server's resident memory as it goes, by how much it still grows
 over the second half of the visits, and what is left once the server has forgotten the sessions.
 
-    python -m benchmarks.memory [--loads 200] [--uploads 40]
+    python -m benchmarks.memory [--loads 400] [--uploads 40]
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def watch(app: str, visit: Callable[[str, int], None], count: int, every: int) -
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--loads", type=int, default=200)
+    parser.add_argument("--loads", type=int, default=400)
     parser.add_argument("--uploads", type=int, default=40)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, serve(APP, Path(folder) / "app.txt") as app:
