@@ -3,11 +3,9 @@
 import streamlit as st
 
 from fdkvc.ui.kit import fields, sidebar
-from fdkvc.ui.kit.entry import rerun_if_picked
 from fdkvc.ui.kit.frame import enter_page, heading, problems
 from fdkvc.ui.kit.runs import RunChoice, load_run
-from fdkvc.ui.kit.transport import playback, transport
-from fdkvc.ui.step import scene, story, tour
+from fdkvc.ui.step import scene, stage, story, tour
 
 PAGE = "step"
 
@@ -16,12 +14,13 @@ enter_page()
 link = fields.arriving_link()
 wrong = fields.adopt_link(PAGE, sidebar.view_fields(PAGE, link.get("policy")), link)
 
-heading(
-    "Step through",
-    "A dialog passes turn by turn through a cache that holds only so many tokens. Each turn brings "
-    "new ones; the policy scores every entry, and the lowest are evicted. Step with the arrow "
-    "keys, and click any entry to see why it stays or goes.",
-)
+with st.container(horizontal=True, vertical_alignment="center", key="stage-head"):
+    heading(
+        "Step through",
+        "Each turn brings tokens; the policy scores every entry of the cache, and the lowest are "
+        "evicted.",
+    )
+    beside_title = st.container(horizontal=True, width="content")
 problems(wrong)
 
 with st.sidebar:
@@ -31,31 +30,29 @@ with st.sidebar:
 
 run = load_run(RunChoice(dialog, policy, budget, asked))
 sidebar.tell_rules(beside, run.trace)
+stage.open_on_a_moment(PAGE, run, link)
 problems(sidebar.keep_to_dialog(PAGE, run.dialogs, link))
 
-with st.container(horizontal=True, vertical_alignment="center"):
-    every = playback(PAGE, run.dialogs.turns)
-    scene.downloads(PAGE, run)
+with beside_title:
     tour.guided_walk(PAGE)
-    order = scene.choose_order(PAGE)
+    scene.downloads(PAGE, run)
 tour.tell_stop(PAGE, run)
+stage.show(PAGE, run)
+st.fragment(stage.answer)(PAGE, run)
+
+below = st.container()
+steps = story.algorithm(run)
 
 
-views = st.container()
-question = story.ask_why(PAGE, run)
-algorithm = story.algorithm(run)
-
-
-@st.fragment(run_every=every)
-def stepping() -> None:
-    """Everything that a step changes."""
-    turn = transport(PAGE, run.dialogs.turns, every)
-    rerun_if_picked(PAGE, question.token)
-    scene.views(PAGE, run, turn, order)
-    story.why(run, turn, question)
-    story.inside_turn(run, turn, algorithm)
+@st.fragment
+def following() -> None:
+    """Everything that follows what the stage has come to."""
+    turn = stage.follow(PAGE, run)
+    scene.figures(run, turn)
+    scene.metrics(PAGE, run, turn)
+    story.inside_turn(run, turn, steps)
     fields.write_link(PAGE, sidebar.view_fields(PAGE))
 
 
-with views:
-    stepping()
+with below:
+    following()

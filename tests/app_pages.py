@@ -74,9 +74,14 @@ def entry_of(app: AppTest) -> int:
 
 
 def _written(app: AppTest) -> dict[str, Any]:
-    told: list[dict[str, Any]] = [json.loads(each.proto.json) for each in app.get("bidi_component")]
-    (written,) = [data for data in told if "link" in data]
+    (written,) = [data for data in told(app) if "link" in data]
     return written
+
+
+def told(app: AppTest) -> list[dict[str, Any]]:
+    """Return what each component was told that is told in words and numbers."""
+    protos = (each.proto for each in app.get("bidi_component"))
+    return [json.loads(proto.json) for proto in protos if proto.json]
 
 
 def html(app: AppTest) -> str:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from typing import Any
+
 import pytest
-from app_pages import open_page, press, settled
+from app_pages import SECONDS, open_page, press, settled, told
 from streamlit.testing.v1 import AppTest
 
+from fdkvc.ui.step import stage
 from fdkvc.ui.step.story import LIFE_ALT
 
 WRONG = (
@@ -26,13 +30,24 @@ def test_a_wrong_link_is_explained_and_the_page_works(
     (said,) = app.error
     assert said.value.startswith("This link is not quite right: ")
     assert sentence in said.value
-    assert not press(app, "Next").error
-    assert app.session_state["step/turn"] == 1
+    assert not press(app, "Another dialog").error
+    assert app.session_state["step/seed"] == 8
 
 
-def asked_what_would_have_kept(app: AppTest) -> AppTest:
-    app.toggle(key="step/counterfactual").set_value(True).run()
-    return settled(app)
+def answered(monkeypatch: pytest.MonkeyPatch, turn: int, entry: int, **link: object) -> Any:
+    """Let the stage ask what would have decided otherwise on an entry, until it is told."""
+    app = open_page("step", turn=turn, entry=entry, **link)
+    (view,) = [each for each in told(app) if each.get("what") == "view"]
+    question = {"run": view["run"], "turn": turn, "entry": entry}
+    monkeypatch.setattr(stage, "said", lambda key: question if "answer" in key else {})
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        (answer,) = [each for each in told(settled(app.run())) if each.get("what") == "answer"]
+        if answer["done"]:
+            assert answer.items() >= question.items()
+            return answer["changes"]
+        time.sleep(0.05)
+    raise AssertionError("it was never answered")
 
 
 @pytest.mark.parametrize(
@@ -63,8 +78,43 @@ def test_the_papers_hyperparameters_come_first(
     assert app.number_input(key=f"{place}/gamma").value == 0.88
 
 
+def test_settings_that_cannot_keep_an_entry_say_what_was_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The nearest stand first; those that cannot, and what the run never reads, say so."""
+    changes = answered(monkeypatch, 5, 11)
+    shares = [float(each["share"].split()[0]) for each in changes if each["after"]]
+    assert 0 < len(shares) < len(changes)
+    assert shares == sorted(shares)
+    assert all(each["after"] == "" for each in changes[len(shares) :])
+
+    said = {each["label"]: each for each in changes}
+    assert said["Recency decay"]["before"] == "0.88"
+    assert not said["Recency decay"]["exhaustive"]
+    tried = [each["words"] for each in changes if not each["after"] and "read" not in each["words"]]
+    assert tried
+    assert all(" in steps of " in words for words in tried)
+    assert "this run does not read it" in said["Modulation exponent"]["words"]
+
+
+def test_a_seed_is_no_setting_that_could_have_kept_an_entry(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    changes = answered(monkeypatch, 3, 1, policy="random", chance_seed=1500000000)
+
+    assert [each["label"] for each in changes] == ["Budget"]
+    assert changes[0]["exhaustive"]
+
+
+def asked_on_dialogs(turn: int, entry: int) -> AppTest:
+    sections = {"dialogs/sections": "One cache"}
+    app = open_page("dialogs", sections, policies="fd-kvc", turn=turn, entry=entry, budget=40)
+    app.toggle(key="dialogs/counterfactual").set_value(True).run()
+    return settled(app)
+
+
 def test_settings_that_cannot_keep_an_entry_have_a_dash() -> None:
-    app = asked_what_would_have_kept(open_page("step", turn=5, entry=11))
+    app = asked_on_dialogs(3, 17)
     table = app.dataframe[0].value.set_index("setting")
 
     kept = table["would keep it"] != "–"
@@ -77,19 +127,19 @@ def test_settings_that_cannot_keep_an_entry_have_a_dash() -> None:
     assert table.loc["Modulation exponent", "tried"] == "none: this run never uses it"
 
 
-def test_a_seed_is_no_setting_that_could_have_kept_an_entry() -> None:
-    link = {"policy": "random", "chance_seed": 1500000000, "turn": 3, "entry": 1}
-    app = asked_what_would_have_kept(open_page("step", **link))
-
-    assert app.dataframe[0].value["setting"].tolist() == ["Budget"]
-
-
 @pytest.mark.parametrize(("policy", "tables"), [("fifo", 2), ("fd-kvc", 3)])
 def test_the_life_of_an_entry_is_told_to_all_and_kept_for_a_picture(
     policy: str, tables: int
 ) -> None:
-    app = open_page("step", policy=policy, turn=5, entry=11)
+    sections = {"dialogs/sections": "One cache"}
+    app = open_page("dialogs", sections, policies=policy, turn=5, entry=11)
     (life,) = [chart for chart in app.get("vega_lite_chart") if chart.proto.alt == LIFE_ALT]
 
     assert len(life.proto.datasets) == tables  # a policy without channels has none to draw
-    assert set(app.session_state["step/charts"]) == {"timeline", "cache", "life"}
+    assert set(app.session_state["dialogs/charts"]) == {"timeline", "cache", "life"}
+
+
+def test_the_moment_on_the_stage_is_kept_for_a_picture() -> None:
+    app = open_page("step", policy="fd-kvc", turn=5, entry=11)
+
+    assert set(app.session_state["step/charts"]) == {"timeline", "cache", "metrics"}

@@ -90,6 +90,12 @@ def timeline_spec(
     return column(panels, theme)
 
 
+@lru_cache(maxsize=64)
+def metrics_spec(turns: int, metrics: tuple[Line, ...], theme: Theme) -> Spec:
+    """Build the spec of the metrics alone, for data ``metrics``, ``changes`` and ``cursor``."""
+    return column([_metrics(turns, metrics, theme, labels=True)], theme)
+
+
 def turn_axis(turns: int, labels: bool = False, at: str = "left") -> alt.X:
     """Return the x axis, with room at its left for the labels of the y axis."""
     step = max(1, turns // 20)
@@ -241,8 +247,8 @@ def _state(turns: int, line: Line, theme: Theme) -> Panel:
     return alt.layer(*layers, height=64, title=panel_title(line.label, subtitle))
 
 
-def _metrics(turns: int, lines: Sequence[Line], theme: Theme) -> Panel:
-    labels = [line.label for line in lines]
+def _metrics(turns: int, lines: Sequence[Line], theme: Theme, labels: bool = False) -> Panel:
+    names = [line.label for line in lines]
     colours = [theme.terms[position % len(theme.terms)] for position in range(len(lines))]
     dashes = [list(DASHES[position % len(DASHES)]) for position in range(len(lines))]
     low, high = min(line.low for line in lines), max(line.high for line in lines)
@@ -251,16 +257,16 @@ def _metrics(turns: int, lines: Sequence[Line], theme: Theme) -> Panel:
         alt.Chart(alt.NamedData("metrics"))
         .mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=22))
         .encode(
-            x=turn_axis(turns, at="middle"),
+            x=turn_axis(turns, labels, at="middle"),
             y=alt.Y(
                 "value:Q",
                 scale=alt.Scale(domain=[low, high], nice=False),
                 axis=inside_axis(values=[0, 0.5, 1]),
             ),
             color=alt.Color(
-                "metric:N", scale=alt.Scale(domain=labels, range=colours), legend=legend
+                "metric:N", scale=alt.Scale(domain=names, range=colours), legend=legend
             ),
-            strokeDash=alt.StrokeDash("metric:N", scale=alt.Scale(domain=labels, range=dashes)),
+            strokeDash=alt.StrokeDash("metric:N", scale=alt.Scale(domain=names, range=dashes)),
             tooltip=[
                 alt.Tooltip("turn:Q"),
                 alt.Tooltip("metric:N"),
@@ -268,7 +274,11 @@ def _metrics(turns: int, lines: Sequence[Line], theme: Theme) -> Panel:
             ],
         )
     )
-    layers = [changes_panel(turns, theme), drawn, cursor_panel(turns, theme)]
+    layers = [
+        changes_panel(turns, theme, labels),
+        drawn,
+        cursor_panel(turns, theme, labels),
+    ]
     return alt.layer(*layers, height=120, title=panel_title("Metrics"))
 
 

@@ -119,7 +119,12 @@ class Change:
 
 
 def counterfactual(
-    trace: Trace, dialogs: DialogBatch, row: int, turn: int, token: int
+    trace: Trace,
+    dialogs: DialogBatch,
+    row: int,
+    turn: int,
+    token: int,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> list[Change]:
     """Find the smallest change of each setting that would have decided otherwise on an entry.
 
@@ -144,6 +149,8 @@ def counterfactual(
         What it ran on.
     row, turn, token : int
         As in `explain`.
+    stopped : function, optional
+        Asked before each setting; once it says so, only those before it are returned.
 
     Returns
     -------
@@ -211,7 +218,7 @@ def counterfactual(
     return [
         smallest(name, known, _Scale(known, known.default))
         for name, known in {**policy.settings, BUDGET: places}.items()
-        if not known.choices and not known.nominal
+        if not known.choices and not known.nominal and not stopped()
     ]
 
 

@@ -41,7 +41,7 @@ def choose(page: Page, label: str, option: str) -> None:
 def step_to(page: Page, *turns: int) -> None:
     """Press Next, and expect one turn after the other."""
     for turn in turns:
-        page.get_by_role("button", name=re.compile("Next")).click()
+        page.get_by_role("button", name=re.compile("^Next")).click()
         expect_linked(page, turn=turn)
 
 
@@ -54,14 +54,14 @@ def expect_linked(page: Page, **parts: object) -> None:
 def expect_view(page: Page, turn: int, scenario: str, policy: str) -> None:
     """Expect the page to show this, its controls to say so, and its address to be of it."""
     expect_linked(page, turn=turn, scenario=scenario, policy=policy)
-    expect(page.locator(".scrubber output")).to_have_text(re.compile(f"^{turn} of "))
+    expect(page.locator(".stage .where")).to_have_text(re.compile(f"^{turn} of "))
     expect(page.locator(".figures")).to_contain_text(f"Turn{turn} of ")
     expect(control(page, "Scenario")).to_have_value(SCENARIOS[scenario].label)
     expect(control(page, "Policy")).to_have_value(POLICIES[policy].label)
 
 
 def test_back_and_forward_move_between_what_was_chosen(page: Page) -> None:
-    page.goto("/")
+    page.goto("/?turn=0")
     settled(page)
     before = entries(page)
     step_to(page, 1, 2, 3, 4, 5)

@@ -16,7 +16,7 @@ from fdkvc.policies import POLICIES, policy_named
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Status
 
-MARK = re.compile(r"\btoken (\d+) · [^\n]*\n(new, evicted|new|kept|evicted)\b")
+ENTRY = re.compile(r"\btoken (\d+), topic [^,]+, from turn \d+, (new, evicted|new|kept|evicted)\b")
 
 
 def open_step(page: Page, **view: object) -> None:
@@ -27,29 +27,36 @@ def open_step(page: Page, **view: object) -> None:
 
 
 def expect_turn(page: Page, turn: int, last: int) -> None:
-    """Expect that the figures, the slider, the link and the cache all stand at this turn."""
-    expect(page.get_by_role("status").first).to_contain_text(f"{turn} of {last}")
+    """Expect that the stage stands at this turn, its entries say so, and the link holds it."""
+    expect(page.locator(".stage").get_by_role("status")).to_contain_text(f"Turn {turn}: ")
     expect(page.get_by_role("slider", name="Turn")).to_have_value(f"{turn}")
+    expect(page.locator(".stage .where")).to_have_text(f"{turn} of {last}")
     expect(page).to_have_url(re.compile(rf"[?&]turn={turn}(&|$)"))
-    expect(cache(page).get_by_label(f"from turn {turn}\n").first).to_be_attached()
+    expect(cache(page).locator(".options")).to_have_attribute("data-turn", f"{turn}")
 
 
 def cache(page: Page) -> Locator:
-    return page.locator(".st-key-step-cache")
+    return page.get_by_role("listbox", name="Entries of this turn")
+
+
+def entry(page: Page, token: int) -> Locator:
+    """Return one of the turn's entries, as whoever hears the page is told of it."""
+    return cache(page).get_by_role("option", name=re.compile(rf"^token {token},"))
+
+
+def why(page: Page) -> Locator:
+    return page.get_by_role("complementary", name="Why")
 
 
 def statuses(page: Page) -> dict[int, str]:
-    """Read what became of each entry off the marks of the cache, as a screen reader would."""
-    labels = (
+    """Read what became of each entry off the names of the entries, as a screen reader would."""
+    names = (
         cache(page)
-        .locator("[aria-label]")
-        .evaluate_all("marks => marks.map(mark => mark.getAttribute('aria-label'))")
+        .get_by_role("option")
+        .evaluate_all("all => all.map(each => each.getAttribute('aria-label'))")
     )
-    return {
-        int(token): words.replace(", ", "_")
-        for label in labels
-        for token, words in MARK.findall(label)
-    }
+    told = (ENTRY.search(name) for name in names)
+    return {int(each[1]): each[2].replace(", ", "_") for each in told if each}
 
 
 def expect_statuses(page: Page, decided: dict[int, str]) -> None:
@@ -85,7 +92,7 @@ def test_at_the_last_turn_the_page_shows_what_the_engine_decided(page: Page) -> 
 
 
 def test_keys_step_as_the_buttons_say(page: Page) -> None:
-    open_step(page, schedule="AAABBBCC", scenario="own")
+    open_step(page, schedule="AAABBBCC", scenario="own", turn=0)
     expect_turn(page, 0, 7)
 
     for key, turn in (
@@ -96,6 +103,9 @@ def test_keys_step_as_the_buttons_say(page: Page) -> None:
         ("ArrowRight", 7),
         ("Home", 0),
         ("ArrowLeft", 0),
+        ("]", 3),
+        ("]", 6),
+        ("[", 3),
     ):
         page.keyboard.press(key)
         expect_turn(page, turn, 7)
@@ -115,7 +125,7 @@ def test_the_entries_download_as_the_command_line_writes_them(page: Page) -> Non
 
 
 def test_the_link_of_a_view_opens_the_same_view_in_another_window(page: Page) -> None:
-    open_step(page, scenario="shift", seed=11, policy="h2o", budget=40)
+    open_step(page, scenario="shift", seed=11, policy="h2o", budget=40, turn=0)
     page.get_by_role("button", name="Next").click()
     expect_turn(page, 1, 9)
     seen = statuses(page)

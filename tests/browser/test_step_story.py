@@ -1,39 +1,40 @@
-"""What a person asks of the step page: play, scrub, why, what if, and what a wrong link says."""
+"""What a person asks of the step page: play, scrub, why, and what a wrong link says."""
 
 from __future__ import annotations
 
 import re
 
+import numpy as np
 from playwright.sync_api import Locator, Page, expect
 from test_step_page import WRONG
 
 from benchmarks.live_app import settled
-from browser.test_step import cache, expect_turn, open_step
+from browser.test_step import cache, entry, expect_turn, open_step, why
 from fdkvc.dialogs.draw import generate
 from fdkvc.dialogs.scenarios import scenario_named
 from fdkvc.policies import POLICIES, policy_named
 from fdkvc.run.simulate import simulate
-from fdkvc.told.explain import explain, sentences
+from fdkvc.run.trace import Rule
+from fdkvc.told.counterfactual import counterfactual, nearest
+from fdkvc.told.explain import decision, explain, sentences
 from fdkvc.ui.policies import option_steps
 
 DIALOG = generate(scenario_named("mixed"), 1, 7)
 
 
 def test_playing_shows_every_turn(page: Page) -> None:
-    open_step(page, scenario="complex", seed=7)
+    open_step(page, scenario="complex", seed=7, turn=0)
     page.evaluate(
         """() => {
           const shown = new Set(); window.shownTurns = shown;
           const look = () => {
-            const status = document.querySelector('[role=status] b');
-            if (status) shown.add(status.textContent);
+            shown.add(document.querySelector('.stage .where')?.textContent);
           };
           new MutationObserver(look).observe(document.body,
             {subtree: true, childList: true, characterData: true});
         }"""
     )
-    page.get_by_role("combobox", name="Speed").click()
-    page.get_by_role("option", name="5 turns a second").click()
+    page.get_by_role("combobox", name="Speed").select_option("10 turns a second")
     every = {f"{turn} of 19" for turn in range(1, 20)}
     page.get_by_role("button", name="Play").click()
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
@@ -44,7 +45,7 @@ def test_playing_shows_every_turn(page: Page) -> None:
 
 
 def test_the_slider_goes_to_any_turn(page: Page) -> None:
-    open_step(page, scenario="mixed", seed=7)
+    open_step(page, scenario="mixed", seed=7, turn=0)
     slider = page.get_by_role("slider", name="Turn")
     slider.focus()
     for _ in range(3):
@@ -68,7 +69,7 @@ def test_the_views_follow_the_slider_while_it_is_dragged(page: Page) -> None:
     page.mouse.move(box["x"] + 8, middle)
     page.mouse.down()
     page.mouse.move(box["x"] + box["width"] / 2, middle, steps=8)
-    expect(page.get_by_role("status").first).to_contain_text(re.compile("[56] of 11"))
+    expect(page.locator(".stage .where")).to_have_text(re.compile("[56] of 11"))
     page.mouse.move(box["x"] + box["width"] + 20, middle, steps=8)
     expect_turn(page, 11, 11)
     page.mouse.up()
@@ -80,16 +81,116 @@ def test_a_click_on_an_entry_tells_why_it_went(page: Page) -> None:
     trace = simulate(policy_named("fd-kvc"), DIALOG, 56)
     token = 11
     expected = sentences(explain(trace, DIALOG, 0, 5, token))
+    best = nearest(counterfactual(trace, DIALOG, 0, 5, token))
+    assert best is not None
     open_step(page, scenario="mixed", seed=7, turn=5)
+    expect(why(page)).to_contain_text("Turn 5 by topic")
 
-    cache(page).get_by_label(re.compile(rf"^token {token} ·")).first.click()
+    entry(page, token).hover()
+    expect(why(page).locator("header")).to_contain_text(f"token {token}")
+    entry(page, token).click()
 
-    expect(page.get_by_text(expected[0])).to_be_visible()
+    for sentence in expected:
+        expect(why(page)).to_contain_text(sentence)
     expect(page).to_have_url(re.compile(rf"[?&]entry={token}(&|$)"))
-    page.get_by_text("What would have kept it?").click()
-    expect(
-        page.get_by_text(re.compile("The smallest change|No change of a single"))
-    ).to_be_visible()
+    expect(why(page).locator(".changes")).to_contain_text(best.label)
+    why(page).get_by_text("and what was tried").click()
+    expect(why(page)).to_contain_text(best.words)
+    page.keyboard.press("Escape")
+    expect(why(page)).to_contain_text("Turn 5 by topic")
+    expect(page).to_have_url(re.compile(r"[?&]entry=(&|$)"))
+
+
+ACTIVE = "list => document.getElementById(list.getAttribute('aria-activedescendant')).ariaLabel"
+
+
+def seen(page: Page) -> str:
+    """Return all text of the stage that is in sight: inside the window, and nothing over it."""
+    text: str = page.locator(".stage").evaluate(
+        """stage => {
+          const walk = document.createTreeWalker(stage, NodeFilter.SHOW_TEXT), said = [];
+          while (walk.nextNode()) {
+            const range = document.createRange();
+            range.selectNodeContents(walk.currentNode);
+            for (const box of range.getClientRects()) {
+              const inside = box.top >= 0 && box.bottom <= innerHeight && box.right <= innerWidth;
+              const x = box.left + box.width / 2, y = box.top + box.height / 2;
+              const top = inside && document.elementFromPoint(x, y);
+              if (top && walk.currentNode.parentElement.contains(top)) {
+                said.push(walk.currentNode.data);
+                break;
+              }
+            }
+          }
+          return said.join(' ').replace(/\\s+/g, ' ');
+        }"""
+    )
+    assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollTop") == 0
+    return text
+
+
+def test_both_questions_are_answered_within_three_actions_and_without_scrolling(page: Page) -> None:
+    """Why was this entry evicted, and what would have kept it? Why did H2O keep the stale topic?"""
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.goto("/")
+    trace = simulate(policy_named("fd-kvc"), DIALOG, 56)
+    expect_turn(page, 3, 11)
+    (token,) = re.findall(r"token (\d+)", why(page).locator("header").inner_text())
+    best = nearest(counterfactual(trace, DIALOG, 0, 3, int(token)))
+    assert best is not None
+    expect(why(page).locator(".changes")).to_be_visible()
+    text = seen(page)  # after no action at all
+    assert "evicted in this turn" in text
+    assert "short of the last to stay" in text
+    assert "What would have kept it?" in text
+    assert f"{best.label} {best.before:g} → {best.after:g}" in text
+    assert "Recency decay" in text.partition("Where its score came from")[2]
+
+    page.get_by_role("combobox", name="Policy").click()
+    page.get_by_role("option", name="H2O", exact=True).click()
+    expect(page).to_have_url(re.compile("policy=h2o"))
+    expect_turn(page, 3, 11)
+    stale = cache(page).get_by_role("option", name=re.compile("topic A, from turn 0, kept")).first
+    stale.click()
+
+    trace = simulate(policy_named("h2o"), DIALOG, 56)
+    made = decision(trace, DIALOG, 0, 3)
+    gone = np.flatnonzero(made.rule == Rule.budget)
+    first = made.token[gone[np.argmax(made.score[gone])]]
+    expect(why(page).locator("header")).to_contain_text("topic A · from turn 0")
+    text = seen(page)
+    assert "What would have evicted it?" in text
+    assert f"above the first evicted, token {first} of B." in text
+    assert (
+        f"It gathered for 4 turns, and nothing was taken away; token {first} of B, the first "
+        "evicted, for 2." in text
+    )
+
+
+def test_every_entry_is_reached_by_keys_and_says_what_it_is(page: Page) -> None:
+    page.emulate_media(reduced_motion="reduce")
+    open_step(page, scenario="mixed", seed=7, turn=4)
+    names = (
+        cache(page)
+        .get_by_role("option")
+        .evaluate_all("all => all.map(each => each.getAttribute('aria-label'))")
+    )
+    made = decision(simulate(policy_named("fd-kvc"), DIALOG, 56), DIALOG, 0, 4)
+    ranks = dict(zip(made.token, made.pick(made.entries.rank), strict=True))
+    assert len(names) == 88
+    for name in names:
+        token = int(name.split()[1].strip(","))
+        assert name.endswith(f"rank {ranks[token]} of 88")
+
+    cache(page).focus()
+    heard = set()
+    for key in ["Home", *["ArrowRight"] * 87, "ArrowUp", "ArrowLeft", "ArrowDown"]:
+        page.keyboard.press(key)
+        heard.add(cache(page).evaluate(ACTIVE))
+    assert heard == set(names)
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(r"[?&]entry=\d+(&|$)"))
+    expect_turn(page, 4, 11)
 
 
 def test_a_changed_hyperparameter_is_marked_and_restored(page: Page) -> None:
@@ -122,12 +223,12 @@ def test_another_dialog_and_policy_after_an_entry_was_picked(page: Page) -> None
     expect_turn(fresh, 6, 19)
     settled(fresh)
 
-    drawn = "marks => marks.map(mark => mark.getAttribute('d') + mark.getAttribute('fill')).sort()"
+    drawn = "all => all.map(canvas => canvas.toDataURL())"
     shown, again = (
-        window.locator(".st-key-panel-timeline svg path").evaluate_all(drawn)
+        [*window.locator(".stage canvas").evaluate_all(drawn), why(window).inner_text()]
         for window in (page, fresh)
     )
-    assert len(shown) > 50
+    assert len(shown) > 4
     assert shown == again
 
 
@@ -148,6 +249,9 @@ def test_no_equation_is_cut_and_no_number_broken_on_a_small_screen(page: Page) -
     open_step(page, turn=4, policy="fd-kvc", kappa=1, recall=1, window=0.5)
     algorithm = page.locator(".st-key-algorithm")
     expect(algorithm.locator(".numbers span").first).to_be_attached()
+    expect(algorithm.get_by_text("Eq. 1", exact=True)).to_be_visible()
+    expect(algorithm.locator(".katex-display").first).to_be_hidden()  # closed, a line each
+    algorithm.locator("details").evaluate_all("all => all.forEach(each => {each.open = true})")
     equations = algorithm.locator(".katex-display")
     expect(equations).to_have_count(9)
     room = equations.first.evaluate("each => each.clientWidth")
@@ -177,13 +281,13 @@ def test_a_wrong_link_is_explained_and_the_page_works(page: Page) -> None:
 
     for _, _, sentence in WRONG:
         expect(page.get_by_text(sentence)).to_be_visible()
-    expect_turn(page, 0, 11)
+    expect_turn(page, 3, 11)
     page.get_by_role("button", name="Next").click()
-    expect_turn(page, 1, 11)
+    expect_turn(page, 4, 11)
 
 
 def test_bad_input_is_explained_at_its_control(page: Page) -> None:
-    open_step(page, scenario="own", schedule="AAB", seed=7)
+    open_step(page, scenario="own", schedule="AAB", seed=7, turn=0)
     schedule = page.get_by_role("textbox", name="Own schedule")
     schedule.fill("AA1")
     schedule.press("Enter")
@@ -205,6 +309,6 @@ def test_the_walk_leads_through_its_stops(page: Page) -> None:
         expect(page.get_by_text(f"Stop {stop} of 7.")).to_be_visible()
         page.get_by_role("button", name="Next stop").click()
     expect(page.get_by_text("Stop 7 of 7.")).to_be_visible()
-    expect(page.locator(".figures")).to_contain_text("9 of 9")
+    expect(page.locator(".stage .where")).to_have_text("9 of 9")
     page.get_by_role("button", name="End the walk").click()
     expect(page.get_by_role("button", name="Guided walk")).to_be_visible()

@@ -2,8 +2,6 @@
 
 from fdkvc.charts.theme import MET, TOPICLESS, TOPICS, UNMET
 
-MOST_STEPS = 12  # of a policy's turn
-
 _PAGE = """
 .stMainBlockContainer {padding-top: 3.2rem; padding-bottom: 3rem; max-width: 1700px;}
 /* A step is shorter than the fading of what it replaces. */
@@ -133,34 +131,15 @@ _SAID = """
     + "".join(f".topic{place} {{--topic: {colour};}}\n" for place, colour in enumerate(TOPICS))
 )
 
-# Two lists share the grid of their container: their n-th items stand side by side where there is
-# room, and below each other where there is not.
-_ALGORITHM = """
-.st-key-algorithm {
-  display: grid; grid-template-columns: minmax(0, 2fr) minmax(0, 3fr); gap: 0 2rem;
-}
-.st-key-algorithm :has(li) {display: contents;}
-.st-key-algorithm p:has(+ ol) {grid-area: 1 / 1 / 2 / -1;}
-.st-key-algorithm li {list-style: none; margin: 0; padding: .4rem 0;}
-.st-key-algorithm ul li {grid-column: 1;}
-.st-key-algorithm ol li {grid-column: 2;}
-.st-key-algorithm ol li p {margin-bottom: .3rem;}
-""" + "".join(
-    f".st-key-algorithm li:nth-child({step}) {{grid-row: {step + 1};}}\n"
-    for step in range(1, MOST_STEPS + 1)
-)
+# The stage begins as high as it can, so that all of it is seen at once.
+_STAGE = """
+.stMainBlockContainer:has(.stage) {padding: 3.75rem 2rem 3rem;}
+.stMainBlockContainer:has(.stage) > .stVerticalBlock {gap: .5rem;}
+.st-key-stage-head {gap: 0 1rem; flex-wrap: wrap;}
+.st-key-stage-head h1 {font-size: 1.5rem; padding: 0;}
+.st-key-stage-head p {font-size: .9rem; opacity: .75;}
+[class*="st-key-step-stage-"] {display: none;}
+.st-key-algorithm {gap: .25rem;}
+"""
 
-_ALGORITHM_NARROW = """
-.st-key-algorithm {grid-template-columns: minmax(0, 1fr);}
-.st-key-algorithm ol li {grid-column: 1;}
-""" + "".join(
-    f".st-key-algorithm ul li:nth-child({step}) {{grid-row: {2 * step};}}\n"
-    f".st-key-algorithm ol li:nth-child({step}) {{grid-row: {2 * step + 1};}}\n"
-    for step in range(1, MOST_STEPS + 1)
-)
-
-STYLE = (
-    f"<style>{_PAGE}{_PANELS}{_METHOD}{_NUMBERS}{_SAID}{_ALGORITHM}"
-    f"@media (max-width: 1000px) {{{_ALGORITHM_NARROW}}}</style>"
-)
-"""Style sheet of every page."""
+STYLE = f"<style>{_PAGE}{_PANELS}{_METHOD}{_NUMBERS}{_SAID}{_STAGE}</style>"

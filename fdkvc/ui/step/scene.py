@@ -29,6 +29,7 @@ FILES = ["entries.csv", "turns.csv"]
 TIMELINE_ALT = (
     "Over the turns: the topic, the cached entries by age, and the lines whose figures stand above"
 )
+METRICS_ALT = "The metrics over the turns; their figures of this turn stand above"
 CACHE_ALT = (
     "The entries of this turn, kept and evicted, with their scores; each mark says its own, and "
     "below it is told in words what happened"
@@ -65,6 +66,19 @@ def views(page: str, run: Run, turn: int, order: str) -> None:
                 on_select=lambda: take_click(page, f"{page}/cache"),
                 alt=CACHE_ALT,
             )
+
+
+def metrics(page: str, run: Run, turn: int) -> None:
+    """Show the metrics over the turns; keep what the stage shows at hand for a picture."""
+    spec = timeline.metrics_spec(run.dialogs.turns, run.metrics, page_theme())
+    data = {name: run.timeline[name] for name in ("metrics", "changes")}
+    chart = with_data(spec, {**data, "cursor": timeline.cursor_data(turn)})
+    show_chart(page, "metrics", chart, alt=METRICS_ALT)
+    picked = held(page, ENTRY)
+    shown_charts(page).update(
+        timeline=timeline_chart(run, turn, picked),
+        cache=turn_chart(run, turn, held(page, ORDER), picked),
+    )
 
 
 def timeline_chart(run: Run, turn: int, picked: int | None) -> Spec:

@@ -12,7 +12,6 @@ from fdkvc.charts.life import life_spec
 from fdkvc.charts.theme import with_data
 from fdkvc.charts.timeline import cursor_data
 from fdkvc.parameters import written
-from fdkvc.policies.base import Step
 from fdkvc.told.counterfactual import Change, counterfactual, nearest
 from fdkvc.told.explain import explain, life, sentences
 from fdkvc.told.history import life_tables
@@ -31,42 +30,39 @@ LIFE_ALT = (
 )
 
 
-def algorithm(run: Run) -> DeltaGenerator:
-    """Set out the policy's steps with their equations; return the place of what happened in each.
+def algorithm(run: Run) -> list[DeltaGenerator]:
+    """Set out the policy's steps, a closed line each; return the places of what happened.
 
-    Like all that a step leaves as it is, they stand outside the fragment that steps. All steps are
-    one element, and all that happened is another, because every element costs time at every step;
-    the page's style puts the items of the two lists side by side.
+    Like all that a step leaves as it is, they stand outside the fragment that steps. The first
+    place is for the turn as a whole, the others for its steps.
     """
     st.subheader("Inside this turn", anchor=False)
+    places = [st.container()]
     with st.container(key="algorithm"):
-        st.markdown(
-            Markdown("\n").join(_equation(*item) for item in enumerate(run.trace.policy.steps, 1))
-        )
-        return st.container()
+        for number, step in enumerate(run.trace.policy.steps, 1):
+            with st.expander(
+                Markdown("**{}. {}** :gray[{}]").format(number, step.name, step.source),
+                key=f"algorithm/{number}",
+            ):
+                st.markdown(Markdown("$$\n{}\n$$").format(Markdown(step.equation)))
+                places.append(st.container())
+    return places
 
 
-def _equation(number: int, step: Step) -> Markdown:
-    return Markdown("- **{}. {}** :gray[{}]\n\n  $$\n  {}\n  $$\n").format(
-        number, step.name, step.source, Markdown(step.equation.replace("\n", "\n  "))
-    )
-
-
-def inside_turn(run: Run, turn: int, place: DeltaGenerator) -> None:
+def inside_turn(run: Run, turn: int, places: list[DeltaGenerator]) -> None:
     """Tell the turn as a whole and step by step: what happened, and the numbers."""
-    place.html(_told(run)[turn])
+    for place, told in zip(places, _told(run)[turn], strict=True):
+        place.html(told)
 
 
 @kept
-def _told(run: Run) -> tuple[str, ...]:
+def _told(run: Run) -> tuple[tuple[str, ...], ...]:
     """Tell all turns at once: a step, back or forth, only looks its turn up."""
     return tuple(
-        f"<p>{escape(headline(run.trace, run.dialogs, 0, turn))}</p><ol>"
-        + "".join(
-            f"<li>{_what_happened(story)}</li>"
-            for story in narrate(run.trace, run.dialogs, 0, turn)
+        (
+            f"<p>{escape(headline(run.trace, run.dialogs, 0, turn))}</p>",
+            *(_what_happened(story) for story in narrate(run.trace, run.dialogs, 0, turn)),
         )
-        + "</ol>"
         for turn in range(run.dialogs.turns)
     )
 

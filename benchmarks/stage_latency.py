@@ -1,0 +1,134 @@
+"""How long the stage takes in the browser: from the key to the painted turn, and to a new run.
+
+For a small and a large run in turn: keys are pressed in the page, each after a rest in which
+nothing moves and again while the step before still glides; the run is played at ten turns a second;
+another policy is chosen.
+
+    python -m benchmarks.stage_latency [--keys 40] [--rounds 3]
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page
+
+from benchmarks.live_app import APP, open_chromium, serve, settled
+
+VIEWS = {
+    "56 + 32 entries, 20 turns": "?scenario=complex&turn=0",
+    "512 + 32 entries, 60 turns": "?scenario=own&schedule="
+    + "AAABBBCCCDDDEEEBBBAA" * 3
+    + "&budget=512&turn=0",
+}
+
+# Milliseconds from each key to the end of the frame that shows it; half of them after a rest.
+KEYS = """async (count) => {
+  const frame = () => new Promise(done => requestAnimationFrame(() => {
+    const after = new MessageChannel();
+    after.port1.onmessage = done;
+    after.port2.postMessage(0);
+  }));
+  const where = document.querySelector('.stage .where'), times = [];
+  let way = 'ArrowRight';
+  for (let i = 0; i < count; i += 1) {
+    await new Promise(done => setTimeout(done, i % 2 ? 60 + Math.random() * 16 : 400));
+    const [at, last] = where.textContent.split(' of ').map(Number);
+    if (at === last) way = 'ArrowLeft';
+    if (at === 0) way = 'ArrowRight';
+    const begun = performance.now();
+    document.body.dispatchEvent(new KeyboardEvent('keydown', { key: way, bubbles: true }));
+    await frame();
+    times.push(performance.now() - begun);
+    if (where.textContent.startsWith(`${at} `)) throw new Error('the stage did not step');
+  }
+  return times;
+}"""
+
+# Milliseconds between the turns of a play at ten a second.
+PLAY = """async (turns) => {
+  const where = document.querySelector('.stage .where'), times = [];
+  const press = (key) => document.body.dispatchEvent(
+    new KeyboardEvent('keydown', { key, bubbles: true }));
+  press('Home');
+  document.querySelector('.stage .speed').value = '10';
+  await new Promise(done => setTimeout(done, 1000));
+  await new Promise(done => {
+    new MutationObserver(() => {
+      times.push(performance.now());
+      if (where.textContent.startsWith(`${turns} `)) done();
+    }).observe(where, { childList: true, characterData: true, subtree: true });
+    press('p');
+  });
+  return times.slice(1).map((time, i) => time - times[i]);
+}"""
+
+WATCH = """() => {
+  window.pressed = 0;
+  addEventListener('pointerdown', () => { window.pressed = performance.now(); }, true);
+  const root = document.querySelector('.stage');
+  new MutationObserver(() => requestAnimationFrame(() => {
+    window.drawn = performance.now() - window.pressed;
+  })).observe(root, { attributes: true, attributeFilter: ['data-run'] });
+}"""
+
+
+def measure(browser: Browser, address: str, keys: int) -> dict[str, list[float]]:
+    """Open a view and measure it."""
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    page.goto(address)
+    page.locator(".stage[data-run]").wait_for(timeout=60_000)
+    settled(page).wait_for_timeout(3000)
+    steps = page.evaluate(KEYS, keys)
+    last = int(page.get_by_role("slider", name="Turn").get_attribute("max") or 0)
+    played = page.evaluate(PLAY, last)
+    page.evaluate(WATCH)
+    drawn = [_drawn(page, name) for name in ("FIFO", "H2O", "FD-KVC")]
+    page.close()
+    return {"key": steps, "play": played, "run": drawn}
+
+
+def _drawn(page: Page, policy: str) -> float:
+    """Choose a policy; return the milliseconds until its run is drawn."""
+    settled(page).wait_for_timeout(500)
+    page.evaluate("window.drawn = null")
+    page.get_by_role("combobox", name="Policy").fill(policy)
+    page.get_by_role("option", name=policy, exact=True).click()
+    page.wait_for_function("window.drawn !== null && window.drawn !== undefined")
+    return float(page.evaluate("window.drawn"))
+
+
+def _told(times: Sequence[float]) -> str:
+    worst = sorted(times)[int(0.95 * (len(times) - 1))]
+    return f"median {statistics.median(times):.1f} ms, 95 % below {worst:.1f} ms"
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--keys", type=int, default=40)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    found: dict[str, dict[str, list[float]]] = {name: {} for name in VIEWS}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        open_chromium() as browser,
+        serve(APP, Path(folder) / "log.txt") as address,
+    ):
+        for _ in range(options.rounds):
+            for name, link in VIEWS.items():
+                for what, times in measure(browser, f"{address}/{link}", options.keys).items():
+                    found[name].setdefault(what, []).extend(times)
+    for name, measured in found.items():
+        print(name)
+        print(f"  key to painted turn: {_told(measured['key'])}")
+        print(f"  between turns at ten a second: {_told(measured['play'])}")
+        print(f"  choice to drawn run: {_told(measured['run'])}")
+
+
+if __name__ == "__main__":
+    main()

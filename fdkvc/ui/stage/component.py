@@ -1,0 +1,68 @@
+"""The stage on a page: it gets the run once, and the server hears afterwards what was looked at."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from fdkvc.charts.theme import DARK, LIGHT
+
+_HERE = Path(__file__).parent
+
+
+def _read(*names: str) -> str:
+    return "\n".join((_HERE / name).read_text(encoding="utf-8") for name in names)
+
+
+def _css() -> str:
+    """Return the style, with the colours of the score's terms from the place of all colours."""
+    light, dark = (" ".join(theme.terms) for theme in (LIGHT, DARK))
+    return (
+        f"{_read('stage.css')}\n.stage {{ --stage-terms: {light}; }}\n"
+        f".stage.dark {{ --stage-terms: {dark}; }}"
+    )
+
+
+_stage = st.components.v2.component(
+    "stage",
+    css=_css(),
+    js=f"const HTML = {json.dumps(_read('stage.html'))};\n"
+    + _read("hub.js", "record.js", "marks.js", "views.js", "why.js", "stage.js"),
+    isolate_styles=False,
+)
+_ear = st.components.v2.component("stage-ear", js=_read("hub.js", "ear.js"), isolate_styles=False)
+
+
+def show_stage(key: str, run: bytes) -> None:
+    """Draw a run.
+
+    Parameters
+    ----------
+    key : str
+    run : bytes
+        From `fdkvc.ui.stage.payload.payload`.
+    """
+    _stage(key=key, data=run)
+
+
+def said(key: str) -> Mapping[str, Any]:
+    """Return what the stage last said to an ear; nothing if it has not spoken."""
+    heard: Mapping[str, Any] | None = st.session_state.get(key, {}).get("said")
+    return heard or {}
+
+
+def listen(key: str, what: str, data: Mapping[str, Any]) -> None:
+    """Tell the stage something, and rerun the fragment around this whenever it speaks to it.
+
+    Parameters
+    ----------
+    key : str
+    what : {"view", "answer"}
+        What it is told.
+    data : mapping
+    """
+    _ear(key=key, data={"what": what, **data}, on_said_change=lambda: None)

@@ -1,0 +1,216 @@
+// ---------------------------------------------------------------------------------- marks
+// Entries as tiles on a canvas. As elements that move, 176 of them took 37 ms to the first frame
+// and 1,088 took 260; drawn, 4 and 11.
+
+const GLIDE = 220; // milliseconds; the next step begins wherever the last one has come to
+
+const still = matchMedia('(prefers-reduced-motion: reduce)');
+
+// The page's colours and letters, read again when its theme changes.
+const theme = { ink: '#000', paper: '#fff', faint: '#ddd', soft: '#777', font: 'sans-serif', terms: [] };
+
+function readTheme(root) {
+  const probe = root.appendChild(document.createElement('i'));
+  for (const name of ['ink', 'paper', 'faint', 'soft']) {
+    probe.style.color = `var(--stage-${name})`;
+    theme[name] = getComputedStyle(probe).color;
+  }
+  probe.remove();
+  const [red, green, blue] = theme.paper.match(/[\d.]+/g).map(Number);
+  root.classList.toggle('dark', red + green + blue < 384);
+  const style = getComputedStyle(root);
+  theme.font = style.fontFamily;
+  theme.terms = style.getPropertyValue('--stage-terms').trim().split(/\s+/);
+}
+
+// Fits a canvas to its box; returns its context in CSS pixels, and the size.
+function fitted(canvas) {
+  const { clientWidth: width, clientHeight: height } = canvas;
+  const ratio = devicePixelRatio || 1;
+  const wide = Math.round(width * ratio);
+  const high = Math.round(height * ratio);
+  if (canvas.width !== wide || canvas.height !== high) Object.assign(canvas, { width: wide, height: high });
+  const pen = canvas.getContext('2d');
+  pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+  return { pen, width, height };
+}
+
+function words(pen, text, x, y, { size = 11, bold = false, align = 'left', fill = theme.soft, base = 'alphabetic' } = {}) {
+  pen.font = `${bold ? 600 : 400} ${size}px ${theme.font}`;
+  pen.textAlign = align;
+  pen.textBaseline = base;
+  pen.fillStyle = fill;
+  pen.fillText(text, x, y);
+}
+
+function line(pen, points, { stroke = theme.ink, width = 1, dash = [] } = {}) {
+  pen.beginPath();
+  points.forEach(([x, y], place) => (place ? pen.lineTo(x, y) : pen.moveTo(x, y)));
+  pen.setLineDash(dash);
+  pen.strokeStyle = stroke;
+  pen.lineWidth = width;
+  pen.stroke();
+  pen.setLineDash([]);
+}
+
+// Where an axis leaves something out.
+function zigzag(pen, from, to, y) {
+  pen.fillStyle = theme.paper;
+  pen.fillRect(from, y - 3, to - from, 6);
+  for (const shift of [-3, 3]) {
+    const points = [];
+    for (let x = from, up = 1; x <= to; x += 6, up = -up) points.push([x, y + shift + 1.2 * up]);
+    line(pen, points, { stroke: theme.faint });
+  }
+}
+
+function hatch(pen, x, y, width, height) {
+  pen.save();
+  pen.beginPath();
+  pen.rect(x, y, width, height);
+  pen.clip();
+  for (let at = -height; at < width; at += 5) {
+    line(pen, [[x + at, y + height], [x + at + height, y]], { stroke: 'rgb(255 255 255 / .6)', width: 1.5 });
+  }
+  pen.restore();
+}
+
+const sprites = new Map();
+
+// A tile is drawn once for each look and then only copied.
+function sprite(dialog, hue, look, width, height) {
+  const ratio = devicePixelRatio || 1;
+  const { fill, ink, hatched } = dialog.paint(hue);
+  const letter = dialog.letter(hue);
+  const key = [fill, hatched, letter, look, width, height, ratio, theme.ink, theme.paper].join();
+  if (!sprites.has(key)) {
+    if (sprites.size > 500) sprites.clear();
+    const canvas = new OffscreenCanvas(Math.ceil(width * ratio), Math.ceil(height * ratio));
+    const pen = canvas.getContext('2d');
+    pen.scale(ratio, ratio);
+    const gone = look.includes('gone');
+    const round = Math.min(3, width / 4);
+    pen.beginPath();
+    pen.roundRect(0, 0, width, height, round);
+    pen.save();
+    pen.clip();
+    pen.fillStyle = fill;
+    pen.globalAlpha = gone ? 0.3 : 1;
+    pen.fillRect(0, 0, width, height);
+    if (hatched) hatch(pen, 0, 0, width, height);
+    pen.restore();
+    pen.globalAlpha = 1;
+    if (look.includes('new')) {
+      pen.beginPath();
+      const thick = width < 10 ? 1.2 : 1.8;
+      pen.roundRect(thick / 2, thick / 2, width - thick, height - thick, round);
+      pen.lineWidth = thick;
+      pen.strokeStyle = theme.ink;
+      pen.stroke();
+    } else if (gone) {
+      pen.beginPath();
+      pen.roundRect(0.5, 0.5, width - 1, height - 1, round);
+      pen.lineWidth = 1;
+      pen.strokeStyle = fill;
+      pen.stroke();
+    }
+    const size = Math.min(13, Math.round(Math.min(width * 1.25, height * 0.72)));
+    if (size >= 7) {
+      words(pen, letter, width / 2, height / 2 + size * 0.36, {
+        size, bold: true, align: 'center', fill: gone ? theme.ink : ink,
+      });
+    }
+    if (look.includes('held')) {
+      pen.fillStyle = gone ? theme.ink : ink;
+      pen.fillRect(width * 0.2, height - Math.max(3, height * 0.14), width * 0.6, Math.max(1.2, height * 0.07));
+    }
+    sprites.set(key, canvas);
+  }
+  return sprites.get(key);
+}
+
+const eased = (share) => 1 - (1 - share) ** 3;
+
+// Marks that keep their identity: each token's numbers glide from where they are to where they go.
+// The first five are x, y, width, height, opacity; others are what else a view draws of it.
+class Marks {
+  constructor() {
+    this.shown = new Map();
+    this.begun = 0;
+  }
+
+  // `targets` is token → { at, hue, look }; those that come start at `from(at)`, those that go end at `to(at)`.
+  go(targets, { from, to, glide }) {
+    const now = performance.now();
+    this.settle(now);
+    const next = new Map();
+    for (const [token, target] of targets) {
+      const before = this.shown.get(token);
+      next.set(token, { ...target, now: glide ? (before?.now ?? from(target.at)) : target.at });
+    }
+    if (glide) {
+      for (const [token, mark] of this.shown) {
+        if (!next.has(token) && !mark.leaves) next.set(token, { ...mark, at: to(mark.now), leaves: true });
+      }
+    }
+    for (const mark of next.values()) mark.start = mark.now;
+    this.shown = next;
+    this.begun = glide ? now : -Infinity;
+  }
+
+  // Moves every mark to where it stands now; returns whether any still moves.
+  settle(now) {
+    const share = Math.min(1, (now - this.begun) / GLIDE);
+    const part = eased(share);
+    for (const [token, mark] of this.shown) {
+      if (share === 1 && mark.leaves) this.shown.delete(token);
+      else mark.now = share === 1 ? mark.at : mark.start.map((x, k) => x + (mark.at[k] - x) * part);
+    }
+    return share < 1;
+  }
+
+  draw(pen, dialog) {
+    const ratio = devicePixelRatio || 1;
+    const snap = (x) => Math.round(x * ratio) / ratio;
+    for (const { now: [x, y, , , opacity], at: [, , width, height], hue, look } of this.shown.values()) {
+      pen.globalAlpha = opacity;
+      pen.drawImage(sprite(dialog, hue, look, width, height), snap(x), snap(y), width, height);
+    }
+    pen.globalAlpha = 1;
+  }
+
+  ring(pen, token, width) {
+    const mark = this.shown.get(token);
+    if (!mark) return;
+    const [x, y, w, h] = mark.now;
+    for (const [stroke, grow, thick] of [[theme.paper, 1 + width, width + 2], [theme.ink, 1 + width / 2, width]]) {
+      pen.beginPath();
+      pen.roundRect(x - grow, y - grow, w + 2 * grow, h + 2 * grow, 4);
+      pen.lineWidth = thick;
+      pen.strokeStyle = stroke;
+      pen.stroke();
+    }
+    pen.drawImage(sprite(mark.dialog, mark.hue, mark.look, mark.at[2], mark.at[3]), x, y, w, h);
+  }
+
+  // The token at a point, or the nearest within so many pixels.
+  near(x, y, reach = 3) {
+    let best = null;
+    let least = reach;
+    for (const [token, { at: [left, top, width, height], leaves }] of this.shown) {
+      if (leaves) continue;
+      const away = Math.max(left - x, x - left - width, top - y, y - top - height, 0);
+      if (away < least) [best, least] = [token, away];
+    }
+    return best;
+  }
+}
+
+function lookOf(lane, i) {
+  const status = lane.status[i];
+  return [
+    status >= EVICTED ? 'gone' : 'kept',
+    status === NEW || status === NEW_EVICTED ? 'new' : '',
+    lane.isProtected[i] ? 'held' : '',
+  ].join(' ').trim();
+}

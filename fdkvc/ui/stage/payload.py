@@ -1,0 +1,123 @@
+"""A recorded run in as few bytes as the browser needs to show every turn of it.
+
+A length of four bytes, that many of JSON, and then the columns one after the other. Of every column
+the first bytes of all values stand together, then the second, and so on, and tokens are differences
+from the one before: what is alike then stands side by side, and deflate makes little of it.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from math import isnan
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from fdkvc.charts.theme import OKABE_ITO, letter_ink
+from fdkvc.dialogs.batch import DialogBatch
+from fdkvc.run.trace import Rule, Status
+from fdkvc.told.course import term_courses
+from fdkvc.told.history import topic_changes
+from fdkvc.told.narrate import headline
+from fdkvc.ui.kit.memory import kept
+from fdkvc.ui.kit.runs import Run
+
+RULE_BIT, PROTECTED_BIT = 3, 5
+"""Where a flag keeps the rule and the protection; the status has the bits below."""
+
+
+@kept
+def name_of(run: Run) -> str:
+    """Return a name that only this run has, by which the browser knows what is told of it."""
+    return uuid4().hex
+
+
+@kept
+def payload(run: Run) -> bytes:
+    """Return a run for the browser: everything that any turn shows, once."""
+    columns = _columns(run.entries, run.terms)
+    head = {
+        "name": name_of(run),
+        "dialog": _dialog(run.dialogs, run.choice.dialog.words),
+        "lanes": [_lane(run)],
+        "palette": [[colour, letter_ink(place)] for place, colour in enumerate(OKABE_ITO)],
+        "columns": [[column.dtype.str[1:], len(column)] for column in columns],
+    }
+    said = json.dumps(head, separators=(",", ":")).encode()
+    parts = [len(said).to_bytes(4, "little"), said, *map(_planes, columns)]
+    return zlib.compress(b"".join(parts), 9)
+
+
+def _dialog(dialogs: DialogBatch, words: Sequence[str]) -> Mapping[str, Any]:
+    tokens = np.arange(int(dialogs.bounds[0, -1]))
+    topics, which = np.unique(dialogs.topics_of(0, tokens), return_inverse=True)
+    return {
+        "topics": [*dialogs.topic_names, dialogs.topic_label(-1)],
+        "current": dialogs.current[0].tolist(),
+        "bounds": dialogs.bounds[0].tolist(),
+        "changes": topic_changes(dialogs)["turn"].tolist(),
+        "names": topics.tolist(),
+        "named": which.tolist() if len(topics) > len(dialogs.topic_names) else None,
+        "words": list(words),
+    }
+
+
+def _lane(run: Run) -> Mapping[str, Any]:
+    trace, dialogs = run.trace, run.dialogs
+    name = trace.policy.quantity_name
+    return {
+        "label": trace.policy.label,
+        "budget": trace.budget,
+        "counts": np.bincount(run.entries["turn"], minlength=dialogs.turns).tolist(),
+        "cutoffs": list(run.cutoffs),
+        "terms": [
+            {
+                "name": name(course.term),
+                "remembers": course.remembers,
+                "gained": course.gained,
+                "shares": [
+                    {"name": step, "values": share.tolist()}
+                    for step, share in course.shares.items()
+                ],
+            }
+            for course in term_courses(trace)
+        ],
+        "states": [
+            {
+                "label": line.label,
+                "low": line.low,
+                "high": line.high,
+                "start": line.start,
+                "digits": line.digits,
+                "values": [None if isnan(x) else x for x in run.turns[line.field].tolist()],
+            }
+            for line in run.states
+        ],
+        "headlines": [headline(trace, dialogs, 0, turn) for turn in range(dialogs.turns)],
+    }
+
+
+def _columns(entries: pd.DataFrame, terms: Sequence[str]) -> list[NDArray[Any]]:
+    """Return token, flags, score and, of several terms, each: the turns one after the other."""
+    status = entries["status"].map({each.name: each.value for each in Status}).to_numpy(np.uint8)
+    rule = entries["rule"].map({each.name: each.value for each in Rule}).fillna(0)
+    flags = (
+        status
+        | rule.to_numpy(np.uint8) << RULE_BIT
+        | entries["protected"].to_numpy(np.uint8) << PROTECTED_BIT
+    )
+    token = np.diff(entries["token"].to_numpy(np.int64), prepend=0).astype(np.uint32)
+    parts = terms if len(terms) > 1 else ()
+    numbers = [entries[name].to_numpy(np.float32) for name in ("score", *parts)]
+    return [token, flags.astype(np.uint8), *numbers]
+
+
+def _planes(column: NDArray[Any]) -> bytes:
+    """Return the bytes of a column, the first of every value before the second of any."""
+    little = np.ascontiguousarray(column).astype(column.dtype.newbyteorder("<"))
+    return little.view(np.uint8).reshape(-1, little.itemsize).T.tobytes()

@@ -1,0 +1,429 @@
+// ---------------------------------------------------------------------------------- the river
+
+class River {
+  constructor(box, lane) {
+    this.lane = lane;
+    this.base = box.querySelector('.base');
+    this.over = box.querySelector('.over');
+    this.places = Math.max(lane.budget, 1);
+    this.runs = lane.river();
+  }
+
+  // What no step changes.
+  layOut() {
+    const { pen, width, height } = fitted(this.base);
+    const { dialog } = this.lane;
+    this.bottom = height - 16;
+    this.step = width / dialog.turns;
+    const slot = this.bottom / this.places;
+    const gap = this.step > 6 ? 1 : 0;
+    pen.clearRect(0, 0, width, height);
+    for (const { turn, low, high, hue } of this.runs) {
+      const { fill, ink, hatched } = dialog.paint(hue);
+      const box = [turn * this.step + gap, this.bottom - high * slot, this.step - 2 * gap, (high - low) * slot];
+      pen.fillStyle = fill;
+      pen.fillRect(box[0], box[1] + 0.5, box[2], Math.max(box[3] - 1, 0.5));
+      if (hatched) hatch(pen, ...box);
+      if (box[3] >= 13 && this.step >= 11) {
+        words(pen, dialog.letter(hue), box[0] + box[2] / 2, box[1] + box[3] / 2 + 4, {
+          bold: true, align: 'center', fill: ink,
+        });
+      }
+    }
+    const every = Math.ceil(24 / this.step);
+    for (let turn = 0; turn < dialog.turns; turn += every) {
+      words(pen, turn, (turn + 0.5) * this.step, height - 3, { align: 'center' });
+    }
+  }
+
+  paint(turn, token) {
+    const { pen, width, height } = fitted(this.over);
+    const { lane, step, bottom } = this;
+    const slot = bottom / this.places;
+    pen.clearRect(0, 0, width, height);
+    if (token !== null) {
+      const path = lane.path(token).map(([at, place]) => [(at + 0.5) * step, bottom - (place + 0.5) * slot]);
+      const gone = lane.left(lane.dialog.turns - 1, token);
+      for (const [stroke, thick] of [[theme.paper, 5], [theme.ink, 2]]) {
+        line(pen, path, { stroke, width: thick });
+        pen.fillStyle = stroke;
+        for (const [x, y] of path) {
+          pen.beginPath();
+          pen.arc(x, y, thick === 5 ? 4.5 : 3, 0, 7);
+          pen.fill();
+        }
+        if (gone !== null) {
+          const [x, y] = [(gone + 0.5) * step, bottom - 7];
+          const arm = 4;
+          line(pen, [[x - arm, y - arm], [x + arm, y + arm]], { stroke, width: thick });
+          line(pen, [[x - arm, y + arm], [x + arm, y - arm]], { stroke, width: thick });
+        }
+      }
+    }
+    pen.beginPath();
+    pen.roundRect(turn * step + 0.5, 1, step - 1, bottom - 1, 3);
+    pen.lineWidth = 2;
+    pen.strokeStyle = theme.ink;
+    pen.stroke();
+    words(pen, turn, (turn + 0.5) * step, height - 3, { align: 'center', bold: true, fill: theme.ink });
+  }
+
+  // The turn and the token at a point.
+  at(x, y) {
+    const turn = Math.min(Math.max(Math.floor(x / this.step), 0), this.lane.dialog.turns - 1);
+    const slot = Math.floor(((this.bottom - y) / this.bottom) * this.places);
+    const i = this.lane.turn(turn).kept[slot];
+    return { turn, token: i === undefined ? null : this.lane.token[i] };
+  }
+}
+
+// ---------------------------------------------------------------------------------- the cells
+
+const EDGE = 5; // around the cells, for the ring of those at the border
+
+class Cells {
+  constructor(box, lane) {
+    Object.assign(this, { box, lane, marks: new Marks(), canvas: box.querySelector('canvas') });
+    this.goneTitle = box.parentElement.querySelector('.gone-title');
+  }
+
+  layOut() {
+    const { width, height } = fitted(this.canvas);
+    const { kept, gone } = this.lane.most;
+    const between = gone ? 30 : 0;
+    const places = Math.max(Math.min(this.lane.budget, this.lane.token.length), kept);
+    const rows = (many, columns) => Math.ceil(many / columns);
+    this.side = 4;
+    for (let side = 34; side > 4; side -= 0.5) {
+      const columns = Math.floor((width - 2 * EDGE) / side);
+      if ((rows(places, columns) + rows(gone, columns)) * side + between <= height - 2 * EDGE) {
+        this.side = side;
+        break;
+      }
+    }
+    this.columns = Math.max(1, Math.floor((width - 2 * EDGE) / this.side));
+    this.below = EDGE + rows(places, this.columns) * this.side + between;
+    this.goneTitle.style.top = `${this.below - 21}px`;
+  }
+
+  show(turn, order, glide) {
+    const { lane, side, columns } = this;
+    const now = lane.turn(turn);
+    const sequence = order === 'score' ? now.byScore : now.byAge;
+    const targets = new Map();
+    const seen = { kept: 0, gone: 0 };
+    this.order = [];
+    for (const i of sequence) {
+      const gone = lane.status[i] >= EVICTED;
+      const place = gone ? seen.gone++ : seen.kept++;
+      const [column, row] = [place % columns, Math.floor(place / columns)];
+      const [x, y] = [EDGE + column * side, row * side + (gone ? this.below : EDGE)];
+      const size = side - (side > 12 ? 3 : 1);
+      targets.set(lane.token[i], {
+        at: [x, y, size, size, 1], hue: lane.dialog.hueOf(lane.token[i]), look: lookOf(lane, i), dialog: lane.dialog,
+      });
+      this.order.push(lane.token[i]);
+    }
+    this.marks.go(targets, {
+      glide,
+      from: ([x, y, w, h]) => [x, y - 16, w, h, 0],
+      to: ([x, y, w, h]) => [x, y + 24, w, h, 0],
+    });
+  }
+
+  paint(moment, hover, chosen) {
+    const moves = this.marks.settle(moment);
+    const { pen, width, height } = fitted(this.canvas);
+    pen.clearRect(0, 0, width, height);
+    this.marks.draw(pen, this.lane.dialog);
+    if (hover !== null && hover !== chosen) this.marks.ring(pen, hover, 1.5);
+    if (chosen !== null) this.marks.ring(pen, chosen, 3);
+    return moves;
+  }
+
+  // The neighbour of a token in the grid: kept and evicted are one sequence of rows.
+  beside(token, key) {
+    const tiles = this.order.map((each) => [each, this.marks.shown.get(each).at]);
+    const rows = tiles.map(([each, [x, y]]) => ({ each, x, y })).sort((a, b) => a.y - b.y || a.x - b.x);
+    const place = rows.findIndex(({ each }) => each === token);
+    if (!rows.length) return null;
+    if (place < 0 || key === 'Home') return rows[0].each;
+    const here = rows[place];
+    if (key === 'End') return rows.at(-1).each;
+    if (key === 'ArrowRight') return rows[Math.min(place + 1, rows.length - 1)].each;
+    if (key === 'ArrowLeft') return rows[Math.max(place - 1, 0)].each;
+    const way = key === 'ArrowDown' ? 1 : -1;
+    const ahead = rows.filter(({ y }) => way * (y - here.y) > 1);
+    if (!ahead.length) return token;
+    const next = way > 0 ? ahead[0].y : ahead.at(-1).y;
+    const row = ahead.filter(({ y }) => y === next);
+    return row.reduce((best, tile) => (Math.abs(tile.x - here.x) < Math.abs(best.x - here.x) ? tile : best)).each;
+  }
+}
+
+// ---------------------------------------------------------------------------------- the scores
+
+const AROUND = 12; // entries on either side of the cutoff that the axis is zoomed to
+const LANE = 26;
+const LEFT = 46;
+const BREAK = 9;
+
+class Scores {
+  constructor(box, lane) {
+    Object.assign(this, { box, lane, marks: new Marks(), canvas: box.querySelector('canvas') });
+    this.lanes = lane.terms.length > 1 ? lane.terms : [];
+  }
+
+  layOut() {
+    const { width, height } = fitted(this.canvas);
+    this.width = width;
+    this.top = 36;
+    this.bottom = height - 12 - this.lanes.length * (LANE + 16);
+    this.tall = Math.min(15, Math.max(9, (this.bottom - this.top) / 9));
+  }
+
+  show(turn, glide) {
+    const { lane } = this;
+    const now = lane.turn(turn);
+    this.now = now;
+    this.axis = this.#axis(now);
+    this.spans = this.lanes.map((_, k) => this.#span(now, k));
+    const targets = new Map();
+    this.#columns(now).forEach(([i, left, width]) => {
+      const score = lane.score[i];
+      const y = Number.isFinite(score) ? this.axis.y(score) : this.bottom - this.tall / 2;
+      const wide = Math.max(1, width - (width > 5 ? 1 : 0));
+      const extra = this.lanes.map((_, k) => this.#share(k, lane.values[k][i]));
+      targets.set(lane.token[i], {
+        at: [left, y - this.tall / 2, wide, this.tall, 1, ...extra],
+        hue: lane.dialog.hueOf(lane.token[i]), look: lookOf(lane, i), dialog: lane.dialog,
+      });
+    });
+    this.marks.go(targets, {
+      glide,
+      from: ([x, y, w, h, , ...extra]) => [x, y - 18, w, h, 0, ...extra.map(() => 0)],
+      to: ([x, y, w, h, , ...extra]) => [x, y + 18, w, h, 0, ...extra.map(() => 0)],
+    });
+  }
+
+  // A term is shown by how much more it is than that of the last to stay; where none had to go,
+  // as it stands. Returns what it is measured from, and what fills the lane.
+  #span(now, k) {
+    const column = this.lane.values[k];
+    const last = now.missed.length ? now.stayed.at(-1) : undefined;
+    const from = last === undefined ? 0 : column[last];
+    const most = now.stood.reduce((most, i) => Math.max(most, Math.abs(column[i] - from)), 0) || 1;
+    return { from, most, both: last !== undefined };
+  }
+
+  #share(k, value) {
+    const { from, most } = this.spans[k];
+    return Number.isFinite(value) ? (value - from) / most : 0;
+  }
+
+  // Where each entry stands from left to right: protected, kept, evicted, below the threshold. The
+  // nearer to the cutoff, the wider, where not all can be.
+  #columns(now) {
+    const groups = [now.shielded, [...now.stayed, ...now.missed], now.stale].filter((group) => group.length);
+    const count = groups.reduce((sum, group) => sum + group.length, 0);
+    const apart = 18;
+    const room = this.width - LEFT - apart * (groups.length - 1) - 2;
+    const even = Math.min(14, room / Math.max(count, 1));
+    const contenders = now.contenders.length;
+    let near = contenders;
+    let wide = even;
+    let narrow = even;
+    if (even < 7) {
+      near = Math.min(2 * 20, contenders);
+      wide = Math.min(9.5, (0.6 * room) / near);
+      narrow = (room - near * wide) / Math.max(count - near, 1);
+    }
+    const from = Math.max(0, Math.min(now.stayed.length - Math.ceil(near / 2), contenders - near));
+    const placed = [];
+    let x = LEFT;
+    this.groups = [];
+    for (const group of groups) {
+      const start = x;
+      group.forEach((i, place) => {
+        const inside = group === groups.find((each) => each.length === contenders && each[0] === now.contenders[0])
+          && place >= from && place < from + near;
+        const width = inside ? wide : narrow;
+        if (i === now.missed[0]) this.edge = x;
+        placed.push([i, x, width]);
+        x += width;
+      });
+      this.groups.push({ start, end: x, group });
+      x += apart;
+    }
+    if (!now.missed.length || !now.stayed.length) this.edge = null;
+    return placed;
+  }
+
+  // The scores near the cutoff get most of the height; what is far above or below is pressed
+  // together beyond a break, unless all fits.
+  #axis(now) {
+    const { lane, top, bottom, tall } = this;
+    const scores = now.stood.map((i) => lane.score[i]);
+    const [high, low] = [scores[0] ?? 1, scores.at(-1) ?? 0];
+    const first = top + tall / 2 + 2;
+    const last = bottom - tall / 2 - 2;
+    const at = now.stayed.length;
+    const near = now.contenders.slice(Math.max(0, at - AROUND), at + AROUND).map((i) => lane.score[i]);
+    const [up, down] = [near[0] ?? high, near.at(-1) ?? low];
+    const zoomed = now.cutoff !== null && near.length > 1 && up > down && (up - down) / (high - low) < 0.4;
+    if (!zoomed) {
+      const span = high - low || 1;
+      return {
+        zoomed, ticks: high > low ? [high, low] : [high], high, low,
+        y: (score) => (high > low ? first + ((high - score) / span) * (last - first) : (first + last) / 2),
+      };
+    }
+    const room = 0.06 * (up - down);
+    const [above, below] = [up + room, down - room];
+    const band = (last - first) * 0.17;
+    const upper = high > above ? first + band : first;
+    const lower = low < below ? last - band : last;
+    const inner = [high > above ? upper + BREAK : first, low < below ? lower - BREAK : last];
+    const between = (score, from, to, a, b) => a + ((from - score) / (from - to)) * (b - a);
+    const y = (score) => {
+      if (score > above) return between(score, high, above, first, upper);
+      if (score < below) return between(score, below, low, lower, last);
+      return between(score, above, below, ...inner);
+    };
+    return {
+      zoomed, y, high, low, ticks: [...(high > above ? [high] : []), up, down, ...(low < below ? [low] : [])],
+      breaks: [...(high > above ? [upper + BREAK / 2] : []), ...(low < below ? [lower - BREAK / 2] : [])],
+    };
+  }
+
+  paint(moment, hover, chosen) {
+    const moves = this.marks.settle(moment);
+    const { pen, width, height } = fitted(this.canvas);
+    pen.clearRect(0, 0, width, height);
+    this.#frame(pen, width);
+    this.#stems(pen);
+    this.marks.draw(pen, this.lane.dialog);
+    this.lanes.forEach((term, k) => this.#lane(pen, term, k, width, [hover, chosen]));
+    if (hover !== null && hover !== chosen) this.marks.ring(pen, hover, 1.5);
+    if (chosen !== null) this.marks.ring(pen, chosen, 2.5);
+    return moves;
+  }
+
+  #frame(pen, width) {
+    const { axis, now, lane, top, bottom } = this;
+    const { cutoff } = now;
+    const digits = digitsFor(...axis.ticks, ...(cutoff === null ? [] : [cutoff]));
+    const taken = cutoff === null ? [] : [axis.y(cutoff)];
+    for (const tick of axis.ticks) {
+      const y = axis.y(tick);
+      if (taken.some((other) => Math.abs(other - y) < 13)) continue;
+      taken.push(y);
+      words(pen, written(tick, digits), LEFT - 8, y + 4, { align: 'right' });
+      line(pen, [[LEFT - 4, y], [width, y]], { stroke: theme.faint });
+    }
+    for (const y of axis.breaks ?? []) zigzag(pen, LEFT - 4, width, y);
+    for (const { start, end, group } of this.groups) {
+      const kind = group === now.shielded ? 'protected' : group === now.stale ? 'below the threshold' : '';
+      if (kind) {
+        const room = end - start > 70 || this.groups.length === 1;
+        words(pen, room ? `${group.length} ${kind}` : kind.slice(0, 9), start, top - 6, {});
+        line(pen, [[end + 9, top - 14], [end + 9, bottom]], { stroke: theme.faint });
+      }
+    }
+    if (cutoff !== null) {
+      const y = axis.y(cutoff);
+      line(pen, [[LEFT - 4, y], [width, y]], { dash: [5, 3], width: 1.2 });
+      words(pen, written(cutoff, digits), LEFT - 8, y + 4, { align: 'right', bold: true, fill: theme.ink });
+    }
+    if (this.edge !== null && cutoff !== null) {
+      const x = this.edge - 0.5;
+      const [last, first] = [lane.score[now.stayed.at(-1)], lane.score[now.missed[0]]];
+      const apart = digitsFor(last, first);
+      line(pen, [[x, top - 14], [x, bottom]], { width: 1.2 });
+      const gap = last === first ? 'a tie: the older stays' : `gap ${written(last - first, apart)}`;
+      pen.font = `600 12px ${theme.font}`;
+      const half = pen.measureText(gap).width / 2 + 8;
+      const middle = Math.min(Math.max(x, LEFT + half + 90), width - half - 90);
+      words(pen, gap, middle, 12, { size: 12, bold: true, align: 'center', fill: theme.ink });
+      words(pen, `${now.stayed.length} kept ◂`, middle - half, 12, { align: 'right' });
+      words(pen, `▸ ${now.missed.length} evicted`, middle + half, 12, {});
+    }
+  }
+
+  #stems(pen) {
+    const { cutoff } = this.now;
+    const ground = cutoff === null ? this.bottom : this.axis.y(cutoff);
+    for (const { now: [x, y, w, h, opacity], hue } of this.marks.shown.values()) {
+      pen.globalAlpha = 0.45 * opacity;
+      line(pen, [[x + w / 2, y + h / 2], [x + w / 2, ground]], { stroke: this.lane.dialog.paint(hue).fill, width: Math.min(2, w) });
+    }
+    pen.globalAlpha = 1;
+  }
+
+  #lane(pen, term, k, width, pointed) {
+    const foot = this.bottom + 12 + (k + 1) * (LANE + 16) - 8;
+    const { most, both } = this.spans[k];
+    const [ground, tall] = both ? [foot - LANE / 2, LANE / 2] : [foot, LANE];
+    const digits = digitsFor(most, 0);
+    words(pen, `${term.name}${both ? ', more or less than that of the last to stay' : ''}`, LEFT, foot - LANE - 3, {});
+    words(pen, `${both ? '+' : ''}${written(most, digits)}`, LEFT - 8, foot - LANE + 8, { align: 'right' });
+    words(pen, both ? `−${written(most, digits)}` : '0', LEFT - 8, foot + 2, { align: 'right' });
+    line(pen, [[LEFT - 4, ground + 0.5], [width, ground + 0.5]], { stroke: theme.faint });
+    for (const [token, { now: [x, , w, , opacity, ...extra], look }] of this.marks.shown) {
+      pen.globalAlpha = opacity * (look.includes('gone') ? 0.5 : 1);
+      pen.fillStyle = pointed.includes(token) ? theme.ink : theme.terms[k % theme.terms.length];
+      pen.fillRect(x, ground, Math.max(1, w), -tall * extra[k]);
+    }
+    pen.globalAlpha = 1;
+  }
+}
+
+// ---------------------------------------------------------------------------------- the waterfall
+
+// Where a score came from: every part begins where the one before it ended. What it began with would
+// leave the rest no height: where it does, the axis is broken below the rest.
+function drawCourse(canvas, lane, turn, parts, cutoff) {
+  const { pen, width, height } = fitted(canvas);
+  pen.clearRect(0, 0, width, height);
+  if (!parts.length) return;
+  const turns = [...new Set(parts.map((part) => part.turn))];
+  const [top, bottom, left] = [8, height - 22, 44];
+  const step = (width - left) / turns.length;
+  const ends = [];
+  parts.reduce((sum, { value }) => (ends.push(sum + value), sum + value), 0);
+  const score = ends.at(-1);
+  const levels = [...ends, ...(cutoff === null ? [] : [cutoff])];
+  const high = Math.max(0, ...levels);
+  const begun = parts.filter((part) => part.turn === parts[0].turn).length;
+  const least = Math.min(...ends.slice(begun - 1), ...levels.slice(ends.length));
+  const broken = ends.length > begun && least > 0.4 * high && ends.every((end) => end >= 0);
+  const low = broken ? least - 0.2 * (high - least) : Math.min(0, ...levels);
+  const y = (value) => top + ((high - Math.max(value, low)) / (high - low || 1)) * (bottom - top);
+  const told = digitsFor(score, cutoff ?? score);
+  line(pen, [[left - 4, bottom], [width, bottom]], { stroke: theme.faint });
+  words(pen, broken ? written(low, told) : written(low), left - 8, bottom + 4, { align: 'right' });
+  words(pen, written(score, told), left - 8, y(score) + 4, { align: 'right', bold: true, fill: theme.ink });
+  let from = 0;
+  turns.forEach((at, place) => {
+    const own = parts.filter((part) => part.turn === at && part.value !== 0);
+    const thick = (step * 0.86) / Math.max(own.length, 1);
+    own.forEach((part, k) => {
+      const to = from + part.value;
+      pen.fillStyle = theme.terms[part.term % theme.terms.length];
+      pen.globalAlpha = part.value < 0 ? 0.45 : 1;
+      pen.fillRect(left + place * step + step * 0.07 + k * thick, Math.min(y(from), y(to)), Math.max(thick - 0.6, 0.8), Math.max(Math.abs(y(to) - y(from)), 1));
+      from = to;
+    });
+    pen.globalAlpha = 1;
+    const hue = lane.dialog.hue(at);
+    const { fill, ink, hatched } = lane.dialog.paint(hue);
+    const side = Math.min(step - 1, 15);
+    const box = [left + (place + 0.5) * step - side / 2, height - 15, side, 14];
+    pen.fillStyle = fill;
+    pen.fillRect(...box);
+    if (hatched) hatch(pen, ...box);
+    if (side >= 8) words(pen, lane.dialog.letter(hue), box[0] + side / 2, height - 4, { size: 10, bold: true, align: 'center', fill: ink });
+  });
+  if (broken) zigzag(pen, left - 4, width, bottom - 5);
+  if (cutoff !== null) line(pen, [[left, y(cutoff)], [width, y(cutoff)]], { dash: [5, 3], width: 1.2 });
+}

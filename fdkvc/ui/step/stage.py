@@ -1,0 +1,194 @@
+"""The step page's stage: what it opens on, what it is told, and what it asks."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from fdkvc.parameters import written
+from fdkvc.run.trace import Rule
+from fdkvc.told.counterfactual import Change, counterfactual
+from fdkvc.told.explain import decision, explain, sentences
+from fdkvc.ui.kit.fields import held, hold, key_of
+from fdkvc.ui.kit.jobs import Job, Jobs, Report
+from fdkvc.ui.kit.memory import Memory
+from fdkvc.ui.kit.runs import Run
+from fdkvc.ui.kit.sidebar import ENTRY, ORDER
+from fdkvc.ui.kit.transport import TURN
+from fdkvc.ui.stage.component import listen, said, show_stage
+from fdkvc.ui.stage.payload import name_of, payload
+from fdkvc.words import percent
+
+_HEARD = "stage/heard"
+
+
+def show(page: str, run: Run) -> None:
+    """Show the run as the stage, which steps through it by itself."""
+    show_stage(f"{page}/stage", payload(run))
+
+
+# ------------------------------------------------------------------------------- where it opens
+
+
+def open_on_a_moment(page: str, run: Run, link: Mapping[str, str]) -> None:
+    """Open on the turn after a change of topic with what was nearly kept, unless a link says more.
+
+    Parameters
+    ----------
+    page : str
+    run : Run
+    link : mapping of str to str
+        From `fields.arriving_link`; empty where no link was followed.
+    """
+    fresh = bool(link) or key_of(page, TURN) not in st.session_state
+    if not fresh or TURN.name in link:
+        return
+    turn, token = moment(run)
+    hold(page, TURN, turn)
+    if ENTRY.name not in link:
+        hold(page, ENTRY, token)
+
+
+def moment(run: Run) -> tuple[int, int | None]:
+    """Return the turn after the first change of topic, and the best entry that it evicted.
+
+    The entry is one that had been there before, if any of those went. Where that turn evicts
+    nothing, it is the next one that does, or the last turn and no entry.
+    """
+    changes = np.flatnonzero(np.diff(run.dialogs.current[0])) + 1
+    last = run.dialogs.turns - 1
+    first = min(int(changes[0]) + 1, last) if len(changes) else 0
+    for turn in range(first, last + 1):
+        made = decision(run.trace, run.dialogs, 0, turn)
+        gone = np.flatnonzero(made.rule == Rule.budget)
+        if len(gone):
+            gone = gone[~made.new[gone]] if not made.new[gone].all() else gone
+            return turn, int(made.token[gone[np.argmax(made.score[gone])]])
+    return last, None
+
+
+# ------------------------------------------------------------------------------- what it is told
+
+
+def follow(page: str, run: Run) -> int:
+    """Take over what the stage has come to, tell it what the server shows; return the turn.
+
+    The stage goes on while the server catches up: what it is told counts only once the server has
+    heard the last that was done there.
+    """
+    key = f"{page}/stage-view"
+    session = st.session_state.setdefault(_HEARD, {"session": name_of(run), "heard": 0})
+    news = said(key)
+    if news and news["session"] == session["session"] and news["asked"] > session["heard"]:
+        session["heard"] = int(news["asked"])
+        hold(page, TURN, min(max(int(news["turn"]), 0), run.dialogs.turns - 1))
+        hold(page, ENTRY, _token(run, news["entry"]))
+        hold(page, ORDER, news["order"] if news["order"] in ORDER.choices else ORDER.default)
+    turn, token = int(held(page, TURN)), held(page, ENTRY)
+    listen(
+        key,
+        "view",
+        {
+            **session,
+            "run": name_of(run),
+            "turn": turn,
+            "entry": token,
+            "order": held(page, ORDER),
+            "sentences": [] if token is None else _told(run, turn, token),
+        },
+    )
+    return turn
+
+
+def _token(run: Run, entry: Any) -> int | None:
+    return None if entry is None or not 0 <= entry < run.dialogs.bounds[0, -1] else int(entry)
+
+
+def _told(run: Run, turn: int, token: int) -> list[str]:
+    """Say why the entry is where it is; of what has gone before, why it went."""
+    why = explain(run.trace, run.dialogs, 0, turn, token)
+    told = sentences(why)
+    if why.left is not None and why.left[0] < turn:
+        told += sentences(explain(run.trace, run.dialogs, 0, why.left[0], token))
+    return told
+
+
+# ------------------------------------------------------------------------------- what it asks
+
+SEARCHES = 1
+"""Searches at work at once: each runs a dialog some thousand times."""
+
+_found: Memory[list[Change]] = Memory(4_000_000)
+
+
+@st.cache_resource(show_spinner=False)
+def _searches() -> Jobs:
+    return Jobs(running=SEARCHES, waiting=16, kept=16)
+
+
+def answer(page: str, run: Run) -> None:
+    """Tell the stage what would have decided otherwise on the entry that it asks for.
+
+    The search goes on in the background, and the stage asks again until it is found.
+    """
+    key = f"{page}/stage-answer"
+    question = said(key)
+    told: dict[str, Any] = {"run": name_of(run), "done": False}
+    if question and question["run"] == name_of(run):
+        turn, token = int(question["turn"]), int(question["entry"])
+        told |= {"turn": turn, "entry": token, **_search(page, run, turn, token)}
+    listen(key, "answer", told)
+
+
+def _search(page: str, run: Run, turn: int, token: int) -> Mapping[str, Any]:
+    """Return what was found, or start looking for it and for nothing else."""
+    if not run.choice.dialog.alone:
+        return {"done": True, "words": "This cache is one of several that decide together."}
+    question = (name_of(run), turn, token)
+    found = _found.find(question)
+    if found is not None:
+        return {"done": True, "changes": [_described(change) for change in found]}
+    key = f"{page}/stage-search"
+    asked, name = st.session_state.get(key, (None, None))
+    job = _searches().find(name)
+    if asked != question or job is None:
+        if job is not None:
+            job.cancel()
+        try:
+            st.session_state[key] = question, _start(run, turn, token, question).name
+        except ValueError as error:
+            return {"done": False, "problem": str(error)}
+    elif job.problem:
+        return {"done": True, "words": job.problem}
+    return {"done": False}
+
+
+def _start(run: Run, turn: int, token: int, question: tuple[str, int, int]) -> Job:
+    trace, dialogs = run.trace, run.dialogs
+
+    def work(report: Report, cancelled: threading.Event) -> None:
+        changes = counterfactual(trace, dialogs, 0, turn, token, cancelled.is_set)
+        if not cancelled.is_set():
+            _found.keep(question, sorted(changes, key=_size))
+
+    return _searches().start(work)
+
+
+def _size(change: Change) -> float:
+    return math.inf if change.share is None else change.share
+
+
+def _described(change: Change) -> Mapping[str, Any]:
+    return {
+        "label": change.label,
+        "before": written(change.before),
+        "after": "" if change.after is None else written(change.after),
+        "share": "" if change.share is None else percent(change.share, 1),
+        "words": change.words,
+        "exhaustive": isinstance(change.before, int) and change.step == 1,
+    }

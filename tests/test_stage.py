@@ -1,0 +1,132 @@
+"""The stage: what the browser gets of a run is the run, in few bytes, and what it opens on."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from fdkvc.dialogs.scenarios import World, own_scenario, scenario_named
+from fdkvc.policies import POLICIES, policy_named
+from fdkvc.run.trace import Rule, Status
+from fdkvc.told.course import term_courses
+from fdkvc.told.explain import decision
+from fdkvc.ui.kit.runs import DialogChoice, Run, RunChoice, load_run
+from fdkvc.ui.stage.payload import PROTECTED_BIT, RULE_BIT, payload
+from fdkvc.ui.step.stage import moment
+
+every_policy = pytest.mark.parametrize("key", list(POLICIES))
+
+
+def run_of(key: str, schedule: str = "AABBA", budget: int = 12, **settings: Any) -> Run:
+    world = World(tokens_per_turn=8)
+    dialog = DialogChoice(own_scenario(schedule), 3, world)
+    return load_run(RunChoice(dialog, policy_named(key, **settings), budget))
+
+
+def unpacked(packed: bytes) -> tuple[dict[str, Any], list[NDArray[Any]]]:
+    """Read a payload as the browser does."""
+    whole = zlib.decompress(packed)
+    end = 4 + int.from_bytes(whole[:4], "little")
+    head, columns = json.loads(whole[4:end]), []
+    for kind, count in head["columns"]:
+        size = np.dtype(kind).itemsize
+        planes = np.frombuffer(whole[end : end + count * size], np.uint8).reshape(size, count)
+        columns.append(np.ascontiguousarray(planes.T).view(f"<{kind}").ravel())
+        end += count * size
+    assert end == len(whole)
+    return head, columns
+
+
+@every_policy
+def test_what_the_browser_gets_is_the_run(key: str) -> None:
+    run = run_of(key)
+    head, (difference, flags, score, *terms) = unpacked(payload(run))
+    token = np.cumsum(difference, dtype=np.uint32)
+    entries = run.entries
+
+    assert head["lanes"][0]["counts"] == entries.groupby("turn").size().tolist()
+    assert token.tolist() == entries["token"].tolist()
+    assert [Status(flag & 7).name for flag in flags] == entries["status"].tolist()
+    rules = [Rule(flag >> RULE_BIT & 3) for flag in flags]
+    assert [rule.name if rule else None for rule in rules] == [
+        rule if isinstance(rule, str) else None for rule in entries["rule"]
+    ]
+    assert (flags >> PROTECTED_BIT).astype(bool).tolist() == entries["protected"].tolist()
+    np.testing.assert_array_equal(score, entries["score"].to_numpy(np.float32))
+    assert len(terms) == (len(run.terms) if len(run.terms) > 1 else 0)
+    for name, column in zip(run.terms, terms, strict=False):
+        np.testing.assert_array_equal(column, entries[name].to_numpy(np.float32))
+    cutoffs = [None if each is None else pytest.approx(each) for each in run.cutoffs]
+    assert head["lanes"][0]["cutoffs"] == cutoffs
+
+
+def test_sixty_turns_of_a_large_cache_are_sent_in_300_kilobytes() -> None:
+    dialog = DialogChoice(own_scenario("AAABBBCCCDDDEEEBBBAA" * 3), 7, World())
+    run = load_run(RunChoice(dialog, policy_named("fd-kvc"), 512))
+
+    assert len(run.entries) > 28_000
+    assert len(payload(run)) < 300_000
+
+
+@pytest.mark.parametrize(
+    ("key", "settings"),
+    [("fd-kvc", {}), ("fd-kvc", {"kappa": 1.0, "recall": 1.0, "window": 0.5}), ("h2o", {})],
+)
+def test_less_what_all_entries_lost_alike_each_has_gained(
+    key: str, settings: dict[str, Any]
+) -> None:
+    """Attention and relevance only ever add to a score."""
+    trace = run_of(key, **settings).trace
+    for course in term_courses(trace):
+        terms = [
+            dict(zip(trace.entries_in(turn).token[0], result.terms[course.term][0], strict=True))
+            for turn, result in enumerate(trace.results or ())
+        ]
+        for turn in range(1, trace.turns):
+            stayed = set(trace.kept[0, turn - 1]) & set(terms[turn]) - {-1}
+            share = np.prod([shares[turn] for shares in course.shares.values()])
+            gained = [terms[turn][each] - share * terms[turn - 1][each] for each in stayed]
+            assert stayed
+            if course.shares or key == "h2o":
+                assert min(gained) > -1e-5
+                assert max(gained) > 0
+
+
+@every_policy
+def test_only_a_policy_that_looks_at_history_remembers(key: str) -> None:
+    trace = run_of(key).trace
+
+    assert {course.remembers for course in term_courses(trace)} == {
+        "history" in trace.policy.looks_at
+    }
+
+
+def test_decay_and_reinforcement_are_told_apart() -> None:
+    cumulative, recency = term_courses(run_of("fd-kvc", gamma=0.7).trace)
+
+    assert recency.gained == "Relevance reinforcement"
+    assert list(recency.shares) == ["Recency decay"]
+    np.testing.assert_allclose(recency.shares["Recency decay"][1:], 0.7, rtol=1e-5)
+    assert cumulative.gained == "Cumulative attention"
+
+
+def test_it_opens_on_the_turn_after_a_change_of_topic_with_what_was_nearly_kept() -> None:
+    for key in ("fd-kvc", "h2o"):
+        dialog = DialogChoice(scenario_named("shift"), 7, World())
+        run = load_run(RunChoice(dialog, policy_named(key), 56))
+        turn, token = moment(run)
+        made = decision(run.trace, run.dialogs, 0, turn)
+        gone = (made.rule == Rule.budget) & ~made.new
+
+        assert turn == 4  # B comes in turn 3
+        assert token == made.token[gone][np.argmax(made.score[gone])]
+
+
+def test_where_nothing_is_evicted_it_opens_on_the_last_turn() -> None:
+    assert moment(run_of("full")) == (4, None)
+    assert moment(run_of("fifo", "A", budget=8)) == (0, None)
