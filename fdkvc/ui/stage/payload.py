@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fdkvc.charts.theme import OKABE_ITO, letter_ink
+from fdkvc.charts.theme import TOPICS, letter_ink
 from fdkvc.dialogs.batch import DialogBatch
 from fdkvc.run.trace import Rule, Status
 from fdkvc.told.course import term_courses
@@ -45,7 +45,7 @@ def payload(run: Run) -> bytes:
         "name": name_of(run),
         "dialog": _dialog(run.dialogs, run.choice.dialog.words),
         "lanes": [_lane(run)],
-        "palette": [[colour, letter_ink(place)] for place, colour in enumerate(OKABE_ITO)],
+        "palette": [[colour, letter_ink(place)] for place, colour in enumerate(TOPICS)],
         "columns": [[column.dtype.str[1:], len(column)] for column in columns],
     }
     said = json.dumps(head, separators=(",", ":")).encode()
