@@ -45,7 +45,8 @@ with st.container(horizontal=True, vertical_alignment="center"):
     every = playback(PAGE, turns)
     lane = choices.choose_look(PAGE, lanes)
     order = scene.choose_order(PAGE)
-show_headline(head.recording, lane)
+with st.container(key="headline"):
+    show_headline(head.recording, lane)
 explain_colours(head)
 transcript = st.container()
 picked = fields.held(PAGE, sidebar.ENTRY)

@@ -8,6 +8,7 @@ _PAGE = """
 .stElementContainer {transition: none !important; opacity: 1 !important;}
 #vg-tooltip-element {white-space: pre-line;}
 .stMainBlockContainer h2 {font-size: 1.6rem; padding: .75rem 0 .75rem;}
+.st-key-headline:not(:empty) {min-height: 5.6rem;}
 /* Streamlit shows a link that has the focus as one that is pointed at. */
 [data-testid="stSidebar"] :is(a, button, summary, [role="button"]):focus-visible,
 [data-testid="stSidebar"] summary:focus-visible {
