@@ -57,7 +57,7 @@ def test_it_compares_the_papers_policies_at_first() -> None:
 def test_a_link_brings_a_policy_around_a_policy() -> None:
     app = open_page("compare", policies="fifo,recall(h2o:window=0.25,tier=2.0)")
 
-    assert lanes(app) == ["1 FIFO", "2 Recall (H2O window=0.25, tier=2.0)"]
+    assert lanes(app) == ["FIFO", "Recall (H2O window=0.25, tier=2.0)"]
     assert not app.exception
     assert not errors(app)
 
