@@ -250,6 +250,11 @@ def parameter(default: float | int | str, label: str, help: str, **facts: Any) -
     return dataclasses.field(default=default, metadata={"parameter": described})
 
 
+def share(default: float, label: str, help: str, **facts: Any) -> Any:
+    """Declare a share, from 0 to 1, that each row of a batch may have for itself."""
+    return parameter(default, label, help, low=0, high=1, by_row=True, **facts)
+
+
 def with_default(owner: Any, name: str, default: float | int | str) -> Any:
     """Declare a parameter of a dataclass again for one derived from it, with another default."""
     return dataclasses.field(default=default, metadata={"parameter": parameters_of(owner)[name]})

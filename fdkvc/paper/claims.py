@@ -305,75 +305,60 @@ _BY_PROJECTION = (
 
 
 def _alignment_claim(
-    scenario: str, claim: str, printed: str, source: str, policy: str, baseline: str, why: str
+    scenario: str,
+    printed: str,
+    source: str,
+    policy: str = "fd-kvc",
+    baseline: str = "h2o",
+    why: str = _BY_PROJECTION,
 ) -> Claim:
     """Make a claim of how far one policy's late-turn alignment is from another's."""
     published = read_printed(printed, source)
+    above = published.value > 0
+    whose, place = f"{policy.upper()}'s", _TITLES.get(scenario)
+    than = f"{'above' if above else 'below'} {baseline.upper()}'s"
+    said = f"alignment is {than} on {place}" if place else f"composite alignment is {than}"
     return Claim(
         key=f"alignment-{scenario}" + ("-h2o" if policy == "h2o" else ""),
-        claim=claim,
+        claim=f"{whose} {said}",
         source=source,
         published=published,
         recomputed=recompute(
             change, LATE_ALIGNMENT[policy, scenario], LATE_ALIGNMENT[baseline, scenario]
         ),
         measure=Measure("change", "late_alignment", scenario, policy, baseline),
-        holds_when=_ABOVE_ZERO if published.value > 0 else _BELOW_ZERO,
+        holds_when=_ABOVE_ZERO if above else _BELOW_ZERO,
         why=why,
     )
 
 
+_TITLES = {
+    "shift": "Topic Shift",
+    "gradual": "Gradual Evolution",
+    "mixed": "Mixed 3-Topic",
+    "return": "Topic Return",
+}
+
 _ALIGNMENT_CLAIMS = (
     _alignment_claim(
         "composite",
-        "FD-KVC's composite alignment is above H2O's",
         "+6.7%",
         "abstract; Sections 5.1, 8",
-        "fd-kvc",
-        "h2o",
-        "The printed composites give +6.5 %, and their rounding leaves room for +6.7 %; the topic "
-        "projected by W_V, the space of the output, decides it.",
+        why="The printed composites give +6.5 %, and their rounding leaves room for +6.7 %; the "
+        "topic projected by W_V, the space of the output, decides it.",
     ),
-    _alignment_claim(
-        "shift",
-        "FD-KVC's alignment is above H2O's on Topic Shift",
-        "+127%",
-        "abstract; Sections 5.1, 5.6",
-        "fd-kvc",
-        "h2o",
-        _BY_PROJECTION,
-    ),
-    _alignment_claim(
-        "gradual",
-        "FD-KVC's alignment is above H2O's on Gradual Evolution",
-        "+87%",
-        "abstract; Sections 5.1, 5.6",
-        "fd-kvc",
-        "h2o",
-        _BY_PROJECTION,
-    ),
-    _alignment_claim(
-        "mixed",
-        "FD-KVC's alignment is above H2O's on Mixed 3-Topic",
-        "+30%",
-        "abstract; Sections 5.1, 5.6",
-        "fd-kvc",
-        "h2o",
-        _BY_PROJECTION,
-    ),
+    _alignment_claim("shift", "+127%", "abstract; Sections 5.1, 5.6"),
+    _alignment_claim("gradual", "+87%", "abstract; Sections 5.1, 5.6"),
+    _alignment_claim("mixed", "+30%", "abstract; Sections 5.1, 5.6"),
     _alignment_claim(
         "return",
-        "FD-KVC's alignment is below H2O's on Topic Return",
         "-39%",
         "Section 9",
-        "fd-kvc",
-        "h2o",
-        "Half of H2O's cache stays with the first topic for good, so it is there when the topic "
-        "returns.",
+        why="Half of H2O's cache stays with the first topic for good, so it is there when the "
+        "topic returns.",
     ),
     _alignment_claim(
         "return",
-        "H2O's alignment is above FD-KVC's on Topic Return",
         "+64%",
         "Section 5.1",
         "h2o",

@@ -27,7 +27,7 @@ import numpy as np
 
 from fdkvc.attention import Bools, Floats, Ints, Observation
 from fdkvc.cache import Cache, Ties, newest
-from fdkvc.parameters import Checked, Field, defaults_of, fields_of, parameter, parameters_of
+from fdkvc.parameters import Checked, Field, defaults_of, fields_of, parameter, parameters_of, share
 
 StepKind = Literal["value", "change", "rate", "protect", "evict", "attention"]
 """What a step does, so that it can be told in words; see `Step`."""
@@ -93,6 +93,18 @@ EVICTION = Step(
     kind="evict",
 )
 """The last step of a policy that leaves eviction to the budget alone."""
+
+SUMMED_ATTENTION = Step(
+    "Cumulative attention",
+    r"\begin{gathered} c_i \leftarrow c_i + \sum_q \operatorname{softmax}"
+    r"(q^\top k_i / \sqrt d) \\ q = \bar q_t \text{ or each query} \end{gathered}",
+    "over old and new entries; a new entry starts at 0",
+    reads=("cumulative",),
+    writes=("cumulative",),
+    kind="change",
+    includes_new=True,
+)
+"""The step of a policy that adds up each turn's attention, the new tokens' own included."""
 
 RECENT_WINDOW = Step(
     "Protection",
@@ -285,14 +297,8 @@ class Policy(Checked, ABC):
 
 def window_parameter(default: float) -> Any:
     """Declare the share of the budget that is protected for the newest entries."""
-    return parameter(
-        default,
-        "Window",
-        "Share of the budget that is kept for the newest entries.",
-        symbol="r",
-        low=0,
-        high=1,
-        by_row=True,
+    return share(
+        default, "Window", "Share of the budget that is kept for the newest entries.", symbol="r"
     )
 
 

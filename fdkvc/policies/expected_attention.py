@@ -11,6 +11,7 @@ from fdkvc.attention import Bools, Floats, Observation, entry_total, softmax
 from fdkvc.cache import Cache
 from fdkvc.parameters import parameter
 from fdkvc.policies.base import EVICTION, Policy, Step
+from fdkvc.policies.sink import SINKS_STAY
 
 
 @dataclass(frozen=True)
@@ -43,13 +44,7 @@ class ExpectedAttention(Policy):
             "without rotary positions",
             writes=("expected attention",),
         ),
-        Step(
-            "Protection",
-            r"i < n_{\text{sinks}} \;\Rightarrow\; \text{keep}",
-            "attention sinks",
-            writes=("protected",),
-            kind="protect",
-        ),
+        SINKS_STAY,
         EVICTION,
     )
 

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
 
 from fdkvc.attention import Floats, Observation, divide_by_max, entry_sum
 from fdkvc.cache import Cache, best, newest
-from fdkvc.parameters import parameter
-from fdkvc.policies.base import EVICTION, Policy, Step, observed_attention, queries_parameter
+from fdkvc.parameters import parameter, share
+from fdkvc.policies.base import (
+    EVICTION,
+    SUMMED_ATTENTION,
+    Policy,
+    Step,
+    observed_attention,
+    queries_parameter,
+)
 
 
 @dataclass(frozen=True)
@@ -38,15 +45,11 @@ class FastGen(Policy):
     looks_at = ("attention", "history", "positions")
     channels = ("cumulative", "chosen")
     steps = (
-        Step(
-            "Cumulative attention",
-            r"\begin{gathered} c_i \leftarrow c_i + a_i \\ a_i = \sum_q \operatorname{softmax}"
-            r"(q^\top k_i / \sqrt d) \\ q = \bar q_t \text{ or each query} \end{gathered}",
-            "over old and new entries; a new entry starts at 0",
-            reads=("cumulative",),
-            writes=("cumulative",),
-            kind="change",
-            includes_new=True,
+        replace(
+            SUMMED_ATTENTION,
+            equation=r"\begin{gathered} c_i \leftarrow c_i + a_i \\ "
+            r"a_i = \sum_q \operatorname{softmax}(q^\top k_i / \sqrt d) \\ "
+            r"q = \bar q_t \text{ or each query} \end{gathered}",
         ),
         Step(
             "Structure",
@@ -75,14 +78,11 @@ class FastGen(Policy):
         }
     )
 
-    recovery: float = parameter(
+    recovery: float = share(
         0.9,
         "Recovery",
         "Share of the attention that a structure must hold to be taken.",
         symbol="T",
-        low=0,
-        high=1,
-        by_row=True,
     )
     sinks: int = parameter(
         4,
@@ -92,24 +92,10 @@ class FastGen(Policy):
         high=64,
         by_row=True,
     )
-    frequent: float = parameter(
-        0.3,
-        "Frequent",
-        "Share of the entries that are heavy hitters.",
-        symbol="r_f",
-        low=0,
-        high=1,
-        by_row=True,
+    frequent: float = share(
+        0.3, "Frequent", "Share of the entries that are heavy hitters.", symbol="r_f"
     )
-    local: float = parameter(
-        0.3,
-        "Local",
-        "Share of the entries in the local window.",
-        symbol="r_l",
-        low=0,
-        high=1,
-        by_row=True,
-    )
+    local: float = share(0.3, "Local", "Share of the entries in the local window.", symbol="r_l")
     queries: str = queries_parameter()
 
     def initial_state(self) -> Mapping[str, float]:

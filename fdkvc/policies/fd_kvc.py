@@ -20,7 +20,7 @@ from fdkvc.attention import (
     normalize,
 )
 from fdkvc.cache import OF_ONE, Cache
-from fdkvc.parameters import parameter
+from fdkvc.parameters import parameter, share
 from fdkvc.policies.base import (
     RECENT_WINDOW,
     Look,
@@ -118,16 +118,13 @@ class FDKVC(Policy):
         paper=(0.10, 1.00),
         by_row=True,
     )
-    tau: float = parameter(
+    tau: float = share(
         0.02,
         "Eviction threshold",
         "Entries that score below this share of the best are evicted at once (Eq. 8).",
         symbol=r"\tau",
         rule="threshold",
-        low=0,
-        high=1,
         paper=(0.01, 0.10),
-        by_row=True,
     )
     beta: float = parameter(
         0.25,
@@ -139,15 +136,12 @@ class FDKVC(Policy):
         paper=(0.10, 1.00),
         by_row=True,
     )
-    w_c: float = parameter(
+    w_c: float = share(
         0.45,
         "Cumulative weight",
         "Weight of cumulative attention in the score (Eq. 5); recency has the rest, 1 − w_c.",
         symbol="w_c",
-        low=0,
-        high=1,
         paper=(0.10, 0.90),
-        by_row=True,
     )
     window: float = window_parameter(0.0)
     reinforcement: str = parameter(

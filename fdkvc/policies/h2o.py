@@ -11,8 +11,8 @@ from fdkvc.cache import Cache
 from fdkvc.policies.base import (
     EVICTION,
     RECENT_WINDOW,
+    SUMMED_ATTENTION,
     Policy,
-    Step,
     observed_attention,
     queries_parameter,
     window,
@@ -39,16 +39,7 @@ class H2O(Policy):
     looks_at = ("attention", "history", "positions")
     channels = ("cumulative",)
     steps = (
-        Step(
-            "Cumulative attention",
-            r"\begin{gathered} c_i \leftarrow c_i + \sum_q \operatorname{softmax}"
-            r"(q^\top k_i / \sqrt d) \\ q = \bar q_t \text{ or each query} \end{gathered}",
-            "over old and new entries; a new entry starts at 0",
-            reads=("cumulative",),
-            writes=("cumulative",),
-            kind="change",
-            includes_new=True,
-        ),
+        SUMMED_ATTENTION,
         RECENT_WINDOW,
         EVICTION,
     )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fdkvc.attention import Observation
 from fdkvc.cache import Cache
-from fdkvc.parameters import parameter
-from fdkvc.policies.base import Step, observed_attention
+from fdkvc.parameters import share
+from fdkvc.policies.base import SUMMED_ATTENTION, observed_attention
 from fdkvc.policies.h2o import H2O
 
 
@@ -33,27 +33,20 @@ class H2ODecay(H2O):
     )
     source = "Jo and Shin 2024, A2SF: Accumulative Attention Scoring with Forgetting Factor"
     steps = (
-        Step(
-            "Cumulative attention with forgetting",
-            r"\begin{gathered} c_i \leftarrow \lambda\, c_i + \operatorname{softmax}"
+        replace(
+            SUMMED_ATTENTION,
+            name="Cumulative attention with forgetting",
+            equation=r"\begin{gathered} c_i \leftarrow \lambda\, c_i + \operatorname{softmax}"
             r"(q^\top k_i / \sqrt d) \\ q = \bar q_t \text{ or each query in turn} \end{gathered}",
-            "over old and new entries; a new entry starts at 0",
-            reads=("cumulative",),
-            writes=("cumulative",),
-            kind="change",
-            includes_new=True,
         ),
         *H2O.steps[1:],
     )
 
-    forgetting: float = parameter(
+    forgetting: float = share(
         0.88,
         "Forgetting factor",
         "Share of its sum that an entry keeps from one query to the next.",
         symbol=r"\lambda",
-        low=0,
-        high=1,
-        by_row=True,
     )
 
     def absorb(self, cache: Cache, turn: Observation) -> Cache:

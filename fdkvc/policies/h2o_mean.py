@@ -12,6 +12,7 @@ from fdkvc.attention import Floats, Observation
 from fdkvc.cache import Cache
 from fdkvc.policies.base import (
     EVICTION,
+    SUMMED_ATTENTION,
     Policy,
     Step,
     observed_attention,
@@ -39,16 +40,7 @@ class H2OMean(Policy):
     looks_at = ("attention", "history")
     channels = ("cumulative", "queries")
     steps = (
-        Step(
-            "Cumulative attention",
-            r"\begin{gathered} c_i \leftarrow c_i + \sum_q \operatorname{softmax}"
-            r"(q^\top k_i / \sqrt d) \\ q = \bar q_t \text{ or each query} \end{gathered}",
-            "over old and new entries; a new entry starts at 0",
-            reads=("cumulative",),
-            writes=("cumulative",),
-            kind="change",
-            includes_new=True,
-        ),
+        SUMMED_ATTENTION,
         Step(
             "Queries that saw it",
             r"n_i \leftarrow n_i + |\{q : q \text{ sees } i\}|",

@@ -11,7 +11,7 @@ import numpy as np
 
 from fdkvc.attention import Bools, Ints, Observation, cosine, entry_total
 from fdkvc.cache import Cache
-from fdkvc.parameters import parameter
+from fdkvc.parameters import parameter, share
 from fdkvc.policies.base import Look, Step
 from fdkvc.policies.wrapper import Wrapper
 
@@ -43,15 +43,12 @@ def tier_parameter(default: float) -> Any:
 
 def page_match_parameter() -> Any:
     """Declare how much like the query a page must be."""
-    return parameter(
+    return share(
         0.7,
         "Page match",
         "How similar a page's mean key must be to the turn's, as a cosine, for the query to be on "
         "that page.",
         symbol=r"\vartheta",
-        low=0,
-        high=1,
-        by_row=True,
     )
 
 

@@ -10,6 +10,15 @@ from fdkvc.parameters import parameter
 from fdkvc.policies.base import EVICTION, Step
 from fdkvc.policies.fifo import POSITION, Fifo
 
+SINKS_STAY = Step(
+    "Protection",
+    r"i < n_{\text{sinks}} \;\Rightarrow\; \text{keep}",
+    "attention sinks",
+    writes=("protected",),
+    kind="protect",
+)
+"""The step of a policy that protects the dialog's first tokens."""
+
 
 @dataclass(frozen=True)
 class SinkWindow(Fifo):
@@ -25,13 +34,7 @@ class SinkWindow(Fifo):
     source = "Xiao et al. 2024, Efficient Streaming Language Models with Attention Sinks"
     steps = (
         POSITION,
-        Step(
-            "Protection",
-            r"i < n_{\text{sinks}} \;\Rightarrow\; \text{keep}",
-            "attention sinks",
-            writes=("protected",),
-            kind="protect",
-        ),
+        SINKS_STAY,
         EVICTION,
     )
 

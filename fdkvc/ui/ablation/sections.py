@@ -174,7 +174,7 @@ def step_link(sweep: Sweep, policy: Policy) -> dict[str, str]:
 def _tradeoff(page: str, sweep: Sweep, results: Results, table: pd.DataFrame) -> None:
     """Show one metric against another, all policies among the settings of the sweep."""
     st.header("What one metric costs in another", anchor=False)
-    metrics = {metric: _label(metric) for metric in table.metric.unique()}
+    metrics = {metric: late_metric(metric).label for metric in table.metric.unique()}
     if len(metrics) < 2:
         return
     with st.container(horizontal=True):
@@ -219,10 +219,6 @@ def _range(points: pd.DataFrame, axis: str) -> tuple[float, float]:
     low, high = float(points[f"{axis}_low"].min()), float(points[f"{axis}_high"].max())
     room = 0.06 * (high - low) or 0.05
     return low - room, high + room
-
-
-def _label(metric: str) -> str:
-    return late_metric(metric).label
 
 
 def _parameter_label(sweep: Sweep, name: str) -> str:
