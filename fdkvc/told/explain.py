@@ -325,6 +325,14 @@ def explain(trace: Trace, dialogs: DialogBatch, row: int, turn: int, token: int)
     >>> why = explain(trace, dialogs, row=0, turn=1, token=7)
     >>> why.status.name, why.rule.name, why.rank, why.score, why.cutoff, why.margin
     ('evicted', 'budget', 57, 7.0, 8.0, -1.0)
+    >>> for words in sentences(why):
+    ...     print(words)
+    Token 7 (topic A, from turn 0) was evicted in turn 1 by the budget.
+    Its score of 7 ranked 57th of 64, and 56 stay.
+    The last to stay scored 8, so 1 was missing.
+    >>> course = life(trace, dialogs, row=0, token=20)
+    >>> course.turn.tolist(), course.rank.tolist(), course.left[0]
+    ([0, 1, 2], [12.0, 44.0, 76.0], 2)
     """
     made = decision(trace, dialogs, row, turn)
     last = int(dialogs.bounds[row, dialogs.turn_counts[row]]) - 1
@@ -394,22 +402,7 @@ def _eviction(trace: Trace, row: int, turn: int, token: int) -> tuple[int, Rule]
 
 
 def sentences(why: Explanation) -> list[str]:
-    """Say an explanation in plain words and numbers.
-
-    Examples
-    --------
-    >>> from fdkvc.dialogs.draw import generate
-    >>> from fdkvc.dialogs.scenarios import SCENARIOS
-    >>> from fdkvc.policies import policy_named
-    >>> from fdkvc.run.simulate import simulate
-    >>> dialogs = generate(SCENARIOS["shift"])
-    >>> trace = simulate(policy_named("fifo"), dialogs, budget=56)
-    >>> for words in sentences(explain(trace, dialogs, row=0, turn=1, token=7)):
-    ...     print(words)
-    Token 7 (topic A, from turn 0) was evicted in turn 1 by the budget.
-    Its score of 7 ranked 57th of 64, and 56 stay.
-    The last to stay scored 8, so 1 was missing.
-    """
+    """Say an explanation in plain words and numbers."""
     told = {
         Rule.none: _why_it_stayed,
         Rule.budget: _why_the_budget_evicted_it,
@@ -603,18 +596,6 @@ def life(trace: Trace, dialogs: DialogBatch, row: int, token: int) -> Life:
     """Follow an entry through all turns in which it took part.
 
     Parameters and errors are those of `explain`.
-
-    Examples
-    --------
-    >>> from fdkvc.dialogs.draw import generate
-    >>> from fdkvc.dialogs.scenarios import SCENARIOS
-    >>> from fdkvc.policies import policy_named
-    >>> from fdkvc.run.simulate import simulate
-    >>> dialogs = generate(SCENARIOS["shift"])
-    >>> trace = simulate(policy_named("fifo"), dialogs, budget=56)
-    >>> course = life(trace, dialogs, row=0, token=20)
-    >>> course.turn.tolist(), course.rank.tolist(), course.left[0]
-    ([0, 1, 2], [12.0, 44.0, 76.0], 2)
     """
     first = explain(trace, dialogs, row, trace.first_turn, token)
     end = min(trace.first_turn + trace.turns, int(dialogs.turn_counts[row]))

@@ -84,6 +84,9 @@ def narrate(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> list[Ste
     Protection: 4 of 88 entries are protected (4 A); by score alone 4 of them would have had to go.
     Eviction and insertion: The budget evicted 32 of 88 entries (32 A), none of the new ones \
 among them; the last to stay scored 76, the best that had to go 75.
+    >>> print(headline(trace, dialogs, row=0, turn=3))
+    Turn 3: the topic turns to B; 32 new tokens came, 32 entries were evicted (32 A); 32 of 56 \
+are of the current topic.
     """
     view = _View(decision(trace, dialogs, row, turn))
     if not view.made.has_tokens:
@@ -99,18 +102,6 @@ def headline(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> str:
     """Tell a turn as a whole in one sentence.
 
     Parameters and errors are those of `narrate`.
-
-    Examples
-    --------
-    >>> from fdkvc.dialogs.draw import generate
-    >>> from fdkvc.dialogs.scenarios import SCENARIOS
-    >>> from fdkvc.policies import policy_named
-    >>> from fdkvc.run.simulate import simulate
-    >>> dialogs = generate(SCENARIOS["shift"])
-    >>> trace = simulate(policy_named("fifo"), dialogs, budget=56)
-    >>> print(headline(trace, dialogs, row=0, turn=3))
-    Turn 3: the topic turns to B; 32 new tokens came, 32 entries were evicted (32 A); 32 of 56 \
-are of the current topic.
     """
     made = decision(trace, dialogs, row, turn)
     view = _View(made)

@@ -14,6 +14,7 @@ from fdkvc.measured.benchmark import is_the_papers
 from fdkvc.measured.study import Study
 from fdkvc.paper.tables import ABLATED_POLICY, BASELINE
 from fdkvc.policies import read_policy
+from fdkvc.ui.benchmark.pair import show_differences
 from fdkvc.ui.kit.fields import pick
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
 from fdkvc.ui.kit.markdown import Markdown, plain
@@ -156,30 +157,9 @@ def _dialogs(page: str, study: Study, policies: dict[str, str]) -> None:
 
 
 def _differences(page: str, projection: str, name: str, rows: pd.DataFrame) -> None:
-    dots = pd.DataFrame(
-        {
-            "row": rows.scenario.map(scenario_label),
-            "name": "difference",
-            "mean": rows.mean_diff,
-            "ci_low": rows.ci_low,
-            "ci_high": rows.ci_high,
-            "words": [f"t = {t:.2f}" for t in rows.t],
-        }
-    )
-    reach = 0.42 if projection == "value" else 0.06
-    reach = max(reach, 1.05 * float(dots[["ci_low", "ci_high"]].abs().max().max()))
-    spec = dots_spec(
-        name,
-        f"difference with its 95 % interval, scale ± {reach:.2g}",
-        tuple(dots.row),
-        ("difference",),
-        -reach,
-        reach,
-        page_theme(),
-    )
-    st.vega_lite_chart(
-        with_data(spec, {"dots": dots}), key=f"{page}/difference/{projection}", width="stretch"
-    )
+    shown = rows.assign(words=[f"t = {t:.2f}" for t in rows.t])
+    least = 0.42 if projection == "value" else 0.06
+    show_differences(f"{page}/difference/{projection}", name, shown, least)
 
 
 def conclusion(table: pd.DataFrame, differences: pd.DataFrame) -> Markdown:

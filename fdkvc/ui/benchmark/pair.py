@@ -65,31 +65,34 @@ def show_comparison(page: str, study: Study) -> None:
 def _charts(page: str, table: pd.DataFrame) -> None:
     with side_by_side("differences"):
         for metric in table.metric.unique():
-            rows = table[table.metric == metric]
-            dots = pd.DataFrame(
-                {
-                    "row": rows.scenario.map(scenario_label),
-                    "name": "difference",
-                    "mean": rows.mean_diff,
-                    "ci_low": rows.ci_low.fillna(rows.mean_diff),
-                    "ci_high": rows.ci_high.fillna(rows.mean_diff),
-                    "words": rows.words,
-                }
-            )
-            reach = max(0.01, 1.08 * float(dots[["ci_low", "ci_high"]].abs().max().max()))
-            spec = dots_spec(
-                late_metric(metric).title,
-                "difference with its 95 % interval",
-                tuple(dots.row),
-                ("difference",),
-                -reach,
-                reach,
-                page_theme(),
-            )
             with panel(f"differences-{metric}"):
-                st.vega_lite_chart(
-                    with_data(spec, {"dots": dots}), key=f"{page}/dots/{metric}", width="stretch"
-                )
+                rows = table[table.metric == metric]
+                show_differences(f"{page}/dots/{metric}", late_metric(metric).title, rows, 0.01)
+
+
+def show_differences(key: str, title: str, rows: pd.DataFrame, least: float) -> None:
+    """Draw paired differences by scenario, on a scale that reaches as far as `least` or further."""
+    dots = pd.DataFrame(
+        {
+            "row": rows.scenario.map(scenario_label),
+            "name": "difference",
+            "mean": rows.mean_diff,
+            "ci_low": rows.ci_low.fillna(rows.mean_diff),
+            "ci_high": rows.ci_high.fillna(rows.mean_diff),
+            "words": rows.words,
+        }
+    )
+    reach = max(least, 1.08 * float(dots[["ci_low", "ci_high"]].abs().max().max()))
+    spec = dots_spec(
+        title,
+        f"difference with its 95 % interval, scale ± {reach:.2g}",
+        tuple(dots.row),
+        ("difference",),
+        -reach,
+        reach,
+        page_theme(),
+    )
+    st.vega_lite_chart(with_data(spec, {"dots": dots}), key=key, width="stretch")
 
 
 def _shown(table: pd.DataFrame) -> pd.DataFrame:
