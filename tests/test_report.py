@@ -14,6 +14,7 @@ from studies import few_dialogs, paper_tables
 
 from fdkvc.files.export import benchmark_files, digest
 from fdkvc.files.report import TIMED, as_zip, latex, markdown, study_files, sweep_files
+from fdkvc.judged.rules import RULES, SIGNS
 from fdkvc.measured.benchmark import Benchmark, run_benchmark
 from fdkvc.measured.study import run_study
 from fdkvc.measured.sweep import Sweep
@@ -108,6 +109,15 @@ def test_latex_has_every_table_and_no_sign_that_plain_latex_lacks() -> None:
             assert body[at - 1] == "\\"
     assert r"50.0 (50.0\% $\checkmark$)" in text
     assert r"$\gamma$, recency decay rate" in text
+
+
+def test_every_verdict_has_its_sign_wherever_tables_are_told() -> None:
+    signs = [rule.sign for rule in RULES]
+    assert len(set(signs)) == len(set(SIGNS)) == len(RULES)
+    for rule in RULES:
+        assert f"{rule.sign} {rule.verdict}" in markdown(paper_tables())
+        assert f"**{rule.verdict.capitalize()}**: {rule.meaning}" in markdown(paper_tables())
+        assert f"{rule.tex[1:]} {rule.verdict}" in latex(paper_tables()).split("\n")[1]
 
 
 def test_a_sweep_of_one_has_the_ablations_file_and_a_sweep_of_two_has_not() -> None:

@@ -30,6 +30,8 @@ def budgets_spec(
 ) -> Spec:
     """Build the spec of one metric over the budgets.
 
+    For data ``budgets`` (policy, budget, n, mean, ci_low, ci_high).
+
     Parameters
     ----------
     title : str
@@ -44,11 +46,6 @@ def budgets_spec(
         Whether people read it as a percentage.
     intervals : bool
         Whether there are enough dialogs for intervals to say something.
-
-    Returns
-    -------
-    Spec
-        For data ``budgets`` (policy, budget, n, mean, ci_low, ci_high).
     """
     room = 0.04 * (budgets[-1] - budgets[0]) or 1
     x = alt.X(

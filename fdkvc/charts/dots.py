@@ -32,6 +32,8 @@ def dots_spec(
 ) -> Spec:
     """Build the spec of several figures a row.
 
+    For data ``dots``, with columns row, name, mean, ci_low, ci_high and words.
+
     Parameters
     ----------
     rows : tuple of str
@@ -40,11 +42,6 @@ def dots_spec(
         Whose figures they are, in the order of their colours.
     low, high : float
         What the x axis shows.
-
-    Returns
-    -------
-    Spec
-        For data ``dots``, with columns row, name, mean, ci_low, ci_high and words.
     """
     base = alt.Chart(alt.NamedData("dots"))
     scale = alt.Scale(domain=[low, high], nice=False)

@@ -38,15 +38,12 @@ def lane_spec(
 ) -> Spec:
     """Build the spec of one lane; lanes that differ in nothing but their title line up.
 
+    For data ``river``, ``path``, ``cursor`` (with ``words``) and ``cells``.
+
     Parameters
     ----------
     places, incoming : int
         The largest budget among the lanes, and the most tokens that a turn brings.
-
-    Returns
-    -------
-    Spec
-        For data ``river``, ``path``, ``cursor`` (with ``words``) and ``cells``.
     """
     words = (
         alt.Chart(alt.NamedData("cursor"))
@@ -73,6 +70,8 @@ def lines_spec(
 ) -> Spec:
     """Build the spec of the metrics over the turns: a panel for each, and in it a line for a lane.
 
+    For data ``lines``, ``changes`` and ``cursor``.
+
     Parameters
     ----------
     lanes : tuple of str
@@ -81,11 +80,6 @@ def lines_spec(
         Whether the last lane is drawn in ink, over the others: it is a fork of one of them.
     lines : tuple of Line
         The metrics.
-
-    Returns
-    -------
-    Spec
-        For data ``lines``, ``changes`` and ``cursor``.
     """
     count = len(lanes)
     colours = [tint_of(position, theme) for position in range(count)]
@@ -151,10 +145,7 @@ def _line_panel(
 def overlap_spec(turns: int, theme: Theme) -> Spec:
     """Build the spec of how far two caches overlap, turn by turn.
 
-    Returns
-    -------
-    Spec
-        For data ``overlap``, ``changes``, ``parting`` and ``cursor``.
+    For data ``overlap``, ``changes``, ``parting`` and ``cursor``.
     """
     y = alt.Y(
         "jaccard:Q",

@@ -23,15 +23,12 @@ from fdkvc.charts.theme import (
 def life_spec(turns: int, channels: tuple[str, ...], theme: Theme) -> Spec:
     """Build the spec of a life line.
 
+    For data ``scores``, ``channels`` and ``cursor``.
+
     Parameters
     ----------
     turns : int
         Turns of the dialog.
-
-    Returns
-    -------
-    Spec
-        For data ``scores``, ``channels`` and ``cursor``.
     """
     panels = [_lines("scores", "Score and cutoff", ("score", "cutoff"), turns, theme)]
     if channels:

@@ -31,17 +31,14 @@ def series_spec(
 ) -> Spec:
     """Build the spec of one quantity over the turns.
 
+    For data ``series`` and ``topics``.
+
     Parameters
     ----------
     policies : tuple of str
         In the order of their colours; those without data have no line.
     low, high : float
         What the y axis shows.
-
-    Returns
-    -------
-    Spec
-        For data ``series`` and ``topics``.
     """
     x_scale = alt.Scale(domain=[-0.5, turns - 0.5], nice=False)
     x_axis = alt.Axis(title="turn", format="d", tickCount=min(turns, 20), grid=False)

@@ -22,17 +22,14 @@ def spread_spec(
 ) -> Spec:
     """Build the spec of a histogram for each policy, one below the other.
 
+    For data ``bars`` and ``means``.
+
     Parameters
     ----------
     policies : tuple of str
         In the order of their rows and colours.
     low, high : float
         What the x axis shows.
-
-    Returns
-    -------
-    Spec
-        For data ``bars`` and ``means``.
     """
     rows = len(policies)
     x = alt.X(

@@ -32,6 +32,8 @@ def curve_spec(
 ) -> Spec:
     """Build the spec of one metric over one hyperparameter.
 
+    For data ``curve`` (setting, value, mean, ci_low, ci_high, published, which may be missing).
+
     Parameters
     ----------
     title : str
@@ -44,11 +46,6 @@ def curve_spec(
         The paper's value, which is marked.
     published : bool
         Whether the paper prints anything of this metric.
-
-    Returns
-    -------
-    Spec
-        For data ``curve`` (setting, value, mean, ci_low, ci_high, published, which may be missing).
     """
     base = alt.Chart(alt.NamedData("curve"))
     room = 0.04 * (values[1] - values[0]) or 0.5
@@ -101,6 +98,8 @@ def heat_spec(
 ) -> Spec:
     """Build the spec of one metric over two hyperparameters.
 
+    For data ``cells`` (setting, x, y, mean, ci_low, ci_high, label, default, dark).
+
     Parameters
     ----------
     title : str
@@ -111,11 +110,6 @@ def heat_spec(
         How many values each has.
     range_ : tuple of two floats
         What the colours show.
-
-    Returns
-    -------
-    Spec
-        For data ``cells`` (setting, x, y, mean, ci_low, ci_high, label, default, dark).
     """
     base = alt.Chart(alt.NamedData("cells"))
     x = alt.X("x:O", axis=alt.Axis(title=parameters[0], labelAngle=0, format="~g"))
@@ -165,6 +159,9 @@ def tradeoff_spec(
 ) -> Spec:
     """Build the spec of one metric against another, with the Pareto front.
 
+    For data ``points`` (setting, group, name, x, y, their intervals, front) and ``front``
+    (x, y).
+
     Parameters
     ----------
     x_range, y_range : tuple of two floats
@@ -173,12 +170,6 @@ def tradeoff_spec(
         What a point may be, such as the sweep or a policy, in the order of their colours.
     lower_is_better : tuple of two bool
         Of each axis; an arrow points to where it is better.
-
-    Returns
-    -------
-    Spec
-        For data ``points`` (setting, group, name, x, y, their intervals, front) and ``front``
-        (x, y).
     """
     base = alt.Chart(alt.NamedData("points"))
     x_scale = alt.Scale(domain=list(x_range), nice=False)

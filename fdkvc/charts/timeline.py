@@ -72,17 +72,14 @@ def timeline_spec(
 ) -> Spec:
     """Build the spec of the timeline.
 
+    For data ``ribbon``, ``river``, ``path``, ``turns``, ``metrics``, ``changes``, ``cursor``.
+
     Parameters
     ----------
     states : tuple of Line
         A panel each.
     metrics : tuple of Line
         Together in one panel.
-
-    Returns
-    -------
-    Spec
-        For data ``ribbon``, ``river``, ``path``, ``turns``, ``metrics``, ``changes``, ``cursor``.
     """
     panels = [_ribbon(turns, topics, theme), river_panel(turns, budget, topics, theme)]
     panels += [_state(turns, line, theme) for line in states]

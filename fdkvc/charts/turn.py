@@ -64,6 +64,8 @@ def turn_spec(
 ) -> Spec:
     """Build the spec of a turn's cache.
 
+    For data ``cells``, ``bars``, ``cutoff`` and ``edge``.
+
     Colours, outlines and hover texts come with the data: an expression for each of hundreds of
     marks costs more, at every step, than all the rest.
 
@@ -77,11 +79,6 @@ def turn_spec(
         The least and greatest score of the run, zero between them, which fix the axis.
     spans : tuple of (low, high)
         The least and greatest value of each term, then of age.
-
-    Returns
-    -------
-    Spec
-        For data ``cells``, ``bars``, ``cutoff`` and ``edge``.
     """
     return column(
         [

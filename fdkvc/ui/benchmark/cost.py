@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+import pandas as pd
 import streamlit as st
 
 from fdkvc.judged.tables import cost_table
@@ -27,23 +26,15 @@ def show_cost(page: str, study: Study) -> None:
         "none. Milliseconds are this machine's; the ratio to FIFO travels better, and the paper's "
         "is 3.9 for FD-KVC. Batched: 100 dialogs go through a turn together."
     )
-    st.dataframe(
-        table[
-            [
-                *("policy", "ms_per_turn", "published_ms", "ratio_to_fifo", "published_ratio"),
-                *("ms_per_turn_batched", "batched_ratio_to_fifo"),
-            ]
-        ],
-        hide_index=True,
-        key=f"{page}/latency",
-        column_config={
-            "ms_per_turn": _number("ms, one dialog", "%.3f"),
-            "published_ms": _number("published ms", "%.3f"),
-            "ratio_to_fifo": _number("× FIFO", "%.2f"),
-            "published_ratio": _number("published × FIFO", "%.2f"),
-            "ms_per_turn_batched": _number("ms a dialog, batched", "%.4f"),
-            "batched_ratio_to_fifo": _number("× FIFO, batched", "%.2f"),
-        },
+    _show(
+        f"{page}/latency",
+        table,
+        ms_per_turn=("ms, one dialog", "%.3f"),
+        published_ms=("published ms", "%.3f"),
+        ratio_to_fifo=("× FIFO", "%.2f"),
+        published_ratio=("published × FIFO", "%.2f"),
+        ms_per_turn_batched=("ms a dialog, batched", "%.4f"),
+        batched_ratio_to_fifo=("× FIFO, batched", "%.2f"),
     )
     st.header("Memory", anchor=False)
     st.markdown(
@@ -54,24 +45,25 @@ def show_cost(page: str, study: Study) -> None:
             "well, and are not counted there or here."
         )
     )
-    st.dataframe(
-        table[table.key_bytes > 0][
-            [
-                *("policy", "key_bytes", "value_bytes", "score_bytes", "score_bytes_per_entry"),
-                "full_cache_bytes",
-            ]
-        ],
-        hide_index=True,
-        key=f"{page}/memory",
-        column_config={
-            "key_bytes": _number("keys", "%d"),
-            "value_bytes": _number("values", "%d"),
-            "score_bytes": _number("scores", "%d"),
-            "score_bytes_per_entry": _number("scores, an entry", "%g"),
-            "full_cache_bytes": _number("full cache", "%d"),
-        },
+    _show(
+        f"{page}/memory",
+        table[table.key_bytes > 0],
+        key_bytes=("keys", "%d"),
+        value_bytes=("values", "%d"),
+        score_bytes=("scores", "%d"),
+        score_bytes_per_entry=("scores, an entry", "%g"),
+        full_cache_bytes=("full cache", "%d"),
     )
 
 
-def _number(label: str, form: str) -> Any:
-    return st.column_config.NumberColumn(plain(label), format=form)
+def _show(key: str, table: pd.DataFrame, **columns: tuple[str, str]) -> None:
+    """Show these columns for each policy, each under a name and in a format of its own."""
+    st.dataframe(
+        table[["policy", *columns]],
+        hide_index=True,
+        key=key,
+        column_config={
+            name: st.column_config.NumberColumn(plain(label), format=form)
+            for name, (label, form) in columns.items()
+        },
+    )
