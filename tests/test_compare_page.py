@@ -161,19 +161,19 @@ def test_two_runs_to_compare_must_be_two() -> None:
         ),
         (
             {"fork": "fd-kvc"},
-            "There is no such fork: it does not say after which turn.",
+            "This fork cannot be shown: it does not say after which turn.",
         ),
         (
             {"fork": "tova", "fork_turn": 3},
-            "There is no such fork: tova is not among the policies that are compared.",
+            "This fork cannot be shown: tova is not among the policies that are compared.",
         ),
         (
             {"scenario": "shift", "fork": "h2o", "fork_turn": 9},
-            "There is no such fork: turn 9 is the last one, so nothing comes after a fork there.",
+            "This fork cannot be shown: turn 9 is the last one, so nothing comes after a fork there.",
         ),
         (
             {"fork": "fifo", "fork_turn": 5, "pinned": 2},
-            "There is no such fork: token 2 cannot be pinned: it is not in the cache after turn 5.",
+            "This fork cannot be shown: token 2 cannot be pinned: it is not in the cache after turn 5.",
         ),
     ],
 )
