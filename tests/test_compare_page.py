@@ -169,11 +169,13 @@ def test_two_runs_to_compare_must_be_two() -> None:
         ),
         (
             {"scenario": "shift", "fork": "h2o", "fork_turn": 9},
-            "This fork cannot be shown: turn 9 is the last one, so nothing comes after a fork there.",
+            "This fork cannot be shown: turn 9 is the last one, so nothing comes after a fork "
+            "there.",
         ),
         (
             {"fork": "fifo", "fork_turn": 5, "pinned": 2},
-            "This fork cannot be shown: token 2 cannot be pinned: it is not in the cache after turn 5.",
+            "This fork cannot be shown: token 2 cannot be pinned: it is not in the cache after "
+            "turn 5.",
         ),
     ],
 )
