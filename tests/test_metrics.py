@@ -90,7 +90,9 @@ def test_turns_that_a_row_does_not_have_and_turns_without_topic_have_no_number()
 
     np.testing.assert_allclose(retention(trace, dialogs), [[1, 0.5, NAN], [1, NAN, 0.5]])
     np.testing.assert_allclose(diversity(trace, dialogs), [[0.5, 1, NAN], [0.5, 0, 0.5]])
-    assert np.isnan(alignment(trace, dialogs)).all()  # no topics are known
+    # All values are 1, and so is the mean of those of a topic; other projections are not known.
+    np.testing.assert_allclose(alignment(trace, dialogs), [[1, 1, NAN], [1, NAN, 1]])
+    assert np.isnan(alignment(trace, dialogs, "key")).all()
 
 
 def test_a_dialog_without_topics_has_no_retention_and_no_diversity() -> None:
@@ -137,6 +139,23 @@ def test_alignment_compares_the_output_with_the_projected_topic() -> None:
     np.testing.assert_allclose(alignment(trace, dialog, "key"), [[0, 0]], atol=1e-6)
     with pytest.raises(ValueError, match=r"'v' is unknown: choose from query, key, value$"):
         alignment(trace, dialog, "v")
+
+
+def test_a_topic_whose_direction_is_not_known_is_the_mean_of_its_tokens() -> None:
+    tokens = np.array([[1, 0], [0, 1], [3, 4], [5, 0]])
+    dialog = one_dialog(
+        embeddings=tokens,
+        queries=tokens,
+        keys=tokens,
+        values=tokens,
+        turn_lengths=[2, 1, 1],
+        turn_topics=["A", "B", "A"],
+    )
+    trace = simulate(policy_named("fifo"), dialog, budget=1)
+
+    # The topic A is (6, 1) / 3, B is (3, 4); the output is the newest token.
+    along_a = np.hypot(6, 1)
+    np.testing.assert_allclose(alignment(trace, dialog), [[1 / along_a, 1, 6 / along_a]], rtol=1e-6)
 
 
 def test_alignment_by_other_projections_is_that_of_unrelated_vectors() -> None:

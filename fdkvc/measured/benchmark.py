@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import (
     FIRST_COMPLETED,
     CancelledError,
@@ -15,9 +15,10 @@ from concurrent.futures import (
 )
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from itertools import islice
 from time import perf_counter
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -257,6 +258,9 @@ class Progress:
 Chunk = dict[str, dict[str, Measured]]
 """What some dialogs came to: scenario key to policy name to Measured."""
 
+Dialogs = TypeVar("Dialogs", bound=Sized)
+Chunked = TypeVar("Chunked")
+
 
 def run_chunk(benchmark: Benchmark, chunk: range) -> Chunk:
     """Run every policy on some dialogs of every scenario.
@@ -264,7 +268,7 @@ def run_chunk(benchmark: Benchmark, chunk: range) -> Chunk:
     A dialog draws the same numbers in every scenario, so they are drawn once for all of them. Its
     results do not depend on which others are in its chunk, nor on the machine's cores.
     """
-    _one_blas_thread()  # here too, because this may be the worker of another process
+    one_blas_thread()  # here too, because this may be the worker of another process
     world, workspace = benchmark.world, _own_workspace()
     draws = draw(benchmark.scenarios, chunk, benchmark.seed, world, workspace)
     return {
@@ -326,7 +330,7 @@ def start_workers(benchmark: Benchmark, workers: int | None = None) -> None:
     if workers > 1:
         submit = shared_workers(workers)
         for _ in range(workers):
-            submit(_one_blas_thread)  # each loads the engine for it
+            submit(one_blas_thread)  # each loads the engine for it
 
 
 def _share(
@@ -383,18 +387,55 @@ def run_benchmark(
         If `workers` or `chunk` is below 1.
     """
     workers, jobs = _share(benchmark, workers, chunk, executor is None)
-    cancelled = cancelled or threading.Event()
-    _one_blas_thread()
     began = perf_counter()
-    finished: dict[int, Chunk] = {}
-    waiting: Iterator[tuple[int, range]] = iter(enumerate(jobs))
-    done = 0
+    chunks = run_chunks(
+        partial(run_chunk, benchmark),
+        jobs,
+        executor=executor,
+        workers=workers,
+        on_progress=on_progress,
+        cancelled=cancelled,
+    )
+    measured = {
+        # Each chunk lets go of what is joined, so that nothing is held twice for long.
+        scenario.key: _join([part.pop(scenario.key) for part in chunks])
+        for scenario in benchmark.scenarios
+    }
+    return Results(benchmark, measured, perf_counter() - began)
+
+
+def run_chunks(
+    run: Callable[[Dialogs], Chunked],
+    jobs: Sequence[Dialogs],
+    *,
+    executor: Executor | None = None,
+    workers: int,
+    on_progress: Callable[[Progress], None] | None = None,
+    cancelled: threading.Event | None = None,
+) -> list[Chunked]:
+    """Run some dialogs after others, several at once, and return what they came to, in order.
+
+    Parameters
+    ----------
+    run : function
+        Of a job; it and what it gives can be pickled, and gives the same anywhere.
+    jobs : sequence
+        The dialogs of each.
+    executor, workers, on_progress, cancelled
+        As for `run_benchmark`.
+    """
+    cancelled = cancelled or threading.Event()
+    one_blas_thread()
+    began = perf_counter()
+    finished: dict[int, Chunked] = {}
+    waiting: Iterator[tuple[int, Dialogs]] = iter(enumerate(jobs))
+    done, total = 0, sum(map(len, jobs))
     with _submitter(executor, workers) as submit:
-        running: dict[Future[Chunk], int] = {}
+        running: dict[Future[Chunked], int] = {}
         while True:
             # Only a few chunks ahead of the workers: memory does not grow with the dialogs.
             for number, job in islice(waiting, max(0, AHEAD * workers - len(running))):
-                running[submit(run_chunk, benchmark, job)] = number
+                running[submit(run, job)] = number
             if not running:
                 break
             ended = wait(running, return_when=FIRST_COMPLETED).done
@@ -407,23 +448,16 @@ def run_benchmark(
                 except Exception:
                     # Lost with its workers, perhaps. A chunk gives the same numbers anywhere, and
                     # a mistake in it comes again.
-                    finished[number] = run_chunk(benchmark, jobs[number])
+                    finished[number] = run(jobs[number])
                 done += len(jobs[number])
                 if on_progress is not None:
-                    title = f"{done} of {benchmark.dialogs} dialogs"
-                    seconds = perf_counter() - began
-                    on_progress(Progress(done, benchmark.dialogs, title, seconds))
+                    title = f"{done} of {total} dialogs"
+                    on_progress(Progress(done, total, title, perf_counter() - began))
             if cancelled.is_set():
                 waiting = iter(())
                 for future in [future for future in running if future.cancel()]:
                     del running[future]
-    chunks = [finished[number] for number in sorted(finished)]
-    measured = {
-        # Each chunk lets go of what is joined, so that nothing is held twice for long.
-        scenario.key: _join([part.pop(scenario.key) for part in chunks])
-        for scenario in benchmark.scenarios
-    }
-    return Results(benchmark, measured, perf_counter() - began)
+    return [finished[number] for number in sorted(finished)]
 
 
 @contextmanager
@@ -438,7 +472,7 @@ def _submitter(executor: Executor | None, workers: int) -> Iterator[Submit]:
 
 
 @cache
-def _one_blas_thread() -> None:
+def one_blas_thread() -> None:
     """Leave the cores to the chunks: a matrix product here is too small to share among threads."""
     threadpool_limits(1, user_api="blas")
 

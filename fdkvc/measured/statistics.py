@@ -5,7 +5,7 @@ comparison is paired: dialog i under one policy with dialog i under the other.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
@@ -303,6 +303,110 @@ def bootstrap_interval(differences: npt.ArrayLike, seed: int) -> tuple[float, fl
         rng=np.random.default_rng(seed),
     ).confidence_interval
     return float(interval.low), float(interval.high)
+
+
+def cluster_interval(
+    values: npt.ArrayLike,
+    clusters: Sequence[Hashable],
+    seed: int,
+    *,
+    weights: npt.ArrayLike | None = None,
+    confidence: float = 0.95,
+    resamples: int = 9999,
+) -> tuple[float, float]:
+    """Return a percentile bootstrap interval of a weighted mean over dialogs of a few kinds.
+
+    Dialogs of one kind may resemble each other, so whole kinds are drawn anew. It is NaN (unknown)
+    for one kind alone, and equals the mean where all values are the same.
+
+    Parameters
+    ----------
+    values : array_like of shape (n,)
+        One finite number a dialog.
+    clusters : sequence of n
+        The kind of each dialog.
+    seed : int
+        Seed of the resampling, at least 0; the same seed gives the same interval.
+    weights : array_like of shape (n,), optional
+        How much each dialog counts, above 0; the same for all by default.
+    confidence : float
+        Coverage of the interval, in (0, 1).
+    resamples : int
+        How often the kinds are drawn anew, at least 1.
+
+    Returns
+    -------
+    low, high : float
+
+    Raises
+    ------
+    ValueError
+        If `values` is empty, not one-dimensional or not finite, lengths disagree, or a parameter
+        is out of range.
+
+    References
+    ----------
+    A. C. Davison and D. V. Hinkley, Bootstrap Methods and their Application, 1997, section 3.8.
+
+    Examples
+    --------
+    >>> cluster_interval([1, 1, 3, 3], ["a", "a", "b", "b"], seed=0)
+    (1.0, 3.0)
+    >>> cluster_interval([0.5, 0.5], ["a", "b"], seed=0)
+    (0.5, 0.5)
+    """
+    values = _one_a_dialog("values", values)
+    weights = _one_a_dialog("weights", np.ones_like(values) if weights is None else weights)
+    check_parameter("confidence", CONFIDENCE, confidence, float)
+    check_count("seed", seed, low=0)
+    check_count("resamples", resamples)
+    if not len(values) == len(weights) == len(clusters):
+        raise ValueError(
+            f"there are {len(values)} values, {len(weights)} weights and {len(clusters)} kinds"
+        )
+    if len(set(clusters)) == 1:
+        return math.nan, math.nan
+    if _constant(values):
+        return float(values[0]), float(values[0])
+    kind, drawn = drawn_kinds(clusters, seed, resamples)
+    sums, counts = (np.bincount(kind, each) for each in (values * weights, weights))
+    return percentiles((drawn @ sums) / (drawn @ counts), confidence)
+
+
+def drawn_kinds(
+    clusters: Sequence[Hashable], seed: int, resamples: int
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int64]]:
+    """Return the kinds of dialogs, and as many of them drawn anew as there are, again and again.
+
+    Returns
+    -------
+    kind : ndarray of shape (n,)
+        Of each dialog.
+    drawn : ndarray of shape (resamples, kinds)
+        How often each kind is drawn.
+
+    Examples
+    --------
+    >>> kind, drawn = drawn_kinds(["a", "b", "a"], seed=0, resamples=2)
+    >>> kind.tolist(), drawn.sum(axis=1).tolist()
+    ([0, 1, 0], [2, 2])
+    """
+    numbers = {kind: at for at, kind in enumerate(dict.fromkeys(clusters))}
+    share = np.full(len(numbers), 1 / len(numbers))
+    drawn = np.random.default_rng(seed).multinomial(len(numbers), share, size=resamples)
+    return np.array([numbers[kind] for kind in clusters], np.intp), drawn
+
+
+def percentiles(resampled: Doubles, confidence: float) -> tuple[float, float]:
+    """Return the ends between which so large a share of resampled numbers lies.
+
+    NaN where none is finite.
+    """
+    known = resampled[np.isfinite(resampled)]
+    if not known.size:
+        return math.nan, math.nan
+    low, high = np.quantile(known, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return float(low), float(high)
 
 
 def percentile_interval(

@@ -61,19 +61,33 @@ def diversity(trace: Trace, dialogs: DialogBatch) -> Floats:
 def alignment(trace: Trace, dialogs: DialogBatch, projection: str = "value") -> Floats:
     """Cosine of the context output with the projected current topic (B, T), in [−1, 1].
 
+    Where the directions of topics are not known, a topic is the mean of its tokens; so projected by
+    the value matrix it is the mean of their values, and by another it has no number.
+
     Parameters
     ----------
     projection : {"value", "key", "query"}
         Which matrix projects the topic. The output is a mean of values, so only ``value``
         compares like with like; the others are cosines of unrelated vectors.
     """
-    if dialogs.topics is None or dialogs.projections is None:
+    if dialogs.topics is not None and dialogs.projections is not None:
+        projected = dialogs.topics @ dialogs.projection(projection)
+    elif projection == "value" and dialogs.topic_names:
+        projected = _topic_values(dialogs)
+    else:
         return np.full(trace.kept.shape[:2], np.nan, np.float32)
     current = dialogs.current[:, trace.first_turn :]
-    projected = dialogs.topics @ dialogs.projection(projection)
     target = np.take_along_axis(projected, np.maximum(current, 0)[:, :, None], axis=1)
     series = cosine(trace.output, target)
     return _own_turns(np.where(current >= 0, series, np.float32(np.nan)), trace, dialogs)
+
+
+def _topic_values(dialogs: DialogBatch) -> Floats:
+    """Mean value of the tokens of each topic (B, K, h); zero for a topic without any."""
+    topic = np.arange(len(dialogs.topic_names), dtype=np.uint32)[:, None]
+    of_topic = (dialogs.topic_bits[:, None] >> topic & 1).astype(np.float32)
+    means: Floats = of_topic @ dialogs.values
+    return means / np.maximum(of_topic.sum(axis=2, keepdims=True), 1)
 
 
 def attention_loss(trace: Trace, dialogs: DialogBatch) -> Floats:
