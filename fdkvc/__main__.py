@@ -177,6 +177,42 @@ def _parser() -> argparse.ArgumentParser:
     option("--half", action="store_true", help="write 16 bits a number: half of the size")
     option("--out", required=True, metavar="FILE", help="the trace file to write: trace.npz")
 
+    option = command(
+        "answers", _answers, "let a language model answer under policies, and measure what it loses"
+    )
+    option("--model", required=True, metavar="FOLDER", help="a small model of the Llama layout")
+    option("--dialogs", metavar="FILE", help="as for dialogs; default: two of the project's own")
+    option(
+        "--policies",
+        nargs="+",
+        metavar="KEY",
+        help="default: the paper's four, fd-kvc-window, random, and cut-text, which reads the last "
+        "tokens afresh",
+    )
+    option(
+        "--budgets",
+        nargs="+",
+        type=_number,
+        metavar="N",
+        help=f"entries of a KV head, each {BUDGET.allowed(int)}; default: 48 96",
+    )
+    option(
+        "--decides",
+        default="head",
+        metavar="WHO",
+        help="head: each KV head for itself, or layer: its heads together; default: %(default)s",
+    )
+    option(
+        "--every",
+        type=_number,
+        metavar="N",
+        help="evict after every so many tokens of what the model writes, too",
+    )
+    option("--baseline", metavar="KEY", help="default: full, which evicts nothing")
+    _add_number(option, replace(SEED, help="Of the intervals, which draw sets of services anew."))
+    _add_place(option)
+    option("--out", required=True, metavar="DIR", help="write all tables and run.json there")
+
     option = command("trace", _trace, "run one policy on one dialog and write all that happened")
     option("--scenario", metavar="KEY", help="default: mixed")
     option(
@@ -468,6 +504,51 @@ def _dialogs(settings: Any) -> None:
         )
         write_files(settings.out, files)
     _print(f"{recordings[0].source}\n\n{replay_text(replayed)}", settings.out)
+
+
+def _answers(settings: Any) -> None:
+    import hashlib
+    from time import perf_counter
+
+    from fdkvc.files.export import answers_files
+    from fdkvc.files.text import answers_text
+    from fdkvc.files.write import check_folder
+    from fdkvc.measured.answers import CUT_TEXT, FULL, Answers, run_answers
+    from fdkvc.measured.proxies import answers_tables
+    from fdkvc.model.folder import load_model
+    from fdkvc.policies import read_policy
+
+    chosen: dict[str, Any] = {"decides": settings.decides, "every": settings.every}
+    if settings.policies is not None:
+        chosen["policies"] = tuple(read_policy(key) for key in settings.policies if key != CUT_TEXT)
+        chosen["cut_text"] = CUT_TEXT in settings.policies
+    if settings.budgets is not None:
+        chosen["budgets"] = tuple(settings.budgets)
+    asked = Answers(**chosen)
+    baseline = settings.baseline or FULL
+    if baseline not in asked.names:
+        raise ValueError(
+            f"baseline {baseline!r} is not among the policies: choose from {', '.join(asked.names)}"
+        )
+    check_parameter("seed", SEED, settings.seed, int)
+    check_folder(settings.out)
+
+    model = load_model(settings.model)
+    transcripts, content = _transcripts(settings)
+    began = perf_counter()
+    with _place(settings) as place, _progress() as on_progress:
+        measured = run_answers(asked, model, transcripts, **place, on_progress=on_progress)
+    told = answers_tables(measured, baseline, settings.seed)
+    files = answers_files(
+        asked,
+        measured,
+        told,
+        model=model,
+        file=hashlib.sha256(content).hexdigest(),
+        seed=settings.seed,
+        seconds=perf_counter() - began,
+    )
+    _written(settings, files, f"{model.name}\n\n{answers_text(told)}")
 
 
 def _capture(settings: Any) -> None:

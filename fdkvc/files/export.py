@@ -17,10 +17,13 @@ import pandas as pd
 from fdkvc.dialogs.batch import DialogBatch
 from fdkvc.dialogs.scenarios import Scenario, World
 from fdkvc.judged import tables
+from fdkvc.measured.answers import Answers, Measured
 from fdkvc.measured.benchmark import Benchmark, Latency, Results
+from fdkvc.measured.proxies import AnswersTables
 from fdkvc.measured.replay import Replay, replay_paired, replay_summary
 from fdkvc.measured.study import Study
 from fdkvc.measured.workers import processor
+from fdkvc.model.folder import LanguageModel
 from fdkvc.paper.tables import BASELINE
 from fdkvc.policies import Policy, as_record
 from fdkvc.run.trace import Trace
@@ -231,6 +234,52 @@ def replay_files(
         "policies": list(map(as_record, settings.policies)),
     }
     return {**numbers, "replay.json": run_json(seed, parameters, seconds, numbers)}
+
+
+def answers_files(
+    settings: Answers,
+    measured: Measured,
+    told: AnswersTables,
+    *,
+    model: LanguageModel,
+    file: str,
+    seed: int,
+    seconds: float,
+) -> dict[str, str]:
+    """Return the files of answers by name: their four tables and ``run.json``.
+
+    Parameters
+    ----------
+    settings : Answers
+    measured : Measured
+    told : AnswersTables
+    model : LanguageModel
+    file : str
+        A digest of the file of dialogs.
+    seed : int
+        Of the bootstrap.
+    seconds : float
+    """
+    numbers = {
+        "answers.csv": csv_text(pd.concat([measured.answers, measured.proxies])),
+        "answers_summary.csv": csv_text(told.summary),
+        "answers_paired.csv": csv_text(told.paired),
+        "proxies.csv": csv_text(told.proxies),
+    }
+    parameters = {
+        "model": {"name": model.name, "digest": model.digest},
+        "file": file,
+        "dialogs": int(measured.answers.dialog.nunique()),
+        "budgets": list(settings.budgets),
+        "decides": settings.decides,
+        "every": settings.every,
+        "cut_text": settings.cut_text,
+        "baseline": told.baseline,
+        "policies": [
+            {"key": policy.key, **dataclasses.asdict(policy)} for policy in settings.policies
+        ],
+    }
+    return {**numbers, "run.json": run_json(seed, parameters, seconds, numbers)}
 
 
 def check_entries(policy: Policy, scenario: Scenario, budget: int) -> None:

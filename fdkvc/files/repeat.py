@@ -90,6 +90,8 @@ def read_run(content: bytes | str) -> Record:
     if not isinstance(run, dict):
         raise ValueError("the file is not a run.json: it holds no object")
     parameters = _part(run, "parameters", dict)
+    if "model" in parameters:
+        raise ValueError("the file is of answers of a language model: run those again instead")
     policies = [
         _checked(
             recorded_policy,

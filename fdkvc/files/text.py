@@ -11,7 +11,9 @@ import pandas as pd
 from fdkvc.dialogs.batch import DialogBatch
 from fdkvc.judged import tables
 from fdkvc.judged.judge import PERCENTILES
+from fdkvc.measured.answers import MEASURES
 from fdkvc.measured.benchmark import ADAPTATION, Benchmark, Latency, Results, late_metrics
+from fdkvc.measured.proxies import AnswersTables
 from fdkvc.measured.replay import replay_summary
 from fdkvc.measured.statistics import Paired
 from fdkvc.measured.study import Study
@@ -114,6 +116,58 @@ def replay_text(replayed: pd.DataFrame) -> str:
     return (
         f"Means over {dialogs} by budget, ± half of the 95 % interval\n\n"
         f"{text_table(['metric', 'policy', *map(str, budgets)], rows, 2, grouped=True)}"
+    )
+
+
+def answers_text(told: AnswersTables) -> str:
+    """Return what answers lose for a terminal: a column for each budget, then the proxies."""
+    table = told.summary
+    same = {
+        (row["metric"], row["policy"], row["budget"])
+        for row in _records(told.paired)
+        if row["told_apart"] is False
+    }
+    budgets = [int(budget) for budget in table.budget.unique()]
+    cells: dict[tuple[str, str], list[str]] = {}
+    for metric in MEASURES:
+        for row in _records(table[table.metric == metric]):
+            percent = MEASURES[metric].unit == "%"
+            scale, digits = (100, 1) if percent else (1, 3)
+            words = f"{scale * row['mean']:.{digits}f}"
+            if not math.isnan(row["ci_low"]):
+                ends = (f"{scale * row[end]:.{digits}f}" for end in ("ci_low", "ci_high"))
+                words += f" ({' to '.join(ends)})"
+            words += " =" if (metric, row["policy"], row["budget"]) in same else "  "
+            texts = cells.setdefault((metric, row["policy"]), [""] * len(budgets))
+            texts[budgets.index(row["budget"])] = words
+    rows = [
+        [f"{metric}{' %' if MEASURES[metric].unit == '%' else ''}", policy, *texts]
+        for (metric, policy), texts in cells.items()
+    ]
+    dialogs = count(int(table.n.max()), "dialog")
+    kinds = count(int(table.services.max()), "set of services", "sets of services")
+    text = (
+        f"Means over {dialogs} by budget, with the 95 % interval over {kinds}; "
+        f"= where it cannot be told from {told.baseline}\n\n"
+        f"{text_table(['measure', 'policy', *map(str, budgets)], rows, 2, grouped=True)}"
+    )
+    return "\n\n\n".join(filter(None, [text, _proxies_text(told.proxies)]))
+
+
+def _proxies_text(table: pd.DataFrame) -> str:
+    if table.empty:
+        return ""
+    over = list(dict.fromkeys(table.over))
+    cells: dict[tuple[str, str], list[str]] = {}
+    for row in _records(table):
+        texts = cells.setdefault((row["damage"], row["proxy"]), [""] * len(over))
+        interval = f" ({row['ci_low']:+.2f} to {row['ci_high']:+.2f})"
+        known = "" if math.isnan(row["ci_low"]) else interval
+        texts[over.index(row["over"])] = f"{row['rho']:+.2f}{known}"
+    rows = [[*names, *texts] for names, texts in sorted(cells.items(), key=lambda each: each[0][0])]
+    return (
+        "Rank correlation of what a replay says with what answers lose, and its 95 % interval\n\n"
+        f"{text_table(['loss of', 'proxy', *over], rows, 2, grouped=True)}"
     )
 
 

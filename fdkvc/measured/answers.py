@@ -519,7 +519,8 @@ def answers_paired(measured: pd.DataFrame, baseline: str, seed: int) -> pd.DataF
     Returns
     -------
     DataFrame
-        Columns `PAIRED`; `told_apart` says whether the interval leaves 0 out.
+        Columns `PAIRED`; `told_apart` says whether the interval leaves 0 out, and nothing where
+        there is no interval.
     """
     groups = dict(iter(measured.groupby(["budget", "metric", "policy"], sort=False)))
     rows = []
@@ -530,7 +531,8 @@ def answers_paired(measured: pd.DataFrame, baseline: str, seed: int) -> pd.DataF
         difference = differences(group.value.to_numpy(), other.value.to_numpy())
         told = _told(group, difference, seed)
         low, high = told[-2:]
-        rows.append((budget, metric, policy, baseline, *told, bool(low > 0 or high < 0)))
+        apart = None if np.isnan(low) else bool(low > 0 or high < 0)
+        rows.append((budget, metric, policy, baseline, *told, apart))
     return pd.DataFrame(rows, columns=list(PAIRED))
 
 

@@ -317,7 +317,7 @@ def cluster_interval(
     """Return a percentile bootstrap interval of a weighted mean over dialogs of a few kinds.
 
     Dialogs of one kind may resemble each other, so whole kinds are drawn anew. It is NaN (unknown)
-    for one kind alone, and equals the mean where all values are the same.
+    for too few kinds, and equals the mean where all values are the same.
 
     Parameters
     ----------
@@ -350,10 +350,10 @@ def cluster_interval(
 
     Examples
     --------
-    >>> cluster_interval([1, 1, 3, 3], ["a", "a", "b", "b"], seed=0)
+    >>> cluster_interval([1, 1, 3, 3, 1, 3], ["a", "a", "b", "b", "c", "d"], seed=0)
     (1.0, 3.0)
-    >>> cluster_interval([0.5, 0.5], ["a", "b"], seed=0)
-    (0.5, 0.5)
+    >>> cluster_interval([0.5, 0.5, 0.7], ["a", "b", "b"], seed=0)
+    (nan, nan)
     """
     values = _one_a_dialog("values", values)
     weights = _one_a_dialog("weights", np.ones_like(values) if weights is None else weights)
@@ -364,13 +364,24 @@ def cluster_interval(
         raise ValueError(
             f"there are {len(values)} values, {len(weights)} weights and {len(clusters)} kinds"
         )
-    if len(set(clusters)) == 1:
+    if too_few_kinds(len(set(clusters)), confidence):
         return math.nan, math.nan
     if _constant(values):
         return float(values[0]), float(values[0])
     kind, drawn = drawn_kinds(clusters, seed, resamples)
     sums, counts = (np.bincount(kind, each) for each in (values * weights, weights))
     return percentiles((drawn @ sums) / (drawn @ counts), confidence)
+
+
+def too_few_kinds(kinds: int, confidence: float = 0.95) -> bool:
+    """Whether a draw often has one kind alone, so that no interval leaves it out.
+
+    Examples
+    --------
+    >>> too_few_kinds(3), too_few_kinds(4)
+    (True, False)
+    """
+    return float(kinds) ** -kinds > (1 - confidence) / 2
 
 
 def drawn_kinds(

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,11 +38,14 @@ class LanguageModel:
         That of its folder.
     decoder : Decoder
     tokens : Tokens
+    digest : str
+        SHA-256 of its files.
     """
 
     name: str
     decoder: Decoder
     tokens: Tokens
+    digest: str
 
 
 def load_model(folder: str | Path) -> LanguageModel:
@@ -59,7 +63,14 @@ def load_model(folder: str | Path) -> LanguageModel:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ValueError(f"the model {str(path)!r} cannot be loaded: {reason}") from None
-    return LanguageModel(clean_name(path.resolve().name), decoder, tokens)
+    return LanguageModel(clean_name(path.resolve().name), decoder, tokens, _digest(path))
+
+
+def _digest(folder: Path) -> str:
+    joined = hashlib.sha256()
+    for path in (folder / "config.json", *weight_files(folder), folder / "tokenizer.json"):
+        joined.update(path.read_bytes())
+    return joined.hexdigest()
 
 
 def load_decoder(folder: Path) -> Decoder:

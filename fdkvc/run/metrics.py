@@ -86,8 +86,9 @@ def _topic_values(dialogs: DialogBatch) -> Floats:
     """Mean value of the tokens of each topic (B, K, h); zero for a topic without any."""
     topic = np.arange(len(dialogs.topic_names), dtype=np.uint32)[:, None]
     of_topic = (dialogs.topic_bits[:, None] >> topic & 1).astype(np.float32)
-    means: Floats = of_topic @ dialogs.values
-    return means / np.maximum(of_topic.sum(axis=2, keepdims=True), 1)
+    count = np.maximum(of_topic.sum(axis=2, keepdims=True), 1)
+    means: Floats = of_topic @ dialogs.values / count
+    return means
 
 
 def attention_loss(trace: Trace, dialogs: DialogBatch) -> Floats:
