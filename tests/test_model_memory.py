@@ -266,6 +266,13 @@ def test_a_fork_goes_on_by_itself(decoder: Decoder) -> None:
     np.testing.assert_array_equal(read_in_turns(alone, ids, [10, 10, 10])[20:], after)
     np.testing.assert_array_equal(alone.evicted_in, memory.evicted_in)
     assert (other.count, memory.count) == (50, 30)
+    read([memory], [2, 3, 4])
+    again = memory.fork(31)
+    read([memory.fork()], [9])  # each by itself
+    np.testing.assert_array_equal(read([again], [3, 4]), read([memory.fork(31)], [3, 4]))
+    assert again.ids == [*ids, 2, 3, 4]
+    with pytest.raises(ValueError, match="the count of a fork is 29, but must be a whole number"):
+        memory.fork(29)
 
 
 def test_a_text_ends_where_the_positions_do(tmp_path: Path) -> None:

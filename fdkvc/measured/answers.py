@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,9 @@ RECENT = 2
 
 CHUNK = 4
 """Dialogs that are handed to a worker at once."""
+
+PART = 16
+"""Tokens whose logits are held at once."""
 
 ROOM = 24
 """Tokens by which a written call may be longer than the right one."""
@@ -329,41 +333,50 @@ class _Reader:
 
     def take(self, passage: LaidOut) -> None:
         """Read a passage, and let the turn end; of a call, first ask what would be written."""
-        call = passage.passage.call is not None
-        before = [memory.fork() for memory in self.memories] if call else []
-        own = self._read(passage)
-        if self._next is None:  # nothing says how a text begins
-            foretold, ids = own[:, :-1], passage.ids[1:]
-        else:
-            foretold, ids = np.concatenate([self._next, own[:, :-1]], axis=1), passage.ids
-        self._next = own[:, -1:]
-        targets = np.asarray(ids)
-        self._score(foretold, targets)
-        self.old.append(_ages(passage)[-len(ids) :])
+        call, began = passage.passage.call is not None, self.memories[0].count
+        # A turn in which nothing is evicted can be gone back in; another is begun twice.
+        before = self.memories
+        if call and self.settings.every is not None:
+            before = [memory.fork() for memory in before]
+        ages, best = _ages(passage), []
+        for first, end in self._parts(passage):
+            own = read(self.memories, passage.ids[first:end])
+            if self._next is None:  # nothing says how a text begins
+                foretold, first = own[:, :-1], first + 1
+            else:
+                foretold = np.concatenate([self._next, own[:, :-1]], axis=1)
+            self._next = own[:, -1:]
+            if first < end:
+                best.append(self._score(foretold, np.asarray(passage.ids[first:end])))
+                self.old.append(ages[first:end])
         if call:
-            mark = len(self.model.tokens.marks["call"])
-            rest = len(passage.ids) - mark
-            best = foretold[:, -rest:].argmax(axis=-1)
-            self._ask(passage, before, np.asarray((best == targets[-rest:]).all(axis=1)))
+            rest = passage.ids[len(self.model.tokens.marks["call"]) :]
+            written = np.concatenate(best, axis=1)[:, -len(rest) :]
+            exact = np.asarray((written == rest).all(axis=1))
+            others = [
+                each.fork(began) for each, found in zip(before, exact, strict=True) if not found
+            ]
+            self._ask(passage, others, exact)
         for memory in self.memories:
             memory.end_turn()
 
-    def _read(self, passage: LaidOut) -> Floats:
-        """Read a passage, in parts where policies evict while the model writes."""
-        every, writer = self.settings.every, passage.passage.writer
-        if every is None or writer == "user":
-            return read(self.memories, passage.ids)
-        bounds = range(len(self.model.tokens.marks[writer]) + every, len(passage.ids), every)
-        found = []
-        for first, end in zip([0, *bounds], [*bounds, len(passage.ids)], strict=True):
-            if first:
+    def _parts(self, passage: LaidOut) -> Iterator[tuple[int, int]]:
+        """Yield the first and the end of parts to read; policies evict where the model would."""
+        every, writer, size = self.settings.every, passage.passage.writer, len(passage.ids)
+        mark = len(self.model.tokens.marks[writer])
+        stops = set() if every is None or writer == "user" else {*range(mark + every, size, every)}
+        bounds = sorted({0, size, *range(PART, size, PART), *stops})
+        for first, end in pairwise(bounds):
+            if first in stops:
                 for memory in self.memories:
                     memory.end_turn()
-            found.append(read(self.memories, passage.ids[first:end]))
-        return np.concatenate(found, axis=1)
+            yield first, end
 
-    def _score(self, foretold: Floats, targets: NDArray[np.intp]) -> None:
-        """Compare what each memory foretold (C, n, V) with what came, and with the full cache."""
+    def _score(self, foretold: Floats, targets: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Compare what each memory foretold (C, n, V) with what came, and with the full cache.
+
+        Return the likeliest tokens (C, n).
+        """
         best = foretold.argmax(axis=-1)
         relative = foretold - np.take_along_axis(foretold, best[..., None], axis=-1)
         powers = np.exp(relative)
@@ -375,20 +388,18 @@ class _Reader:
         self.nats.append(lost - came)
         self.kl.append(np.maximum(expected[0] - expected, 0))
         self.same.append(best == best[0])
+        return np.asarray(best)
 
-    def _ask(self, passage: LaidOut, before: list[Memory], exact: Bools) -> None:
-        """Note which memories write a call word for word, and of the others which arguments."""
+    def _ask(self, passage: LaidOut, others: list[Memory], exact: Bools) -> None:
+        """Note which memories write a call word for word, and which arguments the others write."""
         tokens, call = self.model.tokens, passage.passage.call
         assert call is not None
         wanted = read_call(tokens.text(passage.ids))[1]
         slots = [each.slot for each in call.arguments]
         right = np.repeat(exact[:, None], len(slots), axis=1)
-        others = [at for at, found in enumerate(exact) if not found]
-        for at, text in zip(
-            others, self._written(passage, [before[at] for at in others]), strict=True
-        ):
+        for at, text in zip(np.flatnonzero(~exact), self._written(passage, others), strict=True):
             found = read_call(text)[1]
-            right[at] = [found.get(slot, slot) == wanted.get(slot) for slot in slots]
+            right[at] = [slot in found and found[slot] == wanted.get(slot) for slot in slots]
         self.exact.append(exact)
         self.right.append(right)
 

@@ -154,16 +154,16 @@ class Decoder:
                 memory.attend(number, x[at], queries[at], keys[at], values[at])
                 for at, memory in enumerate(memories)
             ]
-            x = x + np.stack(mixed) @ layer.mixing
+            x += np.stack(mixed) @ layer.mixing
             gate, passed = np.split(self._normed(x) @ layer.gates, 2, axis=-1)
-            x = x + silu(gate, passed) @ layer.narrowing
+            x += silu(gate, passed) @ layer.narrowing
         return self._normed(x[:, n - last :] if last is not None else x) @ self.logits
 
     def _normed(self, x: Floats) -> Floats:
         """Divide each vector by its root mean square."""
-        squares = np.einsum("...d,...d->...", x, x)[..., None]
-        root: Floats = np.sqrt(squares / np.float32(x.shape[-1]) + np.float32(self.shape.epsilon))
-        return x / root
+        squares = np.einsum("...d,...d->...", x, x)[..., None] / np.float32(x.shape[-1])
+        share: Floats = 1 / np.sqrt(squares + np.float32(self.shape.epsilon))
+        return x * share
 
     def _turning(self, positions: Ints) -> NDArray[np.complex64]:
         """Return e^(iφ) of each position's angles φ (C, n, 1, h / 2)."""
@@ -185,7 +185,7 @@ def silu(gate: Floats, passed: Floats) -> Floats:
 
 
 def attention(queries: Floats, keys: Floats, unseen: Bools) -> Floats:
-    """Return the weights of each query over the keys (K, G, n, S).
+    """Return the weights of each query over the keys (K, G, n, S), which sum to 1.
 
     Parameters
     ----------
@@ -195,13 +195,19 @@ def attention(queries: Floats, keys: Floats, unseen: Bools) -> Floats:
     unseen : array (…, n, m) of bool
         Which of the last m keys a query does not see; it sees one at least, and all others.
     """
+    weights, totals = shares(queries, keys, unseen)
+    weights /= totals
+    return weights
+
+
+def shares(queries: Floats, keys: Floats, unseen: Bools) -> tuple[Floats, Floats]:
+    """Return the weights before they are divided by their totals, and those (K, G, n, 1)."""
     groups, size, n, width = queries.shape
     flat = queries.reshape(groups, size * n, width) * np.float32(1 / np.sqrt(width))
     logits = (flat @ keys.swapaxes(1, 2)).reshape(groups, size, n, -1)
     np.copyto(logits[..., -unseen.shape[-1] :], np.float32(-np.inf), where=unseen)
-    # As `fdkvc.attention.softmax`, which takes care that zeros behind a row change no bit of it
+    # As in `fdkvc.attention.softmax`, which takes care that zeros behind a row change no bit of it
     # and is three times as slow for it; every query here sees something.
     logits -= logits.max(axis=-1, keepdims=True)
     weights = np.exp(logits, out=logits)
-    weights /= weights @ np.ones((keys.shape[1], 1), np.float32)
-    return weights
+    return weights, weights @ np.ones((keys.shape[1], 1), np.float32)

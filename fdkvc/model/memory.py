@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fdkvc.attention import Arrivals, Bools, Floats, Ints, Observation
 from fdkvc.cache import EMPTY
-from fdkvc.model.decoder import Decoder, attention
+from fdkvc.model.decoder import Decoder, attention, shares
 from fdkvc.model.observed import Observed
 from fdkvc.parameters import Parameter, check_count, check_parameter
 from fdkvc.policies import Policy
@@ -41,6 +41,10 @@ Numbers = NDArray[Any]
 
 BLOCK = 96
 """Tokens whose attention is worked out at once."""
+
+
+ROOM = 32
+"""Tokens for which room is made beyond those that need it."""
 
 
 class Memory:
@@ -133,9 +137,11 @@ class Memory:
         shape, m = self.decoder.shape, len(queries)
         grouped = queries.reshape(m, shape.kv_heads, shape.group, shape.head_width)
         keys, values = (self._seen(name, layer, end) for name in ("keys", "values"))
-        weights = attention(grouped.transpose(1, 2, 0, 3), keys, self._unseen(layer, m, end))
+        unseen = self._unseen(layer, m, end)
+        weights, totals = shares(grouped.transpose(1, 2, 0, 3), keys, unseen)
         mixed = weights.reshape(shape.kv_heads, shape.group * m, -1) @ values
         apart = mixed.reshape(shape.kv_heads, shape.group, m, shape.head_width)
+        apart /= totals  # of which there are fewer than weights
         return apart.transpose(2, 0, 1, 3).reshape(m, -1)
 
     def _seen(self, name: str, layer: int, end: int) -> Floats:
@@ -162,15 +168,16 @@ class Memory:
         room = self._evicted_in.shape[2]
         if end <= room:
             return
-        more = max(end, 2 * room) - room
+        more = max(end + ROOM, room + room // 4) - room
 
-        def longer(array: Numbers, fill: int = 0) -> Numbers:
-            rest = np.full((*array.shape[:2], more, *array.shape[3:]), fill, array.dtype)
-            return np.concatenate([array, rest], axis=2)
+        def longer(array: Numbers) -> Numbers:
+            made = np.zeros((*array.shape[:2], room + more, *array.shape[3:]), array.dtype)
+            made[:, :, :room] = array
+            return made
 
         self._vectors = {name: longer(array) for name, array in self._vectors.items()}
-        self._evicted_in = longer(self._evicted_in, -1)
-        self._evicted_by = longer(self._evicted_by)
+        self._evicted_in, self._evicted_by = longer(self._evicted_in), longer(self._evicted_by)
+        self._evicted_in[:, :, room:] = -1
 
     def end_turn(self) -> None:
         """Let the turn end: the policy evicts, if there is one."""
@@ -186,12 +193,27 @@ class Memory:
     def _hold(self, near: Ints | None) -> None:
         self.near, self._gathered = near, {}
 
-    def fork(self) -> Memory:
-        """Return a memory that goes on from here by itself."""
+    def fork(self, count: int | None = None) -> Memory:
+        """Return a memory that goes on by itself, from here or from earlier in this turn.
+
+        Parameters
+        ----------
+        count : int, optional
+            Tokens that it has read, at least up to where this turn began; all by default.
+
+        Raises
+        ------
+        ValueError
+            If it has another number of tokens.
+        """
+        count = self.count if count is None else count
+        within = Parameter("", "", low=self.began, high=self.count)
+        check_parameter("the count of a fork", within, count, int)
         other = copy.copy(self)
-        other.ids, other.ends, other.left = [*self.ids], [*self.ends], [*self.left]
-        other._vectors = {name: array.copy() for name, array in self._vectors.items()}
-        other._evicted_in, other._evicted_by = self._evicted_in.copy(), self._evicted_by.copy()
+        other.ids, other.ends, other.left = self.ids[:count], [*self.ends], [*self.left]
+        other._vectors = {name: each[:, :, :count].copy() for name, each in self._vectors.items()}
+        other._evicted_in = self._evicted_in[:, :, :count].copy()
+        other._evicted_by = self._evicted_by[:, :, :count].copy()
         other._gathered = {**self._gathered}
         return other
 

@@ -1,0 +1,146 @@
+"""How fast a language model reads, with and without eviction, beside *transformers*.
+
+    python -m benchmarks.answers FOLDER FILE [--dialogs 100] [--repetitions 5]
+
+FOLDER holds a model of the Llama layout, FILE dialogs. Reading is measured in turn, in one run, in
+CPU time of one thread, and medians are printed; that of *transformers* needs the packages of
+requirements-capture.txt, and is left out without.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from time import perf_counter, process_time
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+from benchmarks.speed import ROOT, peak
+from fdkvc.measured.answers import Answers, run_answers
+from fdkvc.measured.workers import cores, shared_workers
+from fdkvc.model.folder import LanguageModel, load_model
+from fdkvc.model.memory import Evicting, Memory, read
+from fdkvc.policies import policy_named
+from fdkvc.said.formats import read_file
+from fdkvc.said.model_text import model_text
+
+POLICIES = ("fifo", "h2o", "fd-kvc", "fd-kvc-window")
+BUDGETS = (48, 64, 96)
+LONGEST = 20  # dialogs that are read for the first two
+
+
+def read_turns(memory: Memory, turns: Sequence[Sequence[int]]) -> None:
+    """Read a dialog turn by turn."""
+    for ids in turns:
+        read([memory], ids)
+        memory.end_turn()
+
+
+def library(folder: str) -> Callable[[Sequence[Sequence[int]]], None] | None:
+    """Return what reads a dialog by *transformers* with its own cache, if that is installed."""
+    try:
+        import torch
+        from transformers import AutoModelForCausalLM
+    except ImportError:
+        return None
+    torch.set_num_threads(1)
+    model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+
+    def read_theirs(turns: Sequence[Sequence[int]]) -> None:
+        past = None
+        with torch.inference_mode():
+            for ids in turns:
+                output = model(
+                    input_ids=torch.tensor([list(ids)]), past_key_values=past, use_cache=True
+                )
+                past = output.past_key_values
+
+    return read_theirs
+
+
+def reading(model: LanguageModel, folder: str, dialogs: Any, repetitions: int) -> None:
+    """Print how long dialogs take to be read, at once and turn by turn, by whom."""
+    texts = [[model.tokens.laid_out(each).ids for each in model_text(one)] for one in dialogs]
+    whole = [[[token for turn in turns for token in turn]] for turns in texts]
+    decoder = model.decoder
+    theirs = library(folder)
+    ways: dict[str, Callable[[Any], None]] = {
+        "NumPy": lambda turns: read_turns(Memory(decoder), turns),
+        **{
+            f"NumPy, {key} {BUDGETS[0]}": partial(
+                lambda key, turns: read_turns(
+                    Evicting(decoder, policy_named(key), BUDGETS[0]), turns
+                ),
+                key,
+            )
+            for key in POLICIES
+        },
+    }
+    if theirs is not None:
+        ways["transformers"] = theirs
+    for how, some in (("at once", whole), ("turn by turn", texts)):
+        times: dict[str, list[float]] = {name: [] for name in ways}
+        for round_ in range(repetitions + 1):
+            for name, way in ways.items():
+                if how == "at once" and "," in name:
+                    continue
+                began = process_time()
+                for turns in some:
+                    way(turns)
+                seconds = process_time() - began
+                if round_:
+                    times[name].append(seconds)
+        base = statistics.median(times["NumPy"])
+        print(f"reading {len(some)} dialogs {how}, CPU time of one thread")
+        for name, measured in times.items():
+            if measured:
+                median = statistics.median(measured)
+                print(f"  {name:24s} {1e3 * median / len(some):7.1f} ms, {median / base:.2f} x")
+
+
+def whole_run(folder: str, file: str, dialogs: int) -> None:
+    """Run answers, and print how long it took and the peak memory of all its processes."""
+    model, transcripts = load_model(folder), read_file(file)[:dialogs]
+    settings = Answers(
+        tuple(policy_named(key) for key in POLICIES), BUDGETS, cut_text=False, proxies=True
+    )
+    workers, began = cores(), perf_counter()
+    run_answers(settings, model, transcripts, workers=workers)
+    seconds = perf_counter() - began
+    asked = [shared_workers(workers)(peak) for _ in range(10 * workers)]
+    memory = peak() + workers * max(each.result() for each in asked)
+    print(
+        f"answers of {len(transcripts)} dialogs, {len(POLICIES)} policies, {len(BUDGETS)} budgets, "
+        f"{workers} workers: {seconds:.0f} s; peak memory of all processes: {memory:.0f} MB"
+    )
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder")
+    parser.add_argument("file")
+    parser.add_argument("--dialogs", type=int, default=100)
+    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--run", action="store_true", help="only the run of answers")
+    settings = parser.parse_args()
+    if settings.run:
+        whole_run(settings.folder, settings.file, settings.dialogs)
+        return
+    with threadpool_limits(1, user_api="blas"):
+        dialogs = read_file(Path(settings.file))[:LONGEST]
+        reading(load_model(settings.folder), settings.folder, dialogs, settings.repetitions)
+    # In a process of its own, whose memory is not that of what was measured before.
+    command = [sys.executable, "-m", "benchmarks.answers", settings.folder, settings.file]
+    more = ["--run", "--dialogs", str(settings.dialogs)]
+    subprocess.run([*command, *more], cwd=ROOT, check=True)
+
+
+if __name__ == "__main__":
+    main()
