@@ -530,7 +530,7 @@ def _answers(settings: Any) -> None:
         raise ValueError(
             f"baseline {baseline!r} is not among the policies: choose from {', '.join(asked.names)}"
         )
-    check_parameter("seed", SEED, settings.seed, int)
+    SEED.check(settings.seed, "seed")
     check_folder(settings.out)
 
     model = load_model(settings.model)

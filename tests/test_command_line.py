@@ -293,7 +293,9 @@ DIALOGS, BUDGET, SEED, WORKERS = (
     f"but must be {known.allowed(int)}"
     for known in (parameters.DIALOGS, parameters.BUDGET, parameters.SEED, parameters.WORKERS)
 )
-COMMANDS = "'benchmark', 'ablation', 'study', 'sweep', 'repeat', 'dialogs', 'capture', 'trace'"
+COMMANDS = (
+    "'benchmark', 'ablation', 'study', 'sweep', 'repeat', 'dialogs', 'capture', 'answers', 'trace'"
+)
 HYPERPARAMETERS = (
     "gamma, alpha_0, mu, tau, beta, w_c, "
     "window, reinforcement, relevance, kappa, theta, recall, page_match"

@@ -213,7 +213,6 @@ def test_dialog_policy_turn_and_entry_follow_from_page_to_page() -> None:
 
     assert link_of(app).items() >= {**same, "turn": "6", "policy": "fd-kvc"}.items()
     assert app.number_input(key="step/fd-kvc/gamma").value == 0.8
-    assert app.selectbox(key="step/entry").value == 70
 
     settled(app.switch_page("pages/compare.py").run())
     assert link_of(app)["policies"] == "sink,fd-kvc:gamma=0.8"

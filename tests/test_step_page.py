@@ -91,10 +91,10 @@ def test_settings_that_cannot_keep_an_entry_say_what_was_tried(
     said = {each["label"]: each for each in changes}
     assert said["Recency decay"]["before"] == "0.88"
     assert not said["Recency decay"]["exhaustive"]
-    tried = [each["words"] for each in changes if not each["after"] and "read" not in each["words"]]
+    tried = [each["words"] for each in changes if not each["after"] and "uses" not in each["words"]]
     assert tried
     assert all(" in steps of " in words for words in tried)
-    assert "this run does not read it" in said["Modulation exponent"]["words"]
+    assert "this run never uses it" in said["Modulation exponent"]["words"]
 
 
 def test_a_seed_is_no_setting_that_could_have_kept_an_entry(

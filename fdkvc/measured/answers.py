@@ -156,7 +156,7 @@ class Answers:
 
     def __post_init__(self) -> None:
         for budget in self.budgets:
-            check_parameter("budget", BUDGET, budget, int)
+            BUDGET.check(budget, "budget")
         for policy in self.policies:
             check_present(policy)
         check_parameter("decides", DECIDES, self.decides, str)
@@ -236,7 +236,7 @@ def run_answers(
     """
     workers = cores() if workers is None else workers
     if executor is None:
-        check_parameter("workers", WORKERS, workers, int)
+        WORKERS.check(workers, "workers")
     for transcript in transcripts:
         _laid_out(model, transcript)
     jobs = [transcripts[first : first + CHUNK] for first in range(0, len(transcripts), CHUNK)]
@@ -550,7 +550,7 @@ def answers_paired(measured: pd.DataFrame, baseline: str, seed: int) -> pd.DataF
 def _told(group: pd.DataFrame, values: NDArray[Any], seed: int) -> tuple[Any, ...]:
     """Return dialogs, sets of services, count, and the weighted mean with its interval."""
     weights, services = group["count"].to_numpy(float), group.services.tolist()
-    check_parameter("seed", SEED, seed, int)
+    SEED.check(seed, "seed")
     interval = cluster_interval(values, services, seed, weights=weights)
     mean = float(np.average(values, weights=weights))
     return len(group), len(set(services)), int(weights.sum()), mean, *interval

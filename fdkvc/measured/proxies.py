@@ -153,7 +153,7 @@ def proxies_table(answers: pd.DataFrame, proxies: pd.DataFrame, seed: int) -> pd
                 rho, *resampled = statistic(x.to_numpy(float), y.to_numpy(float), weights)
                 if np.isfinite(rho):
                     kinds = drawn.shape[1]
-                    ends = percentiles(np.array(resampled), 0.95)
+                    ends = percentiles(np.array(resampled))
                     interval = (np.nan, np.nan) if too_few_kinds(kinds) else ends
                     rows.append((proxy, damage, name, len(x), kinds, rho, *interval))
     return pd.DataFrame(rows, columns=list(PROXIES_TABLE))

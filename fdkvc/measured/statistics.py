@@ -42,8 +42,6 @@ class Summary:
         Standard deviation over dialogs (divisor n - 1); NaN for one dialog.
     low, high : float
         Student-t interval of the mean; NaN (unknown) for one dialog.
-    confidence : float
-        Coverage of the interval, in (0, 1).
     """
 
     n: int
@@ -119,8 +117,6 @@ def summarize(values: npt.ArrayLike) -> Summary:
     ----------
     values : array_like of shape (n,)
         One finite number a dialog.
-    confidence : float
-        Coverage of the interval, in (0, 1).
 
     Raises
     ------
@@ -200,8 +196,6 @@ def paired(policy: npt.ArrayLike, baseline: npt.ArrayLike) -> Paired:
     policy, baseline : array_like of shape (n,)
         One finite number a dialog, dialog i at index i in both; see `differences` for when they
         count as differing by the same amount in every dialog.
-    confidence : float
-        Coverage of the interval, in (0, 1).
 
     Raises
     ------
@@ -260,8 +254,6 @@ def bootstrap_interval(differences: npt.ArrayLike, seed: int) -> tuple[float, fl
         As returned by `differences`.
     seed : int
         Seed of the resampling, at least 0; the same seed gives the same interval.
-    confidence : float
-        Coverage of the interval, in (0, 1).
 
     Returns
     -------
@@ -311,8 +303,7 @@ def cluster_interval(
     seed: int,
     *,
     weights: npt.ArrayLike | None = None,
-    confidence: float = 0.95,
-    resamples: int = 9999,
+    resamples: int = RESAMPLES,
 ) -> tuple[float, float]:
     """Return a percentile bootstrap interval of a weighted mean over dialogs of a few kinds.
 
@@ -329,8 +320,6 @@ def cluster_interval(
         Seed of the resampling, at least 0; the same seed gives the same interval.
     weights : array_like of shape (n,), optional
         How much each dialog counts, above 0; the same for all by default.
-    confidence : float
-        Coverage of the interval, in (0, 1).
     resamples : int
         How often the kinds are drawn anew, at least 1.
 
@@ -357,23 +346,22 @@ def cluster_interval(
     """
     values = _one_a_dialog("values", values)
     weights = _one_a_dialog("weights", np.ones_like(values) if weights is None else weights)
-    check_parameter("confidence", CONFIDENCE, confidence, float)
     check_count("seed", seed, low=0)
     check_count("resamples", resamples)
     if not len(values) == len(weights) == len(clusters):
         raise ValueError(
             f"there are {len(values)} values, {len(weights)} weights and {len(clusters)} kinds"
         )
-    if too_few_kinds(len(set(clusters)), confidence):
+    if too_few_kinds(len(set(clusters))):
         return math.nan, math.nan
     if _constant(values):
         return float(values[0]), float(values[0])
     kind, drawn = drawn_kinds(clusters, seed, resamples)
     sums, counts = (np.bincount(kind, each) for each in (values * weights, weights))
-    return percentiles((drawn @ sums) / (drawn @ counts), confidence)
+    return percentiles((drawn @ sums) / (drawn @ counts))
 
 
-def too_few_kinds(kinds: int, confidence: float = 0.95) -> bool:
+def too_few_kinds(kinds: int) -> bool:
     """Whether a draw often has one kind alone, so that no interval leaves it out.
 
     Examples
@@ -381,7 +369,7 @@ def too_few_kinds(kinds: int, confidence: float = 0.95) -> bool:
     >>> too_few_kinds(3), too_few_kinds(4)
     (True, False)
     """
-    return float(kinds) ** -kinds > (1 - confidence) / 2
+    return float(kinds) ** -kinds > (1 - CONFIDENCE) / 2
 
 
 def drawn_kinds(
@@ -408,15 +396,15 @@ def drawn_kinds(
     return np.array([numbers[kind] for kind in clusters], np.intp), drawn
 
 
-def percentiles(resampled: Doubles, confidence: float) -> tuple[float, float]:
-    """Return the ends between which so large a share of resampled numbers lies.
+def percentiles(resampled: Doubles) -> tuple[float, float]:
+    """Return the ends between which `CONFIDENCE` of resampled numbers lie.
 
     NaN where none is finite.
     """
     known = resampled[np.isfinite(resampled)]
     if not known.size:
         return math.nan, math.nan
-    low, high = np.quantile(known, [(1 - confidence) / 2, (1 + confidence) / 2])
+    low, high = np.quantile(known, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return float(low), float(high)
 
 
@@ -434,8 +422,6 @@ def percentile_interval(
         One finite number a dialog.
     share : float
         In [0, 1]: 0.5 for the median.
-    confidence : float
-        Coverage of the interval, in (0, 1).
     against : int, optional
         Widen the interval to where the percentile of so many other dialogs is expected.
 
@@ -476,8 +462,6 @@ def share_interval(count: int, n: int) -> tuple[float, float]:
     ----------
     count, n : int
         From 0 to n, of at least 1.
-    confidence : float
-        Coverage of the interval, in (0, 1).
 
     Returns
     -------
