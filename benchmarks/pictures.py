@@ -16,7 +16,7 @@ from playwright.sync_api import Page
 from benchmarks.live_app import APP, ROOT, open_chromium, serve, settled
 
 VIEWS = {
-    "step": "/?scenario=mixed&seed=7&policy=fd-kvc&turn=7",
+    "step": "/?scenario=mixed&seed=7&policy=fd-kvc&turn=7&entry=116",
 }
 """The link of each picture: here A has just come back, and what was kept of it meets the new."""
 
@@ -50,7 +50,7 @@ def photograph(page: Page) -> bytes:
     """Wait until the page and its charts stand, and take their picture."""
     page.get_by_role("heading", level=1).wait_for()
     settled(page)
-    page.locator("[data-testid=stVegaLiteChart] svg").first.wait_for()
+    page.locator(".stage[data-run] .changes").wait_for()
     page.wait_for_load_state("networkidle")
     return page.screenshot(animations="disabled")
 

@@ -61,7 +61,7 @@ def main() -> None:
         open_chromium() as browser,
         serve(APP, Path(folder) / "app.txt") as app,
     ):
-        step = open_page(browser, f"{app}/?scenario=complex")
+        step = open_page(browser, f"{app}/compare?scenario=complex")
         first, second = (open_benchmark(browser, app, options.dialogs) for _ in range(2))
         clicks(step, 3)
         quiet = clicks(step, options.clicks)

@@ -25,6 +25,7 @@ from fdkvc.policies import POLICIES, policy_named
 from fdkvc.run.metrics import metrics_of
 from fdkvc.said.formats import EXAMPLES, read_file
 from fdkvc.said.lexical import lexical_recording
+from fdkvc.told.tables import entries_table
 from fdkvc.ui.kit.frame import PAGES
 from fdkvc.ui.kit.lanes import POLICIES as LANES
 from fdkvc.ui.kit.runs import load_run
@@ -112,18 +113,40 @@ def test_every_chart_gets_just_the_data_that_it_draws() -> None:
 
 
 def test_the_stops_of_the_walk_say_what_is_so() -> None:
-    """The stale entry that it points at stays to the end, and of the first topic nothing does."""
-    runs = {stop: load_run(stop.choice) for stop in STOPS}
-    (pointed,) = [stop for stop in STOPS if "entry" in stop.view]
-    fates = runs[pointed].entries.query(f"token == {pointed.view['entry']}")
-    entries = runs[STOPS[-1]].entries
-    last = entries[entries["turn"] == entries["turn"].max()]
+    """Every number of a stop is counted again in the table that is downloaded."""
+    for stop in STOPS:
+        run = load_run(stop.choice)
+        entries, words = entries_table(run.trace, run.dialogs), stop.words
+        now = entries[entries["turn"] == stop.turn]
+        stayed = now[~now["status"].str.contains("evicted")]
+        kept = stayed.groupby("topic").size()
+        if "holds" in words:
+            assert " and ".join(f"{many} {topic}" for topic, many in kept.items()) in words
+        if stop.token is None:
+            continue
+        own = entries[entries["token"] == stop.token].set_index("turn")
+        assert f"oken {stop.token} of {own['topic'].iloc[0]}" in words or "recency loses" in words
+        if "stale" in words:
+            assert own["status"].iloc[-1] == "kept"
+            assert own["topic"].iloc[0] == "A"
+            late = own["score"].diff()[3:].sum() / own["score"].loc[stop.turn]
+            assert f"{len(own)} turns, {100 * late:.0f} % of it while B was on" in words
+        if "catch up" in words:
+            assert own.loc[stop.turn, "status"] == "evicted"
+            last = stayed[~stayed["protected"]]["score"].min()
+            assert f"after {len(own)} turns with {own.loc[stop.turn, 'score']:.3f}" in words
+            assert f"has {last:.3f} of 10 turns" in words
+        if "comes back" in words:
+            before, rank = own["rank"].loc[[stop.turn - 1, stop.turn]]
+            assert f"at rank {before} a turn ago and is at rank {rank} now" in words
+            assert own.loc[stop.turn, "status"] == "kept"
+            assert before - rank > 10
 
-    assert set(fates["status"]) == {"new", "kept"}
-    assert fates["topic"].unique().tolist() == ["A"]
-    assert fates["turn"].max() == pointed.turn
-    assert "A is gone" in STOPS[-1].words
-    assert set(last.loc[last["status"] != "evicted", "topic"]) == {"B"}
+    told = " ".join(stop.words for stop in STOPS)
+    assert "fewer than H2O, which has 28" in told
+    assert "recency loses 12 % every turn" in told
+    assert "nothing of A is left" in told
+    assert all(words in told for words in ("stale", "catch up", "comes back"))
 
 
 def test_a_choice_is_told_again_when_its_words_change() -> None:

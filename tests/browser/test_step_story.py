@@ -18,6 +18,7 @@ from fdkvc.run.trace import Rule
 from fdkvc.told.counterfactual import counterfactual, nearest
 from fdkvc.told.explain import decision, explain, sentences
 from fdkvc.ui.policies import option_steps
+from fdkvc.ui.step.tour import STOPS
 
 DIALOG = generate(scenario_named("mixed"), 1, 7)
 
@@ -94,7 +95,7 @@ def test_a_click_on_an_entry_tells_why_it_went(page: Page) -> None:
         expect(why(page)).to_contain_text(sentence)
     expect(page).to_have_url(re.compile(rf"[?&]entry={token}(&|$)"))
     expect(why(page).locator(".changes")).to_contain_text(best.label)
-    why(page).get_by_text("and what was tried").click()
+    why(page).get_by_text("Every setting").click()
     expect(why(page)).to_contain_text(best.words)
     page.keyboard.press("Escape")
     expect(why(page)).to_contain_text("Turn 5 by topic")
@@ -170,6 +171,7 @@ def test_both_questions_are_answered_within_three_actions_and_without_scrolling(
 def test_every_entry_is_reached_by_keys_and_says_what_it_is(page: Page) -> None:
     page.emulate_media(reduced_motion="reduce")
     open_step(page, scenario="mixed", seed=7, turn=4)
+    expect(cache(page).get_by_role("option")).to_have_count(88)
     names = (
         cache(page)
         .get_by_role("option")
@@ -177,7 +179,6 @@ def test_every_entry_is_reached_by_keys_and_says_what_it_is(page: Page) -> None:
     )
     made = decision(simulate(policy_named("fd-kvc"), DIALOG, 56), DIALOG, 0, 4)
     ranks = dict(zip(made.token, made.pick(made.entries.rank), strict=True))
-    assert len(names) == 88
     for name in names:
         token = int(name.split()[1].strip(","))
         assert name.endswith(f"rank {ranks[token]} of 88")
@@ -223,6 +224,9 @@ def test_another_dialog_and_policy_after_an_entry_was_picked(page: Page) -> None
     expect_turn(fresh, 6, 19)
     settled(fresh)
 
+    for window in (page, fresh):
+        expect(why(window).locator(".changes")).to_be_visible()
+        expect(why(window).locator(".in-words")).to_contain_text("token 100", ignore_case=True)
     drawn = "all => all.map(canvas => canvas.toDataURL())"
     shown, again = (
         [*window.locator(".stage canvas").evaluate_all(drawn), why(window).inner_text()]
@@ -302,13 +306,20 @@ def test_bad_input_is_explained_at_its_control(page: Page) -> None:
     expect_turn(page, 2, 2)
 
 
-def test_the_walk_leads_through_its_stops(page: Page) -> None:
+def test_the_walk_leads_through_its_stops_and_fits_the_window(page: Page) -> None:
+    page.set_viewport_size({"width": 1440, "height": 900})
     open_step(page, scenario="mixed", seed=3)
     page.get_by_role("button", name="Guided walk").click()
-    for stop in range(1, 7):
-        expect(page.get_by_text(f"Stop {stop} of 7.")).to_be_visible()
-        page.get_by_role("button", name="Next stop").click()
-    expect(page.get_by_text("Stop 7 of 7.")).to_be_visible()
-    expect(page.locator(".stage .where")).to_have_text("9 of 9")
+    for number, stop in enumerate(STOPS, 1):
+        expect(page.get_by_text(f"Stop {number} of {len(STOPS)}.")).to_be_visible()
+        expect(page.get_by_text(stop.words)).to_be_visible()
+        expect(page.locator(".stage .where")).to_have_text(re.compile(f"^{stop.turn} of "))
+        if stop.token is not None:
+            expect(why(page).locator("header")).to_contain_text(f"token {stop.token}")
+        frame = page.locator(".stage .frame").bounding_box()
+        assert frame is not None
+        assert frame["y"] + frame["height"] <= 900
+        if number < len(STOPS):
+            page.get_by_role("button", name="Next stop").click()
     page.get_by_role("button", name="End the walk").click()
     expect(page.get_by_role("button", name="Guided walk")).to_be_visible()

@@ -4,6 +4,8 @@
 
 const GLIDE = 220; // milliseconds; the next step begins wherever the last one has come to
 
+const NARROW = 5; // pixels; a tile of less has no room for a letter, and is a stripe
+
 const still = matchMedia('(prefers-reduced-motion: reduce)');
 
 // The page's colours and letters, read again when its theme changes.
@@ -23,7 +25,8 @@ function readTheme(root) {
   theme.terms = style.getPropertyValue('--stage-terms').trim().split(/\s+/);
 }
 
-// Fits a canvas to its box; returns its context in CSS pixels, and the size.
+// Fits a canvas to its box; returns its context in CSS pixels, and the size. To ask a box for its
+// size makes the browser lay the page out: once, and not in every frame.
 function fitted(canvas) {
   const { clientWidth: width, clientHeight: height } = canvas;
   const ratio = devicePixelRatio || 1;
@@ -100,14 +103,17 @@ function sprite(dialog, hue, look, width, height) {
     if (hatched) hatch(pen, 0, 0, width, height);
     pen.restore();
     pen.globalAlpha = 1;
-    if (look.includes('new')) {
+    if (look.includes('new') && width < 10) {
+      pen.fillStyle = theme.ink; // a frame would leave the letter no room
+      pen.fillRect(0, 0, width, 2);
+    } else if (look.includes('new')) {
       pen.beginPath();
-      const thick = width < 10 ? 1.2 : 1.8;
-      pen.roundRect(thick / 2, thick / 2, width - thick, height - thick, round);
-      pen.lineWidth = thick;
+      pen.roundRect(0.9, 0.9, width - 1.8, height - 1.8, round);
+      pen.lineWidth = 1.8;
       pen.strokeStyle = theme.ink;
       pen.stroke();
-    } else if (gone) {
+    }
+    if (gone && (!look.includes('new') || width < 10)) {
       pen.beginPath();
       pen.roundRect(0.5, 0.5, width - 1, height - 1, round);
       pen.lineWidth = 1;
@@ -116,7 +122,7 @@ function sprite(dialog, hue, look, width, height) {
     }
     const size = Math.min(13, Math.round(Math.min(width * 1.25, height * 0.72)));
     if (size >= 7) {
-      words(pen, letter, width / 2, height / 2 + size * 0.36, {
+      words(pen, letter, width / 2, height / 2 + size * 0.36 + (look.includes('new') && width < 10 ? 0.8 : 0), {
         size, bold: true, align: 'center', fill: gone ? theme.ink : ink,
       });
     }
@@ -173,8 +179,14 @@ class Marks {
     const ratio = devicePixelRatio || 1;
     const snap = (x) => Math.round(x * ratio) / ratio;
     for (const { now: [x, y, , , opacity], at: [, , width, height], hue, look } of this.shown.values()) {
-      pen.globalAlpha = opacity;
-      pen.drawImage(sprite(dialog, hue, look, width, height), snap(x), snap(y), width, height);
+      if (width < NARROW) {
+        pen.globalAlpha = opacity * (look.includes('gone') ? 0.4 : 1);
+        pen.fillStyle = dialog.paint(hue).fill;
+        pen.fillRect(x, snap(y), width, height);
+      } else {
+        pen.globalAlpha = opacity;
+        pen.drawImage(sprite(dialog, hue, look, width, height), snap(x), snap(y), width, height);
+      }
     }
     pen.globalAlpha = 1;
   }

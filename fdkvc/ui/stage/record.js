@@ -203,11 +203,19 @@ function written(x, digits = 3) {
 
 // As many decimals as it takes to tell numbers apart.
 function digitsFor(...numbers) {
-  for (let digits = 3; digits < MOST_DIGITS; digits += 1) {
-    const told = new Set(numbers.map((x) => written(x, digits)));
-    if (told.size === new Set(numbers).size) return digits;
+  const apart = new Set(numbers).size;
+  for (let digits = 3; digits <= MOST_DIGITS; digits += 1) {
+    if (new Set(numbers.map((x) => written(x, digits))).size === apart) return digits;
   }
-  return MOST_DIGITS;
+  return 3;
+}
+
+// How far apart two numbers are as they are written, so that who subtracts finds the same.
+function gap(one, other, digits = digitsFor(one, other)) {
+  const [first, second] = [one, other].map((x) => written(x, digits));
+  if (first === second) return one === other ? '0' : written(one - other);
+  const places = Math.max(...[first, second].map((text) => (text.split('.')[1] ?? '').length));
+  return (Number(first) - Number(second)).toFixed(places);
 }
 
 const FATE = { kept: 'kept', new: 'new', evicted: 'evicted', new_evicted: 'new, evicted' };

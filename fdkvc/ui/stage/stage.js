@@ -110,20 +110,23 @@ class Stage {
     this.timers.named = setTimeout(() => this.#name(), NAMED);
   }
 
-  // Everything that follows the pointer.
+  // Everything that follows the pointer is drawn in the next frame, once.
   point() {
-    const { turn, entry } = this.state;
-    const token = this.hover ?? entry;
-    this.river.paint(turn, token);
-    this.why.show(turn, token, this.hover === null && entry !== null, this.#told(), this.#found());
-    this.#animate(performance.now());
+    this.pointed = true;
+    cancelAnimationFrame(this.frame);
+    this.frame = requestAnimationFrame((moment) => this.#draw(moment));
   }
 
-  #animate(moment) {
-    cancelAnimationFrame(this.frame);
-    const { entry } = this.state;
+  #draw(moment) {
+    const { turn, entry } = this.state;
+    if (this.pointed) {
+      const token = this.hover ?? entry;
+      this.pointed = false;
+      this.river.paint(turn, token);
+      this.why.show(turn, token, this.hover === null && entry !== null, this.#told(), this.#found());
+    }
     const moves = [this.cells, this.scores].map((view) => view.paint(moment, this.hover, entry));
-    if (moves.some(Boolean)) this.frame = requestAnimationFrame((now) => this.#animate(now));
+    if (moves.some(Boolean)) this.frame = requestAnimationFrame((now) => this.#draw(now));
   }
 
   #texts() {

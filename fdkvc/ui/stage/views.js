@@ -13,6 +13,7 @@ class River {
   layOut() {
     const { pen, width, height } = fitted(this.base);
     const { dialog } = this.lane;
+    this.surface = fitted(this.over);
     this.bottom = height - 16;
     this.step = width / dialog.turns;
     const slot = this.bottom / this.places;
@@ -37,8 +38,7 @@ class River {
   }
 
   paint(turn, token) {
-    const { pen, width, height } = fitted(this.over);
-    const { lane, step, bottom } = this;
+    const { lane, step, bottom, surface: { pen, width, height } } = this;
     const slot = bottom / this.places;
     pen.clearRect(0, 0, width, height);
     if (token !== null) {
@@ -88,7 +88,8 @@ class Cells {
   }
 
   layOut() {
-    const { width, height } = fitted(this.canvas);
+    this.surface = fitted(this.canvas);
+    const { width, height } = this.surface;
     const { kept, gone } = this.lane.most;
     const between = gone ? 30 : 0;
     const places = Math.max(Math.min(this.lane.budget, this.lane.token.length), kept);
@@ -133,7 +134,7 @@ class Cells {
 
   paint(moment, hover, chosen) {
     const moves = this.marks.settle(moment);
-    const { pen, width, height } = fitted(this.canvas);
+    const { pen, width, height } = this.surface;
     pen.clearRect(0, 0, width, height);
     this.marks.draw(pen, this.lane.dialog);
     if (hover !== null && hover !== chosen) this.marks.ring(pen, hover, 1.5);
@@ -175,7 +176,8 @@ class Scores {
   }
 
   layOut() {
-    const { width, height } = fitted(this.canvas);
+    this.surface = fitted(this.canvas);
+    const { width, height } = this.surface;
     this.width = width;
     this.top = 36;
     this.bottom = height - 12 - this.lanes.length * (LANE + 16);
@@ -192,7 +194,7 @@ class Scores {
     this.#columns(now).forEach(([i, left, width]) => {
       const score = lane.score[i];
       const y = Number.isFinite(score) ? this.axis.y(score) : this.bottom - this.tall / 2;
-      const wide = Math.max(1, width - (width > 5 ? 1 : 0));
+      const wide = width > NARROW + 1 ? Math.round(4 * (width - 1)) / 4 : Math.max(width, 0.8);
       const extra = this.lanes.map((_, k) => this.#share(k, lane.values[k][i]));
       targets.set(lane.token[i], {
         at: [left, y - this.tall / 2, wide, this.tall, 1, ...extra],
@@ -234,8 +236,8 @@ class Scores {
     let wide = even;
     let narrow = even;
     if (even < 7) {
-      near = Math.min(2 * 20, contenders);
-      wide = Math.min(9.5, (0.6 * room) / near);
+      wide = 9.5;
+      near = Math.min(Math.floor((0.6 * room) / wide), contenders);
       narrow = (room - near * wide) / Math.max(count - near, 1);
     }
     const from = Math.max(0, Math.min(now.stayed.length - Math.ceil(near / 2), contenders - near));
@@ -298,7 +300,7 @@ class Scores {
 
   paint(moment, hover, chosen) {
     const moves = this.marks.settle(moment);
-    const { pen, width, height } = fitted(this.canvas);
+    const { pen, width, height } = this.surface;
     pen.clearRect(0, 0, width, height);
     this.#frame(pen, width);
     this.#stems(pen);
@@ -338,13 +340,12 @@ class Scores {
     if (this.edge !== null && cutoff !== null) {
       const x = this.edge - 0.5;
       const [last, first] = [lane.score[now.stayed.at(-1)], lane.score[now.missed[0]]];
-      const apart = digitsFor(last, first);
       line(pen, [[x, top - 14], [x, bottom]], { width: 1.2 });
-      const gap = last === first ? 'a tie: the older stays' : `gap ${written(last - first, apart)}`;
+      const told = last === first ? 'a tie: the older stays' : `gap ${gap(last, first)}`;
       pen.font = `600 12px ${theme.font}`;
-      const half = pen.measureText(gap).width / 2 + 8;
+      const half = pen.measureText(told).width / 2 + 8;
       const middle = Math.min(Math.max(x, LEFT + half + 90), width - half - 90);
-      words(pen, gap, middle, 12, { size: 12, bold: true, align: 'center', fill: theme.ink });
+      words(pen, told, middle, 12, { size: 12, bold: true, align: 'center', fill: theme.ink });
       words(pen, `${now.stayed.length} kept ◂`, middle - half, 12, { align: 'right' });
       words(pen, `▸ ${now.missed.length} evicted`, middle + half, 12, {});
     }
@@ -353,9 +354,17 @@ class Scores {
   #stems(pen) {
     const { cutoff } = this.now;
     const ground = cutoff === null ? this.bottom : this.axis.y(cutoff);
-    for (const { now: [x, y, w, h, opacity], hue } of this.marks.shown.values()) {
-      pen.globalAlpha = 0.45 * opacity;
-      line(pen, [[x + w / 2, y + h / 2], [x + w / 2, ground]], { stroke: this.lane.dialog.paint(hue).fill, width: Math.min(2, w) });
+    const stems = new Map(); // one stroke for each colour
+    for (const { now: [x, y, w, h], hue, look, leaves } of this.marks.shown.values()) {
+      if (leaves || look.includes('held')) continue; // what is protected is not measured by the cutoff
+      const { fill } = this.lane.dialog.paint(hue);
+      if (!stems.has(fill)) stems.set(fill, new Path2D());
+      stems.get(fill).rect(x + w / 2 - Math.min(2, w) / 2, Math.min(y + h / 2, ground), Math.min(2, w), Math.abs(y + h / 2 - ground));
+    }
+    pen.globalAlpha = 0.45;
+    for (const [fill, path] of stems) {
+      pen.fillStyle = fill;
+      pen.fill(path);
     }
     pen.globalAlpha = 1;
   }

@@ -19,7 +19,8 @@ function tile(dialog, hue, extra = '') {
   return element;
 }
 
-const signed = (x, digits) => (x > 0 ? `+${written(x, digits)}` : written(x, digits).replace('-', '−'));
+const plus = (text) => (Number(text) > 0 ? `+${text}` : text.replace('-', '−'));
+const signed = (x, digits) => plus(written(x, digits));
 const many = (n, noun, plural = `${noun}s`) => `${n} ${n === 1 ? noun : plural}`;
 
 class Why {
@@ -130,8 +131,7 @@ class Why {
         ? 'Every place went to a protected entry, so scores did not count.' : 'Nothing with a score was evicted.')];
     }
     const [own, other] = [lane.score[i], lane.score[rival]];
-    const digits = digitsFor(own, other);
-    const apart = written(Math.abs(own - other), Math.max(digits, 3));
+    const apart = gap(own, other).replace('-', '');
     const them = this.#called(rival);
     let verdict = `${apart} above the first evicted, ${them}.`;
     if (lane.isProtected[i]) verdict = own < other ? `Protected: by score alone it would have gone before ${them}.` : `Protected, and ${apart} above the first evicted, ${them}.`;
@@ -147,7 +147,7 @@ class Why {
           .map((name) => make('th', { scope: 'col' }, name)))),
         make('tbody', {}, ...rows.map(([name, a, b], place) => make('tr', { className: place ? '' : 'sum' },
           make('th', { scope: 'row' }, ...(place ? [this.#swatch(place - 1), name] : [name])),
-          make('td', {}, written(a, all)), make('td', {}, written(b, all)), make('td', {}, signed(a - b, all)))))),
+          make('td', {}, written(a, all)), make('td', {}, written(b, all)), make('td', {}, plus(gap(a, b, all))))))),
     ];
   }
 
@@ -221,7 +221,7 @@ class Why {
     const rows = found.changes.filter((change) => change.after).slice(0, 3);
     const list = make('ul', { className: 'changes' }, ...rows.map(({ label, before, after, share }) => make('li', {},
       make('span', {}, label), make('b', {}, `${before} → ${after}`), make('small', {}, share))));
-    const all = make('details', {}, make('summary', {}, `All ${many(found.changes.length, 'setting')}, and what was tried`),
+    const all = make('details', {}, make('summary', {}, 'Every setting, and what was tried'),
       make('p', { className: 'hint' }, 'One setting at a time, the nearest value first. What lies between two steps was not tried.'),
       make('ul', {}, ...found.changes.map(({ words: said }) => make('li', {}, said))));
     return [

@@ -1,19 +1,25 @@
-"""A guided walk: a few stops through one prepared dialog, each a view with a word on it."""
+"""A guided walk: a few stops through prepared dialogs, each a view and what its run says of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import streamlit as st
 
 from fdkvc.dialogs.scenarios import World, scenario_named
 from fdkvc.measured.benchmark import Benchmark
 from fdkvc.policies import policy_named
+from fdkvc.policies.fd_kvc_steps import DECAY
+from fdkvc.run.trace import Rule
+from fdkvc.told.course import term_courses
+from fdkvc.told.explain import decision, explain, life
 from fdkvc.ui.kit.fields import adopt
 from fdkvc.ui.kit.markdown import Markdown
-from fdkvc.ui.kit.runs import DialogChoice, Run, RunChoice
+from fdkvc.ui.kit.runs import DialogChoice, Run, RunChoice, load_run
 from fdkvc.ui.kit.sidebar import view_fields
+from fdkvc.words import contrast, count, listed, percent
 
 
 @dataclass(frozen=True)
@@ -22,16 +28,19 @@ class Stop:
 
     Attributes
     ----------
-    words : str
-        What to see; ``{retention}``, ``{cached}``, ``{topic}`` stand for this run's numbers.
+    tell : function (Run, turn, token) to str
+        What there is to see, made of the run.
     turn : int
     view : mapping of str to str
         The rest of the view, as in a permalink.
+    pick : function (Run, turn) to int, optional
+        The entry that it points at.
     """
 
-    words: str
+    tell: Callable[[Run, int, int], str]
     turn: int
-    view: Mapping[str, str] = field(default_factory=dict, hash=False)
+    view: Mapping[str, str] = field(hash=False)
+    pick: Callable[[Run, int], int] | None = None
 
     @property
     def choice(self) -> RunChoice:
@@ -40,53 +49,170 @@ class Stop:
         dialog = DialogChoice(scenario, int(self.view["seed"]), World())
         return RunChoice(dialog, policy_named(self.view["policy"]), Benchmark.budget)
 
+    @property
+    def token(self) -> int | None:
+        """The entry that it points at, if any."""
+        return self.pick(load_run(self.choice), self.turn) if self.pick else None
+
+    @property
+    def words(self) -> str:
+        """What there is to see."""
+        return self.tell(load_run(self.choice), self.turn, self.token or 0)
+
+
+# ------------------------------------------------------------------------------- what runs say
+
+
+def holds(run: Run, turn: int) -> dict[str, int]:
+    """Count what a turn leaves in the cache by topic."""
+    made = decision(run.trace, run.dialogs, 0, turn)
+    topics = run.dialogs.topics_of(0, made.token[made.kept])
+    return {topic: topics.count(topic) for topic in sorted(set(topics))}
+
+
+def _held(run: Run, turn: int) -> str:
+    return listed([f"{many} {topic}" for topic, many in holds(run, turn).items()])
+
+
+def _topic(run: Run, turn: int) -> str:
+    return run.dialogs.topic_label(run.dialogs.current[0, turn])
+
+
+def gathered(run: Run, turn: int, token: int) -> dict[str, float]:
+    """Return how much the score of an entry rose while each topic was on, up to a turn."""
+    course = life(run.trace, run.dialogs, 0, token)
+    rises = np.diff(course.score[course.turn <= turn], prepend=0)
+    topics = [_topic(run, int(past)) for past in course.turn[course.turn <= turn]]
+    return {
+        topic: float(sum(rise for at, rise in zip(topics, rises, strict=True) if at == topic))
+        for topic in sorted(set(topics))
+    }
+
+
+def oldest(run: Run, turn: int) -> int:
+    """Return the token that has been in the cache the longest."""
+    made = decision(run.trace, run.dialogs, 0, turn)
+    return int(made.token[made.kept][0])
+
+
+def nearly_kept(run: Run, turn: int) -> int:
+    """Return the best of the entries that were there before and had to go."""
+    made = decision(run.trace, run.dialogs, 0, turn)
+    gone = np.flatnonzero((made.rule == Rule.budget) & ~made.new)
+    return int(made.token[gone[np.argmax(made.score[gone])]])
+
+
+def rescued(run: Run, turn: int) -> int:
+    """Return the entry that stays and has risen by the most places since the turn before."""
+    return max(_ranks(run, turn).items(), key=lambda each: each[1][0] - each[1][1])[0]
+
+
+def _ranks(run: Run, turn: int) -> dict[int, tuple[int, int]]:
+    """Return the ranks, in the turn before and in this one, of what stays in both."""
+    before, now = (_ranked(run, each) for each in (turn - 1, turn))
+    return {token: (before[token], now[token]) for token in before.keys() & now.keys()}
+
+
+def _ranked(run: Run, turn: int) -> dict[int, int]:
+    made = decision(run.trace, run.dialogs, 0, turn)
+    rank = made.pick(made.entries.rank)
+    return dict(zip(made.token[made.kept].tolist(), rank[made.kept].tolist(), strict=True))
+
+
+# ------------------------------------------------------------------------------- the stops
+
+
+def _the_cache_fills(run: Run, turn: int, token: int) -> str:
+    return (
+        f"{count(turn + 1, 'turn')} speak of {_topic(run, turn)}, and the cache holds "
+        f"{_held(run, turn)}. Whatever the policy, there is nothing else to keep."
+    )
+
+
+def _half_of_it_follows(run: Run, turn: int, token: int) -> str:
+    protected = int(decision(run.trace, run.dialogs, 0, turn).protected.sum())
+    return (
+        f"The dialog turns to {_topic(run, turn)} for good. H2O protects the newest "
+        f"{count(protected, 'entry', 'entries')} and fills the other places with the largest sums "
+        f"of attention, so the cache holds {_held(run, turn)}."
+    )
+
+
+def _the_cache_is_stale(run: Run, turn: int, token: int) -> str:
+    sums, on = gathered(run, turn, token), _topic(run, turn)
+    topic = run.dialogs.topics_of(0, np.array([token]))[0]
+    turns = turn - int(run.dialogs.born[0, token]) + 1
+    return (
+        f"Six turns later it still holds {_held(run, turn)}: the stale cache. Token {token} of "
+        f"{topic} has gathered attention for {count(turns, 'turn')}, "
+        f"{percent(sums[on] / sum(sums.values()))} of it while {on} was on. A sum never shrinks, "
+        "so what it rewards is age."
+    )
+
+
+def _the_new_has_no_time(run: Run, turn: int, token: int) -> str:
+    why = explain(run.trace, run.dialogs, 0, turn, token)
+    assert why.score is not None
+    assert why.cutoff is not None
+    assert why.marginal is not None
+    turns, theirs = (turn - int(run.dialogs.born[0, each]) + 1 for each in (token, why.marginal))
+    own, last = contrast(why.score, why.cutoff)
+    return (
+        f"What is new has no time to catch up. Token {token} of {why.topic} left the protected "
+        f"window after {count(turns, 'turn')} with {own}; the last to stay, token {why.marginal}, "
+        f"has {last} of {count(theirs, 'turn')}."
+    )
+
+
+def _recency_lags(run: Run, turn: int, token: int) -> str:
+    other = load_run(replace(run.choice, policy=policy_named("h2o")))
+    on = _topic(run, turn)
+    mine, theirs = (holds(each, turn).get(on, 0) for each in (run, other))
+    than = "fewer than" if mine < theirs else "more than" if mine > theirs else "as many as"
+    return (
+        f"The same dialog under FD-KVC. In the turn to {on} it holds {_held(run, turn)}: {mine} of "
+        f"{on}, {than} H2O, which has {theirs}. What was said before still scores high."
+    )
+
+
+def _recency_decays(run: Run, turn: int, token: int) -> str:
+    shares = {name: left for each in term_courses(run.trace) for name, left in each.shares.items()}
+    lost = percent(1 - float(shares[DECAY.name][turn]))
+    return (
+        f"But recency loses {lost} every turn, and only what is like the query is raised again. "
+        f"Two turns on the cache holds {_held(run, turn)}."
+    )
+
+
+def _the_old_is_gone(run: Run, turn: int, token: int) -> str:
+    lost = sorted(set(run.dialogs.topic_names) - set(holds(run, turn)))
+    price = f"nothing of {listed(lost)} is left" if lost else "every topic still has a place"
+    return f"At the end it holds {_held(run, turn)}. The price of letting go: {price}."
+
+
+def _a_rescue(run: Run, turn: int, token: int) -> str:
+    before, now = _ranks(run, turn)[token]
+    topic = run.dialogs.topics_of(0, np.array([token]))[0]
+    return (
+        f"Another dialog, in which {_topic(run, turn)} comes back in turn {turn}. Token {token} of "
+        f"{topic}, from turn {run.dialogs.born[0, token]}, was at rank {before} a turn ago and is "
+        f"at rank {now} now: the query is like it again, and its recency is raised."
+    )
+
 
 _SHIFT = {"scenario": "shift", "seed": "7"}
+_RETURN = {"scenario": "return", "seed": "7"}
+_H2O, _FD_KVC = {"policy": "h2o"}, {"policy": "fd-kvc"}
 
 STOPS = (
-    Stop(
-        "Three turns speak of A, and the cache is full of A. So far every policy looks the same: "
-        "{retention} of the entries are of the current topic, {topic}.",
-        2,
-        {**_SHIFT, "policy": "h2o"},
-    ),
-    Stop(
-        "The dialog turns to {topic} for good. H2O protects the newest half of the budget, so half "
-        "of the cache follows at once: retention is {retention}.",
-        3,
-        {**_SHIFT, "policy": "h2o"},
-    ),
-    Stop(
-        "Six turns later, retention still stands at {retention}. In the river, the lower half has "
-        "not changed colour since turn 2: those entries had gathered their attention early, and a "
-        "sum never shrinks. This is the stale cache.",
-        9,
-        {**_SHIFT, "policy": "h2o"},
-    ),
-    Stop(
-        "One of the stale entries: it was never near eviction. Its accumulated attention towers "
-        "over what a new entry can gather in the turn or two that the window gives it.",
-        9,
-        {**_SHIFT, "policy": "h2o", "entry": "20"},
-    ),
-    Stop(
-        "The same dialog under FD-KVC. At the turn to {topic} it adapts more slowly than H2O: "
-        "retention is {retention}, because the old entries' recency scores still stand high.",
-        3,
-        {**_SHIFT, "policy": "fd-kvc"},
-    ),
-    Stop(
-        "But recency decays every turn, and the old entries are no longer reinforced: two turns "
-        "on, {retention}. The purple part of the bars is what they lose.",
-        5,
-        {**_SHIFT, "policy": "fd-kvc"},
-    ),
-    Stop(
-        "At the end {retention} of the cache is of topic {topic}. The price: what the dialog said "
-        "of A is gone. Try the Topic Return scenario to see when that hurts.",
-        9,
-        {**_SHIFT, "policy": "fd-kvc"},
-    ),
+    Stop(_the_cache_fills, 2, _SHIFT | _H2O),
+    Stop(_half_of_it_follows, 3, _SHIFT | _H2O),
+    Stop(_the_cache_is_stale, 9, _SHIFT | _H2O, oldest),
+    Stop(_the_new_has_no_time, 9, _SHIFT | _H2O, nearly_kept),
+    Stop(_recency_lags, 3, _SHIFT | _FD_KVC),
+    Stop(_recency_decays, 5, _SHIFT | _FD_KVC, nearly_kept),
+    Stop(_the_old_is_gone, 9, _SHIFT | _FD_KVC),
+    Stop(_a_rescue, 7, _RETURN | _FD_KVC, rescued),
 )
 
 
@@ -98,7 +224,10 @@ def guided_walk(page: str) -> None:
     def go(to: int | None) -> None:
         st.session_state[key] = to
         if to is not None:
-            view = {**STOPS[to].view, "turn": str(STOPS[to].turn)}
+            stop = STOPS[to]
+            view = {**stop.view, "turn": str(stop.turn)}
+            if stop.token is not None:
+                view["entry"] = str(stop.token)
             adopt(page, view_fields(page, view["policy"]), view)
 
     if at is None:
@@ -108,7 +237,7 @@ def guided_walk(page: str) -> None:
             icon=":material/explore:",
             on_click=go,
             args=(0,),
-            help="Seven stops: the stale cache under H2O, then the same dialog under FD-KVC.",
+            help="Eight stops: the stale cache of H2O, the same dialog under FD-KVC, a rescue.",
         )
         return
     st.button("End the walk", key=f"{page}/walk-end", on_click=go, args=(None,))
@@ -124,20 +253,17 @@ def tell_stop(page: str, run: Run) -> None:
     if at is None:
         return
     stop = STOPS[at]
-    if replace(run.choice, asked=()) != stop.choice:
-        st.info(
-            Markdown(
-                "**Stop {} of {}** is about {}. The settings have changed since: the next stop, or "
-                "the one before, shows its own again."
-            ).format(at + 1, len(STOPS), stop.choice.policy.label),
-            icon=":material/explore:",
-        )
-        return
-    row = run.turns.iloc[min(stop.turn, len(run.turns) - 1)]
-    words = stop.words.format(
-        retention=f"{row['retention']:.0%}", topic=row["topic"], cached=f"{row['cached']:.0f}"
-    )
-    st.info(
-        Markdown("**Stop {} of {}.** {}").format(at + 1, len(STOPS), words),
-        icon=":material/explore:",
-    )
+    with st.container(key="walk-stop"):
+        if replace(run.choice, asked=()) != stop.choice:
+            st.info(
+                Markdown(
+                    "**Stop {} of {}** is about {}. The settings have changed since: the next "
+                    "stop, or the one before, shows its own again."
+                ).format(at + 1, len(STOPS), stop.choice.policy.label),
+                icon=":material/explore:",
+            )
+        else:
+            st.info(
+                Markdown("**Stop {} of {}.** {}").format(at + 1, len(STOPS), stop.words),
+                icon=":material/explore:",
+            )
