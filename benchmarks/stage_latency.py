@@ -69,7 +69,7 @@ PLAY = """async (turns) => {
 
 WATCH = """() => {
   window.pressed = 0;
-  addEventListener('pointerdown', () => { window.pressed = performance.now(); }, true);
+  addEventListener('keydown', () => { window.pressed = performance.now(); }, true);
   const root = document.querySelector('.stage');
   new MutationObserver(() => requestAnimationFrame(() => {
     window.drawn = performance.now() - window.pressed;
@@ -94,10 +94,13 @@ def measure(browser: Browser, address: str, keys: int) -> dict[str, list[float]]
 
 def _drawn(page: Page, policy: str) -> float:
     """Choose a policy; return the milliseconds until its run is drawn."""
-    settled(page).wait_for_timeout(500)
-    page.evaluate("window.drawn = null")
-    page.get_by_role("combobox", name="Policy").fill(policy)
-    page.get_by_role("option", name=policy, exact=True).click()
+    page.wait_for_timeout(2000)  # until the server has heard of the last turn
+    settled(page).evaluate("window.drawn = null")
+    choice = page.get_by_role("combobox", name="Policy")
+    choice.evaluate("each => each.scrollIntoView({ block: 'center' })")  # its list needs room
+    choice.fill(policy)
+    page.get_by_role("option", name=policy, exact=True).wait_for()
+    choice.press("Enter")
     page.wait_for_function("window.drawn !== null && window.drawn !== undefined")
     return float(page.evaluate("window.drawn"))
 

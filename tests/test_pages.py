@@ -134,10 +134,11 @@ def test_the_stops_of_the_walk_say_what_is_so() -> None:
         if "catch up" in words:
             assert own.loc[stop.turn, "status"] == "evicted"
             last = stayed[~stayed["protected"]]["score"].min()
-            assert f"after {len(own)} turns with {own.loc[stop.turn, 'score']:.3f}" in words
+            score = float(own["score"].tolist()[-1])
+            assert f"after {len(own)} turns with {score:.3f}" in words
             assert f"has {last:.3f} of 10 turns" in words
         if "comes back" in words:
-            before, rank = own["rank"].loc[[stop.turn - 1, stop.turn]]
+            before, rank = own["rank"].loc[[stop.turn - 1, stop.turn]].tolist()
             assert f"at rank {before} a turn ago and is at rank {rank} now" in words
             assert own.loc[stop.turn, "status"] == "kept"
             assert before - rank > 10

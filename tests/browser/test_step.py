@@ -45,7 +45,7 @@ def entry(page: Page, token: int) -> Locator:
 
 
 def why(page: Page) -> Locator:
-    return page.get_by_role("complementary", name="Why")
+    return page.get_by_role("region", name="Why")
 
 
 def statuses(page: Page) -> dict[int, str]:

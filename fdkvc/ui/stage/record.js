@@ -69,15 +69,13 @@ class Lane {
     this.first = [0];
     this.counts.forEach((count) => this.first.push(this.first.at(-1) + count));
     this.turns = [];
-    this.most = { kept: 1, gone: 0, entries: 1, protected: 0 };
+    this.most = { kept: 1, gone: 0 }; // of any turn, so that the cells stay where they are
     for (let turn = 0; turn < dialog.turns; turn += 1) {
-      const seen = { kept: 0, gone: 0, entries: 0, protected: 0 };
+      const seen = { kept: 0, gone: 0 };
       for (let i = this.first[turn]; i < this.first[turn + 1]; i += 1) {
         const kept = this.status[i] < EVICTED;
         seen.kept += kept;
         seen.gone += !kept;
-        seen.entries += 1;
-        seen.protected += this.isProtected[i];
       }
       for (const name of Object.keys(seen)) this.most[name] = Math.max(this.most[name], seen[name]);
     }

@@ -43,7 +43,7 @@ class Stage {
     const { dialog, lane } = this;
     const range = this.part('input');
     range.max = dialog.turns - 1;
-    this.root.style.setProperty('--turns', dialog.turns);
+    this.part('.scrub').style.setProperty('--turns', dialog.turns);
     this.part('.turns').replaceChildren(...dialog.current.map((hue, turn) => {
       const { fill, ink, hatched } = dialog.paint(hue);
       const cell = make('span', { className: hatched ? 'hatched' : '' }, dialog.turns <= 40 ? dialog.letter(hue) : '');
@@ -62,7 +62,7 @@ class Stage {
     const points = values.map((value, turn) => [x(turn), y(value)]).filter(([, at]) => Number.isFinite(at));
     const changes = this.dialog.changes.map((turn) => `<path class="change" d="M${turn} 0V100"/>`).join('');
     const begun = start === null ? '' : `<path class="start" d="M0 ${y(start)}H${values.length}"/>`;
-    const box = make('div', { className: 'state' }, make('h4', {}, label, make('b', {})));
+    const box = make('div', { className: 'state' }, make('h3', {}, label, make('b', {})));
     const plot = make('div', { className: 'line' });
     // Numbers alone: nothing that anyone typed is in them.
     plot.innerHTML = `<svg viewBox="0 0 ${values.length} 100" preserveAspectRatio="none" aria-hidden="true">${changes}${begun}`
@@ -136,7 +136,9 @@ class Stage {
     const range = this.part('input');
     range.value = turn;
     range.setAttribute('aria-valuetext', `${turn} of ${dialog.turns - 1}, topic ${dialog.label(dialog.hue(turn))}`);
-    this.root.style.setProperty('--at', (turn + 0.5) / dialog.turns);
+    // Not on the whole stage: the browser would go through the style of all that is in it.
+    const at = (turn + 0.5) / dialog.turns;
+    this.part('.scrub').style.setProperty('--at', at);
     this.part('.where').textContent = `${turn} of ${dialog.turns - 1}`;
     this.part('.headline').textContent = lane.headlines[turn];
     this.part('.kept-title').textContent = `Kept ${now.kept.length} of ${lane.budget}`;
@@ -151,7 +153,9 @@ class Stage {
     this.root.querySelectorAll('.state').forEach((box, k) => {
       const { values, digits, low, high } = lane.states[k];
       box.querySelector('b').textContent = Number.isFinite(values[turn]) && values[turn] !== null ? values[turn].toFixed(digits) : '–';
-      box.querySelector('.dot').style.setProperty('--height', (values[turn] - low) / (high - low));
+      const dot = box.querySelector('.dot');
+      dot.style.setProperty('--at', at);
+      dot.style.setProperty('--height', (values[turn] - low) / (high - low));
     });
   }
 

@@ -65,7 +65,8 @@ class River {
     pen.lineWidth = 2;
     pen.strokeStyle = theme.ink;
     pen.stroke();
-    words(pen, turn, (turn + 0.5) * step, height - 3, { align: 'center', bold: true, fill: theme.ink });
+    const label = Math.min((turn + 0.5) * step, width - 7);
+    words(pen, turn, label, height - 3, { align: 'center', bold: true, fill: theme.ink });
   }
 
   // The turn and the token at a point.
@@ -83,8 +84,8 @@ const EDGE = 5; // around the cells, for the ring of those at the border
 
 class Cells {
   constructor(box, lane) {
-    Object.assign(this, { box, lane, marks: new Marks(), canvas: box.querySelector('canvas') });
-    this.goneTitle = box.parentElement.querySelector('.gone-title');
+    Object.assign(this, { lane, marks: new Marks(), canvas: box.querySelector('canvas') });
+    this.goneTitle = box.querySelector('.gone-title');
   }
 
   layOut() {
@@ -95,7 +96,7 @@ class Cells {
     const places = Math.max(Math.min(this.lane.budget, this.lane.token.length), kept);
     const rows = (many, columns) => Math.ceil(many / columns);
     this.side = 4;
-    for (let side = 34; side > 4; side -= 0.5) {
+    for (let side = 42; side > 4; side -= 0.5) {
       const columns = Math.floor((width - 2 * EDGE) / side);
       if ((rows(places, columns) + rows(gone, columns)) * side + between <= height - 2 * EDGE) {
         this.side = side;
@@ -171,7 +172,7 @@ const BREAK = 9;
 
 class Scores {
   constructor(box, lane) {
-    Object.assign(this, { box, lane, marks: new Marks(), canvas: box.querySelector('canvas') });
+    Object.assign(this, { lane, marks: new Marks(), canvas: box.querySelector('canvas') });
     this.lanes = lane.terms.length > 1 ? lane.terms : [];
   }
 
@@ -226,29 +227,28 @@ class Scores {
   // Where each entry stands from left to right: protected, kept, evicted, below the threshold. The
   // nearer to the cutoff, the wider, where not all can be.
   #columns(now) {
-    const groups = [now.shielded, [...now.stayed, ...now.missed], now.stale].filter((group) => group.length);
+    const contending = [...now.stayed, ...now.missed];
+    const groups = [now.shielded, contending, now.stale].filter((group) => group.length);
     const count = groups.reduce((sum, group) => sum + group.length, 0);
     const apart = 18;
     const room = this.width - LEFT - apart * (groups.length - 1) - 2;
     const even = Math.min(14, room / Math.max(count, 1));
-    const contenders = now.contenders.length;
-    let near = contenders;
+    let near = contending.length;
     let wide = even;
     let narrow = even;
     if (even < 7) {
       wide = 9.5;
-      near = Math.min(Math.floor((0.6 * room) / wide), contenders);
+      near = Math.min(Math.floor((0.6 * room) / wide), contending.length);
       narrow = (room - near * wide) / Math.max(count - near, 1);
     }
-    const from = Math.max(0, Math.min(now.stayed.length - Math.ceil(near / 2), contenders - near));
+    const from = Math.max(0, Math.min(now.stayed.length - Math.ceil(near / 2), contending.length - near));
     const placed = [];
     let x = LEFT;
     this.groups = [];
     for (const group of groups) {
       const start = x;
       group.forEach((i, place) => {
-        const inside = group === groups.find((each) => each.length === contenders && each[0] === now.contenders[0])
-          && place >= from && place < from + near;
+        const inside = group === contending && place >= from && place < from + near;
         const width = inside ? wide : narrow;
         if (i === now.missed[0]) this.edge = x;
         placed.push([i, x, width]);
@@ -374,7 +374,7 @@ class Scores {
     const { most, both } = this.spans[k];
     const [ground, tall] = both ? [foot - LANE / 2, LANE / 2] : [foot, LANE];
     const digits = digitsFor(most, 0);
-    words(pen, `${term.name}${both ? ', more or less than that of the last to stay' : ''}`, LEFT, foot - LANE - 3, {});
+    words(pen, `${term.name}${both ? ', against the last to stay' : ''}`, LEFT, foot - LANE - 3, {});
     words(pen, `${both ? '+' : ''}${written(most, digits)}`, LEFT - 8, foot - LANE + 8, { align: 'right' });
     words(pen, both ? `−${written(most, digits)}` : '0', LEFT - 8, foot + 2, { align: 'right' });
     line(pen, [[LEFT - 4, ground + 0.5], [width, ground + 0.5]], { stroke: theme.faint });

@@ -60,9 +60,9 @@ class Why {
       make('th', { scope: 'row' }, tile(dialog, hue), ` ${dialog.label(hue)}`),
       ...[row.kept, row.held, row.gone, written(row.sum / row.known)].map((each) => make('td', {}, `${each}`))));
     return [
-      make('h3', {}, 'Why'),
+      make('h2', {}, 'Why'),
       make('p', {}, 'Point at an entry, in the cells, the river or the scores, to see why it stays or goes. Click to keep it here; Escape lets go.'),
-      make('h4', {}, `Turn ${turn} by topic`),
+      make('h3', {}, `Turn ${turn} by topic`),
       make('table', {},
         make('thead', {}, make('tr', {}, ...['topic', 'kept', 'of these protected', 'evicted', 'mean score']
           .map((name) => make('th', { scope: 'col' }, name)))),
@@ -143,8 +143,8 @@ class Why {
     return [
       make('p', { className: 'verdict' }, verdict),
       make('table', {},
-        make('thead', {}, make('tr', {}, ...['', 'this entry', gone ? 'last to stay' : 'first evicted', 'apart']
-          .map((name) => make('th', { scope: 'col' }, name)))),
+        make('thead', {}, make('tr', {}, make('td'),
+          ...['this entry', gone ? 'last to stay' : 'first evicted', 'apart'].map((name) => make('th', { scope: 'col' }, name)))),
         make('tbody', {}, ...rows.map(([name, a, b], place) => make('tr', { className: place ? '' : 'sum' },
           make('th', { scope: 'row' }, ...(place ? [this.#swatch(place - 1), name] : [name])),
           make('td', {}, written(a, all)), make('td', {}, written(b, all)), make('td', {}, plus(gap(a, b, all))))))),
@@ -170,7 +170,7 @@ class Why {
     const parts = lane.course(at, token);
     const remembers = lane.terms.some((term) => term.remembers);
     this.course = [at, parts, lane.turn(at).cutoff];
-    const from = [make('h4', {}, 'Where its score came from')];
+    const from = [make('h3', {}, 'Where its score came from')];
     if (!remembers) {
       from.push(make('p', { className: 'hint' }, `${lane.label} remembers nothing of the turns before: it makes the score anew in each.`));
       if (lane.terms.length === 1) return from;
@@ -206,16 +206,18 @@ class Why {
       list.append(make('li', {},
         this.#swatch(term), make('span', {}, begins ? `Start, in turn ${turn}` : name), make('b', {}, signed(value, 3))));
       if (own && !begins) {
-        list.append(make('li', { className: 'topics' }, ...[...topics].sort(([a], [b]) => a - b).map(([hue, sum]) => make('span', {
-          'aria-label': `${signed(sum, 3)} while ${dialog.label(hue)} was on`, title: `while ${dialog.label(hue)} was on`, role: 'text',
-        }, tile(dialog, hue), signed(sum, 3)))));
+        const ordered = [...topics].sort(([one], [other]) => one - other);
+        list.append(make('li', { className: 'topics' }, ...ordered.map(([hue, sum]) => {
+          const when = `while ${dialog.label(hue)} was on`;
+          return make('span', { title: when }, tile(dialog, hue), signed(sum, 3), make('span', { className: 'heard' }, ` ${when}`));
+        })));
       }
     }
     return list;
   }
 
   #search(gone, found) {
-    const heading = make('h4', {}, gone ? 'What would have kept it?' : 'What would have evicted it?');
+    const heading = make('h3', {}, gone ? 'What would have kept it?' : 'What would have evicted it?');
     if (!found) return [heading, make('p', { className: 'hint busy' }, 'Running the dialog again with one setting changed at a time …')];
     if (found.words) return [heading, make('p', { className: 'hint' }, found.words)];
     const rows = found.changes.filter((change) => change.after).slice(0, 3);
@@ -233,7 +235,7 @@ class Why {
   }
 
   #words(told) {
-    return make('div', { className: 'in-words' }, make('h4', {}, 'In words'),
+    return make('div', { className: 'in-words' }, make('h3', {}, 'In words'),
       ...(told ?? ['…']).map((sentence) => make('p', {}, sentence)));
   }
 }

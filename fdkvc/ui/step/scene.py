@@ -77,7 +77,7 @@ def metrics(page: str, run: Run, turn: int) -> None:
     picked = held(page, ENTRY)
     shown_charts(page).update(
         timeline=timeline_chart(run, turn, picked),
-        cache=turn_chart(run, turn, held(page, ORDER), picked),
+        cache=moment_chart(run, turn, held(page, ORDER), picked),
     )
 
 
@@ -108,11 +108,42 @@ def _path_data(run: Run, picked: int | None) -> pd.DataFrame:
 
 def turn_chart(run: Run, turn: int, order: str, picked: int | None) -> Spec:
     """Join the turn's spec with its data."""
-    theme = page_theme()
-    spec = turn_charts.turn_spec(
-        run.trace.budget, run.dialogs.turn_tokens, run.terms, run.scores, run.spans, theme
+    return with_data(_turn_spec(run), _turn_data(run, order, picked, page_theme())[turn])
+
+
+def moment_chart(run: Run, turn: int, order: str, picked: int | None) -> Spec:
+    """Join the turn's spec with the data of this turn alone, as no other is looked up."""
+    entries = run.entries[run.entries["turn"] == turn]
+    data = _laid_out(run, entries, order, picked, page_theme())
+    cells, bars = (table.drop(columns="turn") for table in data)
+    return with_data(_turn_spec(run), _turn_tables(run, cells, bars, run.cutoffs[turn]))
+
+
+def _turn_spec(run: Run) -> Spec:
+    return turn_charts.turn_spec(
+        run.trace.budget, run.dialogs.turn_tokens, run.terms, run.scores, run.spans, page_theme()
     )
-    return with_data(spec, _turn_data(run, order, picked, theme)[turn])
+
+
+def _laid_out(
+    run: Run, entries: pd.DataFrame, order: str, picked: int | None, theme: Theme
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    topics = run.dialogs.topic_names
+    cells = turn_charts.cells_data(
+        entries, run.trace.budget, run.terms, topics, order, picked, theme
+    )
+    return cells, turn_charts.bars_data(cells, run.terms)
+
+
+def _turn_tables(
+    run: Run, cells: pd.DataFrame, bars: pd.DataFrame, cutoff: float | None
+) -> Mapping[str, pd.DataFrame]:
+    return {
+        "cells": cells,
+        "bars": bars,
+        "cutoff": turn_charts.cutoff_data(cutoff),
+        "edge": turn_charts.edge_data(cutoff, run.spans, len(run.terms)),
+    }
 
 
 @kept
@@ -120,22 +151,10 @@ def _turn_data(
     run: Run, order: str, picked: int | None, theme: Theme
 ) -> tuple[Mapping[str, pd.DataFrame], ...]:
     """Lay out the data of all turns at once: a step, back or forth, only looks it up."""
-    turns, topics = run.dialogs.turns, run.dialogs.topic_names
-    cells = turn_charts.cells_data(
-        run.entries, run.trace.budget, run.terms, topics, order, picked, theme
-    )
-    bars = turn_charts.bars_data(cells, run.terms)
-    return tuple(
-        {
-            "cells": cells,
-            "bars": bars,
-            "cutoff": turn_charts.cutoff_data(cutoff),
-            "edge": turn_charts.edge_data(cutoff, run.spans, len(run.terms)),
-        }
-        for cells, bars, cutoff in zip(
-            cut_by_turn(cells, turns), cut_by_turn(bars, turns), run.cutoffs, strict=True
-        )
-    )
+    cells, bars = _laid_out(run, run.entries, order, picked, theme)
+    turns = run.dialogs.turns
+    each = zip(cut_by_turn(cells, turns), cut_by_turn(bars, turns), run.cutoffs, strict=True)
+    return tuple(_turn_tables(run, *tables) for tables in each)
 
 
 def figures(run: Run, turn: int) -> None:
