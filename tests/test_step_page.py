@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import pytest
-from app_pages import SECONDS, open_page, press, settled, told
+from app_pages import SECONDS, link_of, open_page, press, settled, told
 from streamlit.testing.v1 import AppTest
 
 from fdkvc.ui.step import stage
@@ -143,3 +143,9 @@ def test_the_moment_on_the_stage_is_kept_for_a_picture() -> None:
     app = open_page("step", policy="fd-kvc", turn=5, entry=11)
 
     assert set(app.session_state["step/charts"]) == {"timeline", "cache", "metrics"}
+
+
+def test_it_opens_after_a_change_of_topic_with_what_was_nearly_kept() -> None:
+    link = link_of(open_page("step"))
+
+    assert (link["turn"], link["entry"] != "") == ("3", True)

@@ -123,9 +123,10 @@ def adopt_link(page: str, fields: Sequence[Field], link: Mapping[str, str]) -> l
         From `arriving_link`; empty where no link was followed.
     """
     if not link:
+        brought = _brought_along(page)
         for field in fields:
-            if field.follows:
-                hold(page, field, following(page, field.name, held(page, field)))
+            if field.follows and field.name in brought:
+                hold(page, field, brought[field.name])
         return []
     st.session_state[_LOOKED_AT] = page
     names = {field.name for field in fields}
@@ -147,8 +148,13 @@ def following(page: str, name: str, own: Meant) -> Meant:
     What comes along is taken once: until the page has written its address, and not where a link
     says what to show.
     """
-    known: dict[str, Meant] = st.session_state.get(_FOLLOWING, {})
-    return own if st.session_state.get(_LOOKED_AT) == page else known.get(name, own)
+    brought: Mapping[str, Meant] = _brought_along(page)
+    return brought.get(name, own)
+
+
+def _brought_along(page: str) -> Mapping[str, Any]:
+    known: Mapping[str, Any] = st.session_state.get(_FOLLOWING, {})
+    return {} if st.session_state.get(_LOOKED_AT) == page else known
 
 
 def write_link(page: str, fields: Sequence[Field]) -> None:
