@@ -49,7 +49,6 @@ class Stage {
       const cell = make('span', { className: hatched ? 'hatched' : '' }, dialog.turns <= 40 ? dialog.letter(hue) : '');
       cell.style.background = fill;
       cell.style.color = ink;
-      if (dialog.changes.includes(turn)) cell.classList.add('changes');
       return cell;
     }));
     this.part('.states').replaceChildren(...lane.states.map((line) => this.#state(line)));
