@@ -86,7 +86,9 @@ class Stage {
     if (!view || !this.lane) return;
     if (view.session !== this.session) [this.session, this.asked] = [view.session, view.heard];
     const last = this.dialog.turns - 1;
-    if (view.heard === this.asked) {
+    // It may have heard more than this knows of, from the stage that stood here before.
+    if (view.heard >= this.asked) {
+      this.asked = view.heard;
       const { turn, entry, order } = view;
       if (turn !== this.state.turn || this.playing) this.pause();
       this.state = { turn, entry, order };
