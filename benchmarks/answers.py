@@ -21,7 +21,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from benchmarks.speed import ROOT, peak
+from benchmarks.speed import ROOT, own_peak
 from fdkvc.measured.answers import Answers, run_answers
 from fdkvc.measured.workers import cores, shared_workers
 from fdkvc.model.folder import LanguageModel, load_model
@@ -113,8 +113,8 @@ def whole_run(folder: str, file: str, dialogs: int) -> None:
     workers, began = cores(), perf_counter()
     run_answers(settings, model, transcripts, workers=workers)
     seconds = perf_counter() - began
-    asked = [shared_workers(workers)(peak) for _ in range(10 * workers)]
-    memory = peak() + workers * max(each.result() for each in asked)
+    asked = [shared_workers(workers)(own_peak) for _ in range(10 * workers)]
+    memory = sum(dict([own_peak(), *(each.result() for each in asked)]).values())
     print(
         f"answers of {len(transcripts)} dialogs, {len(POLICIES)} policies, {len(BUDGETS)} budgets, "
         f"{workers} workers: {seconds:.0f} s; peak memory of all processes: {memory:.0f} MB"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import statistics
 import subprocess
 import sys
@@ -115,6 +116,11 @@ def peak() -> float:
     """
     status = Path("/proc/self/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+
+def own_peak() -> tuple[int, float]:
+    """Return which process this is, and its peak memory in MB."""
+    return os.getpid(), peak()
 
 
 def peak_memory(dialogs: int) -> float:

@@ -150,8 +150,9 @@ class Knowing:
         self.said = [[*tokens.encode(text)[0], tokens.end] for text in said]
 
     def __call__(self, tokens: Any, memories: Sequence[Memory], *_: Any, **__: Any) -> Any:
-        for at in range(max(map(len, self.said))):
-            yield {who: own[at] for who, own in enumerate(self.said) if at < len(own)}
+        own, self.said = self.said[: len(memories)], self.said[len(memories) :]
+        for at in range(max(map(len, own))):
+            yield {who: each[at] for who, each in enumerate(own) if at < len(each)}
 
 
 def test_arguments_are_right_by_slot_and_value(

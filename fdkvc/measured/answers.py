@@ -47,8 +47,11 @@ RECENT = 2
 CHUNK = 4
 """Dialogs that are handed to a worker at once."""
 
-PART = 16
+PART = 12
 """Tokens whose logits are held at once."""
+
+AT_ONCE = 2
+"""Memories that write at once, each in a copy of its own."""
 
 ROOM = 24
 """Tokens by which a written call may be longer than the right one."""
@@ -265,22 +268,29 @@ def answer_chunk(
     for transcript in transcripts:
         passages = _laid_out(model, transcript)
         services = " + ".join(sorted(transcript.topics)) or transcript.name
-        memories = settings.memories(model)
-        reader = _Reader(settings, model, list(memories.values()))
-        for passage in passages:
-            reader.take(passage)
-        full: dict[str, tuple[float, int]] = {}
-        for at, (name, budget) in enumerate(memories):
-            own = reader.measures(at)
-            full = full or own
-            for each in settings.budgets if name == FULL else (budget,):
-                for metric, (value, count) in own.items():
-                    answers.append((transcript.name, services, name, each, metric, value, count))
+        found, full = _read(settings, model, passages)
+        answers += [(transcript.name, services, *row) for row in found]
         if settings.proxies:
-            memory = next(iter(memories.values()))
-            told = _proxies(settings, memory, transcript, passages)
+            told = _proxies(settings, full, transcript, passages)
             proxies += [(transcript.name, services, *row, 1) for row in told]
     return answers, proxies
+
+
+def _read(
+    settings: Answers, model: LanguageModel, passages: Sequence[LaidOut]
+) -> tuple[list[tuple[str, int, str, float, int]], Memory]:
+    """Return the rest of a dialog's rows, and the only memory that is needed any longer."""
+    memories = settings.memories(model)
+    reader = _Reader(settings, model, list(memories.values()))
+    for passage in passages:
+        reader.take(passage)
+    rows = [
+        (name, each, metric, value, count)
+        for at, (name, budget) in enumerate(memories)
+        for metric, (value, count) in reader.measures(at).items()
+        for each in (settings.budgets if name == FULL else (budget,))
+    ]
+    return rows, reader.memories[0]
 
 
 def _laid_out(model: LanguageModel, transcript: Transcript) -> list[LaidOut]:
@@ -353,10 +363,8 @@ class _Reader:
             rest = passage.ids[len(self.model.tokens.marks["call"]) :]
             written = np.concatenate(best, axis=1)[:, -len(rest) :]
             exact = np.asarray((written == rest).all(axis=1))
-            others = [
-                each.fork(began) for each, found in zip(before, exact, strict=True) if not found
-            ]
-            self._ask(passage, others, exact)
+            others = [each for each, found in zip(before, exact, strict=True) if not found]
+            self._ask(passage, began, others, exact)
         for memory in self.memories:
             memory.end_turn()
 
@@ -390,33 +398,32 @@ class _Reader:
         self.same.append(best == best[0])
         return np.asarray(best)
 
-    def _ask(self, passage: LaidOut, others: list[Memory], exact: Bools) -> None:
+    def _ask(self, passage: LaidOut, began: int, others: Sequence[Memory], exact: Bools) -> None:
         """Note which memories write a call word for word, and which arguments the others write."""
         tokens, call = self.model.tokens, passage.passage.call
         assert call is not None
         wanted = read_call(tokens.text(passage.ids))[1]
         slots = [each.slot for each in call.arguments]
         right = np.repeat(exact[:, None], len(slots), axis=1)
-        for at, text in zip(np.flatnonzero(~exact), self._written(passage, others), strict=True):
+        texts = self._written(passage, began, others)
+        for at, text in zip(np.flatnonzero(~exact), texts, strict=True):
             found = read_call(text)[1]
             right[at] = [slot in found and found[slot] == wanted.get(slot) for slot in slots]
         self.exact.append(exact)
         self.right.append(right)
 
-    def _written(self, passage: LaidOut, memories: list[Memory]) -> list[str]:
-        """Return the calls that memories write in the place of a passage."""
-        if not memories:
-            return []
-        tokens, ids = self.model.tokens, passage.ids
-        most = min(len(ids) + ROOM, self.model.decoder.shape.positions - memories[0].count)
-        mark = tokens.marks["call"]
-        logits = read(memories, mark, last=1)[:, 0]
-        said: list[list[int]] = [[] for _ in memories]
-        steps = write(tokens, memories, logits, most=most - len(mark), every=self.settings.every)
-        for step in steps:
-            for at, token in step.items():
-                said[at].append(token)
-        return [tokens.text(each) for each in said]
+    def _written(self, passage: LaidOut, began: int, memories: Sequence[Memory]) -> Iterator[str]:
+        """Yield the calls that memories write in the place of a passage that began there."""
+        tokens, mark = self.model.tokens, self.model.tokens.marks["call"]
+        most = min(len(passage.ids) + ROOM, self.model.decoder.shape.positions - began) - len(mark)
+        for first in range(0, len(memories), AT_ONCE):
+            some = [memory.fork(began) for memory in memories[first : first + AT_ONCE]]
+            logits = read(some, mark, last=1)[:, 0]
+            said: list[list[int]] = [[] for _ in some]
+            for step in write(tokens, some, logits, most=most, every=self.settings.every):
+                for at, token in step.items():
+                    said[at].append(token)
+            yield from map(tokens.text, said)
 
     def measures(self, at: int) -> dict[str, tuple[float, int]]:
         """Return each measure of one memory, and of how many it is the mean; those of any."""

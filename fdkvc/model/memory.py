@@ -168,7 +168,7 @@ class Memory:
         room = self._evicted_in.shape[2]
         if end <= room:
             return
-        more = max(end + ROOM, room + room // 4) - room
+        more = max(end + ROOM, room + room // 8) - room
 
         def longer(array: Numbers) -> Numbers:
             made = np.zeros((*array.shape[:2], room + more, *array.shape[3:]), array.dtype)
