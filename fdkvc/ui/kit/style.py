@@ -7,7 +7,7 @@ _PAGE = """
 /* A step is shorter than the fading of what it replaces. */
 .stElementContainer {transition: none !important; opacity: 1 !important;}
 #vg-tooltip-element {white-space: pre-line;}
-.stMainBlockContainer h2 {font-size: 1.6rem; padding: .75rem 0 .75rem;}
+.stMainBlockContainer [data-testid="stHeading"] h2 {font-size: 1.6rem; padding: .75rem 0 .75rem;}
 .st-key-headline:not(:empty) {min-height: 5.6rem;}
 /* Streamlit shows a link that has the focus as one that is pointed at. */
 [data-testid="stSidebar"] :is(a, button, summary, [role="button"]):focus-visible,
