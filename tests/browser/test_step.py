@@ -12,7 +12,7 @@ from benchmarks.live_app import settled
 from fdkvc.dialogs.draw import generate
 from fdkvc.dialogs.scenarios import scenario_named
 from fdkvc.files.export import trace_files
-from fdkvc.policies import POLICIES, policy_named
+from fdkvc.policies import PAPER_POLICIES, POLICIES, policy_named
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Status
 
@@ -68,15 +68,15 @@ def expect_statuses(page: Page, decided: dict[int, str]) -> None:
 
 
 def test_at_the_last_turn_the_page_shows_what_the_engine_decided(page: Page) -> None:
-    """Of every policy, one chosen after the other."""
+    """One policy chosen after the other; that it gets the run of every one is in `test_stage`."""
     scenario = scenario_named("complex")
     dialogs = generate(scenario, 1, 3)
     last = len(scenario.schedule) - 1
-    first, *_ = POLICIES
+    first, *_ = PAPER_POLICIES
     open_step(page, scenario="complex", seed=3, policy=first)
     page.get_by_role("button", name="Last").click()
 
-    for key in POLICIES:
+    for key in PAPER_POLICIES:
         if key != first:
             page.get_by_role("combobox", name="Policy").fill(POLICIES[key].label)
             page.get_by_role("option", name=POLICIES[key].label, exact=True).click()
