@@ -242,7 +242,7 @@ def test_plain_text_may_begin_with_a_bracket_where_its_name_says_so() -> None:
 def test_the_projects_own_dialogs_have_topics_that_return_and_old_evidence() -> None:
     found = [dialog for path in sorted(EXAMPLES.iterdir()) for dialog in read_file(path)]
 
-    assert len(found) == 3
+    assert len(found) == 4
     for dialog in found:
         assert len(dialog.topics) >= 2
         changes = [one.topic != other.topic for one, other in pairwise(dialog.turns)]

@@ -159,6 +159,11 @@ def _choose_file(page: str) -> DialogFile | None:
     if key != OWN:
         hold(page, DIGEST, "")
         return shipped_file(key)
+    return choose_own_file(page)
+
+
+def choose_own_file(page: str) -> DialogFile | None:
+    """Let a person bring a file; return it, or None while there is none, or not the link's."""
     file = _brought(page)
     wanted = held(page, DIGEST)
     if wanted and (file is None or not file.digest.startswith(wanted)):

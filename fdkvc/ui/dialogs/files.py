@@ -46,6 +46,7 @@ MOST_ENTRIES = 1_000_000
 SHIPPED: Mapping[str, str] = {
     "dialogues": "Example: service dialogs",
     "chat": "Example: a chat with tools",
+    "evening": "Example: an evening in San Jose",
 }
 """The examples by the names of their files, and how people see them."""
 
