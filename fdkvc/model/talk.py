@@ -5,6 +5,7 @@ All read the same words of the user; each goes on with its own answers.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Generator, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -85,6 +86,15 @@ class Talk:
         self.passages: dict[str, list[tuple[Writer, int, int]]] = {name: [] for name in memories}
         if model.tokens.first:
             read([*self.memories.values()], model.tokens.first, last=0)
+        self._logits: dict[str, Floats] = {}
+
+    def fork(self) -> Talk:
+        """Return a conversation that goes on from here by itself."""
+        other = copy.copy(self)
+        other.memories = {name: memory.fork() for name, memory in self.memories.items()}
+        other.passages = {name: [*passages] for name, passages in self.passages.items()}
+        other._logits = {**self._logits}
+        return other
 
     def hear(self, text: str, writer: Writer = "user") -> None:
         """Let every memory read the words of the user, or of another; their turn ends with them."""

@@ -85,8 +85,8 @@ QUESTIONS = ("update", "birth", "absorb", "terms", "protects", "modulate", "reca
 """What a turn asks a policy, in this order; what only a second tier needs comes last."""
 
 NOT_SHOWN = (
-    "Whether any policy helps a language model: nothing here generates text, and no answer is "
-    "judged.",
+    "Whether any policy helps a large language model: the Answers page and the command `answers` "
+    "judge what a small one writes, trained on service dialogs alone.",
     "The paper's own dialogs: its code and seeds are not at hand. Where it leaves a choice open "
     "(the split of Mixed, what a new entry starts with, when metrics are taken), the reading whose "
     "results match its tables is taken; another reading may match as well.",

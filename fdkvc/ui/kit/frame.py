@@ -18,6 +18,7 @@ PAGES = (
     ("pages/step.py", "Step through", ":material/step_over:"),
     ("pages/compare.py", "Compare", ":material/compare:"),
     ("pages/dialogs.py", "Dialogs", ":material/forum:"),
+    ("pages/answers.py", "Answers", ":material/smart_toy:"),
     ("pages/benchmark.py", "Benchmark", ":material/leaderboard:"),
     ("pages/ablation.py", "Ablation", ":material/tune:"),
     ("pages/policies.py", "Policies", ":material/rule:"),

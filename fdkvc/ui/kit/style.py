@@ -132,6 +132,44 @@ _SAID = """
     + "".join(f".topic{place} {{--topic: {colour};}}\n" for place, colour in enumerate(TOPICS))
 )
 
+# Answers beside each other; a word's tint is the share of attention that it got.
+_ANSWERS = """
+.heard {padding: .2rem 0 .5rem;}
+.heard b {font-weight: 600; padding-right: .4rem;}
+.answers {
+  display: grid; grid-template-columns: repeat(auto-fit, minmax(min(13rem, 100%), 1fr)); gap: .6rem;
+}
+.answers section {
+  border: 1px solid color-mix(in srgb, currentColor 25%, transparent); border-radius: 8px;
+  padding: .5rem .75rem; min-height: 8rem; overflow-wrap: anywhere;
+}
+.answers small {display: block; opacity: .8;}
+.answers p {margin: .4rem 0 0;}
+.answers mark, .looked mark {color: inherit; background: none; border-radius: 3px;}
+.answers mark {border-bottom: 2px dashed var(--unmet); border-radius: 0;}
+.chips {padding: .3rem 0 0;}
+.chips span {
+  display: inline-block; border: 1px solid; border-radius: 4px; padding: 0 .35rem; margin: .1rem 0;
+  font-size: .9rem;
+}
+.chips .met {border-color: color-mix(in srgb, var(--met) 70%, currentColor);}
+.chips .unmet {border: 2px dashed var(--unmet); font-weight: 600;}
+.chips i {font-weight: 400;}
+.looked mark, .looked s {
+  background: color-mix(in srgb, var(--tint) calc(var(--share) * 60%), transparent);
+}
+.said.looked s {opacity: 1;}
+.looked {--tint: #0072B2;}
+.looked s {--tint: var(--unmet);}
+.looked s.partly {text-decoration-style: dotted;}
+.heat td {background: color-mix(in srgb, var(--unmet) calc(var(--share) * 60%), transparent);}
+.scrolls.back, .scrolls.heat {max-height: none;}
+.heat th[scope="row"] {position: static; vertical-align: middle;}
+.back th[scope="row"], .back td {text-align: left; vertical-align: top;}
+.back th:not(:first-child) {text-align: left;}
+.looked .asked {outline: 2px solid currentColor;}
+"""
+
 # The stage begins as high as it can, so that all of it is seen at once.
 _STAGE = """
 .stMainBlockContainer:has(.stage) {padding: 3.75rem 2rem 3rem;}
@@ -145,4 +183,4 @@ _STAGE = """
 .st-key-algorithm {gap: .25rem;}
 """
 
-STYLE = f"<style>{_PAGE}{_PANELS}{_METHOD}{_NUMBERS}{_SAID}{_STAGE}</style>"
+STYLE = f"<style>{_PAGE}{_PANELS}{_METHOD}{_NUMBERS}{_SAID}{_ANSWERS}{_STAGE}</style>"

@@ -1,0 +1,197 @@
+"""The sidebar of the answers page: what is said, who remembers it, and how much of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import streamlit as st
+
+from fdkvc.model.memory import DECIDES as DECIDING
+from fdkvc.parameters import Field
+from fdkvc.policies import Policy
+from fdkvc.said.transcripts import MOST_TURNS, Transcript
+from fdkvc.ui.answers.conversation import FULL, Conversation
+from fdkvc.ui.dialogs.choices import DIALOG, DIGEST, FILE, OWN, choose_own_file
+from fdkvc.ui.dialogs.files import SHIPPED, DialogFile, shipped_file
+from fdkvc.ui.kit import fields
+from fdkvc.ui.kit.fields import held, hold
+from fdkvc.ui.kit.frame import problems
+from fdkvc.ui.kit.lanes import POLICIES as LANES
+from fdkvc.ui.kit.lanes import read_lane
+from fdkvc.ui.kit.sidebar import BUDGET_HERE
+from fdkvc.ui.kit.variants import choose_policies
+
+NOTHING = "nothing"
+MOST_POLICIES = 5
+MOST_SAID = 2000
+"""Characters that a person may say altogether: they stand in the address."""
+
+BEGINNING = replace(
+    FILE,
+    label="Begin with",
+    help="What was said before the model answers.",
+    default="evening",
+    choices={
+        "evening": SHIPPED["evening"],
+        **SHIPPED,
+        OWN: "A file of my own …",
+        NOTHING: "Nothing",
+    },
+)
+ANSWERED = Field(
+    "The model answers in",
+    "All that was said before this turn is read as it was said.",
+    name="turn",
+    low=0,
+    high=MOST_TURNS - 1,
+)
+BUDGET = replace(
+    BUDGET_HERE,
+    help="How many entries each head of keys may hold after a turn.",
+    default=96,
+    follows=False,
+)
+POLICIES = replace(LANES, default=("fifo", "keydiff", "fd-kvc"), follows=False)
+DECIDES = Field(
+    "Who decides",
+    DECIDING.help,
+    name="decides",
+    default="head",
+    choices={"head": "each head of keys by itself", "layer": "all heads of a layer together"},
+)
+SAID = Field("What you said", "A line each.", name="said", default="")
+WHOSE = Field(
+    "Whose answer",
+    "",
+    name="look",
+    default="",
+    read=lambda text: text if text == FULL else read_lane(text),
+    chosen=False,
+)
+WORD = Field("Word", "", name="word", low=0, high=10_000, chosen=False)
+LAYER = Field("Layer", "", name="layer", default=-1, low=-1, high=1000, chosen=False)
+HEAD = Field("Head", "", name="head", default=-1, low=-1, high=1000, chosen=False)
+SECTION = Field(
+    "Section",
+    "",
+    name="section",
+    default="why",
+    choices={
+        "why": "Why this answer",
+        "back": "Bring it back",
+        "damage": "Damage",
+    },
+    chosen=False,
+)
+
+FIELDS = (
+    *(BEGINNING, DIGEST, DIALOG, ANSWERED, SAID, POLICIES, BUDGET, DECIDES),
+    *(WHOSE, WORD, LAYER, HEAD, SECTION),
+)
+"""Every field of the page's view."""
+
+STOPPED, STEPS = "stopped", "steps"
+
+
+def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
+    """Let the page show what a link asks for; say what of it is not right, in sentences."""
+    wrong = fields.adopt_link(page, FIELDS, link)
+    if SECTION.name in link:
+        st.session_state[sections_key(page)] = SECTION.labels[held(page, SECTION)]
+    if len(held(page, SAID)) > MOST_SAID:
+        wrong.append(f"This link says more than {MOST_SAID:,} characters. Using none instead.")
+        hold(page, SAID, "")
+    return wrong
+
+
+def sections_key(page: str) -> str:
+    """Return where the session holds the words of the open section."""
+    return f"{page}/sections"
+
+
+def choose_conversation(page: str) -> Conversation | None:
+    """Show the controls; return what was chosen, or None while there is nothing to show."""
+    key = fields.choice(page, BEGINNING)
+    file, transcript, turn = None, None, 0
+    if key != NOTHING:
+        file = choose_own_file(page) if key == OWN else shipped_file(key)
+        if file is None:
+            return None
+        if key != OWN:
+            hold(page, DIGEST, "")
+        transcript = _choose_dialog(page, file)
+        turn = _choose_turn(page, transcript)
+    policies = _choose_policies(page)
+    budget = fields.number(page, BUDGET)
+    decides = fields.choice(page, DECIDES)
+    said = tuple(line for line in held(page, SAID).split("\n") if line.strip())
+    chosen = Conversation(
+        file="" if file is None else file.digest,
+        dialog="" if transcript is None else transcript.name,
+        turn=turn,
+        policies=policies,
+        budget=budget,
+        decides=decides,
+        said=said,
+        stopped=(),
+        transcript=transcript,
+    )
+    known: dict[Conversation, int] = st.session_state.get(f"{page}/{STOPPED}", {})
+    parts = {at: replace(chosen, said=said[:at]) for at in range(len(said) + 1)}
+    stopped = tuple((at, known[part]) for at, part in parts.items() if part in known)
+    return replace(chosen, stopped=stopped)
+
+
+def _choose_dialog(page: str, file: DialogFile) -> Transcript:
+    names = {at: each.name for at, each in enumerate(file.transcripts)}
+    dialog: int = fields.choice(page, replace(DIALOG, choices=names))
+    return file.transcripts[dialog]
+
+
+def _choose_turn(page: str, said: Transcript) -> int:
+    """Let a person choose which turn is answered; at first, the call that asks for the oldest."""
+    first = said.turns[0].speaker.casefold()
+    calls = {call.turn: call for call in said.calls}
+    labels = {
+        at: f"turn {at}{f': {calls[at].method}' if at in calls else ''}"
+        for at, turn in enumerate(said.turns)
+        if at in calls or (at and turn.speaker.casefold() != first)
+    }
+    if not labels:
+        labels = {len(said.turns) - 1: f"turn {len(said.turns) - 1}"}
+    ages = {
+        at: max((at - each.mention.turn for each in call.arguments if each.mention), default=0)
+        for at, call in calls.items()
+    }
+    best = max(ages, key=lambda at: (min(len(calls[at].arguments), 2), ages[at]), default=None)
+    start = next(reversed(labels)) if best is None else best
+    if held(page, ANSWERED) not in labels:
+        hold(page, ANSWERED, start)
+    turn: int = fields.choice(page, replace(ANSWERED, default=start, choices=labels))
+    return turn
+
+
+def _choose_policies(page: str) -> tuple[Policy, ...]:
+    chosen = choose_policies(page, POLICIES, MOST_POLICIES)
+    seers = [policy for policy in chosen if "future" in policy.looks_at]
+    problems(
+        [
+            f"{policy.title} is left out: it looks at the future of the dialog, which a model has "
+            "yet to write."
+            for policy in seers
+        ]
+    )
+    return tuple(policy for policy in chosen if policy not in seers)
+
+
+def say(page: str, conversation: Conversation, text: str) -> Sequence[tuple[Field, str]]:
+    """Return what the page is to hold once a person has said something more."""
+    line = " ".join(text.split())
+    return [(SAID, "\n".join([*conversation.said, line]))]
+
+
+def stop(page: str, conversation: Conversation) -> None:
+    """Let the answer that is being written end where it is."""
+    known = st.session_state.setdefault(f"{page}/{STOPPED}", {})
+    known[replace(conversation, stopped=())] = max(st.session_state.get(f"{page}/{STEPS}", 0), 1)

@@ -1,0 +1,290 @@
+"""Conversations: what a model heard and answered under the full cache and under policies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from itertools import islice
+
+import numpy as np
+import pandas as pd
+from threadpoolctl import threadpool_limits
+
+from fdkvc.attention import Floats
+from fdkvc.model import HOUSE
+from fdkvc.model.folder import LanguageModel, load_model
+from fdkvc.model.memory import Evicting, Memory, check_present
+from fdkvc.model.talk import Talk
+from fdkvc.policies import Policy
+from fdkvc.said.model_text import Passage, Writer, model_text
+from fdkvc.said.transcripts import Transcript
+from fdkvc.told.answers import (
+    BroughtBack,
+    Judged,
+    Passages,
+    Word,
+    bring_back,
+    damage_by_head,
+    damage_table,
+    judged,
+    words_of,
+)
+from fdkvc.ui.kit.memory import kept
+
+FULL = "all"
+"""The memory that evicts nothing, beside those that have the names of policies."""
+
+
+@lru_cache(maxsize=1)
+def house() -> LanguageModel:
+    """Return the model that comes with the project."""
+    # Its matrices are small: to share one among cores takes longer than to multiply it.
+    threadpool_limits(1, user_api="blas")
+    return load_model(HOUSE)
+
+
+def size_in_words(model: LanguageModel) -> str:
+    """Say how many parameters a model has."""
+    shape = model.decoder.shape
+    attention = shape.width * shape.head_width * 2 * (shape.heads + shape.kv_heads)
+    layer = attention + 3 * shape.width * shape.inner + 2 * shape.width
+    ends = shape.vocabulary * shape.width * (1 if shape.tied else 2) + shape.width
+    return f"{(shape.layers * layer + ends) / 1e6:.1f} million"
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """What was said to a model, and what it remembers of it.
+
+    Attributes
+    ----------
+    file, dialog : str
+        The file's digest and the dialog's name; empty where it begins with nothing.
+    turn : int
+        The turn of the dialog that it answers, after all that was said before.
+    policies : tuple of Policy
+    budget : int
+    decides : {"head", "layer"}
+    said : tuple of str
+        What a person said to it after that, each after its answer to what was before.
+    stopped : tuple of (int, int)
+        Which of its answers were stopped, counted from 0, and after how many steps.
+    transcript : Transcript, optional
+        What the others name.
+    """
+
+    file: str
+    dialog: str
+    turn: int
+    policies: tuple[Policy, ...]
+    budget: int
+    decides: str
+    said: tuple[str, ...]
+    stopped: tuple[tuple[int, int], ...]
+    transcript: Transcript | None = field(compare=False, repr=False)
+
+    @property
+    def titles(self) -> Mapping[str, str]:
+        """How people see each memory."""
+        return {FULL: "Full cache", **{policy.name: policy.title for policy in self.policies}}
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing yet to be answered."""
+        return self.transcript is None and not self.said
+
+    @property
+    def steps(self) -> int | None:
+        """After how many steps its last answer was stopped."""
+        return dict(self.stopped).get(len(self.said))
+
+    @property
+    def before(self) -> Conversation:
+        """The conversation before what was said last."""
+        return replace(self, said=self.said[:-1])
+
+    @cached_property
+    def passages(self) -> tuple[Passage, ...]:
+        """The dialog that it begins with, all of it."""
+        return () if self.transcript is None else model_text(self.transcript)
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """The calls that the dialog makes in the turn that is answered."""
+        if self.said:
+            return ()
+        tokens = house().tokens
+        return tuple(
+            tokens.text(tokens.laid_out(each).ids).strip()
+            for each in self.passages
+            if each.turn == self.turn and each.call is not None
+        )
+
+    def memories(self) -> dict[str, Memory]:
+        """Return a new memory for each policy."""
+        decoder = house().decoder
+        return {
+            policy.name: Evicting(decoder, policy, self.budget, self.decides)
+            for policy in self.policies
+        }
+
+
+@kept
+def heard(conversation: Conversation) -> Talk:
+    """Return a talk that has heard all and is about to answer; nobody may go on with it.
+
+    Raises
+    ------
+    ValueError
+        If it is more than the model can hold, or a policy looks at the future.
+    """
+    if conversation.said:
+        before = conversation.before
+        talk = heard(before).fork()
+        if not before.empty:
+            for _ in islice(talk.answer(), before.steps):
+                pass
+        talk.hear(conversation.said[-1])
+        return talk
+    for policy in conversation.policies:
+        check_present(policy)
+    talk = Talk(house(), {FULL: Memory(house().decoder), **conversation.memories()})
+    for passage in conversation.passages:
+        if passage.turn < conversation.turn:
+            talk.hear(passage.text, passage.writer)
+    return talk
+
+
+def steps_of(talk: Talk, conversation: Conversation) -> Iterator[int]:
+    """Let a talk answer; yield how many steps there are so far."""
+    steps = islice(talk.answer(), conversation.steps)
+    for count, _ in enumerate(steps, 1):
+        yield count
+
+
+@dataclass(frozen=True, eq=False)
+class Answered:
+    """A conversation with its last answer.
+
+    Attributes
+    ----------
+    conversation : Conversation
+    talk : Talk
+        Which has answered; nobody may go on with it.
+    """
+
+    conversation: Conversation
+    talk: Talk
+
+    @cached_property
+    def heard(self) -> Talk:
+        """The talk before its answer."""
+        return heard(self.conversation)
+
+    @property
+    def began(self) -> int:
+        """The first passage of the answer."""
+        return len(self.heard.passages[FULL])
+
+    def passages(self, name: str) -> list[tuple[Writer, str]]:
+        """Return what a memory has answered so far: calls, and words."""
+        tokens, memory = self.talk.model.tokens, self.talk.memories[name]
+        known = self.talk.passages[name]
+        found: list[tuple[Writer, str]] = [
+            (writer, tokens.text(memory.ids[first:end]).strip())
+            for writer, first, end in known[self.began :]
+        ]
+        written = memory.ids[known[-1][2] if known else 0 :]
+        if written:
+            begun: Writer = "call" if written[0] == tokens.marks["call"][0] else "system"
+            found.append((begun, tokens.text(written).strip()))
+        return found
+
+    def calls(self, name: str) -> list[str]:
+        """Return the calls that a memory has answered with."""
+        return [text for writer, text in self.passages(name) if writer == "call"]
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """The calls that are right: the dialog's own, or else those of the full cache."""
+        return self.conversation.wanted or tuple(self.calls(FULL))
+
+    def judged(self, name: str) -> list[Judged]:
+        """Return each call beside the one that was wanted; of what is missing, nothing written."""
+        calls, wanted = self.calls(name), list(self.wanted)
+        longest = max(len(calls), len(wanted))
+        calls += [""] * (longest - len(calls))
+        wanted += [""] * (longest - len(wanted))
+        return [judged(*each) for each in zip(calls, wanted, strict=True)]
+
+    def right(self, name: str) -> bool:
+        """Whether a memory made the calls that were wanted."""
+        return all(call.right for call in self.judged(name))
+
+    @cached_property
+    def _words(self) -> dict[str, tuple[Word, ...]]:
+        return {}
+
+    def words(self, name: str) -> tuple[Word, ...]:
+        """Return the words of a memory's whole text."""
+        if name not in self._words:
+            memory, passages = self.talk.memories[name], self.talk.passages[name]
+            self._words[name] = words_of(self.talk.model.tokens, memory.ids, passages)
+        return self._words[name]
+
+    def own_words(self, name: str) -> tuple[Word, ...]:
+        """Return the words of a memory's answer."""
+        return tuple(word for word in self.words(name) if word.passage >= self.began)
+
+
+@kept
+def brought_back(answered: Answered, name: str) -> BroughtBack:
+    """Return what comes of bringing back what a policy evicted; made once."""
+    talk = answered.heard
+    return bring_back(talk.model, talk.memories[name], talk.passages[name])
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text of which the damage is asked.
+
+    Attributes
+    ----------
+    ids : tuple of int
+    passages : tuple of (Writer, first, end)
+    """
+
+    ids: tuple[int, ...]
+    passages: tuple[tuple[Writer, int, int], ...]
+
+
+def text_of(answered: Answered) -> Text:
+    """Return the dialog as it was said; of a conversation, what the full cache heard and said."""
+    conversation, talk = answered.conversation, answered.talk
+    if conversation.said:
+        passages: Passages = talk.passages[FULL]
+        return Text(tuple(talk.memories[FULL].ids), tuple(passages))
+    tokens = talk.model.tokens
+    ids, found = [*tokens.first], []
+    for passage in conversation.passages:
+        own = tokens.laid_out(passage).ids
+        found.append((passage.writer, len(ids), len(ids) + len(own)))
+        ids += own
+    return Text(tuple(ids), tuple(found))
+
+
+@kept
+def damage(conversation: Conversation, text: Text) -> pd.DataFrame:
+    """Return what every policy makes of a text; see `fdkvc.told.answers.damage_table`."""
+    return damage_table(house(), conversation.memories(), text.ids, text.passages)
+
+
+@kept
+def head_damage(conversation: Conversation, name: str, text: Text) -> Floats:
+    """Return what one head's forgetting does; see `fdkvc.told.answers.damage_by_head`."""
+    (policy,) = (each for each in conversation.policies if each.name == name)
+    found: Floats = damage_by_head(
+        house(), policy, conversation.budget, conversation.decides, text.ids, text.passages
+    )
+    return np.asarray(found)

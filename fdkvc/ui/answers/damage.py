@@ -1,0 +1,113 @@
+"""Damage: how much less likely a policy makes what was said, by turn, by layer and head."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from fdkvc.attention import Floats
+from fdkvc.charts.damage import damage_spec
+from fdkvc.charts.theme import Spec, with_data
+from fdkvc.ui.answers.conversation import Answered, damage, head_damage, text_of
+from fdkvc.ui.answers.why import choose_answer
+from fdkvc.ui.kit.downloads import show_chart
+from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
+from fdkvc.ui.kit.markdown import Markdown
+
+WRITERS = {"user": "the user's words", "call": "calls", "system": "the system's words"}
+
+
+def show_damage(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
+    """Show what forgetting does to the whole text; return the tables that stand behind it."""
+    conversation = answered.conversation
+    if not conversation.policies:
+        return {}
+    text = text_of(answered)
+    table = damage(conversation, text)
+    whose = "the dialog as it was said" if not conversation.said else "what the full cache heard"
+    st.markdown(
+        Markdown(
+            "Every cache reads {}, all of it, and evicts after each passage. The damage is "
+            "by how many nats a token what comes next is less likely than with the full cache."
+        ).format(whose)
+    )
+    with side_by_side("damage"):
+        with panel("damage-turns"):
+            show_chart(page, "damage", _chart(answered, table))
+        with panel("damage-heads"):
+            name = choose_answer(page, answered, evicting=True)
+            heads = head_damage(conversation, name, text)
+            st.html(_heads_html(heads))
+            st.caption(
+                "Nats a token if one head of keys alone forgets by this policy, and all others "
+                "hold the whole text. Below 0, the text became likelier."
+            )
+    st.html(table_html(_by_writer(answered, table), "Damage by who wrote it, in nats a token"))
+    return {"damage.csv": table, "damage_by_head.csv": _heads_table(name, heads)}
+
+
+def _chart(answered: Answered, table: pd.DataFrame) -> Spec:
+    titles = answered.conversation.titles
+    rows = table.assign(policy=table.memory.map(titles))
+    # Of a turn with a call and words, the mean over the tokens of both.
+    weighed = rows.assign(lost=rows.damage * rows.tokens)
+    turns = weighed.groupby(["policy", "turn"], sort=False, as_index=False).agg(
+        writer=("writer", " and ".join), tokens=("tokens", "sum"), lost=("lost", "sum")
+    )
+    turns["damage"] = turns.pop("lost") / turns.tokens
+    low, high = min(0.0, float(turns.damage.min())), max(0.1, float(turns.damage.max()))
+    room = 0.05 * (high - low)
+    spec = damage_spec(
+        tuple(titles[policy.name] for policy in answered.conversation.policies),
+        int(turns.turn.max()) + 1,
+        low - room,
+        high + room,
+        page_theme(),
+    )
+    return with_data(spec, {"damage": turns})
+
+
+def _by_writer(answered: Answered, table: pd.DataFrame) -> dict[str, list[str]]:
+    """Return a row for each policy: its damage over all tokens, and by who wrote them."""
+    columns: dict[str, list[str]] = {"policy": []}
+    for policy in answered.conversation.policies:
+        own = table[table.memory == policy.name]
+        columns["policy"].append(policy.title)
+        parts = {"all": own} | {words: own[own.writer == key] for key, words in WRITERS.items()}
+        for words, rows in parts.items():
+            mean = np.average(rows.damage, weights=rows.tokens) if len(rows) else np.nan
+            columns.setdefault(words, []).append("–" if np.isnan(mean) else f"{mean:.3f}")
+    return columns
+
+
+def _heads_html(heads: Floats) -> str:
+    """Return a table of layers and heads, tinted by what each loses."""
+    top = max(float(heads.max()), 1e-9)
+    names = "".join(f'<th scope="col">head {at}</th>' for at in range(heads.shape[1]))
+    rows = "".join(
+        f'<tr><th scope="row">layer {layer}</th>'
+        + "".join(
+            f'<td style="--share:{max(float(lost), 0) / top:.2f}">{_signed(lost)}</td>'
+            for lost in row
+        )
+        + "</tr>"
+        for layer, row in enumerate(heads)
+    )
+    label = escape("Damage by layer and head, in nats a token")
+    return (
+        f'<div class="scrolls heat" tabindex="0" role="region" aria-label="{label}"><table>'
+        f"<thead><tr><td></td>{names}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _signed(lost: float) -> str:
+    return f"{lost:+.3f}".replace("-", "−")
+
+
+def _heads_table(name: str, heads: Floats) -> pd.DataFrame:
+    rows = [(name, *place, float(heads[place])) for place in np.ndindex(heads.shape)]
+    return pd.DataFrame(rows, columns=["policy", "layer", "head", "damage"])

@@ -1,0 +1,222 @@
+"""What was said last, and the answers beside each other, as they are written.
+
+Whatever a person, a file or the model says is escaped and shown by ``st.html`` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+from time import monotonic
+
+import pandas as pd
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from fdkvc.told.answers import Judged, changed_words, turns_of
+from fdkvc.ui.answers import choices
+from fdkvc.ui.answers.conversation import FULL, Answered, Conversation, heard, steps_of
+from fdkvc.ui.kit.fields import hold_and_rerun
+from fdkvc.ui.kit.frame import problems
+from fdkvc.ui.kit.markdown import Markdown
+from fdkvc.ui.kit.memory import Memory
+from fdkvc.words import listed
+
+DRAWN = 0.06
+"""Seconds after which what is being written is drawn again."""
+
+ANSWERS: Memory[Answered] = Memory(64_000_000)
+"""Conversations that were answered."""
+
+
+def answer(page: str, conversation: Conversation) -> Answered | None:
+    """Show the answers, as the model writes them if it has not yet; return them."""
+    known = ANSWERS.find(conversation)
+    headline, asked, lanes, button = st.container(), st.empty(), st.empty(), st.empty()
+    try:
+        if known is None:
+            known = _write(page, conversation, asked, lanes, button)
+    except ValueError as error:
+        problems([f"{error}."])
+        return None
+    with headline:
+        show_headline(known)
+    asked.html(_heard_html(known))
+    lanes.html(_lanes_html(known))
+    return known
+
+
+def _write(
+    page: str,
+    conversation: Conversation,
+    asked: DeltaGenerator,
+    lanes: DeltaGenerator,
+    button: DeltaGenerator,
+) -> Answered:
+    """Let the model write, and show it as it does; what is pressed meanwhile is heard."""
+    answered = Answered(conversation, heard(conversation).fork())
+    asked.html(_heard_html(answered))
+    button.button(
+        "Stop",
+        key=f"{page}/stop",
+        icon=":material/stop_circle:",
+        on_click=choices.stop,
+        args=(page, conversation),
+        help="The answers end where they are, and the conversation can go on.",
+    )
+    drawn = monotonic()
+    for steps in steps_of(answered.talk, conversation):
+        st.session_state[f"{page}/{choices.STEPS}"] = steps
+        if monotonic() - drawn > DRAWN:
+            lanes.html(_lanes_html(answered))
+            drawn = monotonic()
+    button.empty()
+    ANSWERS.keep(conversation, answered)
+    return answered
+
+
+def invite() -> None:
+    """Say how to begin, where nothing was said yet."""
+    st.info(
+        "Say something as the user, such as: I am looking for a restaurant in San Jose.",
+        icon=":material/chat:",
+    )
+
+
+def talk_on(page: str, conversation: Conversation) -> None:
+    """Let a person say something to the model."""
+    left = choices.MOST_SAID - sum(len(each) + 1 for each in conversation.said)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        with st.container():
+            text = st.chat_input(
+                "Say something as the user: every cache answers",
+                key=f"{page}/say",
+                max_chars=max(left, 1),
+                disabled=left < 2,
+            )
+        if conversation.said and st.button(
+            "Take it back",
+            key=f"{page}/unsay",
+            icon=":material/undo:",
+            help="Forget what you said last, and its answers.",
+        ):
+            kept = "\n".join(conversation.said[:-1])
+            hold_and_rerun(page, [(choices.SAID, kept)])
+    if text and text.strip():
+        hold_and_rerun(page, choices.say(page, conversation, text))
+
+
+# ------------------------------------------------------------------------------- in words
+
+
+def show_headline(answered: Answered) -> None:
+    """Say in one sentence which caches made the call that was wanted."""
+    titles = answered.conversation.titles
+    if not answered.wanted:
+        full = [text for _, text in answered.passages(FULL)]
+        same = [
+            titles[name]
+            for name in list(titles)[1:]
+            if [text for _, text in answered.passages(name)] == full
+        ]
+        if len(same) == len(titles) - 1:
+            st.header("Every policy answers as the full cache does", anchor=False)
+        elif same:
+            st.header(
+                Markdown("{} answers as the full cache does, the others otherwise").format(
+                    listed(same)
+                ),
+                anchor=False,
+            )
+        else:
+            st.header("No policy answers as the full cache does", anchor=False)
+        return
+    method = answered.wanted[0].split(" ")[0]
+    called = {**titles, FULL: "the full cache"}
+    right = [called[name] for name in titles if answered.right(name)]
+    wrong = [called[name] for name in titles if not answered.right(name)]
+    if not wrong:
+        st.header(Markdown("Every cache makes the right call of {}").format(method), anchor=False)
+    elif not right:
+        st.header(Markdown("No cache makes the right call of {}").format(method), anchor=False)
+    else:
+        st.header(
+            Markdown("{}: the call is right with {}, and wrong with {}").format(
+                method, listed(right), listed(wrong)
+            ),
+            anchor=False,
+        )
+
+
+def _heard_html(answered: Answered) -> str:
+    """Return what was said last before the answers."""
+    passages, talk = answered.heard.passages[FULL], answered.heard
+    if not passages:
+        return ""
+    turn = turns_of(passages)[-1]
+    writer = passages[-1][0]
+    return f'<div class="heard"><b>{turn} · {escape(writer)}</b> {escape(talk.text(FULL))}</div>'
+
+
+def _lanes_html(answered: Answered) -> str:
+    """Return a column for each memory."""
+    return f'<div class="answers">{"".join(_lanes(answered))}</div>'
+
+
+def _lanes(answered: Answered) -> Iterator[str]:
+    titles = answered.conversation.titles
+    said = {name: answered.passages(name) for name in titles}
+    full = {writer: text.split() for writer, text in said[FULL]}
+    before = answered.heard.memories[FULL].count
+    for name, title in titles.items():
+        held = before if name == FULL else min(answered.conversation.budget, before)
+        parts = "".join(map(call_html, answered.judged(name)))
+        for writer, text in said[name]:
+            if writer != "call":
+                parts += f"<p>{words_html(text, full.get(writer, []))}</p>"
+        yield (
+            f'<section aria-label="{escape(title)}"><b>{escape(title)}</b> '
+            f"<small>{held} of {before} entries a head</small>{parts}</section>"
+        )
+
+
+def words_html(text: str, full: list[str]) -> str:
+    """Mark the words that are not those of the full cache."""
+    words = text.split()
+    return " ".join(
+        f"<mark>{escape(word)}</mark>" if changed else escape(word)
+        for word, changed in zip(words, changed_words(words, full), strict=True)
+    )
+
+
+def call_html(call: Judged) -> str:
+    """Return a call as chips, each argument with whether it is right."""
+    if not call.method:
+        wanted = escape(call.wanted_method)
+        return f'<div class="chips"><span class="unmet">✗ no call of {wanted}</span></div>'
+    same = call.method == call.wanted_method
+    wanted = f"not {call.wanted_method}" if call.wanted_method else "not asked for"
+    parts = [_chip(call.method, "" if same else wanted)]
+    for each in call.arguments:
+        if each.written is None:
+            parts.append(_chip(each.slot, f"missing: {each.wanted}"))
+        else:
+            wrong = "not asked for" if each.wanted is None else f"not {each.wanted}"
+            parts.append(_chip(f"{each.slot} = {each.written}", "" if each.right else wrong))
+    return f'<div class="chips">{" ".join(parts)}</div>'
+
+
+def _chip(written: str, wrong: str) -> str:
+    if not wrong:
+        return f'<span class="met">✓ {escape(written)}</span>'
+    return f'<span class="unmet">✗ {escape(written)} <i>{escape(wrong)}</i></span>'
+
+
+def answers_table(answered: Answered) -> pd.DataFrame:
+    """Return what every cache answered, a row for each passage."""
+    rows = [
+        (name, writer, text, answered.right(name) if answered.wanted else None)
+        for name in answered.conversation.titles
+        for writer, text in answered.passages(name)
+    ]
+    return pd.DataFrame(rows, columns=["memory", "writer", "text", "calls_right"])

@@ -1,0 +1,96 @@
+"""Below the answers: why, what brings them back, the damage, and the files of all that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import pandas as pd
+import streamlit as st
+
+from fdkvc.files.export import csv_text
+from fdkvc.ui.answers.back import show_back
+from fdkvc.ui.answers.choices import SECTION, sections_key
+from fdkvc.ui.answers.conversation import Answered, house, size_in_words
+from fdkvc.ui.answers.damage import show_damage
+from fdkvc.ui.answers.scene import answers_table
+from fdkvc.ui.answers.why import show_why
+from fdkvc.ui.kit.downloads import download_files, download_pictures, shown_charts
+from fdkvc.ui.kit.fields import held, hold
+from fdkvc.ui.kit.frame import problems
+from fdkvc.ui.kit.markdown import Markdown, plain
+
+HELP = (
+    (
+        "Right and wrong",
+        "In a dialog of a file, a call is right when its method and every argument are those of "
+        "the dialog's own, in the words that were said. In a talk of yours there is no such call: "
+        "the full cache's is taken for right. Marked words are not those of the full cache.",
+    ),
+    (
+        "Entries a head",
+        "Each head of keys of each layer is a cache of its own. After every passage (what the user "
+        "says, a call, what the system says) the policy evicts down to the budget, and all that "
+        "comes later is computed from what was left.",
+    ),
+    (
+        "Nats",
+        "−log of the probability of what came, a token: 0.7 more halves the probability.",
+    ),
+)
+
+
+def tell_model() -> None:
+    """Say what the model is, and what it cannot do."""
+    try:
+        size = size_in_words(house())
+    except ValueError as error:
+        problems([f"{error}."])
+        st.stop()
+    st.caption(
+        Markdown(
+            "The model has {} parameters and was trained on service dialogs in English alone: it "
+            "can ask, make calls with what was said and answer in their style, but it knows "
+            "nothing of the world, invents names, times and prices, and is no measure of what a "
+            "large model loses."
+        ).format(size)
+    )
+
+
+def open_section(page: str, answered: Answered) -> None:
+    """Show the section that is open, and offer what it shows as files."""
+    sections: dict[str, Callable[[], Mapping[str, pd.DataFrame]]] = {
+        "why": lambda: show_why(page, answered),
+        "back": lambda: show_back(page, answered),
+        "damage": lambda: show_damage(page, answered),
+    }
+    labels, opened = SECTION.labels, sections_key(page)
+    # Not as a default: one that changes makes new tabs of them, and the click on the old is lost.
+    st.session_state.setdefault(opened, labels[held(page, SECTION)])
+    tabs = st.tabs([plain(labels[key]) for key in sections], key=opened, on_change="rerun")
+    tables: dict[str, pd.DataFrame] = {"answers.csv": answers_table(answered)}
+    for tab, (key, show) in zip(tabs, sections.items(), strict=True):
+        if tab.open:
+            hold(page, SECTION, key)
+            with tab:
+                tables |= show()
+    with st.container(horizontal=True):
+        _downloads(page, tables)
+    with st.expander("What these figures say", icon=":material/help:"):
+        st.markdown(
+            Markdown("\n").join(Markdown("- **{}:** {}").format(name, help) for name, help in HELP)
+        )
+
+
+def _downloads(page: str, tables: Mapping[str, pd.DataFrame]) -> None:
+    """Offer the tables of what is shown, and the chart if there is one."""
+    charts = shown_charts(page)
+    with st.popover("Download", icon=":material/download:"):
+        st.caption("The address of this page reopens exactly this view.")
+        download_files(
+            page,
+            lambda: {name: csv_text(table) for name, table in tables.items()},
+            list(tables),
+        )
+        if "damage.csv" in tables:
+            download_pictures(page, {"damage": partial(charts.__getitem__, "damage")})

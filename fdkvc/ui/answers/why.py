@@ -1,0 +1,222 @@
+"""Why this answer: what one of its words was written from, and what of that was gone."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import replace
+from html import escape
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from fdkvc.parameters import Field
+from fdkvc.told.answers import Looks, Word, changed_words, turns_of, why_table
+from fdkvc.ui.answers import choices
+from fdkvc.ui.answers.conversation import FULL, Answered
+from fdkvc.ui.dialogs.files import SHIPPED, shipped_file
+from fdkvc.ui.kit import fields
+from fdkvc.ui.kit.fields import held
+from fdkvc.ui.kit.frame import table_html
+from fdkvc.ui.kit.markdown import Markdown, plain
+from fdkvc.ui.kit.memory import kept
+from fdkvc.words import percent
+
+MOST_GONE = 8
+"""Words in the table of what was gone."""
+
+
+def choose_answer(page: str, answered: Answered, *, evicting: bool = False) -> str:
+    """Let a person choose whose answer is looked at: at first, the first that is wrong."""
+    titles = dict(answered.conversation.titles)
+    if evicting:
+        del titles[FULL]
+    wrong = [name for name in titles if name != FULL and not answered.right(name)]
+    start = wrong[0] if wrong else list(titles)[-1]
+    name: str = fields.choice(
+        page, replace(choices.WHOSE, default=start, choices=titles), width=260
+    )
+    return name
+
+
+def show_why(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
+    """Show what a word was written from; return the tables that stand behind it."""
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        name = choose_answer(page, answered)
+        words = answered.own_words(name)
+        if not words:
+            st.info("Nothing is written here yet.")
+            return {}
+        word = words[_choose_word(page, answered, name, words)]
+        looks = _choose_looks(page, answered)
+    table = _why(answered, name, word, looks)
+    _tell(answered, name, word, table)
+    st.html(_transcript(answered, name, word, table))
+    gone = table[table.evicted > 0].nlargest(MOST_GONE, "all_there")
+    if len(gone):
+        st.html(table_html(_gone(gone), "Words that were evicted and would have been looked at"))
+    _link(answered, name, gone)
+    return {"why.csv": table}
+
+
+@kept
+def _why(answered: Answered, name: str, word: Word, looks: Looks) -> pd.DataFrame:
+    return why_table(answered.talk, name, word, looks)
+
+
+def _choose_word(page: str, answered: Answered, name: str, words: tuple[Word, ...]) -> int:
+    """Let a person choose a word of the answer: at first, the first that is another's."""
+    written = [word.text for word in words]
+    full = [word.text for word in answered.own_words(FULL)]
+    other = next((at for at, new in enumerate(changed_words(written, full)) if new), None)
+    labels = {at: f"{at + 1} · {text}" for at, text in enumerate(written)}
+    start = len(words) // 2 if other is None else other
+    # A word of another answer is another word.
+    place = f"{page}/word of"
+    asked = (name, tuple(written))
+    if st.session_state.get(place) not in (None, asked) or held(page, choices.WORD) not in labels:
+        fields.hold(page, choices.WORD, start)
+    st.session_state[place] = asked
+    at: int = fields.choice(page, replace(choices.WORD, default=start, choices=labels), width=200)
+    return at
+
+
+def _choose_looks(page: str, answered: Answered) -> Looks:
+    shape = answered.talk.model.decoder.shape
+    chosen = []
+    for field, count in ((choices.LAYER, shape.layers), (choices.HEAD, shape.heads)):
+        noun = field.label.lower()
+        labels = {-1: f"all {noun}s, in the mean"} | {at: f"{noun} {at}" for at in range(count)}
+        known: Field = replace(field, choices=labels)
+        at = fields.choice(page, known, width=190)
+        chosen.append(None if at < 0 else at)
+    return Looks(*chosen)
+
+
+def _tell(answered: Answered, name: str, word: Word, table: pd.DataFrame) -> None:
+    """Say in a sentence how much of what the word wanted was there."""
+    earlier = table[table.passage < word.passage]
+    lost = earlier[earlier.evicted > 0]
+    said = Markdown("*{}*").format(word.text)
+    title = answered.conversation.titles[name]
+    if name == FULL or lost.empty:
+        st.markdown(
+            Markdown("Nothing was evicted before {} wrote {}: it saw all that was said.").format(
+                title, said
+            )
+        )
+        return
+    most = lost.nlargest(1, "all_there").iloc[0]
+    when = _when(most.first_evicted_in, most.last_evicted_in)
+    st.markdown(
+        Markdown(
+            "{} wrote {}. Had all been there, {} of its attention would have gone to words of "
+            "which something was evicted; they got {}. The first of them is *{}*, said in turn {} "
+            "and evicted in {} by the {} from {} of {} heads of keys."
+        ).format(
+            title,
+            said,
+            percent(float(lost.all_there.sum())),
+            percent(float(lost.attended.sum())),
+            most.word,
+            most.turn,
+            when,
+            most["rule"],
+            most.evicted,
+            most.heads,
+        )
+    )
+
+
+def _when(first: int, last: int) -> str:
+    return f"turn {first}" if first == last else f"turns {first} to {last}"
+
+
+def _gone(gone: pd.DataFrame) -> dict[str, list[str]]:
+    rows = gone.to_dict("records")
+    return {
+        "word": [row["word"] for row in rows],
+        "said in turn": [str(row["turn"]) for row in rows],
+        "by": [row["writer"] for row in rows],
+        "attention had it been there": [percent(row["all_there"], 1) for row in rows],
+        "attention it got": [percent(row["attended"], 1) for row in rows],
+        "evicted in": [_when(row["first_evicted_in"], row["last_evicted_in"]) for row in rows],
+        "by the rule": [row["rule"] for row in rows],
+        "from heads": [f"{row['evicted']} of {row['heads']}" for row in rows],
+    }
+
+
+def _transcript(answered: Answered, name: str, word: Word, table: pd.DataFrame) -> str:
+    """Return all that was said up to a word, tinted by the attention that each word got."""
+    passages = answered.talk.passages[name]
+    turns = turns_of(passages)
+    top = max(float(table[["attended", "all_there"]].max().max()), 1e-9)
+    cells: dict[int, list[str]] = {}
+    for row in table.to_dict("records"):
+        cells.setdefault(row["passage"], []).append(_word_html(row, top))
+    for own in answered.own_words(name):
+        if own.first >= word.first:
+            text = escape(own.text)
+            asked = own == word
+            cells.setdefault(own.passage, []).append(
+                f'<b class="asked">{text}</b>' if asked else f'<span class="after">{text}</span>'
+            )
+    rows = "".join(
+        f'<tr{" class=now" if at == word.passage else ""}><th scope="row"><i>{turns[at]}</i> '
+        f"{escape(passages[at][0])}</th><td>{' '.join(said)}</td></tr>"
+        for at, said in cells.items()
+    )
+    return (
+        '<div class="said-key"><span class="looked"><mark style="--share:.7">tinted</mark> '
+        "looked at: the stronger, the more</span>"
+        '<span class="looked said"><s style="--share:.7">struck out</s> evicted before; its tint '
+        "is what it would have got</span>"
+        '<span class="looked said"><s class="partly" style="--share:0">dotted</s> evicted from '
+        "some heads</span></div>"
+        '<div class="said looked" tabindex="0" role="region" '
+        f'aria-label="What the word was written from"><table><tbody>{rows}</tbody></table></div>'
+    )
+
+
+def _word_html(row: Mapping[Hashable, Any], top: float) -> str:
+    attended, all_there = row["attended"], row["all_there"]
+    text, gone = escape(row["word"]), row["evicted"]
+    share = (max(attended, all_there) if gone else attended) / top
+    if share < 0.01 and not gone:
+        return text
+    title = f"{percent(attended, 1)} of the attention"
+    if gone:
+        title += (
+            f", {percent(all_there, 1)} had it been there; evicted in "
+            f"{_when(row['first_evicted_in'], row['last_evicted_in'])} from "
+            f"{gone} of {row['heads']} heads of keys, by the {row['rule']}"
+        )
+    tag = "s" if gone else "mark"
+    partly = ' class="partly"' if 0 < gone < row["heads"] else ""
+    return f'<{tag}{partly} style="--share:{share:.2f}" title="{escape(title)}">{text}</{tag}>'
+
+
+def _link(answered: Answered, name: str, gone: pd.DataFrame) -> None:
+    """Lead to where this policy's decisions can be stepped through."""
+    conversation = answered.conversation
+    keys = [key for key in SHIPPED if shipped_file(key).digest == conversation.file]
+    if name == FULL or not keys or gone.empty:
+        return
+    turn = int(gone.iloc[0].first_evicted_in)
+    st.page_link(
+        "pages/dialogs.py",
+        label=plain(f"Step through turn {turn} of this dialog on Dialogs"),
+        icon=":material/step_over:",
+        query_params={
+            "file": keys[0],
+            "policies": name.replace(" ", ":"),
+            "budget": str(conversation.budget),
+            "turn": str(turn),
+            "section": "cache",
+        },
+    )
+    st.caption(
+        "There the same policy decides about the same words entry by entry, with vectors drawn "
+        "from the letters of each word, not with those of this model: the step pages cannot show "
+        "this model's own cache."
+    )
