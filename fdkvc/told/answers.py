@@ -65,12 +65,16 @@ def words_of(tokens: Tokens, ids: Sequence[int], passages: Passages) -> tuple[Wo
 def _words(tokens: Tokens, ids: Sequence[int]) -> Iterator[tuple[str, int, int]]:
     """Yield each word of a passage with its tokens."""
     text = tokens.text(ids)
-    # What stands at the end of half a letter is not yet there.
-    ends = [len(tokens.text(ids[: at + 1]).rstrip("\ufffd")) for at in range(len(ids))]
-    places = np.minimum(np.maximum.accumulate([*ends[:-1], len(text)]), len(text))
+    said = [tokens.text(ids[: at + 1]) for at in range(len(ids))]
+    # A letter of several tokens is there when the last of them is.
+    begun = [part.endswith("\ufffd") for part in said]
+    ends = [len(part.rstrip("\ufffd")) for part in said[:-1]]
+    places = np.minimum(np.maximum.accumulate([*ends, len(text)]), len(text))
     for found in finditer(r"\S+", text):
-        low, high = np.searchsorted(places, [found.start() + 1, found.end()])
-        yield found[0], int(low), int(high) + 1
+        low, high = np.searchsorted(places, [found.start() + 1, found.end()]).tolist()
+        while low and begun[low - 1]:
+            low -= 1
+        yield found[0], low, high + 1
 
 
 def turns_of(passages: Passages) -> list[int]:

@@ -39,7 +39,8 @@ def show_back(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
         "some head of this policy has evicted; words beside each other go together. An entry as "
         "it was computed holds what the model knew when it read the word; as it would be computed "
         "now, what it can know from what is left before the word. Each is there for this one "
-        "answer, in every head."
+        "answer, in every head. In a talk of yours, the full cache reads what this policy's "
+        "answers have made of it."
     )
     return {"brought_back.csv": _frame(answered, name, found, wanted)}
 

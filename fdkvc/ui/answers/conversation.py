@@ -182,10 +182,17 @@ class Answered:
         """The talk before its answer."""
         return heard(self.conversation)
 
-    @property
-    def began(self) -> int:
-        """The first passage of the answer."""
-        return len(self.heard.passages[FULL])
+    def began(self, name: str) -> int:
+        """Return the first passage of a memory's answer; calls are passages of their own."""
+        return len(self.heard.passages[name])
+
+    def past(self, name: str) -> list[tuple[Writer, str]]:
+        """Return what was said and answered since a person began to talk, before this answer."""
+        conversation = self.conversation
+        given = sum(each.turn < conversation.turn for each in conversation.passages)
+        last = self.began(name) - (1 if conversation.said else 0)
+        writers = [writer for writer, *_ in self.talk.passages[name]]
+        return [(writers[at], self.talk.text(name, at)) for at in range(given, last)]
 
     def passages(self, name: str) -> list[tuple[Writer, str]]:
         """Return what a memory has answered so far: calls, and words."""
@@ -193,7 +200,7 @@ class Answered:
         known = self.talk.passages[name]
         found: list[tuple[Writer, str]] = [
             (writer, tokens.text(memory.ids[first:end]).strip())
-            for writer, first, end in known[self.began :]
+            for writer, first, end in known[self.began(name) :]
         ]
         written = memory.ids[known[-1][2] if known else 0 :]
         if written:
@@ -235,7 +242,8 @@ class Answered:
 
     def own_words(self, name: str) -> tuple[Word, ...]:
         """Return the words of a memory's answer."""
-        return tuple(word for word in self.words(name) if word.passage >= self.began)
+        began = self.began(name)
+        return tuple(word for word in self.words(name) if word.passage >= began)
 
 
 @kept

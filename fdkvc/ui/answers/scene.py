@@ -170,7 +170,11 @@ def _lanes(answered: Answered) -> Iterator[str]:
     before = answered.heard.memories[FULL].count
     for name, title in titles.items():
         held = before if name == FULL else min(answered.conversation.budget, before)
-        parts = "".join(map(call_html, answered.judged(name)))
+        parts = "".join(
+            f'<p class="past"><i>{escape(writer)}</i> {escape(text)}</p>'
+            for writer, text in answered.past(name)
+        )
+        parts += "".join(map(call_html, answered.judged(name)))
         for writer, text in said[name]:
             if writer != "call":
                 parts += f"<p>{words_html(text, full.get(writer, []))}</p>"

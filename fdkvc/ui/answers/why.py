@@ -33,6 +33,11 @@ def choose_answer(page: str, answered: Answered, *, evicting: bool = False) -> s
         del titles[FULL]
     wrong = [name for name in titles if name != FULL and not answered.right(name)]
     start = wrong[0] if wrong else list(titles)[-1]
+    # What was looked at of another answer says nothing of this one.
+    place = f"{page}/look of"
+    if st.session_state.get(place) not in (None, answered.conversation):
+        fields.hold(page, choices.WHOSE, start)
+    st.session_state[place] = answered.conversation
     name: str = fields.choice(
         page, replace(choices.WHOSE, default=start, choices=titles), width=260
     )

@@ -145,6 +145,8 @@ _ANSWERS = """
 }
 .answers small {display: block; opacity: .8;}
 .answers p {margin: .4rem 0 0;}
+.answers .past {font-size: .85rem; opacity: .8; margin: .15rem 0 0;}
+.answers .past i {opacity: .85;}
 .answers mark, .looked mark {color: inherit; background: none; border-radius: 3px;}
 .answers mark {border-bottom: 2px dashed var(--unmet); border-radius: 0;}
 .chips {padding: .3rem 0 0;}
