@@ -52,7 +52,7 @@ BUDGET = replace(
     default=96,
     follows=False,
 )
-POLICIES = replace(LANES, default=("fifo", "keydiff", "fd-kvc"), follows=False)
+POLICIES = replace(LANES, default=("fifo", "h2o", "fd-kvc", "keydiff"), follows=False)
 DECIDES = Field(
     "Who decides",
     DECIDING.help,

@@ -20,10 +20,13 @@ from fdkvc.ui.kit.fields import hold_and_rerun
 from fdkvc.ui.kit.frame import problems
 from fdkvc.ui.kit.markdown import Markdown
 from fdkvc.ui.kit.memory import Memory
-from fdkvc.words import listed
+from fdkvc.words import listed, sentence
 
 DRAWN = 0.06
 """Seconds after which what is being written is drawn again."""
+
+MOST_SHOWN = 60
+"""Characters of an argument."""
 
 ANSWERS: Memory[Answered] = Memory(64_000_000)
 """Conversations that were answered."""
@@ -37,7 +40,7 @@ def answer(page: str, conversation: Conversation) -> Answered | None:
         if known is None:
             known = _write(page, conversation, asked, lanes, button)
     except ValueError as error:
-        problems([f"{error}."])
+        problems([sentence(str(error))])
         return None
     with headline:
         show_headline(known)
@@ -211,9 +214,15 @@ def call_html(call: Judged) -> str:
 
 
 def _chip(written: str, wrong: str) -> str:
+    shown, whole = escape(shortened(written, MOST_SHOWN)), escape(written)
     if not wrong:
-        return f'<span class="met">✓ {escape(written)}</span>'
-    return f'<span class="unmet">✗ {escape(written)} <i>{escape(wrong)}</i></span>'
+        return f'<span class="met" title="{whole}">✓ {shown}</span>'
+    return f'<span class="unmet" title="{whole}">✗ {shown} <i>{escape(wrong)}</i></span>'
+
+
+def shortened(text: str, most: int) -> str:
+    """Cut a text that goes on and on; a model that has lost the thread may write such."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def answers_table(answered: Answered) -> pd.DataFrame:

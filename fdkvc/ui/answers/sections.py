@@ -19,6 +19,7 @@ from fdkvc.ui.kit.downloads import download_files, download_pictures, shown_char
 from fdkvc.ui.kit.fields import held, hold
 from fdkvc.ui.kit.frame import problems
 from fdkvc.ui.kit.markdown import Markdown, plain
+from fdkvc.words import sentence
 
 HELP = (
     (
@@ -45,7 +46,7 @@ def tell_model() -> None:
     try:
         size = size_in_words(house())
     except ValueError as error:
-        problems([f"{error}."])
+        problems([sentence(str(error))])
         st.stop()
     st.caption(
         Markdown(

@@ -137,7 +137,7 @@ _ANSWERS = """
 .heard {padding: .2rem 0 .5rem;}
 .heard b {font-weight: 600; padding-right: .4rem;}
 .answers {
-  display: grid; grid-template-columns: repeat(auto-fit, minmax(min(13rem, 100%), 1fr)); gap: .6rem;
+  display: grid; grid-template-columns: repeat(auto-fit, minmax(min(11rem, 100%), 1fr)); gap: .6rem;
 }
 .answers section {
   border: 1px solid color-mix(in srgb, currentColor 25%, transparent); border-radius: 8px;

@@ -1,0 +1,35 @@
+"""The answers page as a person meets it: a talk, why it went wrong, and what brings it back."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import Page, expect
+
+from benchmarks.live_app import settled
+
+
+def test_a_person_asks_why_a_call_lost_its_city_and_goes_on_talking(page: Page) -> None:
+    page.goto("/answers")
+    expect(
+        page.get_by_role("heading", name=re.compile("^GetWeather: the call is right"))
+    ).to_be_visible()
+    fifo = page.get_by_role("region", name="FIFO", exact=True)
+    expect(fifo.locator(".unmet")).to_contain_text("not San Jose")
+    expect(page.get_by_role("region", name="What the word was written from")).to_be_visible()
+
+    page.get_by_role("tab", name="Bring it back").click()
+    expect(page.get_by_text("The call failed because")).to_contain_text("San Jose was evicted")
+    expect(page).to_have_url(re.compile("section=back"))
+
+    box = page.get_by_placeholder("Say something as the user")
+    box.fill("Thank you. Are there any <b>movies</b> around there?")
+    box.press("Enter")
+    expect(page.locator(".heard")).to_contain_text("any <b>movies</b> around there?")
+    expect(page.get_by_role("button", name="Stop")).to_have_count(0)
+    expect(fifo).to_contain_text("GetWeather")
+    settled(page)
+    expect(page).to_have_url(re.compile("said=Thank"))
+
+    page.go_back()
+    expect(page.locator(".heard")).to_contain_text("What will the weather be like")

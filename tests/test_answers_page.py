@@ -1,0 +1,196 @@
+"""The answers page, driven without a browser, with the model that comes with the project."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html import escape
+
+import pytest
+import streamlit as st
+from app_pages import html, link_of, open_page, press, settled
+from hostile import HOSTILE
+from streamlit.testing.v1 import AppTest
+
+from fdkvc.model.talk import Talk
+from fdkvc.told.answers import judged
+from fdkvc.ui.answers import choices, conversation, scene
+from fdkvc.ui.answers.conversation import FULL, Conversation
+from fdkvc.ui.kit.markdown import plain
+from fdkvc.ui.kit.memory import Memory
+
+
+def headline(app: AppTest) -> str:
+    return app.header[0].value
+
+
+def lanes(app: AppTest) -> dict[str, str]:
+    """Return what stands under each cache's name."""
+    shown = next(each for each in html(app).split("\n") if each.startswith('<div class="answers"'))
+    found = re.findall(r'<section aria-label="([^"]*)">(.*?)</section>', shown)
+    return {name: re.sub("<[^>]*>", " ", content) for name, content in found}
+
+
+def say(app: AppTest, text: str) -> AppTest:
+    return settled(app.chat_input[0].set_value(text).run())
+
+
+def words_of(app: AppTest) -> str:
+    kinds = (app.markdown, app.caption, app.error, app.info)
+    return "\n".join(element.value for kind in kinds for element in kind)
+
+
+def test_it_opens_with_a_call_that_one_policy_gets_right_and_another_wrong() -> None:
+    app = open_page("answers")
+
+    said = headline(app)
+    assert said.startswith("GetWeather: the call is right with the full cache")
+    right, wrong = said.split("wrong with")
+    assert "FIFO" in wrong
+    assert "FIFO" not in right
+    shown = lanes(app)
+    assert list(shown) == ["Full cache", "FIFO", "H2O", "FD-KVC", "KeyDiff"]
+    assert "✓ city = San Jose" in shown["Full cache"]
+    assert "✗ city" in shown["FIFO"]
+    assert "not San Jose" in shown["FIFO"]
+    assert "✓ date = March 5th" in shown["FIFO"]
+    assert "1.1 million parameters" in words_of(app)
+    assert link_of(app).items() >= {"file": "evening", "turn": "15", "look": "fifo"}.items()
+
+
+def test_why_says_what_a_word_would_have_looked_at_and_when_that_was_evicted() -> None:
+    app = open_page("answers", section="why", look="fifo")
+
+    told = next(
+        each.value for each in app.markdown if "of its attention would have gone" in each.value
+    )
+    assert told.startswith("FIFO wrote *")
+    assert "they got 0 %" in told
+    shown = html(app)
+    assert '<b class="asked">' in shown
+    assert re.search(
+        r'<s [^>]*title="0\.0 % of the attention, [\d.]+ % had it been there; '
+        r'evicted in turns? \d+[^"]* from 8 of 8 heads',
+        shown,
+    )
+    assert "by the rule" in shown
+    app.selectbox(key="answers/look").set_value(FULL).run()
+    assert "Nothing was evicted before Full cache wrote" in words_of(settled(app))
+
+    app.selectbox(key="answers/layer").set_value(3).run()
+    assert link_of(settled(app)).items() >= {"look": FULL, "layer": "3", "head": "-1"}.items()
+
+
+def test_what_was_evicted_is_brought_back_and_the_call_is_right() -> None:
+    app = open_page("answers", section="back", look="fifo")
+
+    assert (
+        "**The call failed because *San Jose* was evicted in turn 14; with it, as it was computed "
+        "when it was read, the call is right.**" in [each.value for each in app.markdown]
+    )
+    table = next(each for each in html(app).split("\n") if "scrolls back" in each)
+    assert table.count("<tr>") == 1 + 1 + 8 + 1  # names, nothing, eight spans, all together
+    assert "as it would be computed now" in table
+
+
+def test_damage_is_shown_over_turns_and_by_layer_and_head() -> None:
+    app = open_page("answers", section="damage", policies="fifo", budget=64)
+
+    table = next(each for each in html(app).split("\n") if "scrolls heat" in each)
+    assert table.count("<td style") == 8
+    assert len(app.get("vega_lite_chart")) == 1
+    labels = {each.proto.label for each in app.get("download_button")}
+    files = ("answers.csv", "damage.csv", "damage_by_head.csv", "damage.svg")
+    assert labels >= {plain(name) for name in files}
+
+
+def test_a_talk_begins_with_nothing_and_every_cache_goes_on_with_its_own_answers() -> None:
+    app = open_page("answers", file="nothing", budget=24, policies="fifo,h2o")
+    assert "Say something as the user" in words_of(app)
+
+    say(app, "I am looking for a restaurant in San Jose.")
+    assert "says" not in headline(app)
+    assert list(lanes(app)) == ["Full cache", "FIFO", "H2O"]
+    first = lanes(app)["FIFO"]
+    say(app, "Something Italian, please.")
+
+    assert link_of(app)["said"].split("\n") == [
+        "I am looking for a restaurant in San Jose.",
+        "Something Italian, please.",
+    ]
+    assert first.split("a head", 1)[1].strip() in lanes(app)["FIFO"]
+    again = open_page("answers", **link_of(app))
+    assert lanes(again) == lanes(app)
+
+    press(app, "Take it back")
+    assert lanes(app)["FIFO"] == first
+    for section in ("Bring it back", "Damage", "Why this answer"):
+        app.session_state["answers/sections"] = section
+        assert not settled(app.run()).error
+
+
+def test_a_dialog_goes_on_as_a_talk() -> None:
+    app = open_page("answers", policies="fifo")
+    say(app, "Thank you. Is there a movie playing there?")
+
+    assert "Thank you. Is there a movie playing there?" in html(app)
+    assert "call is right" not in headline(app) or "FindMovies" in headline(app)
+    assert "GetWeather" in lanes(app)["Full cache"]  # what was answered before
+
+
+def test_an_answer_that_is_stopped_ends_there_and_the_talk_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = lanes(open_page("answers", policies="fifo", budget=70))["Full cache"]
+
+    def stopping(talk: Talk, asked: Conversation) -> Iterator[int]:
+        for steps in conversation.steps_of(talk, asked):
+            yield steps
+            if steps == 3 and not asked.stopped:  # a click: its callback, and the next run
+                choices.stop("answers", asked)
+                st.rerun()
+
+    monkeypatch.setattr(scene, "steps_of", stopping)
+    monkeypatch.setattr(scene, "ANSWERS", Memory(1))
+    app = open_page("answers", policies="fifo", budget=70)
+
+    assert "✗" in lanes(app)["Full cache"]
+    assert len(lanes(app)["Full cache"]) < len(whole)
+    monkeypatch.setattr(scene, "steps_of", conversation.steps_of)
+    say(app, "And now?")
+    assert "And now?" in html(app)
+
+
+def test_what_is_too_long_or_sees_the_future_is_said() -> None:
+    app = open_page("answers", policies="fifo,oracle")
+    assert "it looks at the future of the dialog" in app.error[0].value
+    assert list(lanes(app)) == ["Full cache", "FIFO"]
+
+    more = open_page("answers", file="nothing", said="x1" * 1200)
+    assert "more than 2,000 characters" in more.error[0].value
+    full = open_page("answers", file="nothing", said="\n".join(["1" * 600] * 3))
+    assert full.error[0].value.startswith("The text has ")
+    assert full.error[0].value.endswith("tokens, but the model holds at most 1,024.")
+
+
+def test_what_a_person_says_is_text() -> None:
+    app = say(open_page("answers", file="nothing", policies="fifo"), HOSTILE)
+
+    assert escape(HOSTILE) in html(app)
+    assert HOSTILE not in html(app)
+
+
+@pytest.mark.parametrize(
+    ("written", "signs"),
+    [
+        ("A ; b = 1", "✓ A ✓ b = 1"),
+        ("A ; b = 2", "✓ A ✗ b = 2 not 1"),
+        ("A ; c = 1", "✓ A ✗ b missing: 1 ✗ c = 1 not asked for"),
+        ("C ; b = 1", "✗ C not A ✓ b = 1"),
+        ("", "✗ no call of A"),
+    ],
+)
+def test_a_call_is_chips_with_right_and_wrong_arguments(written: str, signs: str) -> None:
+    shown = scene.call_html(judged(written, "A ; b = 1"))
+
+    assert " ".join(re.sub("<[^>]*>", " ", shown).split()) == signs
