@@ -180,7 +180,7 @@ def _parser() -> argparse.ArgumentParser:
     option = command(
         "answers", _answers, "let a language model answer under policies, and measure what it loses"
     )
-    option("--model", required=True, metavar="FOLDER", help="a small model of the Llama layout")
+    option("--model", metavar="FOLDER", help="of the Llama layout, and small; default: the house's")
     option("--dialogs", metavar="FILE", help="as for dialogs; default: two of the project's own")
     option(
         "--policies",
@@ -515,6 +515,7 @@ def _answers(settings: Any) -> None:
     from fdkvc.files.write import check_folder
     from fdkvc.measured.answers import CUT_TEXT, FULL, Answers, run_answers
     from fdkvc.measured.proxies import answers_tables
+    from fdkvc.model import HOUSE
     from fdkvc.model.folder import load_model
     from fdkvc.policies import read_policy
 
@@ -533,7 +534,7 @@ def _answers(settings: Any) -> None:
     SEED.check(settings.seed, "seed")
     check_folder(settings.out)
 
-    model = load_model(settings.model)
+    model = load_model(HOUSE if settings.model is None else settings.model)
     transcripts, content = _transcripts(settings)
     began = perf_counter()
     with _place(settings) as place, _progress() as on_progress:

@@ -131,7 +131,7 @@ def test_every_word_that_was_lost_is_tried_by_itself_and_with_all(
     *each, together = found.tried
     spans = [tried.spans[0] for tried in each]
     assert together.spans == tuple(spans)
-    lost = (memory.evicted_in >= 0).any(axis=(0, 1))
+    lost = np.any(memory.evicted_in >= 0, axis=(0, 1))
     words = [
         word for word in words_of(model.tokens, memory.ids, passages) if lost[word.tokens].any()
     ]

@@ -186,3 +186,4 @@ _STAGE = """
 """
 
 STYLE = f"<style>{_PAGE}{_PANELS}{_METHOD}{_NUMBERS}{_SAID}{_ANSWERS}{_STAGE}</style>"
+"""Style sheet of every page."""
