@@ -25,7 +25,7 @@ DOCUMENTS = (
     ROOT / "README.md",
     *(
         ROOT / "fdkvc" / f"{room}README.md"
-        for room in ("", "files/", "said/", "paper/", "policies/")
+        for room in ("", "files/", "model/", "said/", "paper/", "policies/")
     ),
     ROOT / "tests" / "README.md",
     ROOT / "benchmarks" / "README.md",
