@@ -23,7 +23,7 @@ sections.tell_model()
 problems(wrong)
 
 with st.sidebar:
-    conversation = choices.choose_conversation(PAGE)
+    conversation = choices.choose_conversation(PAGE, link)
 if conversation is None:
     fields.write_link(PAGE, choices.FIELDS)
     st.stop()

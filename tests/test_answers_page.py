@@ -161,6 +161,15 @@ def test_an_answer_that_is_stopped_ends_there_and_the_talk_goes_on(
     assert "And now?" in html(app)
 
 
+def test_a_link_to_a_turn_that_has_no_answer_is_told() -> None:
+    app = open_page("answers", turn=2)
+
+    assert [each.value for each in app.error] == [
+        "This link is not quite right: no answer begins in turn 2 of this dialog. Using 15 instead."
+    ]
+    assert not open_page("answers", turn=5).error
+
+
 def test_what_is_too_long_or_sees_the_future_is_said() -> None:
     app = open_page("answers", policies="fifo,oracle")
     assert "it looks at the future of the dialog" in app.error[0].value

@@ -230,7 +230,7 @@ def hostile_texts(app: AppTest) -> list[str]:
     return [text for _, _, text in found]
 
 
-@pytest.mark.parametrize("page", ["step", "compare", "dialogs", "policies"])
+@pytest.mark.parametrize("page", ["step", "compare", "dialogs", "answers", "policies"])
 def test_what_a_link_says_is_text(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(policies, "DIALOGS", 2)
     names = {*open_page(page).query_params} - {"schedule", "sha"}  # which may be any text

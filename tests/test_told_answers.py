@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from models import write_model
 
+from fdkvc.attention import Bools
 from fdkvc.model.apart import OneHead
 from fdkvc.model.folder import LanguageModel, load_model
 from fdkvc.model.memory import Evicting, Memory, read
@@ -131,7 +132,7 @@ def test_every_word_that_was_lost_is_tried_by_itself_and_with_all(
     *each, together = found.tried
     spans = [tried.spans[0] for tried in each]
     assert together.spans == tuple(spans)
-    lost = np.any(memory.evicted_in >= 0, axis=(0, 1))
+    lost: Bools = np.any(memory.evicted_in >= 0, axis=(0, 1))
     words = [
         word for word in words_of(model.tokens, memory.ids, passages) if lost[word.tokens].any()
     ]

@@ -100,6 +100,10 @@ def _told(answered: Answered, name: str, title: str, found: BroughtBack, wanted:
         )
         for tried, slots in parts[:3]
     )
+    if not right(found, found.full, wanted):
+        said = Markdown("The full cache's {} is not that of the dialog either. {}").format(
+            what, said
+        )
     return Markdown("**No span by itself makes the {} right{}.** {}").format(
         what,
         f", but all {len(together.spans)} together do"

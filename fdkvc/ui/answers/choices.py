@@ -36,7 +36,7 @@ BEGINNING = replace(
         "evening": SHIPPED["evening"],
         **SHIPPED,
         OWN: "A file of my own …",
-        NOTHING: "Nothing",
+        NOTHING: "Nothing: I talk to it",
     },
 )
 ANSWERED = Field(
@@ -110,7 +110,7 @@ def sections_key(page: str) -> str:
     return f"{page}/sections"
 
 
-def choose_conversation(page: str) -> Conversation | None:
+def choose_conversation(page: str, link: Mapping[str, str]) -> Conversation | None:
     """Show the controls; return what was chosen, or None while there is nothing to show."""
     key = fields.choice(page, BEGINNING)
     file, transcript, turn = None, None, 0
@@ -121,7 +121,7 @@ def choose_conversation(page: str) -> Conversation | None:
         if key != OWN:
             hold(page, DIGEST, "")
         transcript = _choose_dialog(page, file)
-        turn = _choose_turn(page, transcript)
+        turn = _choose_turn(page, transcript, link)
     policies = _choose_policies(page)
     budget = fields.number(page, BUDGET)
     decides = fields.choice(page, DECIDES)
@@ -149,7 +149,7 @@ def _choose_dialog(page: str, file: DialogFile) -> Transcript:
     return file.transcripts[dialog]
 
 
-def _choose_turn(page: str, said: Transcript) -> int:
+def _choose_turn(page: str, said: Transcript, link: Mapping[str, str]) -> int:
     """Let a person choose which turn is answered; at first, the call that asks for the oldest."""
     first = said.turns[0].speaker.casefold()
     calls = {call.turn: call for call in said.calls}
@@ -166,7 +166,11 @@ def _choose_turn(page: str, said: Transcript) -> int:
     }
     best = max(ages, key=lambda at: (min(len(calls[at].arguments), 2), ages[at]), default=None)
     start = next(reversed(labels)) if best is None else best
-    if held(page, ANSWERED) not in labels:
+    asked = held(page, ANSWERED)
+    if asked not in labels:
+        if link.get(ANSWERED.name) == str(asked):
+            error = f"no answer begins in turn {asked} of this dialog"
+            problems([fields.not_quite_right(ANSWERED, error, start)])
         hold(page, ANSWERED, start)
     turn: int = fields.choice(page, replace(ANSWERED, default=start, choices=labels))
     return turn

@@ -192,7 +192,7 @@ class Answered:
         given = sum(each.turn < conversation.turn for each in conversation.passages)
         last = self.began(name) - (1 if conversation.said else 0)
         writers = [writer for writer, *_ in self.talk.passages[name]]
-        return [(writers[at], self.talk.text(name, at)) for at in range(given, last)]
+        return [(writers[at], self.talk.text(name, passage=at)) for at in range(given, last)]
 
     def passages(self, name: str) -> list[tuple[Writer, str]]:
         """Return what a memory has answered so far: calls, and words."""

@@ -116,8 +116,8 @@ def _tell(answered: Answered, name: str, word: Word, table: pd.DataFrame) -> Non
     st.markdown(
         Markdown(
             "{} wrote {}. Had all been there, {} of its attention would have gone to words of "
-            "which something was evicted; they got {}. The first of them is *{}*, said in turn {} "
-            "and evicted in {} by the {} from {} of {} heads of keys."
+            "which something was evicted; they got {}. Most of it *{}*, said in turn {} and "
+            "evicted in {}, by the {}, from {} of {} heads of keys."
         ).format(
             title,
             said,
