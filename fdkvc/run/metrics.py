@@ -457,7 +457,7 @@ def memory(trace: Trace, dialogs: DialogBatch, turn: int | None = None) -> Memor
     if turn is not None:
         at = turn - trace.first_turn
         entries = int((trace.kept[0, at] >= 0).sum())
-        tier = 0 if trace.tier is None else int((trace.tier[0, at] >= 0).sum())
+        tier = int((trace.tier[0, at] >= 0).sum())
     return Memory(
         keys=(entries + tier) * vector,
         values=entries * vector,

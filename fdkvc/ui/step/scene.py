@@ -173,7 +173,8 @@ def figures(run: Run, turn: int) -> None:
         change = "" if before is None else _change(line, value - float(before[line.field]))
         shown.append((line.label, line.words(value), change))
     bytes_ = memory(run.trace, run.dialogs, turn)
-    shown.append(("Cache memory", _kib(bytes_.total), f"full cache {_kib(bytes_.full_cache)}"))
+    note = f"of {_kib(bytes_.full_cache)} in all; scores {_kib(bytes_.scores)}"
+    shown.append(("Keys and values", _kib(bytes_.keys + bytes_.values), note))
     cells = "".join(
         f"<div><small>{name}</small><b>{value}</b><i>{note}</i></div>"
         for name, value, note in shown
