@@ -345,7 +345,7 @@ class Evicting(Memory):
         self._evicted_by[layer, head, token[layer, head, slot]] = rule[layer, head, slot]
         near = of_kv_heads(result.after.cache.token)
         near = near[:, :, (near >= 0).any(axis=(0, 1))]
-        if result.after.tier is not None:  # what came back from there is evicted no more
+        if result.after.tier.shape[1]:  # what came back from there is evicted no more
             layer, head, slot = np.nonzero(near >= 0)
             self._evicted_in[layer, head, near[layer, head, slot]] = -1
             self._evicted_by[layer, head, near[layer, head, slot]] = Rule.none
