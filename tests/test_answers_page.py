@@ -171,7 +171,7 @@ def test_a_link_to_a_turn_that_has_no_answer_is_told() -> None:
 
 
 def test_what_is_too_long_or_sees_the_future_is_said() -> None:
-    app = open_page("answers", policies="fifo,oracle")
+    app = open_page("answers", policies="fifo,oracle,full")
     assert "it looks at the future of the dialog" in app.error[0].value
     assert list(lanes(app)) == ["Full cache", "FIFO"]
 

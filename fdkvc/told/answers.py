@@ -254,17 +254,18 @@ def why_table(talk: Talk, name: str, word: Word, looks: Looks) -> pd.DataFrame:
                 float(all_there[each.tokens].sum()),
                 at[:, :, 0].size,
                 int(lost.any(axis=-1).sum()),
-                *((when[0], when[-1]) if when else (-1, -1)),
+                *((when[0], when[-1]) if when else (None, None)),
                 " and ".join(sorted(by)),
             )
         )
-    return pd.DataFrame(
+    table = pd.DataFrame(
         rows,
         columns=[
             *("passage", "turn", "writer", "word", "first", "end", "attended", "all_there"),
             *("heads", "evicted", "first_evicted_in", "last_evicted_in", "rule"),
         ],
     )
+    return table.astype({"first_evicted_in": "Int64", "last_evicted_in": "Int64"})
 
 
 # ------------------------------------------------------------------------------- bring it back

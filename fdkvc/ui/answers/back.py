@@ -191,4 +191,5 @@ def _frame(answered: Answered, name: str, found: BroughtBack, wanted: str) -> pd
         *(row(tried, version) for tried in found.tried for version in VERSIONS),
     ]
     columns = ["policy", "span", "first_token", "turn", "weight", "entry", "written", "right"]
-    return pd.DataFrame(rows, columns=columns)
+    table = pd.DataFrame(rows, columns=columns)
+    return table.astype({"first_token": "Int64", "turn": "Int64"})

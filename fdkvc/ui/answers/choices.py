@@ -23,6 +23,9 @@ from fdkvc.ui.kit.sidebar import BUDGET_HERE
 from fdkvc.ui.kit.variants import choose_policies
 
 NOTHING = "nothing"
+EVERYTHING = "full"
+"""The policy that evicts nothing."""
+
 MOST_POLICIES = 5
 MOST_SAID = 2000
 """Characters that a person may say altogether: they stand in the address."""
@@ -186,7 +189,8 @@ def _choose_policies(page: str) -> tuple[Policy, ...]:
             for policy in seers
         ]
     )
-    return tuple(policy for policy in chosen if policy not in seers)
+    # The full cache stands beside all of them anyway.
+    return tuple(each for each in chosen if each not in seers and each.name != EVERYTHING)
 
 
 def say(page: str, conversation: Conversation, text: str) -> Sequence[tuple[Field, str]]:

@@ -25,6 +25,9 @@ from fdkvc.words import listed, sentence
 DRAWN = 0.06
 """Seconds after which what is being written is drawn again."""
 
+PATIENCE = 0.2
+"""Seconds after which one can stop it; a button for a moment would only push things about."""
+
 MOST_SHOWN = 60
 """Characters of an argument."""
 
@@ -59,17 +62,20 @@ def _write(
     """Let the model write, and show it as it does; what is pressed meanwhile is heard."""
     answered = Answered(conversation, heard(conversation).fork())
     asked.html(_heard_html(answered))
-    button.button(
-        "Stop",
-        key=f"{page}/stop",
-        icon=":material/stop_circle:",
-        on_click=choices.stop,
-        args=(page, conversation),
-        help="The answers end where they are, and the conversation can go on.",
-    )
-    drawn = monotonic()
+    began = drawn = monotonic()
+    offered = False
     for steps in steps_of(answered.talk, conversation):
         st.session_state[f"{page}/{choices.STEPS}"] = steps
+        if not offered and monotonic() - began > PATIENCE:
+            offered = True
+            button.button(
+                "Stop",
+                key=f"{page}/stop",
+                icon=":material/stop_circle:",
+                on_click=choices.stop,
+                args=(page, conversation),
+                help="The answers end where they are, and the conversation can go on.",
+            )
         if monotonic() - drawn > DRAWN:
             lanes.html(_lanes_html(answered))
             drawn = monotonic()
