@@ -159,6 +159,8 @@ def test_an_answer_that_is_stopped_ends_there_and_the_talk_goes_on(
     monkeypatch.setattr(scene, "steps_of", conversation.steps_of)
     say(app, "And now?")
     assert "And now?" in html(app)
+    app.session_state["answers/sections"] = "Bring it back"
+    assert "scrolls back" in html(settled(app.run()))
 
 
 def test_a_link_to_a_turn_that_has_no_answer_is_told() -> None:

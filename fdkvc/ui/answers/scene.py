@@ -77,7 +77,7 @@ def _write(
                 help="The answers end where they are, and the conversation can go on.",
             )
         if monotonic() - drawn > DRAWN:
-            lanes.html(_lanes_html(answered))
+            lanes.html(_lanes_html(answered, writing=True))
             drawn = monotonic()
     button.empty()
     ANSWERS.keep(conversation, answered)
@@ -167,12 +167,12 @@ def _heard_html(answered: Answered) -> str:
     return f'<div class="heard"><b>{turn} · {escape(writer)}</b> {escape(talk.text(FULL))}</div>'
 
 
-def _lanes_html(answered: Answered) -> str:
-    """Return a column for each memory."""
-    return f'<div class="answers">{"".join(_lanes(answered))}</div>'
+def _lanes_html(answered: Answered, *, writing: bool = False) -> str:
+    """Return a column for each memory; what is being written is not judged yet."""
+    return f'<div class="answers">{"".join(_lanes(answered, writing))}</div>'
 
 
-def _lanes(answered: Answered) -> Iterator[str]:
+def _lanes(answered: Answered, writing: bool) -> Iterator[str]:
     titles = answered.conversation.titles
     said = {name: answered.passages(name) for name in titles}
     full = {writer: text.split() for writer, text in said[FULL]}
@@ -183,10 +183,20 @@ def _lanes(answered: Answered) -> Iterator[str]:
             f'<p class="past"><i>{escape(writer)}</i> {escape(text)}</p>'
             for writer, text in answered.past(name)
         )
-        parts += "".join(map(call_html, answered.judged(name)))
-        for writer, text in said[name]:
-            if writer != "call":
-                parts += f"<p>{words_html(text, full.get(writer, []))}</p>"
+        if writing:
+            parts += "".join(
+                f'<div class="chips"><span>{escape(text)}</span></div>'
+                if writer == "call"
+                else f"<p>{escape(text)}</p>"
+                for writer, text in said[name]
+            )
+        else:
+            parts += "".join(map(call_html, answered.judged(name)))
+            parts += "".join(
+                f"<p>{words_html(text, full.get(writer, []))}</p>"
+                for writer, text in said[name]
+                if writer != "call"
+            )
         yield (
             f'<section aria-label="{escape(title)}"><b>{escape(title)}</b> '
             f"<small>{held} of {before} entries a head</small>{parts}</section>"
