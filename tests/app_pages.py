@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+import zlib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import AppTest
 
@@ -82,6 +85,27 @@ def told(app: AppTest) -> list[dict[str, Any]]:
     """Return what each component was told that is told in words and numbers."""
     protos = (each.proto for each in app.get("bidi_component"))
     return [json.loads(proto.json) for proto in protos if proto.json]
+
+
+def unpacked(packed: bytes) -> tuple[dict[str, Any], list[NDArray[Any]]]:
+    """Read the payload of a stage as the browser does."""
+    whole = zlib.decompress(packed)
+    end = 4 + int.from_bytes(whole[:4], "little")
+    head, columns = json.loads(whole[4:end]), []
+    for kind, count in head["columns"]:
+        size = np.dtype(kind).itemsize
+        planes = np.frombuffer(whole[end : end + count * size], np.uint8).reshape(size, count)
+        columns.append(np.ascontiguousarray(planes.T).view(f"<{kind}").ravel())
+        end += count * size
+    assert end == len(whole)
+    return head, columns
+
+
+def stage_of(app: AppTest) -> dict[str, Any]:
+    """Return what the page's stage has got, without the entries."""
+    protos = (each.proto for each in app.get("bidi_component"))
+    (packed,) = [proto.bytes for proto in protos if proto.bytes]
+    return unpacked(packed)[0]
 
 
 def html(app: AppTest) -> str:

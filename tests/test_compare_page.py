@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from app_pages import ROOT, html, link_of, open_page, press, specs
+from app_pages import ROOT, html, link_of, open_page, press, settled, specs, stage_of, told
 from streamlit.testing.v1 import AppTest
 
 from fdkvc.attention import Floats, Observation
@@ -27,9 +27,13 @@ from fdkvc.ui.kit.markdown import plain
 
 def lanes(app: AppTest) -> list[str]:
     """Return the title of each lane."""
-    return [
-        spec["vconcat"][0]["title"]["text"] for spec in specs(app) if '"cells"' in json.dumps(spec)
-    ]
+    return [lane["label"] for lane in stage_of(app)["lanes"]]
+
+
+def fates(app: AppTest) -> dict[str, str]:
+    """Return what the stage is told of its entry in each lane."""
+    (view,) = [each for each in told(app) if each.get("what") == "view"]
+    return dict(zip(lanes(app), view["sentences"], strict=True))
 
 
 def shown(app: AppTest) -> str:
@@ -50,7 +54,7 @@ def test_it_compares_the_papers_policies_at_first() -> None:
 
     titles = [POLICIES[key].label for key in PAPER_POLICIES]
     assert lanes(app) == titles
-    assert len(specs(app)) == len(titles) + 2
+    assert len(specs(app)) == 2
     assert not errors(app)
 
 
@@ -79,19 +83,20 @@ def test_a_step_changes_data_and_no_chart() -> None:
     app = open_page("compare", scenario="shift", policies="fifo,h2o,fd-kvc")
     before = specs(app)
 
-    press(app, "Next")
+    app.session_state["compare/turn"] = 1  # as the stage tells it
+    settled(app.run())
 
-    assert app.session_state["compare/turn"] == 1
+    assert link_of(app)["turn"] == "1"
     assert specs(app) == before
 
 
-def test_another_policy_leaves_the_charts_of_those_before_it_as_they_were() -> None:
+def test_another_policy_leaves_the_lanes_of_those_before_it_as_they_were() -> None:
     before, after = (
-        specs(open_page("compare", scenario="shift", policies=policies))
+        stage_of(open_page("compare", scenario="shift", policies=policies))["lanes"]
         for policies in ("fifo,h2o", "fifo,h2o,fd-kvc")
     )
 
-    assert after[:2] == before[:2]
+    assert after[:2] == before
 
 
 def test_more_policies_than_there_is_room_for_are_refused_in_a_sentence() -> None:
@@ -119,9 +124,10 @@ def test_the_figures_mark_the_best_and_ties() -> None:
 def test_an_entry_is_followed_through_all_lanes() -> None:
     app = open_page("compare", scenario="shift", policies="fifo,h2o", turn=4, entry=70)
 
-    told = next(text.value for text in app.markdown if text.value.startswith("- **FIFO:**"))
-    assert "Token 70 (topic A, from turn 2) was evicted in turn 3 by the budget." in told
-    assert "- **H2O:** Token 70 (topic A, from turn 2)" in told
+    told_of = fates(app)
+    gone = "Token 70 (topic A, from turn 2) was evicted in turn 3 by the budget."
+    assert told_of["FIFO"].startswith(gone)
+    assert told_of["H2O"].startswith("Token 70 (topic A, from turn 2)")
 
 
 def test_two_runs_to_compare_must_be_two() -> None:
@@ -268,9 +274,7 @@ def test_without_a_picked_entry_a_sentence_asks_for_one() -> None:
 
     press(app, "Continue from here")
 
-    assert errors(app) == [
-        "No entry is picked to pin: click one in a cache, or choose one from the list."
-    ]
+    assert errors(app) == ["No entry is picked to pin: click one in any lane."]
     assert lanes(app) == ["FIFO"]
 
 
@@ -286,7 +290,7 @@ def test_a_dropped_entry_is_told_to_have_been_taken_out() -> None:
         turn=5,
     )
 
-    assert "Token 95 was taken out by the fork, after turn 2." in shown(app)
+    assert fates(app)["fork of H2O"] == "Token 95 was taken out by the fork, after turn 2."
 
 
 # ------------------------------------------------------------------------------- any policy
@@ -326,7 +330,8 @@ def test_a_policy_that_does_not_exist_yet_is_compared_and_forked(
         turn=6,
     )
 
-    assert lanes(app) == ["FIFO", "Nearest side=far", "fork of FIFO"]
+    assert lanes(app) == ["FIFO", "fork of FIFO", "Nearest side=far"]
+    assert stage_of(app)["lanes"][1]["forks"] == [0, 3]
     assert "with Nearest instead of FIFO" in shown(app)
     assert not errors(app)
 

@@ -78,7 +78,7 @@ def test_metrics_that_are_asked_for_are_shown_and_stand_in_the_link(name: str) -
 def test_no_control_is_moved_back_while_a_person_uses_it(name: str) -> None:
     """An answer that sets a control again would undo what was pressed or typed meanwhile."""
     app = open_page(name)
-    settled(app.run()) if name == "step" else press(app, "Next")
+    step_to(app, name, "Next", 1)
 
     controls = [*app.number_input, *app.selectbox, *app.button_group]
     assert len(controls) > 6
@@ -152,17 +152,17 @@ def test_the_stops_of_the_walk_say_what_is_so() -> None:
 
 def test_a_choice_is_told_again_when_its_words_change() -> None:
     """The browser knows it by its words: it would go on to show, and send, those before."""
-    app = open_page("compare", entry=200)
-    entry = app.selectbox(key="compare/entry")
-    words = entry.format_func(200)
-    assert not settled(app.run()).selectbox(key="compare/entry").proto.set_value
+    app = open_page("compare", one="fifo", other="h2o")
+    first = app.selectbox(key="compare/one")
+    assert first.format_func("fifo") == "FIFO"
+    assert not settled(app.run()).selectbox(key="compare/one").proto.set_value
 
-    app.selectbox(key="compare/scenario").set_value("shift").run()
+    app.session_state["pending"] = "compare", [(LANES, ["sink", "fifo", "h2o", "fd-kvc gamma=0.8"])]
+    settled(app.run())
 
-    entry = settled(app).selectbox(key="compare/entry")
-    assert entry.format_func(200) != words
-    assert entry.proto.set_value
-    assert entry.proto.raw_value == entry.format_func(200)
+    first = app.selectbox(key="compare/one")
+    assert first.proto.set_value
+    assert first.proto.raw_value == "FIFO"
 
 
 def test_what_a_lagging_browser_sends_of_another_dialog_is_not_taken() -> None:
@@ -181,9 +181,9 @@ def test_a_link_holds_the_order_of_the_cells_and_the_open_section() -> None:
 
 
 def step_to(app: AppTest, page: str, button: str, turn: int) -> None:
-    """Step as a person does; the step page's own stage speaks of it only in a browser."""
-    if page == "step":
-        app.session_state["step/turn"] = turn
+    """Step as a person does; a stage speaks of it only in a browser."""
+    if page != "dialogs":
+        app.session_state[f"{page}/turn"] = turn
         settled(app.run())
     else:
         press(app, button)
@@ -232,7 +232,7 @@ def test_dialog_policy_turn_and_entry_follow_from_page_to_page() -> None:
 
     # As "Add a variant" does: a browser knows of no variant that it was not shown.
     app.session_state["pending"] = "compare", [(LANES, ["sink", "fd-kvc gamma=0.8"])]
-    press(settled(app.run()), "Next")
+    step_to(settled(app.run()), "compare", "Next", 6)
     settled(app.switch_page("pages/step.py").run())
 
     assert link_of(app).items() >= {**same, "turn": "6", "policy": "fd-kvc"}.items()

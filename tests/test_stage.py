@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import json
-import zlib
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
+from app_pages import unpacked
 
 from fdkvc.dialogs.scenarios import World, own_scenario, scenario_named
 from fdkvc.policies import POLICIES, policy_named
+from fdkvc.run.fork import Fork
 from fdkvc.run.trace import Rule, Status
 from fdkvc.told.course import term_courses
 from fdkvc.told.explain import decision
-from fdkvc.ui.kit.runs import DialogChoice, Run, RunChoice, load_run
-from fdkvc.ui.stage.payload import PROTECTED_BIT, RULE_BIT, payload
+from fdkvc.ui.kit.runs import DialogChoice, Run, RunChoice, load_fork, load_run
+from fdkvc.ui.stage.payload import (
+    PROTECTED_BIT,
+    RULE_BIT,
+    LaneHead,
+    lanes_payload,
+    name_of_all,
+    payload,
+)
 from fdkvc.ui.step.stage import moment
 
 every_policy = pytest.mark.parametrize("key", list(POLICIES))
@@ -26,20 +32,6 @@ def run_of(key: str, schedule: str = "AABBA", budget: int = 12, **settings: Any)
     world = World(tokens_per_turn=8)
     dialog = DialogChoice(own_scenario(schedule), 3, world)
     return load_run(RunChoice(dialog, policy_named(key, **settings), budget))
-
-
-def unpacked(packed: bytes) -> tuple[dict[str, Any], list[NDArray[Any]]]:
-    """Read a payload as the browser does."""
-    whole = zlib.decompress(packed)
-    end = 4 + int.from_bytes(whole[:4], "little")
-    head, columns = json.loads(whole[4:end]), []
-    for kind, count in head["columns"]:
-        size = np.dtype(kind).itemsize
-        planes = np.frombuffer(whole[end : end + count * size], np.uint8).reshape(size, count)
-        columns.append(np.ascontiguousarray(planes.T).view(f"<{kind}").ravel())
-        end += count * size
-    assert end == len(whole)
-    return head, columns
 
 
 @every_policy
@@ -63,6 +55,24 @@ def test_what_the_browser_gets_is_the_run(key: str) -> None:
         np.testing.assert_array_equal(column, entries[name].to_numpy(np.float32))
     cutoffs = [None if each is None else pytest.approx(each) for each in run.cutoffs]
     assert head["lanes"][0]["cutoffs"] == cutoffs
+
+
+def test_lanes_are_their_runs_one_after_the_other() -> None:
+    parent = run_of("fd-kvc")
+    runs = (run_of("h2o"), parent, load_fork(parent, Fork(2, budget=6)))
+    heads = tuple(LaneHead(name, 12, "", ()) for name in ("one", "two", "fork"))
+    head, columns = unpacked(lanes_payload(runs, heads))
+
+    assert head["name"] == name_of_all(runs)
+    assert [lane["label"] for lane in head["lanes"]] == ["one", "two", "fork"]
+    assert len(columns) == 3 * len(runs)
+    for run, lane, difference, flags in zip(
+        runs, head["lanes"], columns[::3], columns[1::3], strict=True
+    ):
+        assert np.cumsum(difference, dtype=np.uint32).tolist() == run.entries["token"].tolist()
+        assert [Status(flag & 7).name for flag in flags] == run.entries["status"].tolist()
+        assert sum(lane["counts"]) == len(run.entries)
+        assert len(lane["cutoffs"]) == run.dialogs.turns
 
 
 def test_sixty_turns_of_a_large_cache_are_sent_in_300_kilobytes() -> None:

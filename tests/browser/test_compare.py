@@ -16,7 +16,7 @@ from fdkvc.run.fork import Fork, fork
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Trace
 
-MARK = re.compile(r"\btoken (\d+) · [^\n]*\n(?:kept|new)(?: · protected)?\n")
+KEPT = re.compile(r"\btoken (\d+), topic [^,]+, from turn \d+, (?:new, evicted|evicted|(new|kept))")
 SCENARIO = scenario_named("shift")
 DIALOG = generate(SCENARIO, 1, 7)
 LAST = len(SCENARIO.schedule) - 1
@@ -26,12 +26,12 @@ def open_compare(page: Page, **view: object) -> None:
     """Open the page by a link; what the link leaves out is at its default."""
     page.goto("/compare?" + "&".join(f"{name}={value}" for name, value in view.items()))
     expect(page.get_by_role("heading", level=1, name="Compare")).to_be_visible()
-    expect(lane(page, 1).locator("svg").first).to_be_visible()
+    expect(lane(page, 1)).to_be_visible()
     settled(page)
 
 
 def lanes(page: Page) -> Locator:
-    return page.locator("[class*=st-key-lanes-] [data-testid=stVegaLiteChart]")
+    return page.locator(".stage").get_by_role("region")
 
 
 def lane(page: Page, number: int) -> Locator:
@@ -39,13 +39,24 @@ def lane(page: Page, number: int) -> Locator:
 
 
 def kept(page: Page, number: int) -> set[int]:
-    """Read the cache of a lane off its marks, as a screen reader would."""
-    labels = (
+    """Read the cache of a lane off the names of its entries, as a screen reader would."""
+    names = (
         lane(page, number)
-        .locator("[aria-label]")
-        .evaluate_all("marks => marks.map(mark => mark.getAttribute('aria-label'))")
+        .get_by_role("option")
+        .evaluate_all("all => all.map(each => each.getAttribute('aria-label'))")
     )
-    return {int(token) for label in labels for token in MARK.findall(f"{label}\n")}
+    told = (KEPT.search(name) for name in names)
+    return {int(each[1]) for each in told if each and each[2]}
+
+
+def entry(page: Page, number: int, token: int) -> Locator:
+    return lane(page, number).get_by_role("option", name=re.compile(rf"^token {token},"))
+
+
+def why(page: Page, label: str) -> Locator:
+    """Return what is said of the entry in one lane."""
+    said = page.get_by_role("complementary", name="Why").locator("section")
+    return said.filter(has=page.get_by_role("heading", name=label, exact=True))
 
 
 def decided(trace: Trace, turn: int) -> set[int]:
@@ -57,13 +68,17 @@ def expect_turn(page: Page, turn: int) -> None:
     expect(page.get_by_role("slider", name="Turn")).to_have_value(f"{turn}")
     expect(page).to_have_url(re.compile(rf"[?&]turn={turn}(&|$)"))
     for each in lanes(page).all():
-        expect(each.get_by_label(re.compile(rf"from turn {turn}\n")).first).to_be_attached()
+        expect(each.locator(".options")).to_have_attribute("data-turn", f"{turn}")
 
 
 def test_four_policies_are_compared_in_step(page: Page) -> None:
     traces = [simulate(policy_named(key), DIALOG, 56) for key in PAPER_POLICIES]
+    page.set_viewport_size({"width": 1440, "height": 900})
     open_compare(page, scenario="shift", seed=7)
     expect_turn(page, 0)
+    for number in range(1, 5):
+        expect(lane(page, number)).to_be_in_viewport(ratio=1)
+    expect(page.get_by_role("complementary", name="Why")).to_be_in_viewport(ratio=1)
     below = page.get_by_role("heading", name="The whole run in figures")
     place = below.bounding_box()
 
@@ -99,6 +114,7 @@ def test_a_run_is_forked_and_its_future_laid_beside_it(page: Page) -> None:
     expect(page.get_by_text("recency decay at 0.6 instead of 0.88")).to_be_visible()
     expect(decay).not_to_be_visible()
     expect(lanes(page)).to_have_count(3)
+    expect(lane(page, 3)).to_contain_text("continues FD-KVC after turn 4")
     expect_turn(page, 4)
     assert kept(page, 3) == kept(page, 2) == decided(trace, 4)
     page.get_by_role("button", name="Next").click()
@@ -114,8 +130,33 @@ def test_a_run_is_forked_and_its_future_laid_beside_it(page: Page) -> None:
 def test_an_entry_is_picked_in_one_lane_followed_in_all_and_pinned(page: Page) -> None:
     open_compare(page, scenario="shift", seed=7, policies="fifo,h2o", turn=2)
 
-    lane(page, 1).get_by_label(re.compile(r"^token 70 · ")).first.click()
-    expect(page.get_by_text("Token 70 (topic A, from turn 2)")).to_have_count(2)
+    entry(page, 1, 70).hover()
+    expect(why(page, "FIFO")).to_contain_text("kept")
+    expect(why(page, "FIFO")).not_to_contain_text("Token 70")  # it is not held yet
+    entry(page, 1, 70).click()
+    for label in ("FIFO", "H2O"):
+        expect(why(page, label)).to_contain_text("Token 70 (topic A, from turn 2)")
+    for number in (1, 2):
+        expect(entry(page, number, 70)).to_have_attribute("aria-selected", "true")
+    expect(page).to_have_url(re.compile(r"[?&]entry=70(&|$)"))
+    page.keyboard.press("ArrowRight")
+    expect(why(page, "FIFO")).to_contain_text(re.compile("evicted in this turn.*by the budget"))
+    page.keyboard.press("ArrowRight")
+    expect(why(page, "FIFO")).to_contain_text("evicted in turn 3rank 58 of 88 · by the budget")
+    page.keyboard.press("Escape")
+    expect(page).to_have_url(re.compile(r"[?&]entry=(&|$)"))
+
+    expect(page.get_by_role("heading", name="Kept in turn 4, by topic")).to_be_visible()
+    for _ in range(2):
+        page.keyboard.press("ArrowLeft")
+    expect_turn(page, 2)
+    box = page.get_by_role("listbox", name="Entries in H2O")
+    box.focus()
+    page.keyboard.press("End")  # the last of the lane, by the keys alone
+    chosen = box.get_attribute("aria-activedescendant")
+    page.keyboard.press("Enter")
+    expect(box.locator(f"#{chosen}")).to_have_attribute("aria-selected", "true")
+    entry(page, 1, 70).click()
     expect(page).to_have_url(re.compile(r"[?&]entry=70(&|$)"))
 
     page.get_by_role("button", name="What if").click()
@@ -198,9 +239,13 @@ def test_the_link_of_a_comparison_opens_the_same_in_another_window(page: Page) -
 
 def test_on_a_narrow_window_nothing_runs_over_the_edge(page: Page) -> None:
     page.set_viewport_size({"width": 800, "height": 1000})
-    open_compare(page, scenario="complex", policies=",".join(list(POLICIES)[:6]))
+    open_compare(page, scenario="complex", policies=",".join(list(POLICIES)[:6]), turn=5)
 
-    right = page.locator("[data-testid=stVegaLiteChart], .scrolls").evaluate_all(
-        "all => Math.max(...all.map(each => each.getBoundingClientRect().right))"
-    )
-    assert right <= 800
+    for width in (800, 390):
+        page.set_viewport_size({"width": width, "height": 1000})
+        settled(page)
+        shown = page.locator(".stage, .stage .cells, [data-testid=stVegaLiteChart], .scrolls")
+        right = "all => Math.max(...all.map(each => each.getBoundingClientRect().right))"
+        assert shown.evaluate_all(right) <= width
+    entry(page, 2, 150).click()
+    expect(why(page, "FIFO")).to_be_in_viewport()  # beside what was asked for, with no scrolling

@@ -43,6 +43,9 @@ from fdkvc.ui.kit.lanes import (
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.kit.runs import Run
 from fdkvc.ui.kit.sidebar import ASKED, DIALOG, ENTRY, LOOK
+from fdkvc.ui.stage import component as stage
+from fdkvc.ui.stage.follow import follow
+from fdkvc.ui.stage.payload import LaneHead, lanes_payload, name_of_all
 from fdkvc.words import count, listed
 
 FILE = "comparison.csv"
@@ -67,6 +70,59 @@ def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
             )
             hold(page, field, field.default)
     return wrong
+
+
+# ------------------------------------------------------------------------------- the stage
+
+
+def show_stage(page: str, lanes: tuple[Lane, ...]) -> None:
+    """Show the runs as lanes of one stage, which step together by themselves."""
+    rows = _rows(lanes)
+    names = [lane.name for lane in rows]
+    heads = tuple(
+        LaneHead(
+            lane.label,
+            _places(lanes, lane),
+            "" if lane.run.trace.policy.bounded else "on a scale of its own",
+            tuple(
+                (line.label, tuple(map(line.words, lane.run.turns[line.field])))
+                for line in lane.run.metrics
+                if line.field in usual_metrics()
+            ),
+            (names.index(lane.origin), lane.begins) if lane.origin else None,
+        )
+        for lane in rows
+    )
+    stage.show_lanes(f"{page}/stage", lanes_payload(tuple(lane.run for lane in rows), heads))
+
+
+def follow_stage(page: str, lanes: tuple[Lane, ...]) -> int:
+    """Take over what the stage has come to, and tell it what became of its entry in each lane.
+
+    What it shows is kept at hand for a picture.
+    """
+    rows = _rows(lanes)
+    turn = follow(
+        page,
+        name_of_all([lane.run for lane in rows]),
+        rows[0].run.dialogs,
+        lambda turn, token: [_fate(lane.run, turn, token) for lane in rows],
+    )
+    picked = held(page, ENTRY)
+    shown_charts(page).update(
+        {f"lane/{lane.name}": lane_chart(lanes, lane, turn, picked) for lane in lanes}
+    )
+    return turn
+
+
+def _rows(lanes: Sequence[Lane]) -> list[Lane]:
+    """Put a fork beside what it continues."""
+    return [
+        row
+        for lane in lanes
+        if not lane.origin
+        for row in (lane, *(fork for fork in lanes if fork.origin == lane.name))
+    ]
 
 
 # ------------------------------------------------------------------------------- the lanes

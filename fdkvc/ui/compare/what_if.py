@@ -63,7 +63,7 @@ def ask(page: str, lanes: Sequence[Lane]) -> None:
                 key=f"{draft}/entry",
                 default="leave",
                 required=True,
-                help="Pick one by a click in a cache, or from the list beside this button.",
+                help="Pick one by a click in any lane.",
             )
         with right:
             if st.button(
@@ -93,7 +93,7 @@ def _begin(page: str, name: str, policy: str, budget: int, entry: str) -> None:
     picked = held(page, ENTRY)
     if entry != "leave" and picked is None:
         st.session_state[f"{page}/fork-problem"] = (
-            f"No entry is picked to {entry}: click one in a cache, or choose one from the list."
+            f"No entry is picked to {entry}: click one in any lane."
         )
         st.rerun()
     pinned, dropped = (picked if entry == verb else None for verb in ("pin", "drop"))
@@ -143,7 +143,7 @@ def with_fork(page: str, lanes: tuple[Lane, ...]) -> tuple[Lane, ...]:
         )
         _offer_removal(page)
     words = f"{name} after turn {turn}: {', '.join(changes)}"
-    return (*lanes, Lane(FORK, f"fork of {origin.label}", words, run))
+    return (*lanes, Lane(FORK, f"fork of {origin.label}", words, run, name))
 
 
 def _offer_removal(page: str) -> None:

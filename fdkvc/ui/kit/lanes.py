@@ -42,12 +42,15 @@ class Lane:
         How people see it: the policy's title.
     words : str
         What it is, in a file.
+    origin : str
+        Of a fork: the name of the lane that it continues.
     """
 
     name: str
     label: str
     words: str
     run: Run
+    origin: str = ""
 
     @property
     def begins(self) -> int:

@@ -180,7 +180,7 @@ _STAGE = """
 .st-key-stage-head {gap: 0 1rem; flex-wrap: wrap;}
 .st-key-stage-head h1 {font-size: 1.5rem; padding: 0;}
 .st-key-stage-head p {font-size: .9rem; opacity: .75;}
-[class*="st-key-step-stage-"] {display: none;}
+[class*="-stage-view"], [class*="-stage-answer"] {display: none;}
 .stMainBlockContainer:has(.st-key-walk-stop) .stage {--stage-above: 282px;}
 .st-key-walk-stop .stAlertContainer {padding: .5rem .9rem;}
 .st-key-algorithm {gap: .25rem;}

@@ -18,20 +18,28 @@ def _read(*names: str) -> str:
     return "\n".join((_HERE / name).read_text(encoding="utf-8") for name in names)
 
 
-def _css() -> str:
+def _css(*names: str) -> str:
     """Return the style, with the colours of the score's terms from the place of all colours."""
     light, dark = (" ".join(theme.terms) for theme in (LIGHT, DARK))
     return (
-        f"{_read('stage.css')}\n.stage {{ --stage-terms: {light}; }}\n"
+        f"{_read(*names)}\n.stage {{ --stage-terms: {light}; }}\n"
         f".stage.dark {{ --stage-terms: {dark}; }}"
     )
 
 
+_SCRIPTS = ("hub.js", "record.js", "marks.js", "views.js", "why.js", "stage.js")
+_HTML = f"const HTML = {json.dumps(_read('stage.html'))};\n"
+
 _stage = st.components.v2.component(
     "stage",
-    css=_css(),
-    js=f"const HTML = {json.dumps(_read('stage.html'))};\n"
-    + _read("hub.js", "record.js", "marks.js", "views.js", "why.js", "stage.js"),
+    css=_css("stage.css"),
+    js=f"{_HTML}{_read(*_SCRIPTS)}\nconst Scene = Stage;",
+    isolate_styles=False,
+)
+_lanes = st.components.v2.component(
+    "stage-lanes",
+    css=_css("stage.css", "lanes.css"),
+    js=f"{_HTML}{_read(*_SCRIPTS, 'lanes.js')}\nconst Scene = Lanes;",
     isolate_styles=False,
 )
 _ear = st.components.v2.component("stage-ear", js=_read("hub.js", "ear.js"), isolate_styles=False)
@@ -47,6 +55,18 @@ def show_stage(key: str, run: bytes) -> None:
         From `fdkvc.ui.stage.payload.payload`.
     """
     _stage(key=key, data=run)
+
+
+def show_lanes(key: str, runs: bytes) -> None:
+    """Draw several runs over one dialog, which step together.
+
+    Parameters
+    ----------
+    key : str
+    runs : bytes
+        From `fdkvc.ui.stage.payload.lanes_payload`.
+    """
+    _lanes(key=key, data=runs)
 
 
 def said(key: str) -> Mapping[str, Any]:

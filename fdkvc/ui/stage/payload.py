@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from math import isnan
 from typing import Any
 from uuid import uuid4
@@ -40,11 +41,56 @@ def name_of(run: Run) -> str:
 @kept
 def payload(run: Run) -> bytes:
     """Return a run for the browser: everything that any turn shows, once."""
-    columns = _columns(run.entries, run.terms)
+    return _packed(run, name_of(run), [_lane(run)], _columns(run.entries, run.terms))
+
+
+@dataclass(frozen=True)
+class LaneHead:
+    """What a lane shows beside its entries.
+
+    Attributes
+    ----------
+    label : str
+        What it is called.
+    places : int
+        The height of its river, in entries.
+    note : str
+        What is to be known of it, if anything is.
+    figures : tuple of (str, tuple of str)
+        Each with its words in every turn.
+    forks : (int, int), optional
+        Of which lane it is a fork, and after which turn.
+    """
+
+    label: str
+    places: int
+    note: str
+    figures: tuple[tuple[str, tuple[str, ...]], ...]
+    forks: tuple[int, int] | None = None
+
+
+@kept
+def lanes_payload(runs: tuple[Run, ...], heads: tuple[LaneHead, ...]) -> bytes:
+    """Return runs over one dialog for the browser: who is kept and evicted when, and by rank."""
+    lanes = [
+        {**_course(run), **asdict(head), "terms": []} for run, head in zip(runs, heads, strict=True)
+    ]
+    columns = [column for run in runs for column in _columns(run.entries, ())]
+    return _packed(runs[0], name_of_all(runs), lanes, columns)
+
+
+def name_of_all(runs: Sequence[Run]) -> str:
+    """Return a name that only these runs together have."""
+    return " ".join(map(name_of, runs))
+
+
+def _packed(
+    run: Run, name: str, lanes: Sequence[Mapping[str, Any]], columns: Sequence[NDArray[Any]]
+) -> bytes:
     head = {
-        "name": name_of(run),
+        "name": name,
         "dialog": _dialog(run.dialogs, run.choice.dialog.words),
-        "lanes": [_lane(run)],
+        "lanes": lanes,
         "palette": [[colour, letter_ink(place)] for place, colour in enumerate(TOPICS)],
         "columns": [[column.dtype.str[1:], len(column)] for column in columns],
     }
@@ -67,14 +113,20 @@ def _dialog(dialogs: DialogBatch, words: Sequence[str]) -> Mapping[str, Any]:
     }
 
 
+def _course(run: Run) -> Mapping[str, Any]:
+    return {
+        "label": run.trace.policy.label,
+        "budget": run.trace.budget,
+        "counts": np.bincount(run.entries["turn"], minlength=run.dialogs.turns).tolist(),
+        "cutoffs": list(run.cutoffs),
+    }
+
+
 def _lane(run: Run) -> Mapping[str, Any]:
     trace, dialogs = run.trace, run.dialogs
     name = trace.policy.quantity_name
     return {
-        "label": trace.policy.label,
-        "budget": trace.budget,
-        "counts": np.bincount(run.entries["turn"], minlength=dialogs.turns).tolist(),
-        "cutoffs": list(run.cutoffs),
+        **_course(run),
         "terms": [
             {
                 "name": name(course.term),

@@ -16,6 +16,7 @@ class Stage {
     this.playing = 0;
     this.part = (name) => root.querySelector(name);
     this.#listen();
+    this.listenToViews();
     new ResizeObserver(() => this.layOut()).observe(this.part('.frame'));
     // Its colour glides for a moment when the page's theme changes, and only then.
     root.addEventListener('transitionend', ({ target }) => { if (target === root) this.layOut(); });
@@ -32,15 +33,14 @@ class Stage {
     this.cells = new Cells(this.part('.cells'), this.lane);
     this.scores = new Scores(this.part('.scores'), this.lane);
     this.why = new Why(this.part('.why'), this.lane, () => this.choose(null));
-    this.#build();
-    this.looked();
-    this.layOut();
-    this.root.dataset.run = run.name;
+    this.part('.states').replaceChildren(...this.lane.states.map((line) => this.#state(line)));
+    this.part('.river').setAttribute('aria-label', `The kept entries of ${this.dialog.turns} turns by age and topic`);
+    this.begin(run.name);
   }
 
-  // What does not change from turn to turn.
-  #build() {
-    const { dialog, lane } = this;
+  // What does not change from turn to turn, and then the turn.
+  begin(name) {
+    const { dialog } = this;
     const range = this.part('input');
     range.max = dialog.turns - 1;
     this.part('.scrub').style.setProperty('--turns', dialog.turns);
@@ -51,8 +51,9 @@ class Stage {
       cell.style.color = ink;
       return cell;
     }));
-    this.part('.states').replaceChildren(...lane.states.map((line) => this.#state(line)));
-    this.part('.river').setAttribute('aria-label', `The kept entries of ${dialog.turns} turns by age and topic`);
+    this.looked();
+    this.layOut();
+    this.root.dataset.run = name;
   }
 
   #state({ label, low, high, start, values }) {
@@ -96,7 +97,7 @@ class Stage {
     this.state.turn = Math.min(this.state.turn, last);
     if (this.state.entry >= this.dialog.born.length) this.state.entry = null;
     this.show(false);
-    this.#search();
+    this.search();
   }
 
   show(glide = true) {
@@ -108,7 +109,7 @@ class Stage {
     this.#texts();
     this.point();
     clearTimeout(this.timers.named);
-    this.timers.named = setTimeout(() => this.#name(), NAMED);
+    this.timers.named = setTimeout(() => this.nameEntries(), NAMED);
   }
 
   // Everything that follows the pointer is drawn in the next frame, once.
@@ -121,27 +122,30 @@ class Stage {
   #draw(moment) {
     const { turn, entry } = this.state;
     if (this.pointed) {
-      const token = this.hover ?? entry;
       this.pointed = false;
-      this.river.paint(turn, token);
-      this.why.show(turn, token, this.hover === null && entry !== null, this.#told(), this.#found());
+      this.paintPointed(turn, this.hover ?? entry);
     }
-    const moves = [this.cells, this.scores].map((view) => view.paint(moment, this.hover, entry));
-    if (moves.some(Boolean)) this.frame = requestAnimationFrame((now) => this.#draw(now));
+    if (this.paintMarks(moment)) this.frame = requestAnimationFrame((now) => this.#draw(now));
   }
 
+  paintPointed(turn, token) {
+    this.river.paint(turn, token);
+    this.why.show(turn, token, this.holds(), this.told(), this.#found());
+  }
+
+  // Returns whether any of them still moves.
+  paintMarks(moment) {
+    return [this.cells, this.scores].map((view) => view.paint(moment, this.hover, this.state.entry)).some(Boolean);
+  }
+
+  // Whether the entry that is pointed at is the one that is held.
+  holds() { return this.hover === null && this.state.entry !== null; }
+
   #texts() {
-    const { lane, dialog } = this;
+    const { lane } = this;
     const { turn, order } = this.state;
     const now = lane.turn(turn);
-    const range = this.part('input');
-    range.value = turn;
-    range.setAttribute('aria-valuetext', `${turn} of ${dialog.turns - 1}, topic ${dialog.label(dialog.hue(turn))}`);
-    // Not on the whole stage: the browser would go through the style of all that is in it.
-    const at = (turn + 0.5) / dialog.turns;
-    this.part('.scrub').style.setProperty('--at', at);
-    this.part('.where').textContent = `${turn} of ${dialog.turns - 1}`;
-    this.part('.headline').textContent = lane.headlines[turn];
+    const at = this.tellTurn(lane.headlines[turn]);
     this.part('.kept-title').textContent = `Kept ${now.kept.length} of ${lane.budget}`;
     this.part('.gone-title').textContent = now.gone.length ? `Evicted in this turn ${now.gone.length}` : 'Nothing evicted';
     this.part('.decision-title').textContent = now.missed.length && now.stayed.length
@@ -160,29 +164,48 @@ class Stage {
     });
   }
 
+  // Returns how far it stands along the dialog.
+  tellTurn(headline) {
+    const { dialog, state: { turn } } = this;
+    const range = this.part('input');
+    range.value = turn;
+    range.setAttribute('aria-valuetext', `${turn} of ${dialog.turns - 1}, topic ${dialog.label(dialog.hue(turn))}`);
+    // Not on the whole stage: the browser would go through the style of all that is in it.
+    const at = (turn + 0.5) / dialog.turns;
+    this.part('.scrub').style.setProperty('--at', at);
+    this.part('.where').textContent = `${turn} of ${dialog.turns - 1}`;
+    this.part('.headline').textContent = headline;
+    return at;
+  }
+
   // The entries of the turn for those who hear them, and for a finger that looks for one.
-  #name() {
-    const { cells, lane } = this;
+  nameEntries() {
+    this.nameOptions(this.part('.options'), this.cells, this.lane, 'entry');
+    this.activate();
+  }
+
+  nameOptions(box, cells, lane, prefix) {
     const { turn, entry } = this.state;
-    const box = this.part('.options');
     while (box.children.length < cells.order.length) box.append(make('div', { role: 'option' }));
     while (box.children.length > cells.order.length) box.lastChild.remove();
     cells.order.forEach((token, place) => {
       const option = box.children[place];
       const [x, y, width, height] = cells.marks.shown.get(token).at;
-      option.id = `entry-${token}`;
+      option.id = `${prefix}-${token}`;
       option.style.cssText = `left:${x}px;top:${y}px;width:${width}px;height:${height}px`;
       option.setAttribute('aria-label', nameOf(lane, turn, token));
       option.setAttribute('aria-selected', token === entry);
     });
     box.dataset.turn = turn;
-    this.#activate();
   }
 
-  #activate() {
+  activate() {
+    this.activateOption(this.part('.cells'), this.lane, 'entry');
+  }
+
+  activateOption(list, lane, prefix) {
     const token = this.hover ?? this.state.entry;
-    const list = this.part('.cells');
-    if (token !== null && this.lane.find(this.state.turn, token) !== undefined) list.setAttribute('aria-activedescendant', `entry-${token}`);
+    if (token !== null && lane.find(this.state.turn, token) !== undefined) list.setAttribute('aria-activedescendant', `${prefix}-${token}`);
     else list.removeAttribute('aria-activedescendant');
   }
 
@@ -200,16 +223,16 @@ class Stage {
     this.hover = null;
     this.state = { ...this.state, entry };
     this.point();
-    this.#name();
+    this.nameEntries();
     this.#report();
-    this.#search();
+    this.search();
   }
 
   look(token) {
     if (token === this.hover) return;
     this.hover = token;
     this.point();
-    this.#activate();
+    this.activate();
   }
 
   play() {
@@ -283,7 +306,7 @@ class Stage {
     this.timers.report = setTimeout(() => { if (this.asked === asked) this.#tell(2 * wait); }, wait);
   }
 
-  #told() {
+  told() {
     const { view } = hub;
     const { turn, entry } = this.state;
     return view && view.run === this.name && view.turn === turn && view.entry === entry ? view.sentences : null;
@@ -303,13 +326,13 @@ class Stage {
   }
 
   // Asks what would have decided otherwise, and asks again until it is told.
-  #search(wait = SEARCHED) {
+  search(wait = SEARCHED) {
     clearTimeout(this.timers.search);
     if (!this.#question() || this.#found()) return;
     this.timers.search = setTimeout(() => {
       if (!this.root.isConnected) return;
       hub.tell.answer?.({ ...this.#question(), again: performance.now() });
-      this.#search(Math.min(2 * wait, 4000));
+      this.search(Math.min(2 * wait, 4000));
     }, wait);
   }
 
@@ -338,44 +361,57 @@ class Stage {
       this.go(target.valueAsNumber);
     });
     part('.speed').value = '2';
-    const places = { '.cells': () => this.cells.marks, '.scores': () => this.scores.marks };
-    for (const [name, marks] of Object.entries(places)) {
-      const box = part(name);
-      const token = (event) => {
-        const { left, top } = box.getBoundingClientRect();
-        return marks().near(event.clientX - left, event.clientY - top, name === '.scores' ? 8 : 3);
-      };
-      box.addEventListener('pointermove', (event) => { if (event.pointerType === 'mouse') this.look(token(event)); });
-      box.addEventListener('pointerleave', () => this.look(null));
-      box.addEventListener('click', (event) => {
-        const hit = token(event);
-        if (hit !== null) this.choose(hit);
-      });
-    }
-    const river = part('.river');
-    const at = (event) => {
-      const { left, top } = river.getBoundingClientRect();
-      return this.river.at(event.clientX - left, event.clientY - top);
+  }
+
+  listenToViews() {
+    this.listenToMarks(this.part('.cells'), () => this.cells.marks, 3);
+    this.listenToMarks(this.part('.scores'), () => this.scores.marks, 8);
+    this.listenToRiver(this.part('.river'), () => this.river);
+    this.listenToKeys(this.part('.cells'), () => this.cells);
+  }
+
+  listenToMarks(box, marks, reach) {
+    const token = (event) => {
+      const { left, top } = box.getBoundingClientRect();
+      return marks().near(event.clientX - left, event.clientY - top, reach);
     };
-    river.addEventListener('pointermove', (event) => { if (event.pointerType === 'mouse') this.look(at(event).token); });
-    river.addEventListener('pointerleave', () => this.look(null));
-    river.addEventListener('click', (event) => {
+    box.addEventListener('pointermove', (event) => { if (event.pointerType === 'mouse') this.look(token(event)); });
+    box.addEventListener('pointerleave', () => this.look(null));
+    box.addEventListener('click', (event) => {
+      const hit = token(event);
+      if (hit !== null) this.choose(hit);
+    });
+  }
+
+  listenToRiver(box, river) {
+    const at = (event) => {
+      const { left, top } = box.getBoundingClientRect();
+      return river().at(event.clientX - left, event.clientY - top);
+    };
+    box.addEventListener('pointermove', (event) => { if (event.pointerType === 'mouse') this.look(at(event).token); });
+    box.addEventListener('pointerleave', () => this.look(null));
+    box.addEventListener('click', (event) => {
       const { turn, token } = at(event);
       this.hover = null;
       this.pause();
       this.go(turn, token ?? this.state.entry);
-      this.#search();
+      this.search();
     });
-    part('.cells').addEventListener('keydown', (event) => {
+  }
+
+  // A click leaves the keys with the turns: they come to the entries by Tab.
+  listenToKeys(box, cells) {
+    box.addEventListener('mousedown', (event) => event.preventDefault());
+    box.addEventListener('keydown', (event) => {
       if (/^(Arrow|Home$|End$)/.test(event.key)) {
-        this.look(this.cells.beside(this.hover ?? this.state.entry, event.key));
+        this.look(cells().beside(this.hover ?? this.state.entry, event.key));
       } else if ((event.key === 'Enter' || event.key === ' ') && this.hover !== null) {
         this.choose(this.hover);
       } else return;
       event.preventDefault();
       event.stopPropagation();
     });
-    part('.cells').addEventListener('blur', () => this.look(null));
+    box.addEventListener('blur', () => this.look(null));
   }
 }
 
@@ -395,8 +431,6 @@ document.addEventListener('keydown', (event) => {
   stage.act(name);
 });
 
-hub.changed = (what) => stage?.heard(what);
-
 export default function ({ data, parentElement }) {
   let root = parentElement.querySelector('.stage');
   if (!root) {
@@ -404,7 +438,9 @@ export default function ({ data, parentElement }) {
     root = parentElement.querySelector('.stage');
   }
   if (stage?.root !== root) {
-    stage = new Stage(root);
+    stage = new Scene(root);
+    // Each kind of stage is a module of its own: the one that is shown is told.
+    hub.changed = (what) => stage.heard(what);
     hub.answer = null;
   }
   if (root.given !== data) stage.take(data);

@@ -1,11 +1,11 @@
 // ---------------------------------------------------------------------------------- the river
 
 class River {
-  constructor(box, lane) {
+  constructor(box, lane, places = lane.budget) {
     this.lane = lane;
     this.base = box.querySelector('.base');
     this.over = box.querySelector('.over');
-    this.places = Math.max(lane.budget, 1);
+    this.places = Math.max(places, 1);
     this.runs = lane.river();
   }
 
@@ -35,6 +35,17 @@ class River {
     for (let turn = 0; turn < dialog.turns; turn += every) {
       words(pen, turn, (turn + 0.5) * this.step, height - 3, { align: 'center' });
     }
+  }
+
+  // Of a fork: the turns before are those of the run that it continues.
+  begin(turn) {
+    const { pen } = fitted(this.base);
+    const x = turn * this.step;
+    pen.globalAlpha = 0.6;
+    pen.fillStyle = theme.paper;
+    pen.fillRect(0, 0, x, this.bottom);
+    pen.globalAlpha = 1;
+    line(pen, [[x, 0], [x, this.bottom + 4]], { width: 2, dash: [4, 3] });
   }
 
   paint(turn, token) {

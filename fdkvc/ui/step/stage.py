@@ -14,17 +14,16 @@ from fdkvc.parameters import written
 from fdkvc.run.trace import Rule
 from fdkvc.told.counterfactual import Change, counterfactual
 from fdkvc.told.explain import decision, explain, sentences
-from fdkvc.ui.kit.fields import held, hold, key_of
+from fdkvc.ui.kit.fields import hold, key_of
 from fdkvc.ui.kit.jobs import Job, Jobs, Report
 from fdkvc.ui.kit.memory import Memory
 from fdkvc.ui.kit.runs import Run
-from fdkvc.ui.kit.sidebar import ENTRY, ORDER
+from fdkvc.ui.kit.sidebar import ENTRY
 from fdkvc.ui.kit.transport import TURN
 from fdkvc.ui.stage.component import listen, said, show_stage
+from fdkvc.ui.stage.follow import follow as take_over
 from fdkvc.ui.stage.payload import name_of, payload
 from fdkvc.words import percent
-
-_HEARD = "stage/heard"
 
 
 def show(page: str, run: Run) -> None:
@@ -76,37 +75,8 @@ def moment(run: Run) -> tuple[int, int | None]:
 
 
 def follow(page: str, run: Run) -> int:
-    """Take over what the stage has come to, tell it what the server shows; return the turn.
-
-    The stage goes on while the server catches up: what it is told counts only once the server has
-    heard the last that was done there.
-    """
-    key = f"{page}/stage-view"
-    session = st.session_state.setdefault(_HEARD, {"session": name_of(run), "heard": 0})
-    news = said(key)
-    if news and news["session"] == session["session"] and news["asked"] > session["heard"]:
-        session["heard"] = int(news["asked"])
-        hold(page, TURN, min(max(int(news["turn"]), 0), run.dialogs.turns - 1))
-        hold(page, ENTRY, _token(run, news["entry"]))
-        hold(page, ORDER, news["order"] if news["order"] in ORDER.choices else ORDER.default)
-    turn, token = int(held(page, TURN)), held(page, ENTRY)
-    listen(
-        key,
-        "view",
-        {
-            **session,
-            "run": name_of(run),
-            "turn": turn,
-            "entry": token,
-            "order": held(page, ORDER),
-            "sentences": [] if token is None else _told(run, turn, token),
-        },
-    )
-    return turn
-
-
-def _token(run: Run, entry: Any) -> int | None:
-    return None if entry is None or not 0 <= entry < run.dialogs.bounds[0, -1] else int(entry)
+    """Take over what the stage has come to, and tell it why the entry is where it is."""
+    return take_over(page, name_of(run), run.dialogs, lambda turn, token: _told(run, turn, token))
 
 
 def _told(run: Run, turn: int, token: int) -> list[str]:

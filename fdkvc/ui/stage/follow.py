@@ -1,0 +1,60 @@
+"""What a stage has come to, taken over by the page that it stands on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import streamlit as st
+
+from fdkvc.dialogs.batch import DialogBatch
+from fdkvc.ui.kit.fields import held, hold
+from fdkvc.ui.kit.sidebar import ENTRY, ORDER
+from fdkvc.ui.kit.transport import TURN
+from fdkvc.ui.stage.component import listen, said
+
+_HEARD = "stage/heard"
+
+
+def follow(page: str, name: str, dialogs: DialogBatch, tell: Callable[[int, int], Any]) -> int:
+    """Take over what the stage has come to, tell it what the server shows; return the turn.
+
+    The stage goes on while the server catches up: what it is told counts only once the server has
+    heard the last that was done there.
+
+    Parameters
+    ----------
+    page : str
+    name : str
+        Of what the stage shows.
+    dialogs : DialogBatch
+        One row.
+    tell : function
+        Says of a turn and a token why it is where it is.
+    """
+    key = f"{page}/stage-view"
+    session = st.session_state.setdefault(_HEARD, {"session": name, "heard": 0})
+    news = said(key)
+    if news and news["session"] == session["session"] and news["asked"] > session["heard"]:
+        session["heard"] = int(news["asked"])
+        hold(page, TURN, min(max(int(news["turn"]), 0), dialogs.turns - 1))
+        hold(page, ENTRY, _token(dialogs, news["entry"]))
+        hold(page, ORDER, news["order"] if news["order"] in ORDER.choices else ORDER.default)
+    turn, token = int(held(page, TURN)), held(page, ENTRY)
+    listen(
+        key,
+        "view",
+        {
+            **session,
+            "run": name,
+            "turn": turn,
+            "entry": token,
+            "order": held(page, ORDER),
+            "sentences": [] if token is None else tell(turn, token),
+        },
+    )
+    return turn
+
+
+def _token(dialogs: DialogBatch, entry: Any) -> int | None:
+    return None if entry is None or not 0 <= entry < dialogs.bounds[0, -1] else int(entry)
