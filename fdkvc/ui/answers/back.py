@@ -131,33 +131,23 @@ def _of_heads(answered: Answered, name: str, span: Span) -> str:
 def _table(answered: Answered, name: str, found: BroughtBack, wanted: str) -> str:
     turns = turns_of(answered.heard.passages[name])
     heads = "".join(
-        f'<th scope="col">{escape(each)}</th>'
-        for each in ("brought back", "said in", "evicted in", "from heads", *VERSIONS.values())
+        f'<th scope="col">{escape(each)}</th>' for each in ("brought back", *VERSIONS.values())
     )
     nothing = _written(found, found.lost, wanted)
-    rows = (
-        f'<tr><th scope="row">nothing</th><td colspan="3"></td><td colspan="2">{nothing}</td></tr>'
-    )
+    rows = f'<tr><th scope="row">nothing</th><td colspan="2">{nothing}</td></tr>'
     for tried in found.tried:
         span = tried.spans[0]
-        if len(tried.spans) > 1:
-            label, places = f"all {len(tried.spans)}", ("", "", "")
-        else:
+        label, place = f"all {len(tried.spans)}", ""
+        if len(tried.spans) == 1:
             label = span.text
-            places = (
-                f"turn {turns[span.passage]}",
-                _evicted(answered, name, span),
-                _of_heads(answered, name, span),
+            place = (
+                f"said in turn {turns[span.passage]}, evicted in {_evicted(answered, name, span)} "
+                f"from {_of_heads(answered, name, span)} heads"
             )
-        rows += (
-            f'<tr><th scope="row">{escape(label)}</th>'
-            + "".join(f"<td>{place}</td>" for place in places)
-            + "".join(
-                f"<td>{_written(found, getattr(tried, version), wanted)}</td>"
-                for version in VERSIONS
-            )
-            + "</tr>"
+        versions = "".join(
+            f"<td>{_written(found, getattr(tried, version), wanted)}</td>" for version in VERSIONS
         )
+        rows += f'<tr><th scope="row">{escape(label)}<small>{place}</small></th>{versions}</tr>'
     return (
         '<div class="scrolls back" tabindex="0" role="region" aria-label="What was brought back">'
         f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"

@@ -169,7 +169,8 @@ _ANSWERS = """
 .heat th[scope="row"] {position: static; vertical-align: middle;}
 .back th[scope="row"], .back td {text-align: left; vertical-align: top;}
 .back th:not(:first-child) {text-align: left;}
-.back td:nth-last-child(-n+2) {min-width: 11rem;}
+.back td {min-width: 7rem;}
+.back th small {display: block; font-weight: 400; opacity: .85; min-width: 6rem;}
 .looked .asked {outline: 2px solid currentColor;}
 """
 
