@@ -45,7 +45,7 @@ SEES = {
 PACKAGES = {
     "numpy": {module for room in ROOMS for module in room} - {"parameters", "paper"},
     "scipy": {"run", "measured"},
-    "threadpoolctl": {"measured", "ui"},
+    "threadpoolctl": {"measured"},
     "distributed": {"measured"},
     "pandas": {"told", "measured", "judged", "files", "charts", "ui"},
     "altair": {"charts", "ui"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import Literal
 
 from fdkvc.charts.theme import Spec
@@ -18,7 +19,13 @@ def picture(spec: Spec, kind: Literal["svg", "png"]) -> bytes:
     """
     import vl_convert  # a compiled renderer of some size, loaded only when a picture is asked for
 
-    text = json.dumps(spec, default=float)
-    if kind == "svg":
-        return vl_convert.vegalite_to_svg(text).encode()
-    return bytes(vl_convert.vegalite_to_png(text, scale=2))
+    drawn = _drawn(json.dumps(spec, default=float))
+    return drawn.encode() if kind == "svg" else bytes(vl_convert.svg_to_png(drawn, scale=2))
+
+
+@lru_cache(maxsize=8)
+def _drawn(text: str) -> str:
+    """Draw a specification as SVG, of which a PNG is made; both are often asked for."""
+    import vl_convert
+
+    return str(vl_convert.vegalite_to_svg(text))

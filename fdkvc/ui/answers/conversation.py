@@ -9,9 +9,9 @@ from itertools import islice
 
 import numpy as np
 import pandas as pd
-from threadpoolctl import threadpool_limits
 
 from fdkvc.attention import Floats
+from fdkvc.measured.benchmark import one_blas_thread
 from fdkvc.model import HOUSE
 from fdkvc.model.folder import LanguageModel, load_model
 from fdkvc.model.memory import Evicting, Memory, check_present
@@ -40,7 +40,7 @@ FULL = "all"
 def house() -> LanguageModel:
     """Return the model that comes with the project."""
     # Its matrices are small: to share one among cores takes longer than to multiply it.
-    threadpool_limits(1, user_api="blas")
+    one_blas_thread()
     return load_model(HOUSE)
 
 
