@@ -221,6 +221,7 @@ def serve() -> None:
     """Be a worker: make the calls that come, until none came for long or none can come."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # for what a function prints
+    sys.stdout = sys.stderr  # which does not wait for more of it
     calls: SimpleQueue[bytes] = SimpleQueue()
     threading.Thread(target=_listen, args=(calls,), daemon=True).start()
     with suppress(Empty, OSError):
