@@ -94,6 +94,12 @@ def test_four_policies_are_compared_in_step(page: Page) -> None:
     shared = len(decided(traces[2], LAST) & decided(traces[3], LAST))
     expect(page.get_by_text(f"After turn {LAST} they share {shared or 'no'} entr")).to_be_visible()
 
+    page.keyboard.press("p")  # from the first again
+    expect(page.get_by_role("slider", name="Turn")).to_have_value(re.compile("[1-5]"))
+    page.get_by_role("button", name="What if").click()
+    expect(page.get_by_role("button", name="Play", exact=True)).to_be_visible()
+    expect_turn(page, int(page.get_by_role("slider", name="Turn").input_value()))
+
 
 def test_a_run_is_forked_and_its_future_laid_beside_it(page: Page) -> None:
     trace = simulate(policy_named("fd-kvc"), DIALOG, 56)

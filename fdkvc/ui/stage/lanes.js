@@ -103,6 +103,11 @@ class Lanes extends Stage {
   search() {} // what would have decided otherwise is asked of one run, on its own page
 }
 
+// What is changed on the page around the lanes is changed from the turn that is shown: they rest.
+document.addEventListener('focusin', ({ target }) => {
+  if (stage?.root.isConnected && !stage.root.contains(target)) stage.pause();
+});
+
 // ---------------------------------------------------------------------------------- why, in all lanes
 
 // What became of an entry in a lane, up to a turn, and by which rule.

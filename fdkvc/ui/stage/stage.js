@@ -242,6 +242,9 @@ class Stage {
     }
     const last = this.dialog.turns - 1;
     if (this.state.turn >= last) this.go(0);
+    // What the server has yet to say of where it stood would stop it.
+    clearTimeout(this.timers.report);
+    this.asked += 1;
     let due = performance.now();
     const tick = () => {
       if (this.state.turn >= last || !this.root.isConnected) {
