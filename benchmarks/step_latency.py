@@ -3,7 +3,7 @@
 Runs the app beside an app that is nothing but an empty fragment, clicks Next in each in turn, and
 prints medians and their difference.
 
-    python -m benchmarks.step_latency [--page "compare?scenario=complex"] [--clicks 15] [--rounds 3]
+    python -m benchmarks.step_latency [--page "dialogs?turn=3"] [--clicks 15] [--rounds 3]
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clicks", type=int, default=15)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--page", default="compare?scenario=complex", help="a page and its link")
+    parser.add_argument("--page", default="dialogs?turn=3", help="a page and its link")
     options = parser.parse_args()
     floor: list[float] = []
     step: list[float] = []
