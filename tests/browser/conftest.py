@@ -25,9 +25,9 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 from benchmarks.live_app import APP, HOST, NO_CHROMIUM, find_chromium, open_chromium, serve
 
 HERE = Path(__file__).parent
-BRIEF = ("--js-flags=--no-opt --no-maglev", "--process-per-site")
-"""A page lives for seconds here: compiling it well takes longer than it saves, and all pages share
-one process, which knows the scripts already."""
+BRIEF = ("--js-flags=--no-opt", "--process-per-site")
+"""All pages share one process, which knows the scripts already; compiling them as well as can be
+takes longer than it saves."""
 
 FAILED = pytest.StashKey[bool]()
 
