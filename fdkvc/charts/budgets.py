@@ -6,16 +6,7 @@ from functools import lru_cache
 
 import altair as alt
 
-from fdkvc.charts.theme import (
-    Spec,
-    Theme,
-    dash_scale,
-    panel_title,
-    policy_scale,
-    shape_scale,
-    single,
-    top_legend,
-)
+from fdkvc.charts.theme import Spec, Theme, panel_title, policy_colour, policy_lines, single
 
 
 @lru_cache(maxsize=64)
@@ -55,33 +46,27 @@ def budgets_spec(
     )
     y_scale = alt.Scale(domain=[0, top], nice=False)
     y_axis = alt.Axis(title=None, tickCount=5, format=".0%" if percent else "~f")
-    legend = top_legend(symbolSize=70, symbolStrokeWidth=0, symbolOpacity=1, labelLimit=260)
-    color = alt.Color("policy:N", scale=policy_scale(policies, theme), legend=legend)
     form = ".1%" if percent else ".2f"
-    base = alt.Chart(alt.NamedData("budgets")).encode(x=x, color=color)
+    base = alt.Chart(alt.NamedData("budgets")).encode(x=x)
     y = alt.Y("mean:Q", scale=y_scale, axis=y_axis)
     band = base.mark_area(opacity=0.2, clip=True, aria=False).encode(
-        y=alt.Y("ci_low:Q", scale=y_scale, axis=y_axis), y2=alt.Y2("ci_high:Q")
-    )
-    line = base.mark_line(strokeWidth=2, aria=False).encode(
-        y=y, strokeDash=alt.StrokeDash("policy:N", scale=dash_scale(policies), legend=None)
+        y=alt.Y("ci_low:Q", scale=y_scale, axis=y_axis),
+        y2=alt.Y2("ci_high:Q"),
+        color=policy_colour(policies, theme),
     )
     tooltips = [
         alt.Tooltip("ci_low:Q", title="interval from", format=form),
         alt.Tooltip("ci_high:Q", title="to", format=form),
     ]
-    points = base.mark_point(filled=True, size=70, opacity=1).encode(
-        y=y,
-        shape=alt.Shape("policy:N", scale=shape_scale(policies), legend=legend),
-        tooltip=[
-            alt.Tooltip("policy:N"),
-            alt.Tooltip("budget:Q"),
-            alt.Tooltip("mean:Q", format=form),
-            *(tooltips if intervals else []),
-            alt.Tooltip("n:Q", title="dialogs"),
-        ],
-    )
+    tooltip = [
+        alt.Tooltip("policy:N"),
+        alt.Tooltip("budget:Q"),
+        alt.Tooltip("mean:Q", format=form),
+        *(tooltips if intervals else []),
+        alt.Tooltip("n:Q", title="dialogs"),
+    ]
+    lines = policy_lines(base.encode(y=y), policies, theme, tooltip, size=70)
     subtitle = f"mean over the dialogs{', with its 95 % interval' if intervals else ''}"
-    layers = [band, line, points] if intervals else [line, points]
+    layers = [band, *lines] if intervals else lines
     chart = alt.layer(*layers).properties(height=280, title=panel_title(title, subtitle))
     return single(chart, theme)

@@ -6,16 +6,7 @@ from functools import lru_cache
 
 import altair as alt
 
-from fdkvc.charts.theme import (
-    Spec,
-    Theme,
-    dash_scale,
-    panel_title,
-    policy_scale,
-    shape_scale,
-    single,
-    top_legend,
-)
+from fdkvc.charts.theme import Spec, Theme, panel_title, policy_lines, single
 
 
 @lru_cache(maxsize=64)
@@ -48,22 +39,14 @@ def damage_spec(
         scale=alt.Scale(domain=[low, high], nice=False),
         axis=alt.Axis(title=None, tickCount=5, format="~g"),
     )
-    legend = top_legend(symbolSize=70, symbolStrokeWidth=0, symbolOpacity=1, labelLimit=260)
-    base = alt.Chart(alt.NamedData("damage")).encode(
-        x=x, y=y, color=alt.Color("policy:N", scale=policy_scale(policies, theme), legend=legend)
-    )
-    line = base.mark_line(strokeWidth=2, aria=False).encode(
-        strokeDash=alt.StrokeDash("policy:N", scale=dash_scale(policies), legend=None)
-    )
-    points = base.mark_point(filled=True, size=60, opacity=1).encode(
-        shape=alt.Shape("policy:N", scale=shape_scale(policies), legend=legend),
-        tooltip=[
-            alt.Tooltip("policy:N"),
-            alt.Tooltip("turn:Q"),
-            alt.Tooltip("writer:N"),
-            alt.Tooltip("tokens:Q"),
-            alt.Tooltip("damage:Q", title="nats a token", format=".3f"),
-        ],
-    )
+    tooltip = [
+        alt.Tooltip("policy:N"),
+        alt.Tooltip("turn:Q"),
+        alt.Tooltip("writer:N"),
+        alt.Tooltip("tokens:Q"),
+        alt.Tooltip("damage:Q", title="nats a token", format=".3f"),
+    ]
+    base = alt.Chart(alt.NamedData("damage")).encode(x=x, y=y)
+    lines = policy_lines(base, policies, theme, tooltip, size=60)
     title = panel_title("Damage", "nats a token more than with the full cache")
-    return single(alt.layer(line, points).properties(height=260, title=title), theme)
+    return single(alt.layer(*lines).properties(height=260, title=title), theme)

@@ -159,6 +159,42 @@ def shape_scale(names: Sequence[str]) -> alt.Scale:
     return alt.Scale(domain=list(names), range=shapes)
 
 
+def _policy_legend() -> alt.Legend:
+    return top_legend(symbolSize=70, symbolStrokeWidth=0, symbolOpacity=1, labelLimit=260)
+
+
+def policy_colour(policies: Sequence[str], theme: Theme) -> alt.Color:
+    """Return the encoding that gives each policy its tint."""
+    return alt.Color("policy:N", scale=policy_scale(policies, theme), legend=_policy_legend())
+
+
+def policy_lines(
+    base: Panel,
+    policies: Sequence[str],
+    theme: Theme,
+    tooltip: Sequence[alt.Tooltip],
+    size: int,
+) -> list[Panel]:
+    """Return a line for each policy and, on it, points of the policy's shape that tell more.
+
+    Parameters
+    ----------
+    base : Panel
+        With its axes, for data with a column ``policy``.
+    size : int
+        Of the points.
+    """
+    base = base.encode(color=policy_colour(policies, theme))
+    dash = alt.StrokeDash("policy:N", scale=dash_scale(policies), legend=None)
+    shape = alt.Shape("policy:N", scale=shape_scale(policies), legend=_policy_legend())
+    return [
+        base.mark_line(strokeWidth=2, aria=False).encode(strokeDash=dash),
+        base.mark_point(filled=True, size=size, opacity=1).encode(
+            shape=shape, tooltip=list(tooltip)
+        ),
+    ]
+
+
 def mark_at(**place: Any) -> Panel:
     """Return a chart of one point, to draw a rule at a fixed place.
 
