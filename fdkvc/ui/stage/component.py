@@ -30,18 +30,17 @@ def _css(*names: str) -> str:
 _SCRIPTS = ("hub.js", "record.js", "marks.js", "views.js", "why.js", "stage.js")
 _HTML = f"const HTML = {json.dumps(_read('stage.html'))};\n"
 
-_stage = st.components.v2.component(
-    "stage",
-    css=_css("stage.css"),
-    js=f"{_HTML}{_read(*_SCRIPTS)}\nconst Scene = Stage;",
-    isolate_styles=False,
-)
-_lanes = st.components.v2.component(
-    "stage-lanes",
-    css=_css("stage.css", "lanes.css"),
-    js=f"{_HTML}{_read(*_SCRIPTS, 'lanes.js')}\nconst Scene = Lanes;",
-    isolate_styles=False,
-)
+
+def _scene(name: str, kind: str, *more: str) -> Any:
+    """Make a component of the class that draws it, and of what it needs besides the stage."""
+    css = _css("stage.css", *(each for each in more if each.endswith(".css")))
+    js = _read(*_SCRIPTS, *(each for each in more if each.endswith(".js")))
+    script = f"{_HTML}{js}\nconst Scene = {kind};"
+    return st.components.v2.component(name, css=css, js=script, isolate_styles=False)
+
+
+_stage = _scene("stage", "Stage")
+_lanes = _scene("stage-lanes", "Lanes", "lanes.css", "lanes.js")
 _ear = st.components.v2.component("stage-ear", js=_read("hub.js", "ear.js"), isolate_styles=False)
 
 
