@@ -158,7 +158,7 @@ class Knowing:
 def test_arguments_are_right_by_slot_and_value(
     model: LanguageModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import fdkvc.measured.answers as answers_module
+    import fdkvc.model.talk as talk_module
 
     dialog = shortened(4)[0]
     (call,) = (passage for passage in model_text(dialog) if passage.call)
@@ -169,7 +169,7 @@ def test_arguments_are_right_by_slot_and_value(
         call.text,
         "",
     ]
-    monkeypatch.setattr(answers_module, "write", Knowing(model.tokens, said))
+    monkeypatch.setattr(talk_module, "write", Knowing(model.tokens, said))
     settings = replace(FEW, budgets=(4096,))
 
     table = run_answers(settings, model, [dialog], workers=1).answers

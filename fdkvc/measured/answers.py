@@ -27,13 +27,14 @@ from fdkvc.measured.workers import cores
 from fdkvc.model.folder import LanguageModel
 from fdkvc.model.memory import DECIDES, CutText, Evicting, Memory, check_present, read
 from fdkvc.model.recorded import recordings
-from fdkvc.model.talk import write
+from fdkvc.model.talk import passages_written
 from fdkvc.model.tokens import LaidOut
 from fdkvc.parameters import BUDGET, SEED, WORKERS, Parameter, check_parameter
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.run.evidence import OLD
-from fdkvc.said.model_text import model_text, read_call
+from fdkvc.said.model_text import model_text
 from fdkvc.said.transcripts import Transcript
+from fdkvc.told.answers import judged
 
 FULL = "full"
 """The control that evicts nothing, and with which all are compared."""
@@ -153,7 +154,7 @@ class Answers:
     )
     budgets: tuple[int, ...] = (48, 96)
     cut_text: bool = True
-    decides: str = "head"
+    decides: str = DECIDES.default
     every: int | None = None
     proxies: bool = True
 
@@ -162,7 +163,7 @@ class Answers:
             BUDGET.check(budget, "budget")
         for policy in self.policies:
             check_present(policy)
-        check_parameter("decides", DECIDES, self.decides, str)
+        DECIDES.check(self.decides, "decides")
         if self.every is not None:
             check_parameter("every", EVERY, self.every, int)
         if not (self.budgets and (self.policies or self.cut_text)):
@@ -402,28 +403,24 @@ class _Reader:
         """Note which memories write a call word for word, and which arguments the others write."""
         tokens, call = self.model.tokens, passage.passage.call
         assert call is not None
-        wanted = read_call(tokens.text(passage.ids))[1]
+        wanted = tokens.text(passage.ids)
         slots = [each.slot for each in call.arguments]
         right = np.repeat(exact[:, None], len(slots), axis=1)
         texts = self._written(passage, began, others)
         for at, text in zip(np.flatnonzero(~exact), texts, strict=True):
-            found = read_call(text)[1]
-            right[at] = [slot in found and found[slot] == wanted.get(slot) for slot in slots]
+            told = {each.slot: each.right for each in judged(text, wanted).arguments}
+            right[at] = [told.get(slot, False) for slot in slots]
         self.exact.append(exact)
         self.right.append(right)
 
     def _written(self, passage: LaidOut, began: int, memories: Sequence[Memory]) -> Iterator[str]:
         """Yield the calls that memories write in the place of a passage that began there."""
-        tokens, mark = self.model.tokens, self.model.tokens.marks["call"]
-        most = min(len(passage.ids) + ROOM, self.model.decoder.shape.positions - began) - len(mark)
+        tokens, places = self.model.tokens, self.model.decoder.shape.positions - began
+        most = min(len(passage.ids) + ROOM, places) - len(tokens.marks["call"])
         for first in range(0, len(memories), AT_ONCE):
             some = [memory.fork(began) for memory in memories[first : first + AT_ONCE]]
-            logits = read(some, mark, last=1)[:, 0]
-            said: list[list[int]] = [[] for _ in some]
-            for step in write(tokens, some, logits, most=most, every=self.settings.every):
-                for at, token in step.items():
-                    said[at].append(token)
-            yield from map(tokens.text, said)
+            every = self.settings.every
+            yield from passages_written(tokens, some, "call", most=most, every=every)
 
     def measures(self, at: int) -> dict[str, tuple[float, int]]:
         """Return each measure of one memory, and of how many it is the mean; those of any."""

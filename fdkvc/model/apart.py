@@ -7,7 +7,7 @@ import numpy as np
 from fdkvc.attention import Ints
 from fdkvc.cache import EMPTY
 from fdkvc.model.decoder import Decoder
-from fdkvc.model.memory import Evicting
+from fdkvc.model.memory import DECIDES, Evicting
 from fdkvc.policies import Policy
 
 
@@ -29,7 +29,7 @@ class OneHead(Evicting):
         budget: int,
         layer: int,
         head: int,
-        decides: str = "head",
+        decides: str = DECIDES.default,
     ) -> None:
         super().__init__(decoder, policy, budget, decides)
         self.layer, self.head = layer, head

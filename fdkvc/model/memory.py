@@ -25,16 +25,18 @@ from fdkvc.attention import Arrivals, Bools, Floats, Ints, Observation
 from fdkvc.cache import EMPTY
 from fdkvc.model.decoder import Decoder, attention, shares
 from fdkvc.model.observed import Observed
-from fdkvc.parameters import Parameter, check_count, check_parameter
+from fdkvc.parameters import Field, Parameter, check_count, check_parameter
 from fdkvc.policies import Policy
 from fdkvc.policies.together import Together
 from fdkvc.run.simulate import initial_state, take_turn
 from fdkvc.run.trace import Codes, Rule
 
-DECIDES = Parameter(
-    "Decides",
+DECIDES = Field(
+    "Who decides",
     "Who decides what stays: each KV head for itself, or all heads of a layer together.",
-    choices=("head", "layer"),
+    name="decides",
+    default="head",
+    choices={"head": "each head of keys by itself", "layer": "all heads of a layer together"},
 )
 
 Numbers = NDArray[Any]
@@ -313,11 +315,11 @@ class Evicting(Memory):
     """
 
     def __init__(
-        self, decoder: Decoder, policy: Policy, budget: int, decides: str = "head"
+        self, decoder: Decoder, policy: Policy, budget: int, decides: str = DECIDES.default
     ) -> None:
         super().__init__(decoder)
         check_count("budget", budget)
-        check_parameter("decides", DECIDES, decides, str)
+        DECIDES.check(decides, "decides")
         check_present(policy)
         self.policy, self.budget, shape = policy, budget, decoder.shape
         self._deciding = Together(policy, shape.group if decides == "head" else shape.heads)

@@ -66,6 +66,29 @@ def write(
             break
 
 
+def passages_written(
+    tokens: Tokens,
+    memories: Sequence[Memory],
+    writer: Writer,
+    *,
+    most: int = MOST_WRITTEN,
+    every: int | None = None,
+) -> list[str]:
+    """Return what each memory writes after the mark of a passage; `most` and `every` as `write`."""
+    logits = read(memories, tokens.marks[writer], last=1)[:, 0]
+    said: list[list[int]] = [[] for _ in memories]
+    for step in write(tokens, memories, logits, most=most, every=every):
+        for at, token in step.items():
+            said[at].append(token)
+    return [tokens.text(ids).strip() for ids in said]
+
+
+def begins_with(tokens: Tokens, logits: Floats) -> Writer:
+    """Return whether a model begins its turn with a call or with words, by its logits (V,)."""
+    calls = logits[tokens.marks["call"][0]] > logits[tokens.marks["system"][0]]
+    return "call" if calls else "system"
+
+
 class Talk:
     """A conversation with a model under several memories.
 
@@ -133,9 +156,7 @@ class Talk:
             }
 
     def _next_writer(self, name: str, may_call: bool) -> Writer:
-        logits, marks = self._logits[name], self.model.tokens.marks
-        calls = may_call and logits[marks["call"][0]] > logits[marks["system"][0]]
-        return "call" if calls else "system"
+        return begins_with(self.model.tokens, self._logits[name]) if may_call else "system"
 
     def _write(
         self, writers: Mapping[str, Writer], most: int, every: int | None

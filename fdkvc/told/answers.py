@@ -17,7 +17,7 @@ from fdkvc.attention import Bools, Floats, Ints
 from fdkvc.model.apart import OneHead
 from fdkvc.model.folder import LanguageModel
 from fdkvc.model.memory import Memory, read
-from fdkvc.model.talk import Talk, write
+from fdkvc.model.talk import Talk, begins_with, passages_written
 from fdkvc.model.tokens import Tokens
 from fdkvc.policies import Policy
 from fdkvc.run.trace import Rule
@@ -94,7 +94,7 @@ def turns_of(passages: Passages) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Argument:
+class JudgedArgument:
     """An argument of a call as it was written, and as it should have been.
 
     Attributes
@@ -127,7 +127,7 @@ class Judged:
 
     method: str
     wanted_method: str
-    arguments: tuple[Argument, ...]
+    arguments: tuple[JudgedArgument, ...]
 
     @property
     def right(self) -> bool:
@@ -149,7 +149,7 @@ def judged(written: str, wanted: str) -> Judged:
     return Judged(
         method,
         wanted_method,
-        tuple(Argument(slot, found.get(slot), known.get(slot)) for slot in slots),
+        tuple(JudgedArgument(slot, found.get(slot), known.get(slot)) for slot in slots),
     )
 
 
@@ -348,9 +348,8 @@ def bring_back(
     tokens = model.tokens
     full = Memory(model.decoder)
     logits = read([full], memory.ids, last=1)[0, 0]
-    calls = logits[tokens.marks["call"][0]] > logits[tokens.marks["system"][0]]
-    writer: Writer = "call" if calls else "system"
-    (answer,) = _written(model, [full], writer)
+    writer = begins_with(tokens, logits)
+    (answer,) = passages_written(tokens, [full], writer)
     weights = sum(
         full.attention(at).mean(axis=(0, 1))[: memory.count]
         for at in range(memory.count + len(tokens.marks[writer]) - 1, full.count)
@@ -359,8 +358,8 @@ def bring_back(
     spans = list(_spans(words_of(tokens, memory.ids, passages), np.asarray(weights), lost))[:most]
     sets = [(span,) for span in spans] + ([tuple(spans)] if len(spans) > 1 else [])
     texts = iter(
-        _written(
-            model,
+        passages_written(
+            tokens,
             [
                 memory.fork(),
                 *(_with(memory, each, again) for each in sets for again in (False, True)),
@@ -378,17 +377,6 @@ def _with(memory: Memory, spans: Sequence[Span], read_again: bool) -> Memory:
     for span in sorted(spans, key=lambda each: each.first):
         memory = memory.restored(span.first, span.end, read_again=read_again)
     return memory
-
-
-def _written(model: LanguageModel, memories: Sequence[Memory], writer: Writer) -> list[str]:
-    """Return what each memory writes after the mark of a passage."""
-    tokens = model.tokens
-    logits = read(memories, tokens.marks[writer], last=1)[:, 0]
-    found: list[list[int]] = [[] for _ in memories]
-    for step in write(tokens, memories, logits):
-        for at, token in step.items():
-            found[at].append(token)
-    return [tokens.text(ids).strip() for ids in found]
 
 
 def _spans(words: Sequence[Word], weights: Floats, lost: Bools) -> Iterator[Span]:
@@ -447,12 +435,11 @@ def damage_table(
         Columns memory, passage, turn, writer, tokens, nats, damage: −log of the probability of
         what came, a token, and by how much that is more than under the full cache.
     """
-    nats = _nats(model, [Memory(model.decoder), *memories.values()], ids, passages)
+    full, *others = _nats(model, [Memory(model.decoder), *memories.values()], ids, passages)
     turns = turns_of(passages)
     rows = [
         (name, at, turns[at], writer, end - first - 1, float(own[at]), float(own[at] - full[at]))
-        for full in nats[:1]
-        for name, own in zip(memories, nats[1:], strict=True)
+        for name, own in zip(memories, others, strict=True)
         for at, (writer, first, end) in enumerate(passages)
     ]
     columns = ["memory", "passage", "turn", "writer", "tokens", "nats", "damage"]

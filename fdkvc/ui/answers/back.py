@@ -11,7 +11,7 @@ import streamlit as st
 from fdkvc.told.answers import BroughtBack, Span, Tried, judged, turns_of
 from fdkvc.ui.answers.conversation import Answered, brought_back
 from fdkvc.ui.answers.scene import call_html, words_html
-from fdkvc.ui.answers.why import choose_answer
+from fdkvc.ui.answers.why import choose_answer, turns_in_words
 from fdkvc.ui.kit.markdown import Markdown, plain
 
 VERSIONS = {
@@ -120,7 +120,7 @@ def _evicted(answered: Answered, name: str, span: Span) -> str:
     turns = turns_of(answered.heard.passages[name])
     gone = answered.heard.memories[name].evicted_in[:, :, span.first : span.end]
     when = sorted({turns[at] for at in gone[gone >= 0].tolist()})
-    return f"turn {when[0]}" if len(when) == 1 else f"turns {when[0]} to {when[-1]}"
+    return turns_in_words(when[0], when[-1])
 
 
 def _of_heads(answered: Answered, name: str, span: Span) -> str:

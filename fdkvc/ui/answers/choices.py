@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import streamlit as st
 
-from fdkvc.model.memory import DECIDES as DECIDING
+from fdkvc.model.memory import DECIDES
 from fdkvc.parameters import Field
 from fdkvc.policies import Policy
 from fdkvc.said.transcripts import MOST_TURNS, Transcript
@@ -56,13 +56,6 @@ BUDGET = replace(
     follows=False,
 )
 POLICIES = replace(LANES, default=("fifo", "h2o", "fd-kvc", "keydiff"), follows=False)
-DECIDES = Field(
-    "Who decides",
-    DECIDING.help,
-    name="decides",
-    default="head",
-    choices={"head": "each head of keys by itself", "layer": "all heads of a layer together"},
-)
 SAID = Field("What you said", "A line each.", name="said", default="")
 WHOSE = Field(
     "Whose answer",

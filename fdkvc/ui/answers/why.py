@@ -112,7 +112,7 @@ def _tell(answered: Answered, name: str, word: Word, table: pd.DataFrame) -> Non
         )
         return
     most = lost.nlargest(1, "all_there").iloc[0]
-    when = _when(most.first_evicted_in, most.last_evicted_in)
+    when = turns_in_words(most.first_evicted_in, most.last_evicted_in)
     st.markdown(
         Markdown(
             "{} wrote {}. Had all been there, {} of its attention would have gone to words of "
@@ -133,7 +133,8 @@ def _tell(answered: Answered, name: str, word: Word, table: pd.DataFrame) -> Non
     )
 
 
-def _when(first: int, last: int) -> str:
+def turns_in_words(first: int, last: int) -> str:
+    """Say from which turn to which."""
     return f"turn {first}" if first == last else f"turns {first} to {last}"
 
 
@@ -145,7 +146,9 @@ def _gone(gone: pd.DataFrame) -> dict[str, list[str]]:
         "by": [row["writer"] for row in rows],
         "attention had it been there": [percent(row["all_there"], 1) for row in rows],
         "attention it got": [percent(row["attended"], 1) for row in rows],
-        "evicted in": [_when(row["first_evicted_in"], row["last_evicted_in"]) for row in rows],
+        "evicted in": [
+            turns_in_words(row["first_evicted_in"], row["last_evicted_in"]) for row in rows
+        ],
         "by the rule": [row["rule"] for row in rows],
         "from heads": [f"{row['evicted']} of {row['heads']}" for row in rows],
     }
@@ -193,7 +196,7 @@ def _word_html(row: Mapping[Hashable, Any], top: float) -> str:
     if gone:
         title += (
             f", {percent(all_there, 1)} had it been there; evicted in "
-            f"{_when(row['first_evicted_in'], row['last_evicted_in'])} from "
+            f"{turns_in_words(row['first_evicted_in'], row['last_evicted_in'])} from "
             f"{gone} of {row['heads']} heads of keys, by the {row['rule']}"
         )
     tag = "s" if gone else "mark"
