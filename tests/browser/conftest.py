@@ -20,7 +20,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect
 
 from benchmarks.live_app import APP, HOST, NO_CHROMIUM, find_chromium, open_chromium, serve
 
@@ -94,6 +94,9 @@ def context(
             None if _stays(asked.url) else troubles.append(f"asked another machine: {asked.url}")
         ),
         "weberror": lambda error: troubles.append(f"error in the browser: {error.error}"),
+        "console": lambda said: (
+            troubles.append(f"the browser says: {said.text}") if _is_error(said) else None
+        ),
     }
     if "FDKVC_SLOWDOWN" in os.environ:
         watch["page"] = _slow_down
@@ -130,6 +133,11 @@ def _slow_down(page: Page) -> None:
     times = float(os.environ["FDKVC_SLOWDOWN"])
     session = page.context.new_cdp_session(page)
     session.send("Emulation.setCPUThrottlingRate", {"rate": times})
+
+
+def _is_error(said: ConsoleMessage) -> bool:
+    """Whether something went wrong; Streamlit asks a page's folder in vain for what is its own."""
+    return said.type == "error" and not said.text.startswith("Failed to load resource")
 
 
 def _stays(url: str) -> bool:
