@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -44,6 +45,10 @@ sys.exit(command.main(sys.argv[1:]))
 """
 """The command, which tells what its workers come to."""
 
+MINUTES_OF_WORK = shlex.split(
+    "benchmark --scenarios shift --policies fd-kvc --baseline fd-kvc --dialogs 100000 --workers 2"
+)
+
 BEGUN = ["begun"]
 FIRST_STARTED = [*BEGUN, "started"]
 BOTH_STARTED = [*FIRST_STARTED, "started"]
@@ -70,7 +75,7 @@ PATIENCE = 20.0
 )
 def test_workers_end_with_their_command(ending: signal.Signals, moment: list[str]) -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", TOLD, "benchmark", "--workers", "2", "--dialogs", "20000"],
+        [sys.executable, "-c", TOLD, *MINUTES_OF_WORK],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

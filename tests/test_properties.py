@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from functools import cache
 
 import numpy as np
 import pytest
@@ -221,6 +222,12 @@ def test_a_dialog_is_the_same_to_the_last_bit_in_any_batch(
             assert_same_run(alone, simulate(policy, batch.row(place), budget))
 
 
+@cache
+def drawn(scenario: str, dialogs: range, world: World) -> DialogBatch:
+    """Draw dialogs once for all policies."""
+    return generate(SCENARIOS[scenario], dialogs, 5, world)
+
+
 @pytest.mark.parametrize("key", POLICIES)
 @pytest.mark.parametrize("world", [World(), World(tokens_per_turn=7, head_dimension=3)], ids=str)
 def test_generated_dialogs_are_the_same_to_the_last_bit_in_any_batch(
@@ -228,14 +235,14 @@ def test_generated_dialogs_are_the_same_to_the_last_bit_in_any_batch(
 ) -> None:
     policy, budget = policy_named(key), 56
     alone = {
-        (name, number): generate(SCENARIOS[name], range(number, number + 1), 5, world)
+        (name, number): drawn(name, range(number, number + 1), world)
         for name in ("adaptation", "shift", "return")
         for number in range(3)
     }
     runs = {which: simulate(policy, dialog, budget) for which, dialog in alone.items()}
 
     for name in ("adaptation", "shift"):
-        chunk = simulate(policy, generate(SCENARIOS[name], 3, 5, world), budget)
+        chunk = simulate(policy, drawn(name, range(3), world), budget)
         for number in range(3):
             assert_same_run(runs[name, number], chunk, other_row=number)
     for order in (list(alone), list(reversed(alone)), list(alone)[4:6]):

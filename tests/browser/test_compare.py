@@ -133,7 +133,9 @@ def test_a_run_is_forked_and_its_future_laid_beside_it(page: Page) -> None:
     expect(lane(page, 3)).not_to_be_attached()
 
 
-def test_an_entry_is_picked_in_one_lane_followed_in_all_and_pinned(page: Page) -> None:
+def test_an_entry_is_picked_in_one_lane_followed_in_all_drawn_and_pinned(
+    page: Page, tmp_path: Path
+) -> None:
     open_compare(page, scenario="shift", seed=7, policies="fifo,h2o", turn=2)
 
     entry(page, 1, 70).hover()
@@ -153,6 +155,12 @@ def test_an_entry_is_picked_in_one_lane_followed_in_all_and_pinned(page: Page) -
     expect(page).to_have_url(re.compile(r"[?&]entry=(&|$)"))
 
     expect(page.get_by_role("heading", name="Kept in turn 4, by topic")).to_be_visible()
+    drawn = downloaded(page, "lanes.svg", tmp_path).read_bytes()
+    assert b"Retention 100.0 %" in drawn
+    assert b"from turn 4" in drawn
+    page.keyboard.press("Escape")  # closes the list of files
+    assert downloaded(page, "lanes.png", tmp_path).read_bytes().startswith(b"\x89PNG")
+    page.keyboard.press("Escape")
     for _ in range(2):
         page.keyboard.press("ArrowLeft")
     expect_turn(page, 2)
@@ -177,41 +185,6 @@ def test_an_entry_is_picked_in_one_lane_followed_in_all_and_pinned(page: Page) -
     assert 70 in kept(page, 3)
 
 
-def test_the_comparison_is_downloaded_as_one_tidy_table(page: Page, tmp_path: Path) -> None:
-    view = "fork=fifo&fork_turn=5&fork_budget=20"
-    open_compare(page, scenario="shift", seed=7, policies="fifo,h2o,fd-kvc:gamma=0.8&" + view)
-
-    table = pd.read_csv(downloaded(page, "comparison.csv", tmp_path))
-
-    names = ["fifo", "h2o", "fd-kvc gamma=0.8", "fifo after turn 5: budget 20 instead of 56"]
-    assert list(table)[:3] == ["policy", "turn", "token"]
-    assert table["policy"].unique().tolist() == names
-    stays = table[table["status"].isin(["kept", "new"])]
-    trace = simulate(policy_named("fd-kvc", gamma=0.8), DIALOG, 56)
-    for turn in range(LAST + 1):
-        rows = stays[(stays["policy"] == names[2]) & (stays["turn"] == turn)]
-        assert set(rows["token"]) == decided(trace, turn)
-    assert (
-        (stays[(stays["policy"] == names[3]) & (stays["turn"] > 5)])
-        .groupby("turn")
-        .size()
-        .eq(20)
-        .all()
-    )
-
-
-def test_a_picture_shows_the_turn_that_the_page_shows(page: Page, tmp_path: Path) -> None:
-    open_compare(page, scenario="shift", seed=7, policies="fifo,h2o", turn=3)
-    page.get_by_role("button", name="Next").click()
-    expect_turn(page, 4)
-
-    drawn = downloaded(page, "lanes.svg", tmp_path).read_bytes()
-    assert b"Retention 100.0 %" in drawn
-    assert b"from turn 4" in drawn
-    page.keyboard.press("Escape")  # closes the list of files
-    assert downloaded(page, "lanes.png", tmp_path).read_bytes().startswith(b"\x89PNG")
-
-
 def downloaded(page: Page, name: str, folder: Path) -> Path:
     page.get_by_role("button", name="Download", exact=True).click()
     with page.expect_download() as waiting:
@@ -221,14 +194,16 @@ def downloaded(page: Page, name: str, folder: Path) -> Path:
     return path
 
 
-def test_the_link_of_a_comparison_opens_the_same_in_another_window(page: Page) -> None:
+def test_the_link_of_a_comparison_opens_it_in_another_window_where_it_downloads_as_one_table(
+    page: Page, tmp_path: Path
+) -> None:
     open_compare(
         page,
         scenario="shift",
         seed=7,
         policies="h2o,fd-kvc:gamma=0.8,fd-kvc",
         turn=4,
-        fork="h2o&fork_turn=3&fork_policy=fd-kvc",
+        fork="h2o&fork_turn=3&fork_policy=fd-kvc&fork_budget=20",
     )
     page.get_by_role("button", name="Next").click()
     expect_turn(page, 5)
@@ -241,6 +216,20 @@ def test_the_link_of_a_comparison_opens_the_same_in_another_window(page: Page) -
     expect(lanes(other)).to_have_count(4)
     expect_turn(other, 5)
     assert [kept(other, number) for number in (1, 2, 3, 4)] == seen
+
+    settled(other)
+    table = pd.read_csv(downloaded(other, "comparison.csv", tmp_path))
+    forked = "h2o after turn 3: FD-KVC instead of H2O, budget 20 instead of 56"
+    names = ["h2o", "fd-kvc", "fd-kvc gamma=0.8", forked]
+    assert list(table)[:3] == ["policy", "turn", "token"]
+    assert table["policy"].unique().tolist() == names
+    stays = table[table["status"].isin(["kept", "new"])]
+    trace = simulate(policy_named("fd-kvc", gamma=0.8), DIALOG, 56)
+    for turn in range(LAST + 1):
+        rows = stays[(stays["policy"] == names[2]) & (stays["turn"] == turn)]
+        assert set(rows["token"]) == decided(trace, turn)
+    future = stays[(stays["policy"] == forked) & (stays["turn"] > 3)]
+    assert future.groupby("turn").size().eq(20).all()
 
 
 def test_on_a_narrow_window_nothing_runs_over_the_edge(page: Page) -> None:

@@ -91,18 +91,17 @@ def test_at_the_last_turn_the_page_shows_what_the_engine_decided(page: Page) -> 
         expect_statuses(page, decided)
 
 
-def test_keys_step_as_the_buttons_say(page: Page) -> None:
+def test_keys_buttons_and_the_slider_step(page: Page) -> None:
     open_step(page, schedule="AAABBBCC", scenario="own", turn=0)
     expect_turn(page, 0, 7)
 
     for key, turn in (
         ("ArrowRight", 1),
-        ("ArrowRight", 2),
-        ("ArrowLeft", 1),
+        ("ArrowLeft", 0),
+        ("ArrowLeft", 0),
         ("End", 7),
         ("ArrowRight", 7),
         ("Home", 0),
-        ("ArrowLeft", 0),
         ("]", 3),
         ("]", 6),
         ("[", 3),
@@ -110,22 +109,36 @@ def test_keys_step_as_the_buttons_say(page: Page) -> None:
         page.keyboard.press(key)
         expect_turn(page, turn, 7)
 
+    slider = page.get_by_role("slider", name="Turn")
+    slider.focus()
+    for _ in range(2):
+        slider.press("ArrowRight")
+    expect_turn(page, 5, 7)
+    page.get_by_role("button", name="Next").click()
+    expect_turn(page, 6, 7)
+    slider.press("End")
+    page.get_by_role("button", name="Back").click()
+    expect_turn(page, 6, 7)
 
-def test_the_entries_download_as_the_command_line_writes_them(page: Page) -> None:
+    box = slider.bounding_box()
+    assert box is not None
+    middle = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + 8, middle)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] / 2, middle, steps=8)
+    expect(page.locator(".stage .where")).to_have_text(re.compile("[34] of 7"))
+    page.mouse.move(box["x"] + box["width"] + 20, middle, steps=8)
+    expect_turn(page, 7, 7)
+    page.mouse.up()
+    expect_turn(page, 7, 7)
+
+
+def test_the_link_of_a_view_opens_it_in_another_window_where_its_entries_download(
+    page: Page,
+) -> None:
     dialogs = generate(scenario_named("return"), 1, 5)
     trace = simulate(policy_named("sink"), dialogs, 48)
-
-    open_step(page, scenario="return", seed=5, policy="sink", budget=48)
-    page.get_by_role("button", name="Download").first.click()
-    with page.expect_download() as download:
-        page.get_by_role("button", name="entries.csv").click()
-
-    assert download.value.suggested_filename == "entries.csv"
-    assert download.value.path().read_text() == trace_files(trace, dialogs)["entries.csv"]
-
-
-def test_the_link_of_a_view_opens_the_same_view_in_another_window(page: Page) -> None:
-    open_step(page, scenario="shift", seed=11, policy="h2o", budget=40, turn=0)
+    open_step(page, scenario="return", seed=5, policy="sink", budget=48, turn=0)
     page.get_by_role("button", name="Next").click()
     expect_turn(page, 1, 9)
     seen = statuses(page)
@@ -134,5 +147,12 @@ def test_the_link_of_a_view_opens_the_same_view_in_another_window(page: Page) ->
     other.goto(page.url)
 
     expect_turn(other, 1, 9)
-    assert sum(status in {"kept", "new"} for status in seen.values()) == 40
+    assert sum(status in {"kept", "new"} for status in seen.values()) == 48
     assert statuses(other) == seen
+
+    settled(other)
+    other.get_by_role("button", name="Download").first.click()
+    with other.expect_download() as download:
+        other.get_by_role("button", name="entries.csv").click()
+    assert download.value.suggested_filename == "entries.csv"
+    assert download.value.path().read_text() == trace_files(trace, dialogs)["entries.csv"]

@@ -23,8 +23,9 @@ from fdkvc.ui.step.tour import STOPS
 DIALOG = generate(scenario_named("mixed"), 1, 7)
 
 
-def test_playing_shows_every_turn(page: Page) -> None:
+def test_playing_shows_every_turn_and_makes_no_entries_of_the_history(page: Page) -> None:
     open_step(page, scenario="complex", seed=7, turn=0)
+    before = page.evaluate("history.length")
     page.evaluate(
         """() => {
           const shown = new Set(); window.shownTurns = shown;
@@ -43,63 +44,7 @@ def test_playing_shows_every_turn(page: Page) -> None:
     expect_turn(page, 19, 19)
     shown = set(page.evaluate("() => [...window.shownTurns]"))
     assert every <= shown
-
-
-def test_the_slider_goes_to_any_turn(page: Page) -> None:
-    open_step(page, scenario="mixed", seed=7, turn=0)
-    slider = page.get_by_role("slider", name="Turn")
-    slider.focus()
-    for _ in range(3):
-        slider.press("ArrowRight")
-
-    expect_turn(page, 3, 11)
-    page.get_by_role("button", name="Next").click()
-    expect_turn(page, 4, 11)
-    slider.press("End")
-    page.get_by_role("button", name="Back").click()
-    expect_turn(page, 10, 11)
-
-
-def test_the_views_follow_the_slider_while_it_is_dragged(page: Page) -> None:
-    open_step(page, scenario="mixed", seed=7)
-    slider = page.get_by_role("slider", name="Turn")
-    box = slider.bounding_box()
-    assert box is not None
-    middle = box["y"] + box["height"] / 2
-
-    page.mouse.move(box["x"] + 8, middle)
-    page.mouse.down()
-    page.mouse.move(box["x"] + box["width"] / 2, middle, steps=8)
-    expect(page.locator(".stage .where")).to_have_text(re.compile("[56] of 11"))
-    page.mouse.move(box["x"] + box["width"] + 20, middle, steps=8)
-    expect_turn(page, 11, 11)
-    page.mouse.up()
-
-    expect_turn(page, 11, 11)
-
-
-def test_a_click_on_an_entry_tells_why_it_went(page: Page) -> None:
-    trace = simulate(policy_named("fd-kvc"), DIALOG, 56)
-    token = 11
-    expected = sentences(explain(trace, DIALOG, 0, 5, token))
-    best = nearest(counterfactual(trace, DIALOG, 0, 5, token))
-    assert best is not None
-    open_step(page, scenario="mixed", seed=7, turn=5)
-    expect(why(page)).to_contain_text("Turn 5 by topic")
-
-    entry(page, token).hover()
-    expect(why(page).locator("header")).to_contain_text(f"token {token}")
-    entry(page, token).click()
-
-    for sentence in expected:
-        expect(why(page)).to_contain_text(sentence)
-    expect(page).to_have_url(re.compile(rf"[?&]entry={token}(&|$)"))
-    expect(why(page).locator(".changes")).to_contain_text(best.label)
-    why(page).get_by_text("Every setting").click()
-    expect(why(page)).to_contain_text(best.words)
-    page.keyboard.press("Escape")
-    expect(why(page)).to_contain_text("Turn 5 by topic")
-    expect(page).to_have_url(re.compile(r"[?&]entry=(&|$)"))
+    assert page.evaluate("history.length") == before
 
 
 ACTIVE = "list => document.getElementById(list.getAttribute('aria-activedescendant')).ariaLabel"
@@ -168,16 +113,37 @@ def test_both_questions_are_answered_within_three_actions_and_without_scrolling(
     )
 
 
-def test_every_entry_is_reached_by_keys_and_says_what_it_is(page: Page) -> None:
+def test_every_entry_is_reached_by_keys_says_what_it_is_and_why_it_went(page: Page) -> None:
+    trace = simulate(policy_named("fd-kvc"), DIALOG, 56)
+    token = 11
+    expected = sentences(explain(trace, DIALOG, 0, 5, token))
+    best = nearest(counterfactual(trace, DIALOG, 0, 5, token))
+    assert best is not None
     page.emulate_media(reduced_motion="reduce")
-    open_step(page, scenario="mixed", seed=7, turn=4)
+    open_step(page, scenario="mixed", seed=7, turn=5)
+    expect(why(page)).to_contain_text("Turn 5 by topic")
+
+    entry(page, token).hover()
+    expect(why(page).locator("header")).to_contain_text(f"token {token}")
+    entry(page, token).click()
+
+    for sentence in expected:
+        expect(why(page)).to_contain_text(sentence)
+    expect(page).to_have_url(re.compile(rf"[?&]entry={token}(&|$)"))
+    expect(why(page).locator(".changes")).to_contain_text(best.label)
+    why(page).get_by_text("Every setting").click()
+    expect(why(page)).to_contain_text(best.words)
+    page.keyboard.press("Escape")
+    expect(why(page)).to_contain_text("Turn 5 by topic")
+    expect(page).to_have_url(re.compile(r"[?&]entry=(&|$)"))
+
     expect(cache(page).get_by_role("option")).to_have_count(88)
     names = (
         cache(page)
         .get_by_role("option")
         .evaluate_all("all => all.map(each => each.getAttribute('aria-label'))")
     )
-    made = decision(simulate(policy_named("fd-kvc"), DIALOG, 56), DIALOG, 0, 4)
+    made = decision(trace, DIALOG, 0, 5)
     ranks = dict(zip(made.token, made.pick(made.entries.rank), strict=True))
     for name in names:
         token = int(name.split()[1].strip(","))
@@ -191,20 +157,7 @@ def test_every_entry_is_reached_by_keys_and_says_what_it_is(page: Page) -> None:
     assert heard == set(names)
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile(r"[?&]entry=\d+(&|$)"))
-    expect_turn(page, 4, 11)
-
-
-def test_a_changed_hyperparameter_is_marked_and_restored(page: Page) -> None:
-    open_step(page, scenario="mixed", seed=7, turn=11)
-    gamma = page.get_by_role("spinbutton", name=re.compile("Recency decay"))
-    gamma.fill("0.7")
-    gamma.press("Enter")
-
-    expect(page.get_by_text("changed from 0.88")).to_be_visible()
-    expect(page).to_have_url(re.compile(r"[?&]gamma=0\.7(&|$)"))
-    page.get_by_role("button", name="Restore the paper's").click()
-    expect(page.get_by_text("changed from 0.88")).to_have_count(0)
-    expect(gamma).to_have_value("0.88")
+    expect_turn(page, 5, 11)
 
 
 def test_another_dialog_and_policy_after_an_entry_was_picked(page: Page) -> None:
@@ -290,8 +243,20 @@ def test_a_wrong_link_is_explained_and_the_page_works(page: Page) -> None:
     expect_turn(page, 4, 11)
 
 
-def test_bad_input_is_explained_at_its_control(page: Page) -> None:
+def test_what_is_changed_is_marked_and_what_is_wrong_is_explained_at_its_control(
+    page: Page,
+) -> None:
     open_step(page, scenario="own", schedule="AAB", seed=7, turn=0)
+    gamma = page.get_by_role("spinbutton", name=re.compile("Recency decay"))
+    gamma.fill("0.7")
+    gamma.press("Enter")
+
+    expect(page.get_by_text("changed from 0.88")).to_be_visible()
+    expect(page).to_have_url(re.compile(r"[?&]gamma=0\.7(&|$)"))
+    page.get_by_role("button", name="Restore the paper's").click()
+    expect(page.get_by_text("changed from 0.88")).to_have_count(0)
+    expect(gamma).to_have_value("0.88")
+
     schedule = page.get_by_role("textbox", name="Own schedule")
     schedule.fill("AA1")
     schedule.press("Enter")
