@@ -124,15 +124,6 @@ def test_a_models_own_scale_is_in_its_queries(tmp_path: Path) -> None:
     np.testing.assert_allclose(weights(recording, seen), attention, atol=2e-5)
 
 
-def test_attention_that_is_not_plain_is_refused(tmp_path: Path) -> None:
-    config = transformers.Gemma2Config(
-        **SHAPE, num_key_value_heads=2, head_dim=8, vocab_size=16, attn_logit_softcapping=5.0
-    )
-    model = load_model(saved(tmp_path, config), 0)
-    with pytest.raises(ValueError, match="has a softcap, which is not recorded"):
-        record(model, DIALOG)
-
-
 def test_grouped_heads_have_the_keys_of_their_group(causal: str) -> None:
     recording = record(load_model(causal, 1), DIALOG)
     one = record(load_model(causal, 1, heads=[3]), DIALOG)
@@ -275,6 +266,206 @@ def test_a_dialog_longer_than_the_model_holds_is_named(causal: str, encoder: str
         record(load_model(causal, 0), long)
     with pytest.raises(ValueError, match="long, turn 0: 41 tokens, but the model holds 7"):
         record(load_model(encoder, 0), long)
+
+
+# ------------------------------------------------------------------------------- what cannot be
+
+
+def sliding(kind: str) -> Any:
+    """Return the shape of a model whose layer 0 has a window of four tokens."""
+    of_all = {**SHAPE, "vocab_size": 16, "sliding_window": 4}
+    types = {"layer_types": ["sliding_attention", "full_attention", "full_attention"]}
+    if kind == "mistral":
+        return transformers.MistralConfig(**of_all, num_key_value_heads=2)
+    if kind == "qwen2":
+        return transformers.Qwen2Config(
+            **of_all, **types, num_key_value_heads=2, use_sliding_window=True
+        )
+    if kind == "gemma2":
+        return transformers.Gemma2Config(
+            **of_all, **types, num_key_value_heads=2, head_dim=8, attn_logit_softcapping=None
+        )
+    return transformers.Gemma3TextConfig(**of_all, **types, num_key_value_heads=1, head_dim=8)
+
+
+SHORT = Transcript("short", (Turn("User", "a"), Turn("System", "six")))
+"""A dialog of fewer tokens than the window."""
+
+
+@pytest.mark.parametrize("kind", ["mistral", "qwen2", "gemma2", "gemma3"])
+def test_a_layer_that_sees_only_the_last_tokens_is_not_recorded_as_if_it_saw_all(
+    tmp_path: Path, kind: str
+) -> None:
+    name = saved(tmp_path, sliding(kind))
+    model = load_model(name, 0)
+
+    sentence = "dialog 0: layer 0 of this model does not see all of it, only the last 4 tokens"
+    with pytest.raises(ValueError, match=sentence) as caught:
+        record(model, DIALOG)
+    assert_one_sentence(caught.value)
+    others = "1, 2" if kind != "mistral" else ""
+    assert ("those that see all are 1, 2" in str(caught.value)) == bool(others)
+
+    recording = record(model, SHORT)  # in which no window bites
+    ids = model.tokenizer.convert_tokens_to_ids(
+        [token.text for turn in recording.tokens for token in turn]
+    )
+    attention, _ = read_at_once(name, ids, 0)
+    np.testing.assert_allclose(
+        weights(recording, np.tri(len(ids), dtype=bool)), attention, atol=2e-5
+    )
+
+
+def test_a_layer_above_one_with_a_window_has_what_the_model_computes(tmp_path: Path) -> None:
+    name = saved(tmp_path, sliding("gemma3"))
+    recording = record(load_model(name, 2), DIALOG)
+
+    ids = tokenizer(("", "")).convert_tokens_to_ids(WORDS[1:])
+    attention, hidden = read_at_once(name, ids, 2)
+    seen = np.tri(len(ids), dtype=bool)
+    np.testing.assert_allclose(weights(recording, seen), attention, atol=2e-5)
+    np.testing.assert_allclose(recording.embeddings, hidden, rtol=1e-4, atol=1e-4)
+
+
+def test_a_layer_of_an_encoder_that_sees_only_what_is_near_is_not_recorded(tmp_path: Path) -> None:
+    config = transformers.ModernBertConfig(
+        **SHAPE,
+        vocab_size=16,
+        local_attention=4,
+        layer_types=["full_attention", "sliding_attention", "full_attention"],
+        **dict.fromkeys(("pad_token_id", "cls_token_id", "bos_token_id"), 0),
+        **dict.fromkeys(("sep_token_id", "eos_token_id"), 1),
+    )
+    name = saved(tmp_path, config)
+    with pytest.raises(ValueError, match="layer 1 of this model does not see all of it"):
+        record(load_model(name, 1), DIALOG)
+    assert len(record(load_model(name, 2), DIALOG).embeddings) == len(WORDS) - 1
+
+
+def test_sinks_and_softcaps_are_named_before_anything_is_read(tmp_path: Path) -> None:
+    sizes = {"num_key_value_heads": 2, "head_dim": 8, "vocab_size": 16}
+    capped = transformers.Gemma2Config(**SHAPE, **sizes, attn_logit_softcapping=5.0)
+    sunk = transformers.GptOssConfig(**SHAPE, **sizes, num_local_experts=2, num_experts_per_tok=1)
+    for config, what in ((capped, "a softcap"), (sunk, "sinks of its own")):
+        name = saved(tmp_path / config.model_type, config)
+        sentence = f"cannot be recorded: its attention has {what}, which a recording has not"
+        with pytest.raises(ValueError, match=sentence) as caught:
+            load_model(name, 0)
+        assert_one_sentence(caught.value)
+
+
+def test_attention_that_is_not_that_of_the_queries_and_keys_is_noticed(tmp_path: Path) -> None:
+    config = transformers.DogeConfig(**SHAPE, num_key_value_heads=2, vocab_size=16)
+    with pytest.raises(ValueError, match="its attention is not the softmax of q·k/√h"):
+        load_model(saved(tmp_path, config), 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "sizes", "sentence"),
+    [
+        ("Mamba", {"hidden_size": 24}, "a model of the kind 'mamba' has no attention heads"),
+        (
+            "Rwkv",
+            {"hidden_size": 24, "attention_hidden_size": 24},
+            "a model of the kind 'rwkv' has no attention heads",
+        ),
+        ("Mpt", {"d_model": 24, "n_heads": 4, "n_layers": 2}, "of a model of the kind 'mpt'"),
+        (
+            "Falcon",
+            {"hidden_size": 24, "num_attention_heads": 4},
+            "of a model of the kind 'falcon'",
+        ),
+        ("Bloom", {"hidden_size": 24, "n_head": 4, "n_layer": 2}, "of a model of the kind 'bloom'"),
+    ],
+)
+def test_a_kind_of_model_that_cannot_be_recorded_is_named(
+    tmp_path: Path, kind: str, sizes: dict[str, int], sentence: str
+) -> None:
+    config = getattr(transformers, f"{kind}Config")(**sizes, vocab_size=16)
+    config.num_hidden_layers = 2
+    with pytest.raises(ValueError, match=sentence) as caught:
+        load_model(saved(tmp_path, config), 0)
+    assert_one_sentence(caught.value)
+
+
+# ------------------------------------------------------------------------------- what it reads
+
+TEMPLATE = (
+    "{% for message in messages %}for {{ message.role }} ,"
+    "{% if loop.last and message.role == 'assistant' %} six{% endif %} "
+    "{{ message.content }} ?\n{% endfor %}"
+)
+"""It says who speaks, closes with a mark, and lays the last turn out in a way of its own."""
+
+
+def test_speakers_names_are_read_where_that_is_asked_for(causal: str) -> None:
+    recording = record(load_model(causal, 0, reads="names"), SHORT)
+
+    said = [[(token.start, token.end) for token in turn] for turn in recording.tokens]
+    assert said == [[(0, 0), (0, 0), (0, 0), (0, 1)], [(0, 0), (0, 0), (0, 3)]]
+    assert [token.text for token in recording.tokens[1]] == ["<unk>", "<unk>", "six"]
+    assert recording.source.endswith(", layer 0, with speakers' names")
+    assert record(load_model(causal, 0), SHORT).source.endswith(
+        ", layer 0, without speakers' names"
+    )
+
+
+def test_a_chat_template_lays_the_dialog_out(causal: str, tmp_path: Path) -> None:
+    name = shutil.copytree(causal, tmp_path / "model")
+    with pytest.raises(ValueError, match="has no chat template"):
+        load_model(str(name), 0, reads="chat")
+    made = transformers.AutoTokenizer.from_pretrained(name)
+    made.chat_template = TEMPLATE
+    made.save_pretrained(name)
+    model = load_model(str(name), 0, reads="chat")
+    recording = record(model, DIALOG)
+
+    turns = [[token.text for token in turn] for turn in recording.tokens]
+    assert turns == [
+        ["for", "<unk>", ",", "a", "table", "for", "two", "in", "rome", "?"],
+        ["for", "<unk>", ",", "at", "six", "?", "?"],
+        ["for", "<unk>", ",", "at", "six", ",", "in", "rome", "?"],
+        [],
+        ["for", "<unk>", ",", "a", "rome", "?"],
+    ]
+    for turn, tokens in zip(DIALOG.turns, recording.tokens, strict=True):
+        said = [turn.text[token.start : token.end] for token in tokens]
+        assert " ".join(filter(None, said)).replace(" ?", "?").replace(" ,", ",") == turn.text
+    assert recording.source.endswith(", layer 0, by its chat template")
+    ids = model.tokenizer.convert_tokens_to_ids([text for turn in turns for text in turn])
+    attention, _ = read_at_once(causal, ids, 0)
+    np.testing.assert_allclose(
+        weights(recording, np.tri(len(ids), dtype=bool)), attention, atol=2e-5
+    )
+
+
+@pytest.mark.parametrize(
+    ("template", "sentence"),
+    [
+        ("{{ messages[0].content }}", "does not say every turn once and in its order"),
+        (
+            "{% for m in messages %}{{ m.content | upper }}{% endfor %}",
+            "does not say every turn as it was said",
+        ),
+        (
+            "{% for m in messages %}{{ m.content | replace('six', 'two') }}{% endfor %}",
+            "does not say every turn as it was said",
+        ),
+        ("{{ raise_exception('roles must alternate') }}", "roles must alternate"),
+        ("{% for", "cannot be followed"),
+    ],
+)
+def test_a_template_that_cannot_be_followed_is_named(
+    causal: str, tmp_path: Path, template: str, sentence: str
+) -> None:
+    name = shutil.copytree(causal, tmp_path / "model")
+    made = transformers.AutoTokenizer.from_pretrained(name)
+    made.chat_template = template
+    made.save_pretrained(name)
+    with pytest.raises(ValueError, match=sentence) as caught:
+        record(load_model(str(name), 0, reads="chat"), DIALOG)
+    assert_one_sentence(caught.value)
+    assert "dialog 0" in str(caught.value)
 
 
 # ------------------------------------------------------------------------------- in NumPy

@@ -11,7 +11,7 @@ database spells it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -62,7 +62,7 @@ def model_text(transcript: Transcript) -> tuple[Passage, ...]:
 
 def _passages(transcript: Transcript) -> Iterator[Passage]:
     speakers = [turn.speaker.casefold() for turn in transcript.turns]
-    user = USER if USER in speakers else speakers[0]
+    user = user_of(speakers)
     calls: dict[int, list[Call]] = {}
     for call in transcript.calls:
         calls.setdefault(call.turn, []).append(call)
@@ -71,6 +71,11 @@ def _passages(transcript: Transcript) -> Iterator[Passage]:
             yield _call_passage(call, transcript)
         if turn.text:
             yield Passage("user" if speakers[at] == user else "system", turn.text, at)
+
+
+def user_of(speakers: Sequence[str]) -> str:
+    """Return who of the speakers, by their names in small letters, is the user."""
+    return USER if USER in speakers else speakers[0]
 
 
 def _call_passage(call: Call, transcript: Transcript) -> Passage:
