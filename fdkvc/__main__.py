@@ -30,6 +30,9 @@ INTERRUPTED = 130
 MOST_LETTERS = 1000
 """Characters of a sentence about a mistake; the middle of a longer one is left out."""
 
+MOST_LEFT = 10
+"""Dialogs of which it is said why they are left out of a trace."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code.
@@ -174,7 +177,18 @@ def _parser() -> argparse.ArgumentParser:
     option("--dialogs", metavar="FILE", help="as for dialogs; default: two of the project's own")
     option("--layer", required=True, type=_number, metavar="L", help="whose attention, from 0")
     option("--heads", nargs="+", type=_number, metavar="N", help="default: all of the layer")
-    option("--half", action="store_true", help="write 16 bits a number: half of the size")
+    option(
+        "--reads",
+        default="words",
+        metavar="HOW",
+        help="words: what is said, names: after each speaker's name, or chat: by the model's own "
+        "chat template; default: %(default)s",
+    )
+    option(
+        "--half",
+        action="store_true",
+        help="write 16 bits a number where they can say all: half of the size",
+    )
     option("--out", required=True, metavar="FILE", help="the trace file to write: trace.npz")
 
     option = command(
@@ -554,36 +568,64 @@ def _answers(settings: Any) -> None:
 
 def _capture(settings: Any) -> None:
     from pathlib import Path
-    from time import perf_counter
 
     from fdkvc.files.write import check_folder, write_files
-    from fdkvc.measured.benchmark import Progress
-    from fdkvc.said.capture import load_model, record
+    from fdkvc.said.capture import READS, load_model
     from fdkvc.said.trace_file import trace_bytes
     from fdkvc.words import count
 
     out = Path(settings.out)
     if out.suffix != ".npz":
         raise ValueError(f"--out must name a file that ends in .npz, not {settings.out!r}")
+    READS.check(settings.reads, "reads")
     check_folder(out.parent, [out.name])
     transcripts, _ = _transcripts(settings)
-    model = load_model(settings.model, settings.layer, settings.heads)
-    began, recordings = perf_counter(), []
-    with _progress() as on_progress:
-        for transcript in transcripts:
-            recordings.append(record(model, transcript))
-            if on_progress is not None:
-                title = f"{len(recordings)} of {len(transcripts)} dialogs"
-                seconds = perf_counter() - began
-                on_progress(Progress(len(recordings), len(transcripts), title, seconds))
+    model = load_model(settings.model, settings.layer, settings.heads, settings.reads)
+    recordings, left = _captured(model, transcripts, settings.half)
+    if not recordings:
+        raise ValueError(left[0])
     write_files(out.parent, {out.name: trace_bytes(recordings, settings.half)})
     first = recordings[0]
     tokens = sum(recording.starts[-1] for recording in recordings)
-    _print(
+    text = (
         f"{first.source}: {count(len(recordings), 'dialog')}, {tokens} tokens, "
-        f"{count(len(first.heads), 'head')} of {first.keys.shape[2]} dimensions",
-        settings.out,
+        f"{count(len(first.heads), 'head')} of {first.keys.shape[2]} dimensions"
     )
+    if left:
+        more = [f"and {len(left) - MOST_LEFT} more"] if len(left) > MOST_LEFT else []
+        text = "\n  ".join([f"{text}\n\nLeft out:", *left[:MOST_LEFT], *more])
+    _print(text, settings.out)
+
+
+def _captured(
+    model: Any, transcripts: Sequence[Transcript], half: bool
+) -> tuple[list[Recording], list[str]]:
+    """Return what could be recorded and goes into one file, and why the rest was left out."""
+    from time import perf_counter
+
+    from fdkvc.measured.benchmark import Progress
+    from fdkvc.said.capture import record
+    from fdkvc.said.trace_file import extent
+
+    began, recordings, left = perf_counter(), [], []
+    grown = None
+    with _progress() as on_progress:
+        for done, transcript in enumerate(transcripts, start=1):
+            try:
+                recording = record(model, transcript)
+            except ValueError as mistake:
+                left.append(str(mistake))
+            else:
+                own = extent(recording, half)
+                grown = own if grown is None else grown + own
+                if grown.refusal:
+                    left.append(f"{transcript.name} and what follows: {grown.refusal}")
+                    break
+                recordings.append(recording)
+            if on_progress is not None:
+                title = f"{done} of {len(transcripts)} dialogs"
+                on_progress(Progress(done, len(transcripts), title, perf_counter() - began))
+    return recordings, left
 
 
 def _transcripts(settings: Any) -> tuple[Sequence[Transcript], bytes]:

@@ -13,7 +13,9 @@ from fdkvc.__main__ import main
 from fdkvc.policies import PAPER_POLICIES
 from fdkvc.said.formats import EXAMPLES, read_file
 from fdkvc.said.lexical import lexical_recording
+from fdkvc.said.recordings import Recording
 from fdkvc.said.trace_file import trace_bytes
+from fdkvc.said.transcripts import Transcript
 
 CAPTURED = pytest.CaptureFixture[str]
 
@@ -100,11 +102,69 @@ def test_capture_writes_a_trace_that_replays(
     assert run("dialogs", "--trace", out, "--budgets", "48", "--policies", "h2o") == 0
 
 
+@pytest.mark.parametrize("why", ["one is too long", "the file is full"])
+def test_what_was_recorded_is_written_though_another_dialog_cannot_be(
+    why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
+) -> None:
+    import fdkvc.said.capture
+    import fdkvc.said.trace_file
+
+    first, second = (dialog.name for dialog in read_file(EXAMPLES / "dialogues.json"))
+    asked = []
+
+    def record(_: object, dialog: Transcript) -> Recording:
+        asked.append(dialog.name)
+        if why == "one is too long" and dialog.name == first:
+            raise ValueError(f"{dialog.name}: 657 tokens, but the model holds at most 40")
+        return lexical_recording(dialog)
+
+    monkeypatch.setattr(fdkvc.said.capture, "load_model", lambda *chosen: chosen)
+    monkeypatch.setattr(fdkvc.said.capture, "record", record)
+    if why == "the file is full":
+        monkeypatch.setattr(fdkvc.said.trace_file, "MOST_BYTES", 300_000)
+    out = tmp_path / "trace.npz"
+    assert run("capture", "--model", "m", "--layer", "3", "--out", out) == 0
+
+    said = capsys.readouterr().out
+    left = {
+        "one is too long": (second, f"{first}: 657 tokens, but the model holds at most 40"),
+        "the file is full": (first, f"{second} and what follows: the trace has "),
+    }
+    kept, sentence = left[why]
+    assert "1 dialog, " in said
+    assert f"Left out:\n  {sentence}" in said
+    assert said.endswith(f"Written to {out}\n")
+    assert asked == [first, second]
+    with np.load(out) as loaded:
+        assert loaded["dialog_names"].tolist() == [kept]
+
+
+def test_nothing_is_written_of_dialogs_that_all_cannot_be_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
+) -> None:
+    import fdkvc.said.capture
+
+    def record(_: object, dialog: Transcript) -> Recording:
+        raise ValueError(f"{dialog.name} is too long")
+
+    monkeypatch.setattr(fdkvc.said.capture, "load_model", lambda *chosen: chosen)
+    monkeypatch.setattr(fdkvc.said.capture, "record", record)
+    out = tmp_path / "trace.npz"
+    assert run("capture", "--model", "m", "--layer", "3", "--out", out) == 2
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert "is too long" in said.err
+    assert not out.exists()
+
+
 def test_capture_says_what_it_needs(tmp_path: Path, capsys: CAPTURED) -> None:
     (tmp_path / "file").touch()
     nowhere = tmp_path / "file" / "folder" / "trace.npz"
     assert run("capture", "--model", "m", "--layer", "0", "--out", nowhere) == 2
     assert "cannot be made" in capsys.readouterr().err
+    wrong = ("--reads", "aloud", "--out", tmp_path / "x.npz")
+    assert run("capture", "--model", "m", "--layer", "0", *wrong) == 2
+    assert "reads is 'aloud', but must be one of words, names, chat" in capsys.readouterr().err
     assert run("capture", "--model", "m", "--layer", "0", "--out", tmp_path / "trace") == 2
     assert "--out must name a file that ends in .npz, not" in capsys.readouterr().err
     for model in (tmp_path, "m" * 300):

@@ -15,10 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import assert_one_sentence, assert_read_or_refused
 
+from fdkvc.said import trace_file
 from fdkvc.said.formats import EXAMPLES, read_file
 from fdkvc.said.lexical import lexical_recording
 from fdkvc.said.recordings import Recording
-from fdkvc.said.trace_file import SHAPES, read_trace_file, trace_bytes
+from fdkvc.said.trace_file import SHAPES, extent, read_trace_file, trace_bytes
 from fdkvc.said.transcripts import Transcript, Turn
 
 RECORDINGS = [lexical_recording(dialog) for dialog in read_file(EXAMPLES / "dialogues.json")]
@@ -106,6 +107,39 @@ def test_half_precision_rounds_and_is_smaller() -> None:
     assert len(half) < 0.6 * len(CONTENT)
     assert first.keys.dtype == np.float32
     np.testing.assert_allclose(first.keys, RECORDINGS[0].keys, rtol=1e-3, atol=1e-4)
+
+
+def test_numbers_beyond_half_precision_stay_whole() -> None:
+    embeddings = SMALL[0].embeddings.copy()
+    embeddings[0, 0] = 70_000
+    (large, other) = read(
+        trace_bytes([dataclasses.replace(SMALL[0], embeddings=embeddings), SMALL[1]], half=True)
+    )
+
+    np.testing.assert_array_equal(large.embeddings, embeddings)
+    np.testing.assert_array_equal(other.embeddings, SMALL[1].embeddings)
+    assert not np.array_equal(large.keys, SMALL[0].keys)  # which are rounded
+
+
+def test_how_large_a_file_becomes_is_known_as_it_grows() -> None:
+    grown = extent(RECORDINGS[0]) + extent(RECORDINGS[1])
+
+    assert grown.bytes == sum(array.nbytes for array in arrays().values())
+    assert grown.lengths["D"] == 2
+    assert grown.refusal is None
+    assert (extent(RECORDINGS[0], half=True) + extent(RECORDINGS[1], half=True)).bytes < grown.bytes
+    many = sum([extent(RECORDINGS[0])] * 2000, extent(RECORDINGS[0]))
+    assert many.refusal == "D is 2,001, but at most 2,000 are allowed"
+
+
+def test_what_could_not_be_read_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace_file, "MOST_BYTES", 100_000)
+    with pytest.raises(ValueError, match=r"the trace has .* bytes, but at most 100,000 are"):
+        trace_bytes(RECORDINGS)
+    monkeypatch.setattr(trace_file, "MOST_BYTES", 1_000_000)
+    monkeypatch.setitem(trace_file._MOST, "N", 100)
+    with pytest.raises(ValueError, match=r"N is 657, but at most 100 are allowed"):
+        trace_bytes(RECORDINGS)
 
 
 def test_recordings_that_do_not_go_together_are_not_written() -> None:

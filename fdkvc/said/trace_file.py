@@ -41,6 +41,7 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from tokenize import TokenError
 from typing import IO, Any
 
@@ -64,6 +65,9 @@ VERSION = 1
 
 MOST_BYTES = 512_000_000
 """Bytes of a file, and of all its arrays together."""
+
+MOST_HALF = float(np.finfo(np.float16).max)
+"""The largest number that 16 bits can say: 65,504."""
 
 MOST_HEADS = 128
 MOST_DIMENSIONS = 16_384
@@ -118,7 +122,8 @@ def trace_bytes(recordings: Sequence[Recording], half: bool = False) -> bytes:
     recordings : sequence of Recording
         Of the same heads and dimensions, with different names.
     half : bool
-        Whether vectors are rounded to 16 bits, for a file of half the size.
+        Whether vectors are rounded to 16 bits, for a file of half the size. An array that holds
+        numbers beyond what these can say stays as it is.
 
     Raises
     ------
@@ -131,16 +136,72 @@ def trace_bytes(recordings: Sequence[Recording], half: bool = False) -> bytes:
     for recording in recordings:
         if recording.heads != first.heads or recording.source != first.source:
             raise ValueError("the recordings are not of the same heads of the same model")
-    arrays = _arrays_of(recordings, np.dtype(np.float16 if half else np.float32))
-    size = sum(array.nbytes for array in arrays.values())
-    if size > MOST_BYTES:
-        raise ValueError(f"the trace has {size:,} bytes, but at most {MOST_BYTES:,} are allowed")
+    arrays = _arrays_of(recordings, half)
+    if refusal := _extent_of(arrays).refusal:
+        raise ValueError(refusal)
     file = io.BytesIO()
     np.savez_compressed(file, allow_pickle=False, **arrays)
     return file.getvalue()
 
 
-def _arrays_of(recordings: Sequence[Recording], precision: np.dtype[Any]) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Extent:
+    """How much recordings take of a trace file; those of several are added.
+
+    Attributes
+    ----------
+    lengths : mapping of str to int
+        Of each axis.
+    widths : mapping of str to int
+        Bytes of an item of each array.
+    """
+
+    lengths: Mapping[str, int]
+    widths: Mapping[str, int]
+
+    def __add__(self, other: Extent) -> Extent:
+        mine, theirs = self.lengths, other.lengths
+        return Extent(
+            {axis: mine[axis] + theirs[axis] * (axis not in "Hdh") for axis in mine},
+            {name: max(width, other.widths[name]) for name, width in self.widths.items()},
+        )
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all arrays together."""
+        sizes = {**self.lengths, **{digit: int(digit) for digit in "24"}}
+        return sum(
+            width * math.prod(sizes[axis] for axis in SHAPES[name][1])
+            for name, width in self.widths.items()
+        )
+
+    @property
+    def refusal(self) -> str | None:
+        """Why so much cannot be read, in a sentence; None if it can."""
+        for axis, length in self.lengths.items():
+            if length > _MOST[axis]:
+                return f"{axis} is {length:,}, but at most {_MOST[axis]:,} are allowed"
+        if self.bytes > MOST_BYTES:
+            return f"the trace has {self.bytes:,} bytes, but at most {MOST_BYTES:,} are allowed"
+        return None
+
+
+def extent(recording: Recording, half: bool = False) -> Extent:
+    """Return how much a recording takes of a trace file; `half` as for `trace_bytes`."""
+    return _extent_of(_arrays_of([recording], half))
+
+
+def _extent_of(arrays: Arrays) -> Extent:
+    lengths = {
+        axis: length
+        for name, array in arrays.items()
+        for axis, length in zip(SHAPES[name][1], array.shape, strict=True)
+        if not axis.isdigit()
+    }
+    return Extent(lengths, {name: array.itemsize for name, array in arrays.items()})
+
+
+def _arrays_of(recordings: Sequence[Recording], half: bool) -> dict[str, Any]:
     transcripts = [recording.transcript for recording in recordings]
     turns = [turn for transcript in transcripts for turn in transcript.turns]
     tokens = [token for recording in recordings for turn in recording.tokens for token in turn]
@@ -161,7 +222,8 @@ def _arrays_of(recordings: Sequence[Recording], precision: np.dtype[Any]) -> dic
 
     def joined(name: str, axis: int) -> NDArray[Any]:
         parts = [getattr(recording, name) for recording in recordings]
-        return np.concatenate(parts, axis=axis).astype(precision)
+        fits = half and max(float(np.abs(part).max()) for part in parts) <= MOST_HALF
+        return np.concatenate(parts, axis=axis).astype(np.float16 if fits else np.float32)
 
     return {
         "version": np.int64(VERSION),
