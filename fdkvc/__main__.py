@@ -163,9 +163,9 @@ def _parser() -> argparse.ArgumentParser:
     option(
         "--heads",
         nargs="+",
-        default=["each"],
         metavar="HOW",
-        help="each for itself, together by the mean of their scores, one or both; default: each",
+        help="each for itself, together by the mean of their scores, kv for together with those "
+        "that share a head of keys, or several; default: kv where heads share keys, else each",
     )
     _add_more_metrics(option, "the evidence")
     option("--baseline", metavar="KEY", help="default: h2o, or the first policy if it is not run")
@@ -488,10 +488,12 @@ def _dialogs(settings: Any) -> None:
     from fdkvc.files.text import replay_text
     from fdkvc.files.write import check_folder, write_files
     from fdkvc.measured.benchmark import check_baseline, default_baseline
-    from fdkvc.measured.replay import Replay, replay
+    from fdkvc.measured.replay import Replay, default_heads, replay
     from fdkvc.policies import read_policy
 
-    chosen: dict[str, Any] = {"heads": tuple(settings.heads), "metrics": tuple(settings.metrics)}
+    chosen: dict[str, Any] = {"metrics": tuple(settings.metrics)}
+    if settings.heads is not None:
+        chosen["heads"] = tuple(settings.heads)
     if settings.policies is not None:
         chosen["policies"] = tuple(read_policy(name) for name in settings.policies)
     if settings.budgets is not None:
@@ -503,6 +505,8 @@ def _dialogs(settings: Any) -> None:
         check_folder(settings.out)
 
     recordings, file = _recordings(settings)
+    if settings.heads is None:
+        asked = replace(asked, heads=(default_heads(recordings[0]),))
     began = perf_counter()
     with _progress() as on_progress:
         replayed = replay(asked, recordings, on_progress=on_progress)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +52,26 @@ def test_a_trace_file_gives_the_numbers_of_its_recordings(tmp_path: Path) -> Non
     tables = [pd.read_csv(tmp_path / out / "replay.csv") for out in ("one", "other")]
     pd.testing.assert_frame_equal(tables[0], tables[1])
     assert tables[0].policy.unique().tolist() == ["fifo", "fd-kvc gamma=0.8"]
+
+
+def test_a_trace_whose_heads_share_keys_is_replayed_as_its_cache_must(
+    tmp_path: Path, capsys: CAPTURED
+) -> None:
+    (dialog, *_) = read_file(EXAMPLES / "dialogues.json")
+    one = lexical_recording(dialog)
+    two = {name: np.repeat(getattr(one, name), 2, axis=0) for name in ("keys", "values")}
+    queries = np.concatenate([one.queries, -one.queries])
+    shared = replace(one, queries=queries, **two, heads=(0, 1))
+    (tmp_path / "trace.npz").write_bytes(trace_bytes([shared]))
+    asked = ("--trace", tmp_path / "trace.npz", "--policies", "tova", "--budgets", "48")
+
+    assert run("dialogs", *asked, "--out", tmp_path / "out") == 0
+    assert "tova, by KV head" in capsys.readouterr().out
+    assert set(pd.read_csv(tmp_path / "out" / "replay.csv").heads) == {"kv"}
+    about = json.loads((tmp_path / "out" / "replay.json").read_text())
+    assert about["parameters"]["heads"] == ["kv"]
+    assert run("dialogs", *asked, "--heads", "each", "together") == 0
+    assert "by KV head" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -322,15 +322,34 @@ def test_a_file_beyond_the_bounds_of_the_page_is_refused(
 # ------------------------------------------------------------------------------- heads
 
 
-def several_heads(heads: int) -> bytes:
-    """Return a trace of one dialog whose heads have keys of their own."""
+def several_heads(heads: int, group: int = 1) -> bytes:
+    """Return a trace of one dialog; each group of heads has keys of its own."""
     alone = [lexical_recording(DIALOG, seed) for seed in range(heads)]
     vectors: dict[str, Any] = {
         name: 4 * np.concatenate([getattr(one, name) for one in alone])
         for name in ("queries", "keys", "values")
     }
+    for name in ("keys", "values"):
+        vectors[name] = np.repeat(vectors[name][::group], group, axis=0)
     recording = dataclasses.replace(alone[0], heads=tuple(range(heads)), **vectors)
     return trace_bytes([recording])
+
+
+def test_heads_that_share_keys_decide_together_unless_someone_says_otherwise() -> None:
+    file = read_dialog_file(several_heads(4, 2), "trace.npz")
+    app = open_dialogs(file, policies="h2o", head=3, turn=19, section="cache")
+    recording, policy = file.recording(0), policy_named("h2o")
+    kept = simulate(Together(policy, 2), recording.dialogs, 48).kept[3, 19]
+    tokens = [token.text for said in recording.tokens for token in said]
+
+    held = [text for _, cell in Cells(app).cells for tag, _, text in cell if tag == "mark"]
+    assert squeezed("".join(held)) == "".join(tokens[at] for at in sorted(set(kept) - {-1}))
+    (ways,) = (box for box in app.selectbox if box.label == "Heads")
+    assert ways.options == [
+        "each decides for itself",
+        "all decide together",
+        "those that share keys decide together",
+    ]
 
 
 @pytest.mark.parametrize("mode", ["each", "together"])
@@ -357,7 +376,7 @@ def test_too_many_heads_together_are_refused(monkeypatch: pytest.MonkeyPatch) ->
     file = read_dialog_file(several_heads(2), "trace.npz")
     app = open_dialogs(file, heads="together")
 
-    assert "all heads together have" in words_of(app)
+    assert "the 2 heads that decide together have" in words_of(app)
 
 
 # ------------------------------------------------------------------------------- the whole file

@@ -10,10 +10,12 @@ import pytest
 
 from fdkvc.cache import Cache
 from fdkvc.dialogs.batch import stack
-from fdkvc.measured.replay import Replay, replay
-from fdkvc.policies import POLICIES, policy_named
+from fdkvc.measured.replay import Replay, default_heads, replay
+from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.policies.base import total
 from fdkvc.policies.together import Together
+from fdkvc.run.evidence import Evidence
+from fdkvc.run.metrics import METRICS
 from fdkvc.run.simulate import simulate
 from fdkvc.said.formats import EXAMPLES, read_file
 from fdkvc.said.lexical import lexical_recording
@@ -102,6 +104,51 @@ def test_a_replay_shows_the_difference() -> None:
 
     assert list(recall.index) == ["each", "together"]
     assert recall["each"] != recall["together"]
+
+
+def sharing(groups: tuple[int, ...]) -> list[Recording]:
+    """Return recordings of six heads, of which these groups in their order have the same keys."""
+    found = []
+    for recording in recordings():
+        own = np.repeat(np.arange(len(groups)), groups)
+        found.append(
+            dataclasses.replace(
+                recording,
+                queries=np.concatenate([recording.queries, -recording.queries]),
+                keys=recording.keys[own],
+                values=recording.values[own],
+                heads=tuple(range(6)),
+            )
+        )
+    return found
+
+
+def test_heads_that_share_keys_keep_the_same_tokens() -> None:
+    grouped = sharing((2, 2, 2))
+    assert grouped[0].groups == (2, 2, 2)
+    assert [default_heads(each) for each in (*grouped, RECORDINGS[0])] == ["kv", "kv", "each"]
+    modes = ("each", "together", "kv")
+    found = replay(Replay((policy_named("tova"),), (48,), modes), grouped)
+
+    def recall(deciding: Policy) -> float:
+        shares = []
+        for recording in grouped:
+            trace = simulate(deciding, recording.dialogs, 48, entries=False)
+            shares.append(METRICS["call_recall"].measure(Evidence(trace, recording)))
+        return float(np.mean(shares))
+
+    means = found[found.metric == "call_recall"].groupby("heads", sort=False).value.mean()
+    tova = policy_named("tova")
+    of_modes = (tova, Together(tova, 6), Together(tova, 2))
+    np.testing.assert_allclose(means[list(modes)], [recall(each) for each in of_modes])
+    assert len(set(means)) == 3
+
+
+def test_groups_of_two_sizes_cannot_decide_together() -> None:
+    uneven = sharing((1, 2, 3))
+    assert default_heads(uneven[0]) == "each"
+    with pytest.raises(ValueError, match="there are groups of 1 and 2 and 3 heads; record all"):
+        replay(Replay((policy_named("tova"),), (48,), ("kv",)), uneven)
 
 
 def test_heads_are_counted() -> None:

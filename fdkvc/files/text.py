@@ -96,6 +96,10 @@ def sweep_text(sweep: Sweep, results: Results) -> str:
     return text_table(["setting", "metric", "mean", "from", "to"], rows, 2, grouped=True)
 
 
+OF_HEADS = {"each": "", "together": ", heads together", "kv": ", by KV head"}
+"""What stands after a policy's name, by who decides."""
+
+
 def replay_text(replayed: pd.DataFrame) -> str:
     """Return the means of a replay for a terminal, a column for each budget."""
     table = replay_summary(replayed)
@@ -103,7 +107,7 @@ def replay_text(replayed: pd.DataFrame) -> str:
     cells: dict[tuple[str, str], list[str]] = {}
     for metric in dict.fromkeys(replayed.metric):
         for row in _records(table[table.metric == metric]):
-            name = row["policy"] if row["heads"] == "each" else f"{row['policy']}, heads together"
+            name = f"{row['policy']}{OF_HEADS[row['heads']]}"
             texts = cells.setdefault((metric, name), [""] * len(budgets))
             scale, digits = (100, 1) if late_metric(metric).percent else (1, 2)
             words = plus_minus(row["mean"], row["ci_high"], scale, digits)

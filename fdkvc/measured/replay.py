@@ -37,10 +37,15 @@ CHUNK_NUMBERS = 2**24
 
 HEADS = Field(
     "Heads",
-    "Each head decides for itself, or all of them together by their average score.",
+    "Each head decides for itself, or all of them together by their average score, or those that "
+    "share a head of keys, as a cache of such a model must.",
     name="heads",
     default="each",
-    choices={"each": "each decides for itself", "together": "all decide together"},
+    choices={
+        "each": "each decides for itself",
+        "together": "all decide together",
+        "kv": "those that share keys decide together",
+    },
 )
 
 REPLAYED = ("dialog", "policy", "heads", "budget", "metric", "value")
@@ -59,8 +64,9 @@ class Replay:
     ----------
     policies : tuple of Policy
         With different names.
-    heads : tuple of {"each", "together"}
-        Whether each head decides for itself, or all of a dialog once by the mean of their scores.
+    heads : tuple of {"each", "together", "kv"}
+        Whether each head decides for itself, or all of a dialog once by the mean of their scores,
+        or those that share a head of keys.
     metrics : tuple of str
         Keys of what is measured beside the evidence; see `fdkvc.run.metrics.metric_named`.
 
@@ -123,7 +129,7 @@ def replay(
     Raises
     ------
     ValueError
-        If the recordings differ in dimensions.
+        If the recordings differ in dimensions, or in how their heads share keys where that matters.
     """
     began, done = perf_counter(), 0
     rows: list[Row] = []
@@ -155,13 +161,39 @@ def _chunks(recordings: Sequence[Recording]) -> Iterator[list[Recording]]:
         yield chunk
 
 
+def default_heads(recording: Recording) -> str:
+    """Return who decides where nobody has chosen: heads that share keys together, if there are."""
+    sizes = set(recording.groups)
+    return "kv" if len(sizes) == 1 < max(sizes) else HEADS.default
+
+
+def deciders(mode: str, recordings: Sequence[Recording]) -> int:
+    """Return how many heads of recordings decide at once in one of the ways of `HEADS`.
+
+    Raises
+    ------
+    ValueError
+        If heads are to decide with those that share their keys, and that is not the same number
+        everywhere.
+    """
+    if mode != "kv":
+        return 1 if mode == "each" else len(recordings[0].heads)
+    sizes = {size for recording in recordings for size in recording.groups}
+    if len(sizes) > 1:
+        raise ValueError(
+            "heads that share keys cannot decide together: there are groups of "
+            f"{' and '.join(map(str, sorted(sizes)))} heads; record all heads of each group"
+        )
+    return sizes.pop()
+
+
 def _replay_chunk(settings: Replay, recordings: Sequence[Recording]) -> list[Row]:
     dialogs, heads = many_rows(recordings), len(recordings[0].heads)
     late = [metric for metric in settings.measured if metric.needs == "dialogs"]
     outputs_from = first_late_turn(dialogs) if late else dialogs.turns
     found = []
     for policy, mode, budget in product(settings.policies, settings.heads, settings.budgets):
-        deciding = Together(policy, heads) if mode == "together" else policy
+        deciding = Together(policy, deciders(mode, recordings)) if mode != "each" else policy
         trace = simulate(deciding, dialogs, budget, entries=False, outputs_from=outputs_from)
         of_rows = {metric: metric.late(trace, dialogs) for metric in late}
         for at, recording in enumerate(recordings):

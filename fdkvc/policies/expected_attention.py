@@ -19,9 +19,12 @@ class ExpectedAttention(Policy):
     """Keep what a query drawn like the past ones is expected to attend to, by value's length.
 
     Devoto et al. 2025, *Expected Attention: KV Cache Compression by Estimating Attention from
-    Future Queries Distribution*, without its rotary positions, which the tokens here do not have:
-    future queries are Gaussian with the mean and covariance of the past ones, so that
-    E[exp(q·k)] = exp(μ·k + k'Σk/2). The statistics are those of the queries of all entries that
+    Future Queries Distribution*, without its rotary positions: future queries are Gaussian with
+    the mean and covariance of the past ones, so that E[exp(q·k)] = exp(μ·k + k'Σk/2). Queries of
+    synthetic dialogs and of words have no positions. Those that a model brings are rotated, and
+    count so, each at its own place; the original, as NVIDIA's *kvpress* 0.5.5, takes queries before
+    rotation and turns their mean and covariance to the places to come, the next 512, so that it
+    keeps other entries of a model than this does. The statistics are those of the queries of all entries that
     stand in the cache, the turn's own among them, so that nothing else need be remembered; the
     first tokens, the sinks, are left out of them and protected.
     """
@@ -41,7 +44,7 @@ class ExpectedAttention(Policy):
             r"z_i = \frac{\mu^\top k_i}{\sqrt d} + \frac{k_i^\top \Sigma\, k_i}{2 d} \\ "
             r"\mu, \Sigma: \text{ mean and covariance} \\ "
             r"\text{of the entries' queries} \end{gathered}",
-            "without rotary positions",
+            "queries count as they are; the original turns them to the positions to come",
             writes=("expected attention",),
         ),
         SINKS_STAY,

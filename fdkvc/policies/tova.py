@@ -16,7 +16,10 @@ class Tova(Policy):
 
     Oren et al. 2024, *Transformers are Multi-State RNNs* (Token Omission Via Attention): the
     state with the lowest attention of the last query is dropped, and no state is protected. The
-    original drops one at each token; here a turn's surplus goes at its end.
+    original drops one at each token; here a turn's surplus goes at its end. The original takes the
+    mean over the heads of a layer, which keep the same tokens: so do heads that decide together,
+    and otherwise each decides by its own attention. NVIDIA's *kvpress* 0.5.5 takes that mean, too,
+    and besides keeps the last token always.
     """
 
     key = "tova"
@@ -28,7 +31,7 @@ class Tova(Policy):
         Step(
             "Attention of the last query",
             r"s_i = \operatorname{softmax}\!\left(q_n^\top k_i / \sqrt d\right)",
-            "the turn's last token's query",
+            "the turn's last token's query; the original takes the mean over a layer's heads",
             writes=("last attention",),
         ),
         EVICTION,

@@ -123,6 +123,17 @@ class Recording:
         )
 
     @cached_property
+    def groups(self) -> tuple[int, ...]:
+        """How many heads in a row have the same keys, as queries that share a head of keys do."""
+        found: list[int] = []
+        for at, keys in enumerate(self.keys):
+            if at and np.array_equal(keys, self.keys[at - 1]):
+                found[-1] += 1
+            else:
+                found.append(1)
+        return tuple(found)
+
+    @cached_property
     def starts(self) -> tuple[int, ...]:
         """The index of each turn's first token, and of the token after the last."""
         return (0, *np.cumsum([len(turn) for turn in self.tokens]).tolist())

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 import streamlit as st
 
-from fdkvc.measured.replay import HEADS
+from fdkvc.measured.replay import HEADS as WAYS
+from fdkvc.measured.replay import deciders, default_heads
 from fdkvc.parameters import Field
 from fdkvc.said.formats import FORMATS, endings
 from fdkvc.said.recordings import Recording
@@ -34,6 +35,9 @@ from fdkvc.ui.kit.memory import give_back
 from fdkvc.ui.kit.sidebar import ASKED, BUDGET_HERE, LOOK, ORDER
 
 OWN = "own"
+ALWAYS = ("each", "together")
+"""Who may decide whether or not heads share keys."""
+
 DIGITS = 16  # of a file's SHA-256 in a link
 
 
@@ -81,6 +85,9 @@ TOPICS = Field(
     },
 )
 SCHEDULE = Field("Topics", "One letter a turn, A to Z.", name="schedule", default="")
+HEADS = replace(WAYS, default="kv")
+"""Where heads share no keys, that is no choice, and each decides for itself."""
+
 HEAD = Field("Head", "", name="head", default=0, low=0, high=MOST_HEADS - 1)
 BUDGET = replace(BUDGET_HERE, default=48, follows=False)
 POLICIES = replace(LANES, default=("fifo", "h2o", "fd-kvc"))
@@ -109,10 +116,10 @@ SECTION = Field(
 SECTIONS_KEY = "sections"
 """Where the session holds the words of the open section."""
 
-PLACED = (DIALOG, TOPICS, SCHEDULE, HEAD, *(replace(each, follows=False) for each in LOOK))
+PLACED = (DIALOG, TOPICS, SCHEDULE, HEAD, HEADS, *(replace(each, follows=False) for each in LOOK))
 """What has a meaning in one file alone."""
 
-FIELDS = (FILE, DIGEST, *PLACED, HEADS, BUDGET, POLICIES, WHOSE, ORDER, SECTION, *PAIR, ASKED)
+FIELDS = (FILE, DIGEST, *PLACED, BUDGET, POLICIES, WHOSE, ORDER, SECTION, *PAIR, ASKED)
 """Every field of the page's view."""
 
 
@@ -141,16 +148,17 @@ def choose_dialog(page: str) -> Chosen | None:
         problems([f"{error}."])
         return None
     head, mode = _choose_head(page, recording)
+    deciding = deciders(mode, [recording])
     budget = fields.number(page, BUDGET)
     try:
-        if mode == "together":
-            check_together(recording, budget)
+        if deciding > 1:
+            check_together(recording, deciding, budget)
     except ValueError as error:
         problems([f"{error}."])
-        mode = "each"
+        deciding = 1
     topics = tuple(turn.topic for turn in recording.transcript.turns)
     name = recording.transcript.name
-    chosen = HeadChoice(file.digest, name, topics, head, mode == "together", recording, names)
+    chosen = HeadChoice(file.digest, name, topics, head, deciding, recording, names)
     return Chosen(file, chosen, budget)
 
 
@@ -274,10 +282,18 @@ def _choose_head(page: str, recording: Recording) -> tuple[int, str]:
     """Let a person choose a head of several; return its place and who decides."""
     if len(recording.heads) == 1:
         hold(page, HEAD, 0)
+        hold(page, HEADS, "each")
         return 0, "each"
-    mode = fields.choice(page, HEADS)
+    mode = fields.choice(page, ways_of(recording))
     labels = {place: f"head {head}" for place, head in enumerate(recording.heads)}
     return fields.choice(page, replace(HEAD, choices=labels)), mode
+
+
+def ways_of(recording: Recording) -> Field:
+    """Return who may decide, as a choice that begins with what a model's own cache would do."""
+    default = default_heads(recording)
+    labels = {key: words for key, words in HEADS.labels.items() if key in (default, *ALWAYS)}
+    return replace(HEADS, default=default, choices=labels)
 
 
 def choose_look(page: str, lanes: Sequence[Lane]) -> Lane:

@@ -10,7 +10,7 @@ from functools import cached_property, lru_cache
 from io import BytesIO
 from itertools import accumulate
 
-from fdkvc.dialogs.batch import DialogBatch
+from fdkvc.dialogs.batch import DialogBatch, stack
 from fdkvc.policies import Policy
 from fdkvc.policies.together import Together
 from fdkvc.run.simulate import simulate
@@ -143,14 +143,15 @@ def check_shown(transcript: Transcript, recording: Recording) -> None:
             )
 
 
-def check_together(recording: Recording, budget: int) -> None:
-    """Raise a ValueError in a sentence unless the heads together are small enough."""
+def check_together(recording: Recording, deciding: int, budget: int) -> None:
+    """Raise a ValueError in a sentence unless the heads that decide together are small enough."""
     dialogs = recording.dialogs
-    entries = dialogs.rows * dialogs.turns * (budget + dialogs.turn_tokens)
+    entries = deciding * dialogs.turns * (budget + dialogs.turn_tokens)
     if entries > MOST_ENTRIES:
         raise ValueError(
-            f"all heads together have {entries:,} entries over all turns, but at most "
-            f"{MOST_ENTRIES:,} are shown: choose a smaller budget, or each head by itself"
+            f"the {deciding} heads that decide together have {entries:,} entries over all turns, "
+            f"but at most {MOST_ENTRIES:,} are shown: choose a smaller budget, or each head by "
+            "itself"
         )
 
 
@@ -168,8 +169,8 @@ class HeadChoice:
         Of each turn.
     head : int
         Its place among the recording's heads.
-    together : bool
-        Whether all heads decide once, by the mean of their scores.
+    deciding : int
+        How many heads decide once, by the mean of their scores: it and its neighbours.
     recording : Recording
         What the others name, with topics that are letters.
     topic_names : tuple of str
@@ -180,7 +181,7 @@ class HeadChoice:
     name: str
     topics: tuple[str | None, ...]
     head: int
-    together: bool
+    deciding: int
     recording: Recording = field(compare=False, repr=False)
     topic_names: tuple[str, ...]
 
@@ -197,7 +198,7 @@ class HeadChoice:
     @property
     def alone(self) -> bool:
         """Whether the head decides by itself."""
-        return not self.together
+        return self.deciding == 1
 
     def load(self) -> DialogBatch:
         """Return the head's row."""
@@ -207,14 +208,18 @@ class HeadChoice:
         """Run a policy over the head, or over all of them together."""
         if self.alone:
             return simulate(policy, dialogs, budget)
-        return _shared_run(policy, self.recording, budget).row(self.head)
+        first = self.head - self.head % self.deciding
+        shared = _shared_run(policy, self.recording, first, self.deciding, budget)
+        return shared.row(self.head - first)
 
 
 @kept
-def _shared_run(policy: Policy, recording: Recording, budget: int) -> Trace:
-    """Run a policy over the heads together; the record names the policy as each head has it."""
-    heads = len(recording.heads)
-    trace = simulate(Together(policy, heads), recording.dialogs, budget)
+def _shared_run(
+    policy: Policy, recording: Recording, first: int, deciding: int, budget: int
+) -> Trace:
+    """Run a policy over heads together; the record names the policy as each head has it."""
+    rows = stack([recording.dialogs.row(head) for head in range(first, first + deciding)])
+    trace = simulate(Together(policy, deciding), rows, budget)
     return replace(trace, policy=policy)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
 
@@ -18,7 +18,7 @@ from fdkvc.measured.benchmark import default_baseline
 from fdkvc.measured.replay import BUDGETS, Replay, replay, replay_summary
 from fdkvc.parameters import Field
 from fdkvc.run.metrics import late_metric
-from fdkvc.ui.dialogs.choices import Chosen
+from fdkvc.ui.dialogs.choices import Chosen, ways_of
 from fdkvc.ui.dialogs.files import DialogFile
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import download_files, download_pictures, show_chart, shown_charts
@@ -32,7 +32,11 @@ from fdkvc.ui.kit.run_panel import run_panel
 from fdkvc.words import count, plus_minus
 
 FILES = ["replay.csv", "replay_summary.csv", "replay_paired.csv", "replay.json"]
-MODES = {"each": "each head by itself", "together": "heads together"}
+MODES = {
+    "each": "each head by itself",
+    "together": "heads together",
+    "kv": "heads that share keys together",
+}
 
 TRIED = Field(
     "Budgets",
@@ -107,9 +111,12 @@ def replay_work(settings: Replay, file: DialogFile) -> Work:
 
 
 def _choose(page: str, file: DialogFile, lanes: Sequence[Lane], asked: tuple[str, ...]) -> Replay:
-    budgets, modes = fields.several(page, TRIED), DECIDING.default
+    budgets = fields.several(page, TRIED)
+    modes: tuple[str, ...] = ("each",)
     if file.traced and len(file.traced[0].heads) > 1:
-        modes = fields.several(page, DECIDING)
+        ways = ways_of(file.traced[0])
+        labels = {key: MODES[key] for key in ways.labels}
+        modes = fields.several(page, replace(DECIDING, default=(ways.default,), choices=labels))
     policies = tuple(lane.run.choice.policy for lane in lanes)
     return Replay(policies, tuple(map(int, budgets)), modes, asked)
 
