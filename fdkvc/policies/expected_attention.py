@@ -20,13 +20,15 @@ class ExpectedAttention(Policy):
 
     Devoto et al. 2025, *Expected Attention: KV Cache Compression by Estimating Attention from
     Future Queries Distribution*, without its rotary positions: future queries are Gaussian with
-    the mean and covariance of the past ones, so that E[exp(q·k)] = exp(μ·k + k'Σk/2). Queries of
-    synthetic dialogs and of words have no positions. Those that a model brings are rotated, and
-    count so, each at its own place; the original, as NVIDIA's *kvpress* 0.5.5, takes queries before
-    rotation and turns their mean and covariance to the places to come, the next 512, so that it
-    keeps other entries of a model than this does. The statistics are those of the queries of all entries that
-    stand in the cache, the turn's own among them, so that nothing else need be remembered; the
-    first tokens, the sinks, are left out of them and protected.
+    the mean and covariance of the past ones, so that E[exp(q·k)] = exp(μ·k + k'Σk/2). The
+    statistics are those of the queries of all entries that stand in the cache, the turn's own
+    among them, so that nothing else need be remembered; the first tokens, the sinks, are left out
+    of them and protected.
+
+    The queries of synthetic dialogs, and of words, have no positions. Those of a model are rotated
+    and count so, each at its own place. The original, as NVIDIA's *kvpress* 0.5.5, takes them
+    before rotation and turns their mean and covariance to the places to come, the next 512; of a
+    model it may keep other entries.
     """
 
     key = "expected-attention"
