@@ -1,0 +1,314 @@
+"""The checks, each named after the fault that it finds.
+
+A check raises an AssertionError, in a sentence, if a cache has the fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from fdkvc.attention import Bools, Floats, Ints
+from fdkvc.conformance.subject import Reading, Subject, Turn
+
+Check = Callable[[Subject], None]
+
+SAMPLES = 3
+"""Texts that are read at once, where a cache takes several."""
+
+ROUNDS = 40
+"""Turns after which what is left must not have drifted."""
+
+
+def checks(subject: Subject) -> tuple[Check, ...]:
+    """Return the checks of what a cache promises."""
+    found: list[Check] = [
+        attends_to_what_was_evicted,
+        holds_more_than_the_budget,
+        compresses_only_the_first_text,
+        keeps_its_first_compression,
+        counts_other_positions,
+    ]
+    if subject.every is not None:
+        found.append(outgrows_the_budget_while_writing)
+    if subject.positions == "slots":
+        found.append(drifts_as_positions_are_given_anew)
+    if subject.sinks:
+        found.append(evicts_sinks)
+    if subject.scores is not None:
+        found.append(scores_by_what_was_evicted)
+    return tuple(found)
+
+
+# ------------------------------------------------------------------------------- a text is read
+
+
+class Story:
+    """A cache as it reads texts of drawn tokens, and what each token of them has seen.
+
+    Attributes
+    ----------
+    tokens : array (C, N)
+    sees : array (C, L, K, N, N) of bool
+    distances : array (C, L, K, N, N)
+        How far before a token each that it sees stands, as the cache promises.
+    by_count : array (C, L, K, N, N)
+        The same where each token is placed after the entries held when it comes, though these stay
+        where they were.
+    ends : list of int
+        Tokens before each call, and after the last.
+    held : list of array (C, L, K, S)
+        After each call.
+    """
+
+    def __init__(self, subject: Subject, samples: int = 1, seed: int = 0) -> None:
+        self.subject, self.cache = subject, subject.begin(samples)
+        self._random = np.random.default_rng(seed)
+        self.tokens: Ints = np.empty((samples, 0), np.intp)
+        self.ends, self.held = [0], list[Ints]()
+        self._outputs: list[Floats] = []
+
+    def feed(self, *lengths: int) -> None:
+        """Let the cache read turns of so many tokens."""
+        for n in lengths:
+            self._take(self.cache.feed, n)
+
+    def write(self, n: int) -> None:
+        """Let the cache read so many tokens as if the model wrote them, one by one."""
+        for _ in range(n):
+            self._take(self.cache.write, 1)
+
+    def _take(self, call: Callable[[Ints], Turn], n: int) -> None:
+        tokens = self._random.integers(self.subject.model.vocabulary, size=(len(self.tokens), n))
+        turn = call(tokens)
+        self.tokens = np.concatenate([self.tokens, tokens], axis=1)
+        self.ends.append(self.tokens.shape[1])
+        self._outputs.append(np.asarray(turn.outputs))
+        self.held.append(np.asarray(turn.held))
+
+    @property
+    def outputs(self) -> Floats:
+        """What the cache has answered so far (C, N, V)."""
+        return np.concatenate(self._outputs, axis=1)
+
+    def most_held(self, call: int = -1) -> int:
+        """Return how many tokens the fullest head of any text holds after a call."""
+        return int((self.held[call] >= 0).sum(axis=-1).max())
+
+    def seen(self) -> tuple[Bools, Ints, Ints]:
+        """Return `sees`, `distances` and `by_count`, which the class describes."""
+        shape, total = self.held[0].shape[:3], self.tokens.shape[1]
+        sees = np.zeros((*shape, total, total), np.bool_)
+        places = np.arange(total)
+        distances = np.broadcast_to(places[:, None] - places, sees.shape).copy()
+        counted = np.zeros((*shape, total), np.intp)
+        for call, (first, end) in enumerate(zip(self.ends, self.ends[1:], strict=False)):
+            own = np.arange(first, end)
+            for head in np.ndindex(*shape):
+                held = self.held[call - 1][head] if call else np.empty(0, np.intp)
+                held = np.sort(held[held >= 0])
+                sees[head][first:end, held] = True
+                sees[head][first:end, first:end] = np.tri(end - first, dtype=np.bool_)
+                query = len(held) + own[:, None] - first
+                counted[head][first:end] = query[:, 0]
+                if self.subject.positions == "slots":
+                    distances[head][first:end, held] = query - np.arange(len(held))
+        return sees, distances, counted[..., :, None] - counted[..., None, :]
+
+    def readings(self, sees: Bools, distances: Ints) -> list[Reading]:
+        """Return what the full model comes to of each text, where it sees so much."""
+        return [
+            self.subject.model.read(text, own, apart)
+            for text, own, apart in zip(self.tokens, sees, distances, strict=True)
+        ]
+
+    def away(self, sees: Bools, distances: Ints, first: int = 0) -> float:
+        """Return how far the outputs from a token on are from those, of the largest or of 1."""
+        wanted = np.stack([each.outputs for each in self.readings(sees, distances)])[:, first:]
+        return float(np.abs(self.outputs[:, first:] - wanted).max() / max(1, np.abs(wanted).max()))
+
+
+def _fail(sentence: str) -> None:
+    raise AssertionError(sentence)
+
+
+# ------------------------------------------------------------------------------- the checks
+
+
+def attends_to_what_was_evicted(subject: Subject) -> None:
+    """Ask that outputs are those of the full model with what was evicted masked."""
+    b = subject.budget
+    story = Story(subject)
+    story.feed(b + 6, 7, 1, b // 2, 5)
+    sees, distances, _ = story.seen()
+    everything = np.broadcast_to(np.tri(sees.shape[-1], dtype=np.bool_), sees.shape)
+    if sees.sum() == everything.sum():
+        _fail("nothing was evicted, so that nothing can be said of it")
+    away = story.away(sees, distances)
+    if away > subject.tolerance:
+        full = story.away(everything, story.seen()[1])
+        as_full = " and near the full model's" if full <= subject.tolerance else ""
+        _fail(
+            f"its outputs are {away:.2g} away from those of the model with what was evicted "
+            f"masked{as_full}, but at most {subject.tolerance:.2g} is allowed"
+        )
+
+
+def holds_more_than_the_budget(subject: Subject) -> None:
+    """Ask that after every turn no head holds more than the budget."""
+    story = Story(subject)
+    b = subject.budget
+    for turn, n in enumerate((b // 2, b + 9, 3, b, 1, b // 2)):
+        story.feed(n)
+        if story.most_held() > b:
+            _fail(f"after turn {turn} a head holds {story.most_held()} entries of {b}")
+
+
+def outgrows_the_budget_while_writing(subject: Subject) -> None:
+    """Ask that while the model writes, few tokens stand beside the budget, as promised."""
+    assert subject.every is not None
+    story, b, every = Story(subject), subject.budget, subject.every
+    story.feed(b + 4)
+    for written in range(1, 3 * every + 2):
+        story.write(1)
+        if story.most_held() > b + every:
+            _fail(
+                f"after {written} tokens of what it writes a head holds {story.most_held()} "
+                f"entries, but at most {b} and {every} more were promised"
+            )
+    sees, distances, _ = story.seen()
+    away = story.away(sees, distances)
+    if away > subject.tolerance:
+        _fail(f"what it writes is {away:.2g} away from what the model makes of what is held")
+
+
+def compresses_only_the_first_text(subject: Subject) -> None:
+    """Ask that of several texts at once each is compressed, or that several are refused."""
+    lengths = (subject.budget + 5, 6, 4)
+    if subject.samples == 1:
+        try:
+            Story(subject, 2).feed(*lengths)
+        except ValueError:
+            return
+        _fail("it takes one text at a time, but does not refuse two")
+    story = Story(subject, min(SAMPLES, subject.samples))
+    story.feed(*lengths)
+    for text, held in enumerate(story.held[-1]):
+        most = int((held >= 0).sum(axis=-1).max())
+        if most > subject.budget:
+            _fail(f"text {text} of several holds {most} entries of {subject.budget}")
+    sees, distances, _ = story.seen()
+    if (away := story.away(sees, distances)) > subject.tolerance:
+        _fail(f"beside each other, texts are answered {away:.2g} away from what they hold")
+
+
+def keeps_its_first_compression(subject: Subject) -> None:
+    """Ask that a second question, and a third, are compressed with all the rest."""
+    story, b = Story(subject), subject.budget
+    story.feed(2 * b, *[b // 3] * 4)
+    before, after = story.held[0], story.held[-1]
+    for call in range(1, len(story.held)):
+        for head in np.ndindex(*before.shape[:3]):
+            was, now = (_tokens(story.held[at][head]) for at in (call - 1, call))
+            new = set(range(story.ends[call], story.ends[call + 1]))
+            if not subject.recalls and not now <= was | new:
+                _fail(f"what was evicted before question {call} is held after it")
+    for head in np.ndindex(*before.shape[:3]):
+        if not any(token >= story.ends[1] for token in _tokens(after[head])):
+            _fail("after four questions a head holds nothing of any of them")
+    if story.most_held() > b:
+        _fail(f"after four questions a head holds {story.most_held()} entries of {b}")
+
+
+def counts_other_positions(subject: Subject) -> None:
+    """Ask that the next token stands where it is promised to: after tokens seen, or held."""
+    story = Story(subject)
+    story.feed(subject.budget + 11, 1, 1)
+    sees, distances, by_count = story.seen()
+    first = story.ends[1]
+    away = story.away(sees, distances, first)
+    if away <= subject.tolerance:
+        return
+    why = (
+        ": they are those of a model that counts the entries held as tokens seen"
+        if story.away(sees, by_count, first) <= subject.tolerance
+        else ""
+    )
+    _fail(f"after an eviction its outputs are {away:.2g} away{why}")
+
+
+def drifts_as_positions_are_given_anew(subject: Subject) -> None:
+    """Ask that however often positions are given anew, keys are as if that had been done once."""
+    story = Story(subject)
+    story.feed(subject.budget, *[2] * ROUNDS)
+    sees, distances, _ = story.seen()
+    first = story.ends[-4]
+    if (away := story.away(sees, distances, first)) > subject.tolerance:
+        _fail(f"after {ROUNDS} turns its outputs have drifted {away:.2g} away")
+
+
+def evicts_sinks(subject: Subject) -> None:
+    """Ask that the first tokens stay in every head."""
+    story, b = Story(subject), subject.budget
+    story.feed(b + 8, b // 2, b // 2, 1)
+    wanted = set(range(subject.sinks))
+    for head in np.ndindex(*story.held[-1].shape[:3]):
+        gone = wanted - _tokens(story.held[-1][head])
+        if gone:
+            _fail(f"token {min(gone)} is one of the first {subject.sinks}, but was evicted")
+
+
+def scores_by_what_was_evicted(subject: Subject) -> None:
+    """Ask that what stays is the best by queries and keys of a model that saw what was held."""
+    assert subject.scores is not None
+    story, b = Story(subject), subject.budget
+    story.feed(b + 8, *[b // 2] * 4)
+    sees, distances, _ = story.seen()
+    everything = np.broadcast_to(np.tri(sees.shape[-1], dtype=np.bool_), sees.shape)
+    cut, full = (story.readings(each, distances)[0] for each in (sees, everything))
+    told_apart = False
+    for call in range(1, len(story.held)):
+        new = np.arange(story.ends[call], story.ends[call + 1])
+        for layer, head in np.ndindex(*story.held[0].shape[1:3]):
+            was, now = (_tokens(story.held[at][0, layer, head]) for at in (call - 1, call))
+            there = np.array(sorted(was | set(new.tolist())))
+            stays = np.isin(there, sorted(now))
+            free = there >= subject.sinks
+            if stays.all() or not (stays & free).any():
+                continue
+            behind = [
+                _behind(_worth(subject, reading, layer, head, there, new), stays, free)
+                for reading in (cut, full)
+            ]
+            told_apart |= behind[1] > subject.tolerance
+            if behind[0] > subject.tolerance:
+                peeks = " and the best for one that saw everything" if behind[1] <= 0 else ""
+                _fail(
+                    f"in turn {call}, layer {layer}, head {head}, what stays is not the best by "
+                    f"what the model saw of what was held{peeks}"
+                )
+    if not told_apart:
+        _fail("by these scores, what was evicted makes no difference to what stays")
+
+
+def _worth(
+    subject: Subject, reading: Reading, layer: int, head: int, there: Ints, new: Ints
+) -> Floats:
+    """Return what tokens are worth to a KV head by a reading (S,)."""
+    assert subject.scores is not None
+    queries, keys = reading.queries[layer], reading.keys[layer]
+    group = len(queries) // len(keys)
+    return subject.scores(queries[head * group : (head + 1) * group, new], keys[head, there])
+
+
+def _behind(worth: Floats, stays: Bools, free: Bools) -> float:
+    """Return how much the best that went is ahead of the worst that stayed, of the largest."""
+    return float(
+        (worth[~stays & free].max(initial=-np.inf) - worth[stays & free].min())
+        / np.abs(worth).max()
+    )
+
+
+def _tokens(held: Ints) -> set[int]:
+    return {int(token) for token in held if token >= 0}

@@ -1,0 +1,120 @@
+"""The project's own NumPy decoder and its memories, as what the checks ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fdkvc.attention import Bools, Floats, Ints
+from fdkvc.conformance.masked import Pairs, further, mixed
+from fdkvc.conformance.subject import Reading, Turn
+from fdkvc.model.decoder import Decoder
+from fdkvc.model.memory import Memory, read
+
+
+class DecoderModel:
+    """A decoder that reads all of a text in one pass; see `fdkvc.conformance.FullModel`."""
+
+    def __init__(self, decoder: Decoder) -> None:
+        self.decoder = decoder
+
+    @property
+    def vocabulary(self) -> int:
+        """How many tokens it knows."""
+        return self.decoder.shape.vocabulary
+
+    def read(self, tokens: Ints, sees: Bools, distances: Ints | None = None) -> Reading:
+        """Read a text in which every token sees what it is told to see."""
+        told = _Told(self.decoder, sees, distances)
+        outputs = self.decoder.read(np.asarray(tokens)[None], [told])[0]
+        return Reading(outputs, np.stack(told.queries), np.stack(told.keys))
+
+
+class _Told:
+    """One pass over a text, each token of which sees what it is told to."""
+
+    count = 0
+
+    def __init__(self, decoder: Decoder, sees: Bools, distances: Ints | None) -> None:
+        half = np.arange(0, decoder.shape.head_width, 2) / decoder.shape.head_width
+        self._frequencies = decoder.shape.theta**-half
+        self._sees, self._distances = sees, distances
+        self.queries: list[Floats] = []
+        self.keys: list[Floats] = []
+
+    def attend(
+        self, layer: int, hidden: Floats, queries: Floats, keys: Floats, values: Floats
+    ) -> Floats:
+        """See `fdkvc.model.decoder.Remembers`."""
+        heads_first = [np.ascontiguousarray(each.swapaxes(0, 1)) for each in (queries, keys)]
+        self.queries.append(heads_first[0])
+        self.keys.append(heads_first[1])
+        distances = self._distances
+        turned = None if distances is None else further(distances[layer], self._frequencies)
+        asked, known = map(_pairs, heads_first)
+        scaling = queries.shape[2] ** -0.5
+        found = mixed(asked, known, values.swapaxes(0, 1), self._sees[layer], scaling, turned)
+        return found.swapaxes(0, 1).reshape(len(queries), -1)
+
+
+def _pairs(vectors: Floats) -> Pairs:
+    return vectors.astype(np.float32).view(np.complex64).astype(np.complex128)
+
+
+class MemoryCache:
+    """Memories of a decoder, one for each text; see `fdkvc.conformance.EvictionCache`.
+
+    Parameters
+    ----------
+    begin : function
+        Makes a new memory.
+    samples : int
+    every : int, optional
+        Let a turn end after so many tokens of what the model writes.
+    """
+
+    def __init__(self, begin: Callable[[], Memory], samples: int, every: int | None = None) -> None:
+        self._memories = [begin() for _ in range(samples)]
+        self._every, self._written = every, 0
+
+    def feed(self, tokens: Ints) -> Turn:
+        """Read the next turn (C, n), and let it end."""
+        self._written = 0
+        return self._turn(tokens, ends=True)
+
+    def write(self, tokens: Ints) -> Turn:
+        """Read one token of each text (C, 1); every so many end a turn."""
+        self._written += 1
+        return self._turn(tokens, ends=self._every is not None and not self._written % self._every)
+
+    def _turn(self, tokens: Ints, ends: bool) -> Turn:
+        outputs = read(self._memories, tokens)
+        if ends:
+            for memory in self._memories:
+                memory.end_turn()
+        return Turn(outputs, np.stack(padded([_held(memory) for memory in self._memories])))
+
+
+def _held(memory: Memory) -> Ints:
+    """Return the tokens that are attended to now (L, K, S), −1 for none."""
+    shape, new = memory.decoder.shape, np.arange(memory.began, memory.count)
+    own = np.broadcast_to(new, (shape.layers, shape.kv_heads, len(new)))
+    near = memory.near
+    if near is None:
+        near = np.broadcast_to(np.arange(memory.began), (*own.shape[:2], memory.began))
+    return np.concatenate([near, own], axis=2)
+
+
+def padded(held: list[Any]) -> list[Any]:
+    """Return arrays of tokens of one length on their last axis, filled up with −1."""
+    longest = max(each.shape[-1] for each in held)
+    return [
+        np.pad(
+            each,
+            [*[(0, 0)] * (each.ndim - 1), (0, longest - each.shape[-1])],
+            constant_values=-1,
+        )
+        for each in held
+    ]

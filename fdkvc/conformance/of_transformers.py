@@ -1,0 +1,153 @@
+"""Models and caches of Hugging Face *transformers*, as what the checks ask for.
+
+Needs the packages of ``requirements-capture.txt``.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fdkvc.attention import Bools, Floats, Ints
+from fdkvc.conformance.masked import Pairs, further, mixed
+from fdkvc.conformance.subject import Reading, Turn
+
+INTERFACE = "fdkvc_told"
+"""The name under which attention that is told what to see is known to the library."""
+
+
+class TransformersModel:
+    """A causal model that reads all of a text in one pass; see `fdkvc.conformance.FullModel`.
+
+    Its attention must be plain: softmax of queries and keys, that may be rotated by halves as in
+    Llama. Of layers that are not among those that a cache decides for, each token sees what the
+    layer's own window lets it.
+
+    Parameters
+    ----------
+    model : the library's
+        It is copied, and stays as it is.
+    layers : sequence of int, optional
+        Those that the cache decides for; all by default.
+    """
+
+    def __init__(self, model: Any, layers: tuple[int, ...] | None = None) -> None:
+        from transformers import AttentionInterface
+        from transformers.masking_utils import AttentionMaskInterface
+
+        AttentionInterface.register(INTERFACE, self._attend)
+        AttentionMaskInterface.register(INTERFACE, lambda *args, **settings: None)
+        self._model = copy.deepcopy(model).eval()
+        config = self._model.config.get_text_config(decoder=True)
+        self.vocabulary = int(config.vocab_size)
+        self._layers = tuple(range(config.num_hidden_layers)) if layers is None else layers
+        frequencies = [
+            module.inv_freq for module in self._model.modules() if hasattr(module, "inv_freq")
+        ]
+        self._frequencies = frequencies[0].double().numpy() if frequencies else None
+        self._sees: Bools = np.empty(0, np.bool_)
+        self._distances: Ints | None = None
+        self._read: dict[str, dict[int, Floats]] = {}
+
+    def read(self, tokens: Ints, sees: Bools, distances: Ints | None = None) -> Reading:
+        """Read a text in which every token sees what it is told to see."""
+        from transformers import AttentionInterface
+
+        AttentionInterface.register(INTERFACE, self._attend)
+        self._model.set_attn_implementation(INTERFACE)
+        self._sees, self._distances = sees, distances
+        self._read = {"queries": {}, "keys": {}}
+        with torch.inference_mode():
+            output = self._model(input_ids=torch.from_numpy(np.asarray(tokens)[None]))
+        queries, keys = (
+            np.stack([found[layer] for layer in self._layers]) for found in self._read.values()
+        )
+        return Reading(output.logits[0].float().numpy(), queries, keys)
+
+    def _attend(
+        self, module: Any, query: Any, key: Any, value: Any, attention_mask: Any, **settings: Any
+    ) -> Any:
+        layer, queries, keys = module.layer_idx, query[0].numpy(), key[0].numpy()
+        scaling = settings.get("scaling") or queries.shape[2] ** -0.5
+        self._read["queries"][layer] = queries * np.float32(scaling * queries.shape[2] ** 0.5)
+        self._read["keys"][layer] = keys
+        turned = None
+        if layer in self._layers:
+            at = self._layers.index(layer)
+            sees = self._sees[at]
+            if self._distances is not None:
+                turned = self._turned(self._distances[at])
+        else:
+            sees = _window(len(keys), keys.shape[1], settings.get("sliding_window"))
+        found = mixed(_pairs(queries), _pairs(keys), value[0].numpy(), sees, scaling, turned)
+        return torch.from_numpy(found.swapaxes(0, 1)[None]), None
+
+    def _turned(self, distances: Ints) -> NDArray[np.float64] | None:
+        """Return the angles that distances add to those of the places, if there are any."""
+        places = np.arange(distances.shape[-1])
+        if (distances == places[:, None] - places).all():
+            return None
+        if self._frequencies is None:
+            raise ValueError("this model's positions are not rotary, so that none can be changed")
+        return further(distances, self._frequencies)
+
+
+def _window(heads: int, tokens: int, window: int | None) -> Bools:
+    """Return what each token sees of those before, in a layer that is left to the model."""
+    seen = np.tri(tokens, dtype=np.bool_)
+    if window is not None:
+        seen &= ~np.tri(tokens, k=-window, dtype=np.bool_)
+    return np.broadcast_to(seen, (heads, tokens, tokens))
+
+
+def _pairs(vectors: Floats) -> Pairs:
+    half = vectors.shape[2] // 2
+    found: Pairs = vectors[..., :half].astype(np.complex128) + 1j * vectors[..., half:]
+    return found
+
+
+class LibraryCache:
+    """A cache of the library in the hands of a model; see `fdkvc.conformance.EvictionCache`.
+
+    Parameters
+    ----------
+    model : the library's
+        A causal model, which reads by the cache.
+    cache : the library's
+    held : function
+        Of the cache to the tokens that each KV head holds (C, L, K, S), −1 for none.
+    end_turn : function, optional
+        Lets the cache evict at the end of a turn; nothing where it does so by itself.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        cache: Any,
+        held: Callable[[Any], Ints],
+        end_turn: Callable[[Any], None] | None = None,
+    ) -> None:
+        self._model, self._cache, self._held, self._end_turn = model, cache, held, end_turn
+
+    def feed(self, tokens: Ints) -> Turn:
+        """Read the next turn (C, n), and let it end."""
+        outputs = self._outputs(tokens)
+        if self._end_turn is not None:
+            self._end_turn(self._cache)
+        return Turn(outputs, self._held(self._cache))
+
+    def write(self, tokens: Ints) -> Turn:
+        """Read tokens (C, 1) as one that the model has just written."""
+        return Turn(self._outputs(tokens), self._held(self._cache))
+
+    def _outputs(self, tokens: Ints) -> Floats:
+        with torch.inference_mode():
+            given = torch.from_numpy(np.asarray(tokens))
+            output = self._model(input_ids=given, past_key_values=self._cache, use_cache=True)
+        logits: Floats = output.logits.float().numpy()
+        return logits
