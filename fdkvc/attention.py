@@ -314,7 +314,7 @@ class Observation:
 
     @cached_property
     def _row_start(self) -> Ints:
-        rows, tokens = self._tokens.values.shape[:2]
+        rows, tokens = self._tokens.born.shape
         start: Ints = (np.arange(rows) * tokens)[:, None]
         return start
 

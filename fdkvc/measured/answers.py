@@ -24,8 +24,9 @@ from fdkvc.measured.benchmark import Progress, check_different, one_blas_thread,
 from fdkvc.measured.replay import Replay, replay
 from fdkvc.measured.statistics import cluster_interval, differences
 from fdkvc.measured.workers import cores
+from fdkvc.model.deciding import DECIDES, check_present
 from fdkvc.model.folder import LanguageModel
-from fdkvc.model.memory import DECIDES, CutText, Evicting, Memory, check_present, read
+from fdkvc.model.memory import CutText, Evicting, Memory, read
 from fdkvc.model.recorded import recordings
 from fdkvc.model.talk import passages_written
 from fdkvc.model.tokens import LaidOut

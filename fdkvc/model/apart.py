@@ -6,8 +6,9 @@ import numpy as np
 
 from fdkvc.attention import Ints
 from fdkvc.cache import EMPTY
+from fdkvc.model.deciding import DECIDES
 from fdkvc.model.decoder import Decoder
-from fdkvc.model.memory import DECIDES, Evicting
+from fdkvc.model.memory import Evicting
 from fdkvc.policies import Policy
 
 

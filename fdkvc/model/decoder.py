@@ -18,17 +18,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdkvc.attention import Bools, Floats, Ints
+from fdkvc.model.deciding import Heads
 
 
-@dataclass(frozen=True)
-class Shape:
+@dataclass(frozen=True, kw_only=True)
+class Shape(Heads):
     """The sizes of a decoder, as ``config.json`` says them.
 
     Attributes
     ----------
-    layers, width, heads, kv_heads, head_width, inner, vocabulary : int
-        Query heads, and the heads of keys and values that groups of them share; `inner` is the
-        width within the feed-forward network.
+    width, inner, vocabulary : int
+        `inner` is the width within the feed-forward network.
     positions : int
         Tokens that the model was made for.
     epsilon, theta : float
@@ -37,22 +37,13 @@ class Shape:
         Whether the logits are by the embeddings.
     """
 
-    layers: int
     width: int
-    heads: int
-    kv_heads: int
-    head_width: int
     inner: int
     vocabulary: int
     positions: int
     epsilon: float
     theta: float
     tied: bool
-
-    @property
-    def group(self) -> int:
-        """Query heads that share a head of keys and values."""
-        return self.heads // self.kv_heads
 
 
 class Remembers(Protocol):

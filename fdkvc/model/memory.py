@@ -4,40 +4,29 @@ Everything that a text brought is kept aside, so that one can ask what became of
 attends only to what it holds. What comes later is computed from that. Positions stay those of the
 text.
 
-Every KV head of every layer is a cache of its own. Its query heads are rows of one batch in the
-project's one loop (`fdkvc.run.simulate.take_turn`), and decide together, by the mean of their
-scores; or all query heads of a layer do. A policy that bends attention decides here as it would
-elsewhere, but the model's attention is its own.
+Every KV head of every layer is a cache of its own; who decides what stays in it, says
+`fdkvc.model.deciding`. A policy that bends attention decides here as it would elsewhere, but the
+model's attention is its own.
 """
 
 from __future__ import annotations
 
 import copy
-import dataclasses
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fdkvc.attention import Arrivals, Bools, Floats, Ints, Observation
+from fdkvc.attention import Bools, Floats, Ints
 from fdkvc.cache import EMPTY
+from fdkvc.model.deciding import DECIDES, Deciding
 from fdkvc.model.decoder import Decoder, attention, shares
-from fdkvc.model.observed import Observed
-from fdkvc.parameters import Field, Parameter, check_count, check_parameter
+from fdkvc.parameters import Parameter, check_count, check_parameter
 from fdkvc.policies import Policy
-from fdkvc.policies.together import Together
-from fdkvc.run.simulate import initial_state, take_turn
 from fdkvc.run.trace import Codes, Rule
-
-DECIDES = Field(
-    "Who decides",
-    "Who decides what stays: each KV head for itself, or all heads of a layer together.",
-    name="decides",
-    default="head",
-    choices={"head": "each head of keys by itself", "layer": "all heads of a layer together"},
-)
 
 Numbers = NDArray[Any]
 
@@ -304,9 +293,8 @@ class Evicting(Memory):
     policy : Policy
     budget : int
         Entries that a KV head may hold at the end of a turn.
-    decides : {"head", "layer"}
-        Whether each KV head decides for itself, or all heads of a layer together; by the mean of
-        the scores of the query heads.
+    decides : {"head", "layer", "model"}
+        See `fdkvc.model.deciding.Deciding`.
 
     Raises
     ------
@@ -318,40 +306,40 @@ class Evicting(Memory):
         self, decoder: Decoder, policy: Policy, budget: int, decides: str = DECIDES.default
     ) -> None:
         super().__init__(decoder)
-        check_count("budget", budget)
-        DECIDES.check(decides, "decides")
-        check_present(policy)
-        self.policy, self.budget, shape = policy, budget, decoder.shape
-        self._deciding = Together(policy, shape.group if decides == "head" else shape.heads)
-        self._state = initial_state(policy, shape.layers * shape.heads, budget, shape.head_width)
+        self._deciding = Deciding(policy, budget, decoder.shape, decides)
 
     def _evict(self) -> None:
-        shape = self.decoder.shape
-        new = np.broadcast_to(
-            np.arange(self.began, self.count), (shape.layers * shape.heads, self.count - self.began)
-        )
-        turn = Observation(0, Arrivals(new), Observed(self.vectors, self.ends, new))
-        capacity = self.policy.capacity(self.budget, self.count)
-        result = take_turn(self._deciding, self._state, turn, capacity)
-        # What it attends to is the model's to say, so the state keeps no way to work it out.
-        self._state = dataclasses.replace(
-            self._state, cache=result.after.cache, tier=result.after.tier
-        )
-
-        def of_kv_heads(column: Numbers) -> Numbers:
-            return column.reshape(shape.layers, shape.kv_heads, shape.group, -1)[:, :, 0]
-
-        token, rule = of_kv_heads(result.token), of_kv_heads(result.rule)
-        layer, head, slot = np.nonzero(rule)
-        self._evicted_in[layer, head, token[layer, head, slot]] = len(self.ends)
-        self._evicted_by[layer, head, token[layer, head, slot]] = rule[layer, head, slot]
-        near = of_kv_heads(result.after.cache.token)
-        near = near[:, :, (near >= 0).any(axis=(0, 1))]
-        if result.after.tier.shape[1]:  # what came back from there is evicted no more
+        before = self._deciding
+        stood = np.concatenate([before.held, before.waiting], axis=2)
+        self._deciding, decision = before.after(self.count - self.began, _Stood(self, stood))
+        where = decision.layer, decision.head, decision.token
+        self._evicted_in[where] = len(self.ends)
+        self._evicted_by[where] = decision.rule
+        near = decision.held
+        if decision.waiting.shape[2]:  # what came back from there is evicted no more
             layer, head, slot = np.nonzero(near >= 0)
             self._evicted_in[layer, head, near[layer, head, slot]] = -1
             self._evicted_by[layer, head, near[layer, head, slot]] = Rule.none
         self._hold(near)
+
+
+@dataclass(frozen=True, eq=False)
+class _Stood:
+    """The vectors of what stood before the turn that is being read, and of the turn."""
+
+    memory: Memory
+    stood: Ints
+
+    def held(self, name: str) -> Floats:
+        vectors = self.memory.vectors(name)
+        rows, heads = self.stood.shape[1], vectors.shape[1]
+        token = np.repeat(self.stood, max(heads // rows, 1), axis=1)
+        layer, head = np.ogrid[: len(token), : token.shape[1]]
+        found: Floats = vectors[layer[..., None], np.minimum(head, heads - 1)[..., None], token]
+        return found
+
+    def new(self, name: str) -> Floats:
+        return self.memory.vectors(name)[:, :, self.memory.began :]
 
 
 class CutText(Memory):
@@ -379,14 +367,6 @@ class CutText(Memory):
             self._read_again(first, end, np.empty((shape.layers, shape.kv_heads, 0), np.intp))
         last = np.arange(first, end)
         self._hold(np.broadcast_to(last, (shape.layers, shape.kv_heads, len(last))))
-
-
-def check_present(policy: Policy) -> None:
-    """Raise a ValueError for a policy that looks at the future, which is yet to be written."""
-    if "future" in policy.looks_at:
-        raise ValueError(
-            f"{policy.label} looks at the future of the dialog, which a model has yet to write"
-        )
 
 
 def read(memories: Sequence[Memory], ids: ArrayLike, last: int | None = None) -> Floats:

@@ -6,35 +6,46 @@ embedding of a token is the hidden state that enters the layer, as in `fdkvc.sai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
 from fdkvc.attention import Floats, Ints
 
 
+class Vectors(Protocol):
+    """Vectors of what L layers hold in S slots, and of the n tokens that a turn brings.
+
+    They are ``queries`` of H heads, ``keys`` and ``values`` of K, each for a group of them, or
+    ``hidden`` states, which the heads of a layer share: one of the turn's own, and of what is held
+    one for each of the K.
+    """
+
+    def held(self, name: str) -> Floats:
+        """Return those of all slots (L, heads, S, ·); anything where a slot is empty."""
+
+    def new(self, name: str) -> Floats:
+        """Return those of the turn's own tokens (L, heads, n, ·)."""
+
+
 class Observed:
-    """The tokens of a text so far, as an observation of its last turn reads them.
+    """The slots of a model's caches and behind them the tokens of a turn, as a policy reads them.
 
     What no policy asks for is not worked out.
 
     Parameters
     ----------
-    vectors : function
-        Of ``queries``, ``keys``, ``values`` or ``hidden`` to those of all tokens (L, heads, N, ·),
-        where queries have H heads, and keys and values K, each for a group of them.
-    ends : sequence of int
-        Where the turns before this one ended.
+    vectors : Vectors
     new : array (L·H, n)
-        The tokens of this one, the same in every row.
+        The tokens of this turn by their places behind the slots, the same in every row.
+    positions, born : array (L·H, S + n)
+        Place of each in the text, and the turn that brought it.
     """
 
-    positions = None
-
-    def __init__(self, vectors: Callable[[str], Floats], ends: Sequence[int], new: Ints) -> None:
-        self._vectors, self._ends, self._new = vectors, ends, new
-        self._rows, self._turn = len(new), slice(int(new[0, 0]), None)
+    def __init__(self, vectors: Vectors, new: Ints, positions: Ints, born: Ints) -> None:
+        self._vectors, self._new, self._rows = vectors, new, len(new)
+        self.positions, self.born = positions, born
 
     def new_tokens(self, turn: int) -> Ints:
         """Return the tokens of the turn (R, n)."""
@@ -43,16 +54,15 @@ class Observed:
     @cached_property
     def logits(self) -> Floats:
         """Scaled products of the turn's mean query with all keys (R, 1, N + 1), then −inf."""
-        asked = self._vectors("queries")[:, :, self._turn]
-        return self._products(asked.mean(axis=2, keepdims=True))
+        return self._products(self._vectors.new("queries").mean(axis=2, keepdims=True))
 
     def query_logits(self, turn: int) -> Floats:
         """Scaled products of the turn's own queries with all keys (R, n, N + 1), then −inf."""
-        return self._products(self._vectors("queries")[:, :, self._turn])
+        return self._products(self._vectors.new("queries"))
 
     def _products(self, queries: Floats) -> Floats:
         """Scaled products of queries (L, H, m, h) with all keys (R, m, N + 1), then −inf."""
-        keys = self._vectors("keys")
+        keys = self._all("keys")
         layers, _, m, h = queries.shape
         grouped = queries.reshape(layers, keys.shape[1], -1, h) * np.float32(1 / np.sqrt(h))
         products = np.full((self._rows, m, keys.shape[2] + 1), -np.inf, np.float32)
@@ -62,15 +72,22 @@ class Observed:
     @cached_property
     def similarities(self) -> Floats:
         """Cosines of the turn's mean hidden state with all (R, 1, N + 1), then 0."""
-        hidden = self._vectors("hidden")[:, 0]
-        mean = hidden[:, self._turn].mean(axis=1, keepdims=True)
-        lengths = np.linalg.norm(hidden, axis=-1) * np.linalg.norm(mean, axis=-1)
-        products = (mean @ hidden.swapaxes(1, 2))[:, 0] / np.where(lengths > 0, lengths, 1)
-        padded = np.pad(products, [(0, 0), (0, 1)])
-        return np.repeat(padded, self._rows // len(padded), axis=0)[:, None]
+        held, new = self._vectors.held("hidden"), self._vectors.new("hidden")
+        mean = new.mean(axis=2, keepdims=True)
+
+        def cosines(hidden: Floats) -> Floats:
+            lengths = np.linalg.norm(hidden, axis=-1) * np.linalg.norm(mean, axis=-1)
+            products = (mean @ hidden.swapaxes(2, 3))[:, :, 0] / np.where(lengths > 0, lengths, 1)
+            return np.repeat(products, self._rows // (len(hidden) * hidden.shape[1]), axis=1)
+
+        found = np.concatenate([cosines(held), cosines(new)], axis=2)
+        return np.pad(found, [(0, 0), (0, 0), (0, 1)]).reshape(self._rows, 1, -1)
+
+    def _all(self, name: str) -> Floats:
+        return np.concatenate([self._vectors.held(name), self._vectors.new(name)], axis=2)
 
     def _of_rows(self, name: str) -> Floats:
-        vectors = self._vectors(name)
+        vectors = self._all(name)
         group = self._rows // (vectors.shape[0] * vectors.shape[1])
         return np.repeat(vectors, group, axis=1).reshape(self._rows, *vectors.shape[2:])
 
@@ -88,14 +105,6 @@ class Observed:
     def token_queries(self) -> Floats:
         """Each token's own query (R, N, h)."""
         return self._of_rows("queries")
-
-    @cached_property
-    def born(self) -> Ints:
-        """The turn that brought each token (R, N)."""
-        turns = np.searchsorted(
-            self._ends, np.arange(self._vectors("hidden").shape[2]), side="right"
-        )
-        return np.broadcast_to(turns, (self._rows, len(turns)))
 
     @property
     def attention_to_come(self) -> Floats:

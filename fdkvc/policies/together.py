@@ -1,4 +1,4 @@
-"""Heads that decide once for all: by the mean of what each would."""
+"""Heads that decide once for all: by the mean or the greatest of what each would."""
 
 from __future__ import annotations
 
@@ -10,9 +10,17 @@ import numpy as np
 
 from fdkvc.attention import Bools, Floats, Ints, Observation
 from fdkvc.cache import Cache
-from fdkvc.parameters import check_count
+from fdkvc.parameters import Field, check_count
 from fdkvc.policies.base import Update, Worth
 from fdkvc.policies.wrapper import Wrapper
+
+POOL = Field(
+    "Pooled",
+    "How the scores of query heads that decide together become one.",
+    name="pool",
+    default="mean",
+    choices={"mean": "their mean", "max": "the greatest of them"},
+)
 
 
 @dataclass(frozen=True)
@@ -28,11 +36,13 @@ class Together(Wrapper):
     ----------
     heads : int
         Rows of a batch, one after the other, that are the heads of one dialog.
+    pool : {"mean", "max"}
+        Whether the greatest counts instead of the mean.
 
     Raises
     ------
     ValueError
-        For fewer than one head.
+        For fewer than one head, or another way to pool.
     """
 
     key = "together"
@@ -41,16 +51,18 @@ class Together(Wrapper):
     source = "this project"
 
     heads: int
+    pool: str = POOL.default
 
     def __post_init__(self) -> None:
-        """Check the number of heads."""
+        """Check the number of heads, and how they are pooled."""
         super().__post_init__()
         check_count("heads", self.heads)
+        POOL.check(self.pool, "pool")
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
-        """Return the mean of each term over the heads."""
-        terms = self.policy.terms(cache, turn)
-        return {name: self._mean(term) for name, term in terms.items()}
+        """Return each term as the heads have it together."""
+        pooled = self._mean if self.pool == "mean" else self._greatest
+        return {name: pooled(term) for name, term in self.policy.terms(cache, turn).items()}
 
     def update(self, cache: Cache, turn: Observation, worth: Worth) -> Update:
         """Let the threshold evict what it evicts in all heads."""
@@ -72,5 +84,14 @@ class Together(Wrapper):
 
     def _mean(self, x: Floats) -> Floats:
         """Mean over each dialog's heads, for each of them (B, C)."""
-        grouped = x.reshape(-1, self.heads, x.shape[-1]).mean(axis=1, keepdims=True)
-        return np.broadcast_to(grouped, (len(grouped), self.heads, x.shape[-1])).reshape(x.shape)
+        return self._for_each(self._by_dialog(x).mean(axis=1))
+
+    def _greatest(self, x: Floats) -> Floats:
+        """Greatest of each dialog's heads, for each of them (B, C)."""
+        return self._for_each(self._by_dialog(x).max(axis=1))
+
+    def _by_dialog(self, x: Floats) -> Floats:
+        return x.reshape(-1, self.heads, x.shape[-1])
+
+    def _for_each(self, pooled: Floats) -> Floats:
+        return np.repeat(pooled, self.heads, axis=0)

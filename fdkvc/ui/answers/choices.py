@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import streamlit as st
 
-from fdkvc.model.memory import DECIDES
+from fdkvc.model.deciding import DECIDES
 from fdkvc.parameters import Field
 from fdkvc.policies import Policy
 from fdkvc.said.transcripts import MOST_TURNS, Transcript

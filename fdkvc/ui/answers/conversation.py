@@ -13,8 +13,9 @@ import pandas as pd
 from fdkvc.attention import Floats
 from fdkvc.measured.benchmark import one_blas_thread
 from fdkvc.model import HOUSE
+from fdkvc.model.deciding import check_present
 from fdkvc.model.folder import LanguageModel, load_model
-from fdkvc.model.memory import Evicting, Memory, check_present
+from fdkvc.model.memory import Evicting, Memory
 from fdkvc.model.talk import Talk
 from fdkvc.policies import Policy
 from fdkvc.said.model_text import Passage, Writer, model_text
