@@ -1,0 +1,427 @@
+"""The cache: a policy's, for the ``generate`` of any causal model that *transformers* runs.
+
+Every layer holds keys and values of what the policy left, and of what the turn has brought since.
+The mask that the library makes serves all layers, so all hold as many slots: a head that keeps
+fewer entries than another has empty ones, which nothing attends to. Positions count the tokens
+seen, so what stays keeps the place that it had.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.functional import pad
+from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
+
+from fdkvc.attention import Floats, Ints
+from fdkvc.live.listening import ENTERING, NO_INTERFACE, expect, listen
+from fdkvc.live.turning import Turning
+from fdkvc.model.deciding import DECIDES, Deciding, Decision, Heads, check_choice
+from fdkvc.parameters import Field, Parameter, check_parameter
+from fdkvc.policies import Policy
+from fdkvc.policies.together import POOL
+
+EVERY = Parameter("Every", "Tokens after which policies evict while the model writes.", low=1)
+POSITIONS = Field(
+    "Positions",
+    "Whether what stays keeps its positions, or closes up to what comes next.",
+    name="positions",
+    default="kept",
+    choices={"kept": "as they were", "slots": "closed up"},
+)
+
+HEARD = {"attention": "queries", "queries": "queries", "similarity": "hidden"}
+CARRIED = {"queries": "queries", "similarity": "hidden"}
+"""Vectors, beside keys and values, that a policy needs of a turn, and of what it holds, by what it
+looks at."""
+
+
+class PolicyLayer(DynamicLayer):  # type: ignore[misc]
+    """What a layer holds: the slots that the policy left, and the tokens of the turn behind them.
+
+    Parameters
+    ----------
+    carried : sequence of str
+        Names of the vectors, beside keys and values, that go along with what is held.
+
+    Attributes
+    ----------
+    seen, held : int
+        Tokens so far, and slots.
+    empty : tensor (K, S) of bool, optional
+        Slots that hold nothing.
+    """
+
+    is_croppable = False
+
+    def __init__(self, carried: Sequence[str]) -> None:
+        super().__init__()
+        self.seen = self.held = 0
+        self.empty: Any = None
+        self._carried = carried
+        self._aside: dict[str, Any] = {}  # of the slots, and behind them of the second tier
+        self._brought: dict[str, list[Any]] = {}
+
+    def get_seq_length(self) -> int:
+        """Return the tokens seen, which is the position of the next."""
+        return self.seen
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        """Return how many keys there will be, and the position that the mask gives the first."""
+        there = self.keys.shape[-2] if self.is_initialized else 0
+        return there + query_length, self.seen - there
+
+    def update(self, key_states: Any, value_states: Any, *args: Any, **named: Any) -> Any:
+        """Take the keys and values of new tokens; return all that there are."""
+        self.seen += key_states.shape[-2]
+        return super().update(key_states, value_states, *args, **named)
+
+    def bring(self, **vectors: Any) -> None:
+        """Take what else the turn's tokens bring (heads, n, ·)."""
+        more = {name: [*self._brought.get(name, ()), each] for name, each in vectors.items()}
+        self._brought = self._brought | more
+
+    def slots(self, name: str) -> Any:
+        """Return the vectors of the slots, and of the second tier (heads, S + R, ·)."""
+        if name not in self._aside:
+            return self.new(name)[:, :0]
+        if name in ("keys", "values"):
+            held = getattr(self, name)[0, :, : self.held]
+            return torch.cat([held, self._aside[name]], dim=1)
+        return self._aside[name]
+
+    def new(self, name: str) -> Any:
+        """Return the vectors of the turn's own tokens (heads, n, ·)."""
+        if name in ("keys", "values"):
+            return getattr(self, name)[0, :, self.held :]
+        return torch.cat(self._brought[name], dim=1)
+
+    def keep(self, places: Any, held: int) -> None:
+        """Hold what stood at these places of each KV head (K, S + R), −1 for nothing; S of them."""
+        there, found = places >= 0, {}
+        for name in ("keys", "values", *self._carried):
+            parts = self.slots(name), self.new(name)
+            heads = max(len(places), *map(len, parts))  # that may share one hidden state
+            both = torch.cat([each.expand(heads, -1, -1) for each in parts], dim=1)
+            where = places.clamp(min=0).repeat_interleave(heads // len(places), dim=0)
+            found[name] = both.gather(1, where[..., None].expand(-1, -1, both.shape[-1]))
+        self.keys, self.values = (found[name][None, :, :held] for name in ("keys", "values"))
+        self._aside = {
+            name: each[:, held:] if name in ("keys", "values") else each
+            for name, each in found.items()
+        }
+        self._brought, self.held = {}, held
+        self.empty = None if there[:, :held].all() else ~there[:, :held]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all that it holds."""
+        return _bytes(self.keys, self.values, *self._aside.values())
+
+
+class PolicyCache(DynamicCache):  # type: ignore[misc]
+    """A cache that a policy evicts from between turns.
+
+    A turn ends when its words have been read: those of a prompt at the end of their forward pass,
+    and what the model then wrote when the next prompt comes, or at once with `end_turn`.
+
+    Parameters
+    ----------
+    policy : Policy
+        Any that does not look at the future.
+    budget : int
+        Entries that each KV head may hold at the end of a turn.
+    model : the library's
+        A causal model, whose attention is *eager* or *sdpa*.
+    every : int, optional
+        Let what it writes end a turn after so many tokens, too.
+    decides : {"head", "layer", "model"}
+        Whether each KV head decides for itself, or all heads of a layer or of the model together.
+    pool : {"mean", "max"}
+        How the scores of query heads that decide together become one.
+    positions : {"kept", "slots"}
+        Whether what stays keeps its rotary positions, or closes up to what comes next, as in
+        StreamingLLM: turned once, from keys that are kept without positions.
+    by_itself : bool
+        Whether turns end by themselves; otherwise only `end_turn` ends one.
+    record : bool
+        Whether to keep all vectors and decisions aside, for `fdkvc.live.record`.
+
+    Attributes
+    ----------
+    decided : tuple of int
+        Layers that the policy decides for. Those with a window of their own are left to the model.
+    deciding : Deciding, optional
+        What the policy remembers; nothing before the first turn has ended.
+    decisions : list of Decision, optional
+        What each turn came to, where that is recorded.
+
+    Raises
+    ------
+    ValueError
+        For a policy, an option or a model that this cannot be done with; while it is used, for
+        more than one text at once.
+
+    Notes
+    -----
+    A policy sees logits as q·k/√h, scaled as the model scales them; neither a cap on them nor sinks
+    of attention that have no token.
+
+    Examples
+    --------
+    ``model.generate(**turn, past_key_values=PolicyCache(policy, budget=256, model=model))``
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        budget: int,
+        model: Any,
+        *,
+        every: int | None = None,
+        decides: str = DECIDES.default,
+        pool: str = POOL.default,
+        positions: str = POSITIONS.default,
+        by_itself: bool = True,
+        record: bool = False,
+    ) -> None:
+        check_choice(policy, budget, decides, pool)
+        POSITIONS.check(positions, "positions")
+        if every is not None:
+            check_parameter("every", EVERY, every, int)
+        super().__init__(config=model.config)
+        self.policy, self.budget, self.every, self.by_itself = policy, budget, every, by_itself
+        self._choice = decides, pool
+        self.decided = _full_layers(self.layers)
+        listen(model)
+        self._turning = Turning(model) if positions == "slots" else None
+        looks = policy.looks_at
+        self._heard = {"queries", "hidden"} if record else {HEARD.get(look) for look in looks}
+        carried = list(dict.fromkeys(CARRIED[look] for look in looks if look in CARRIED))
+        if self._turning is not None:
+            carried.append("unturned")
+        for number in self.decided:
+            self.layers[number] = PolicyLayer(carried)
+        self.deciding: Deciding | None = None
+        self.decisions: list[Decision] | None = [] if record else None
+        self._recorded: dict[tuple[str, int], list[Floats]] | None = {} if record else None
+        self._heads: int | None = None  # of queries, which nothing but listening tells
+        self._read = 0  # tokens of this forward pass
+
+    # --------------------------------------------------------------------------- the library asks
+
+    def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
+        """Return how many keys there will be; what was written ends its turn before a prompt."""
+        if self.by_itself and query_length > 1:
+            self.end_turn()
+        sizes: tuple[int, int] = super().get_mask_sizes(query_length, layer_idx)
+        return sizes
+
+    def update(self, key_states: Any, value_states: Any, layer_idx: int, *args: Any) -> Any:
+        """Take the keys and values of new tokens; return all that the layer has."""
+        if len(key_states) != 1:
+            raise ValueError(
+                f"a PolicyCache is for one text, but there are {len(key_states)} at once: "
+                "generate one after the other, each with a cache of its own"
+            )
+        keys, values = super().update(key_states, value_states, layer_idx, *args)
+        if layer_idx in self.decided:
+            expect(self, layer_idx, keys)
+        return keys, values
+
+    def crop(self, tokens_to_remove: int) -> None:
+        """Refuse: what was evicted for these tokens does not come back."""
+        raise ValueError("a PolicyCache cannot go back: make a fork of it before")
+
+    def reset(self) -> None:
+        """Refuse."""
+        raise ValueError("a PolicyCache is for one text: make a new one for another")
+
+    def __repr__(self) -> str:
+        left = f"; {self.left}" if self.left else ""
+        return f"PolicyCache({self.policy.name}, budget {self.budget}{left})"
+
+    # --------------------------------------------------------------------------- what is heard
+
+    def hear(self, layer: int, module: Any, query: Any, mask: Any, scaling: float | None) -> Any:
+        """See `fdkvc.live.listening.Listener`."""
+        held, (_, self._heads, self._read, h) = self.layers[layer], query.shape
+        if layer == self.decided[0]:
+            _check_whole(mask)
+        brought = {}
+        if "queries" in self._heard:
+            scale = 1.0 if scaling is None else float(scaling) * math.sqrt(h)
+            brought["queries"] = query[0].detach() * scale
+        if "hidden" in self._heard:
+            brought["hidden"] = vars(module)[ENTERING].detach()
+        held.bring(**brought)
+        if self._recorded is not None:
+            own = {name: getattr(held, name)[0, :, -self._read :] for name in ("keys", "values")}
+            for name, vectors in (brought | own).items():
+                self._recorded.setdefault((name, layer), []).append(_numpy(vectors))
+        if held.empty is None:
+            return mask
+        unseen = held.empty.repeat_interleave(self._heads // len(held.empty), dim=0)
+        unseen = pad(unseen, (0, held.keys.shape[2] - held.held))[None, :, None]
+        if mask is None:  # as one token sees all that there is
+            return ~unseen
+        if mask.dtype == torch.bool:
+            return mask & ~unseen
+        return mask.masked_fill(unseen, torch.finfo(mask.dtype).min)
+
+    def heard(self, layer: int) -> None:
+        """See `fdkvc.live.listening.Listener`."""
+        if self.by_itself and layer == self.decided[-1]:
+            written = self._read == 1
+            if not written or (self.every is not None and self._new >= self.every):
+                self.end_turn()
+
+    # --------------------------------------------------------------------------- what is decided
+
+    @property
+    def seen(self) -> int:
+        """Tokens so far."""
+        return int(self.layers[self.decided[0]].seen)
+
+    @property
+    def _new(self) -> int:
+        """Tokens since the last turn ended."""
+        return self.seen - (0 if self.deciding is None else self.deciding.count)
+
+    @property
+    def held(self) -> Ints:
+        """The tokens that each head holds (L, K, S), −1 for none: of all layers decided for."""
+        layers = [self.layers[number] for number in self.decided]
+        if not layers[0].is_initialized:
+            return np.empty((len(layers), 0, 0), np.intp)
+        new = np.arange(self.seen - self._new, self.seen)
+        shape = len(layers), layers[0].keys.shape[1]
+        left = np.empty((*shape, 0), np.intp) if self.deciding is None else self.deciding.held
+        return np.concatenate([left, np.broadcast_to(new, (*shape, len(new)))], axis=2)
+
+    @property
+    def left(self) -> str:
+        """What is said of the layers that are left to the model, if there are any."""
+        numbers = [str(at) for at in range(len(self.layers)) if at not in self.decided]
+        if not numbers:
+            return ""
+        layers = f"layer{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}"
+        return f"{layers} see a window of their own and are left to the model"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all that it holds, in all layers."""
+        return sum(
+            layer.nbytes if isinstance(layer, PolicyLayer) else _bytes(layer.keys, layer.values)
+            for layer in self.layers
+        )
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def end_turn(self) -> None:
+        """Let the turn end here: the policy evicts. Nothing happens if it brought no tokens."""
+        layers, new = [self.layers[number] for number in self.decided], self._new
+        if not new:
+            return
+        before = self.deciding or self._beginning(layers)
+        turned = self._turning
+        if turned is not None:
+            began = torch.arange(self.seen - new, self.seen).expand(before.heads.kv_heads, -1)
+            for number, layer in zip(self.decided, layers, strict=True):
+                keys = layer.new("keys").float()
+                layer.bring(unturned=turned(keys, began.to(keys.device), number, back=True))
+        self.deciding, decision = before.after(new, _Stood(layers))
+        held = decision.held
+        for layer, places in zip(layers, torch.from_numpy(decision.places), strict=True):
+            layer.keep(places.to(layer.keys.device), held.shape[2])
+        if turned is not None:
+            behind = np.cumsum((held >= 0)[:, :, ::-1], axis=2)[:, :, ::-1]
+            where = torch.from_numpy(self.seen - behind)
+            for number, layer, own in zip(self.decided, layers, where, strict=True):
+                keys = layer.slots("unturned")[:, : held.shape[2]]
+                keys = turned(keys, own.to(keys.device), number)
+                layer.keys = keys[None].to(layer.keys.dtype)
+        if self.decisions is not None:
+            self.decisions.append(decision)
+
+    def _beginning(self, layers: Sequence[PolicyLayer]) -> Deciding:
+        if self._heads is None:
+            raise ValueError(NO_INTERFACE)
+        ((kv_heads, width), *others) = {(layer.keys.shape[1], layer.keys.shape[3]) for layer in layers}
+        if others:
+            raise ValueError("the layers of this model differ in their heads of keys")
+        heads = Heads(len(layers), self._heads, kv_heads, width)
+        return Deciding(self.policy, self.budget, heads, *self._choice)
+
+    def fork(self) -> PolicyCache:
+        """Return a cache that goes on from here by itself; what both hold, they share."""
+        other = copy.copy(self)
+        other.layers = [copy.copy(layer) for layer in self.layers]  # whose tensors never change
+        if self.decisions is not None:
+            other.decisions = [*self.decisions]
+        if self._recorded is not None:
+            other._recorded = {name: [*parts] for name, parts in self._recorded.items()}
+        return other
+
+    def recorded(self, name: str) -> Floats:
+        """Return the queries, keys, values or hidden states of all tokens (L, heads, N, ·).
+
+        Raises
+        ------
+        LookupError
+            If they were not recorded.
+        """
+        if self._recorded is None:
+            raise LookupError("this cache records nothing: make one with record=True")
+        parts = [self._recorded[name, layer] for layer in self.decided]
+        return np.stack([np.concatenate(part, axis=1) for part in parts])
+
+
+class _Stood:
+    """The vectors of what layers held before a turn, and of the turn."""
+
+    def __init__(self, layers: Sequence[PolicyLayer]) -> None:
+        self._layers = layers
+
+    def held(self, name: str) -> Floats:
+        return np.stack([_numpy(layer.slots(name)) for layer in self._layers])
+
+    def new(self, name: str) -> Floats:
+        return np.stack([_numpy(layer.new(name)) for layer in self._layers])
+
+
+def _full_layers(layers: Sequence[Any]) -> tuple[int, ...]:
+    """Return the numbers of the layers that see all of the text."""
+    for layer in layers:
+        if type(layer) not in (DynamicLayer, DynamicSlidingWindowLayer):
+            kind = type(layer).__name__
+            raise ValueError(f"a layer of this model remembers by a {kind}, where nothing is evicted")
+    full = tuple(at for at, layer in enumerate(layers) if type(layer) is DynamicLayer)
+    if not full:
+        raise ValueError(
+            f"all layers of this model see a window of {layers[0].sliding_window} tokens, so there "
+            "is nothing for a policy to decide"
+        )
+    return full
+
+
+def _check_whole(mask: Any) -> None:
+    """Raise a ValueError where the last token does not see all that there is: for padding."""
+    if mask is None:
+        return
+    last = mask[..., -1, :]
+    if not bool((last if last.dtype == torch.bool else last >= 0).all()):
+        raise ValueError("a PolicyCache is for one text without padding")
+
+
+def _numpy(vectors: Any) -> Floats:
+    array: Floats = vectors.detach().float().cpu().numpy()
+    return array
+
+
+def _bytes(*tensors: Any) -> int:
+    return sum(each.numel() * each.element_size() for each in tensors if each is not None)
