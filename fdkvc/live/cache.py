@@ -351,7 +351,9 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     def _beginning(self, layers: Sequence[PolicyLayer]) -> Deciding:
         if self._heads is None:
             raise ValueError(NO_INTERFACE)
-        ((kv_heads, width), *others) = {(layer.keys.shape[1], layer.keys.shape[3]) for layer in layers}
+        ((kv_heads, width), *others) = {
+            (layer.keys.shape[1], layer.keys.shape[3]) for layer in layers
+        }
         if others:
             raise ValueError("the layers of this model differ in their heads of keys")
         heads = Heads(len(layers), self._heads, kv_heads, width)
@@ -399,7 +401,9 @@ def _full_layers(layers: Sequence[Any]) -> tuple[int, ...]:
     for layer in layers:
         if type(layer) not in (DynamicLayer, DynamicSlidingWindowLayer):
             kind = type(layer).__name__
-            raise ValueError(f"a layer of this model remembers by a {kind}, where nothing is evicted")
+            raise ValueError(
+                f"a layer of this model remembers by a {kind}, where nothing is evicted"
+            )
     full = tuple(at for at, layer in enumerate(layers) if type(layer) is DynamicLayer)
     if not full:
         raise ValueError(

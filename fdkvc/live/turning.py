@@ -28,31 +28,32 @@ class Turning:
     """
 
     def __init__(self, model: Any) -> None:
-        (module, *_) = attention_modules(model).values()
-        self._turn = getattr(sys.modules[type(module).__module__], "apply_rotary_pos_emb", None)
-        named = dict(model.named_modules()).items()
-        self._angles = next((each for name, each in named if name.endswith("rotary_emb")), None)
-        if self._turn is None or self._angles is None:
+        module, *_ = attention_modules(model).values()
+        file = sys.modules[type(module).__module__]
+        named = [each for name, each in model.named_modules() if name.endswith("rotary_emb")]
+        if not named or not hasattr(file, "apply_rotary_pos_emb"):
             raise ValueError("this model has no rotary positions that keys could be given anew")
+        self._turn: Any = file.apply_rotary_pos_emb
+        self._angles: Any = named[0]
         config = model.config.get_text_config(decoder=True)
-        self._types = getattr(config, "layer_types", None)
-        kind = str(getattr(self._angles, "rope_type", ""))
-        key, where = torch.randn(1, 5, module.head_dim), torch.arange(2, 7)[None]
+        by_type = "layer_type" in inspect.signature(self._angles.forward).parameters
+        self._types = config.layer_types if by_type else None
+        if not self._turns_back(torch.ones(1, 5, module.head_dim, device=model.device)):
+            raise ValueError("this model's rotary positions are not such that a key turns back")
+
+    def _turns_back(self, keys: Any) -> bool:
+        if any(kind in str(getattr(self._angles, "rope_type", "")) for kind in MOVING):
+            return False
+        where = torch.arange(2, 7, device=keys.device)[None]
         try:
-            back = self(self(key, where, 0), where, 0, back=True)
-            same = any(each in kind for each in MOVING) is False and torch.allclose(
-                back, key, atol=1e-4
-            )
-        except (RuntimeError, TypeError):  # of which only a part is turned, or otherwise
-            same = False
-        if not same:
-            raise ValueError("this model's rotary positions are not such that keys turn back")
+            back = self(self(keys, where, 0), where, 0, back=True)
+        except RuntimeError:  # as only a part of a key is turned
+            return False
+        return torch.allclose(back, keys, atol=1e-4)
 
     def __call__(self, keys: Any, positions: Any, layer: int, *, back: bool = False) -> Any:
         """Turn keys (K, n, h) to their positions (K, n), or from there back to position 0."""
-        more = ()
-        if "layer_type" in inspect.signature(self._angles.forward).parameters:
-            more = (self._types[layer],)
+        more = () if self._types is None else (self._types[layer],)
         cos, sin = self._angles(keys, positions, *more)
         _, turned = self._turn(keys[:, None], keys[:, None], cos, -sin if back else sin)
         return turned[:, 0]

@@ -25,8 +25,8 @@ from fdkvc.measured.replay import Replay, replay
 from fdkvc.measured.statistics import cluster_interval, differences
 from fdkvc.measured.workers import cores
 from fdkvc.model.deciding import DECIDES, check_present
-from fdkvc.model.folder import LanguageModel
-from fdkvc.model.memory import CutText, Evicting, Memory, read
+from fdkvc.model.folder import AnyModel
+from fdkvc.model.memory import Remembers, read
 from fdkvc.model.recorded import recordings
 from fdkvc.model.talk import passages_written
 from fdkvc.model.tokens import LaidOut
@@ -178,19 +178,18 @@ class Answers:
         own = [policy.name for policy in self.policies if policy.name != FULL]
         return [FULL, *own, *([CUT_TEXT] if self.cut_text else [])]
 
-    def memories(self, model: LanguageModel) -> dict[tuple[str, int], Memory]:
+    def memories(self, model: AnyModel) -> dict[tuple[str, int], Remembers]:
         """Return a new memory for each policy and budget, the full cache's first.
 
         It is known under the first budget.
         """
-        found: dict[tuple[str, int], Memory] = {(FULL, self.budgets[0]): Memory(model.decoder)}
+        found: dict[tuple[str, int], Remembers] = {(FULL, self.budgets[0]): model.full()}
         for budget in self.budgets:
             for policy in self.policies:
                 if policy.name != FULL:
-                    memory = Evicting(model.decoder, policy, budget, self.decides)
-                    found[policy.name, budget] = memory
+                    found[policy.name, budget] = model.evicting(policy, budget, self.decides)
             if self.cut_text:
-                found[CUT_TEXT, budget] = CutText(model.decoder, budget)
+                found[CUT_TEXT, budget] = model.cut_text(budget)
         return found
 
 
@@ -213,7 +212,7 @@ class Measured:
 
 def run_answers(
     settings: Answers,
-    model: LanguageModel,
+    model: AnyModel,
     transcripts: Sequence[Transcript],
     *,
     executor: Executor | None = None,
@@ -228,7 +227,7 @@ def run_answers(
     Parameters
     ----------
     settings : Answers
-    model : LanguageModel
+    model : AnyModel
     transcripts : sequence of Transcript
         With different names.
     executor, workers, on_progress, cancelled
@@ -261,7 +260,7 @@ def run_answers(
 
 
 def answer_chunk(
-    settings: Answers, model: LanguageModel, transcripts: Sequence[Transcript]
+    settings: Answers, model: AnyModel, transcripts: Sequence[Transcript]
 ) -> tuple[list[Row], list[Row]]:
     """Return the rows of some dialogs, of their answers and of their proxies."""
     one_blas_thread()  # here too, because this may be the worker of another process
@@ -279,8 +278,8 @@ def answer_chunk(
 
 
 def _read(
-    settings: Answers, model: LanguageModel, passages: Sequence[LaidOut]
-) -> tuple[list[tuple[str, int, str, float, int]], Memory]:
+    settings: Answers, model: AnyModel, passages: Sequence[LaidOut]
+) -> tuple[list[tuple[str, int, str, float, int]], Remembers]:
     """Return the rest of a dialog's rows, and the only memory that is needed any longer."""
     memories = settings.memories(model)
     reader = _Reader(settings, model, list(memories.values()))
@@ -295,7 +294,7 @@ def _read(
     return rows, reader.memories[0]
 
 
-def _laid_out(model: LanguageModel, transcript: Transcript) -> list[LaidOut]:
+def _laid_out(model: AnyModel, transcript: Transcript) -> list[LaidOut]:
     """Return the passages of a dialog in tokens, if the model can hold them."""
     passages = [model.tokens.laid_out(passage) for passage in model_text(transcript)]
     count = len(model.tokens.first) + sum(len(passage.ids) for passage in passages)
@@ -317,8 +316,8 @@ class _Reader:
     Attributes
     ----------
     settings : Answers
-    model : LanguageModel
-    memories : list of Memory
+    model : AnyModel
+    memories : list of Remembers
     nats, kl, same : list of array (C, n)
         Of each passage's tokens.
     old : list of array (n,)
@@ -329,8 +328,8 @@ class _Reader:
     """
 
     settings: Answers
-    model: LanguageModel
-    memories: list[Memory]
+    model: AnyModel
+    memories: list[Remembers]
     nats: list[Floats] = field(default_factory=list)
     kl: list[Floats] = field(default_factory=list)
     same: list[Bools] = field(default_factory=list)
@@ -400,7 +399,7 @@ class _Reader:
         self.same.append(best == best[0])
         return np.asarray(best)
 
-    def _ask(self, passage: LaidOut, began: int, others: Sequence[Memory], exact: Bools) -> None:
+    def _ask(self, passage: LaidOut, began: int, others: Sequence[Remembers], exact: Bools) -> None:
         """Note which memories write a call word for word, and which arguments the others write."""
         tokens, call = self.model.tokens, passage.passage.call
         assert call is not None
@@ -414,7 +413,9 @@ class _Reader:
         self.exact.append(exact)
         self.right.append(right)
 
-    def _written(self, passage: LaidOut, began: int, memories: Sequence[Memory]) -> Iterator[str]:
+    def _written(
+        self, passage: LaidOut, began: int, memories: Sequence[Remembers]
+    ) -> Iterator[str]:
         """Yield the calls that memories write in the place of a passage that began there."""
         tokens, places = self.model.tokens, self.model.decoder.shape.positions - began
         most = min(len(passage.ids) + ROOM, places) - len(tokens.marks["call"])
@@ -472,7 +473,7 @@ def _ages(passage: LaidOut) -> NDArray[np.intp]:
 
 
 def _proxies(
-    settings: Answers, memory: Memory, transcript: Transcript, passages: Sequence[LaidOut]
+    settings: Answers, memory: Remembers, transcript: Transcript, passages: Sequence[LaidOut]
 ) -> Iterator[tuple[str, int, str, float]]:
     """Yield policy, budget, proxy and its value, in the mean over KV heads, where it has one."""
     demanded = replace(

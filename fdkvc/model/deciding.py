@@ -134,8 +134,8 @@ class Deciding:
         self._state = initial_state(policy, rows, budget, heads.head_width)
         none = np.empty((heads.layers, heads.kv_heads, 0), np.intp)
         self.held: Ints = none
-        self.waiting: Ints = np.full((*none.shape[:2], policy.tier_places(budget)), EMPTY, np.intp)
-        self._born = self.waiting
+        self.waiting: Ints = none
+        self._born: Ints = none
         self.count = self.turns = 0
 
     def after(self, new: int, vectors: Vectors) -> tuple[Deciding, Decision]:

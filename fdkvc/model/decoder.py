@@ -22,15 +22,28 @@ from fdkvc.model.deciding import Heads
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shape(Heads):
+class Sizes(Heads):
+    """The sizes of a model that those who let it read must know.
+
+    Attributes
+    ----------
+    vocabulary : int
+    positions : int
+        Tokens that the model was made for.
+    """
+
+    vocabulary: int
+    positions: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape(Sizes):
     """The sizes of a decoder, as ``config.json`` says them.
 
     Attributes
     ----------
-    width, inner, vocabulary : int
+    width, inner : int
         `inner` is the width within the feed-forward network.
-    positions : int
-        Tokens that the model was made for.
     epsilon, theta : float
         Of the norms, and the base of the rotary positions.
     tied : bool
@@ -39,14 +52,12 @@ class Shape(Heads):
 
     width: int
     inner: int
-    vocabulary: int
-    positions: int
     epsilon: float
     theta: float
     tied: bool
 
 
-class Remembers(Protocol):
+class Attends(Protocol):
     """What keeps the keys and values of one text, and attends to them."""
 
     @property
@@ -114,7 +125,7 @@ class Decoder:
     layers: tuple[Layer, ...]
     logits: Floats
 
-    def read(self, ids: Ints, memories: Sequence[Remembers], *, last: int | None = None) -> Floats:
+    def read(self, ids: Ints, memories: Sequence[Attends], *, last: int | None = None) -> Floats:
         """Read the next tokens of several texts at once.
 
         What one text comes to does not depend, to the last bit, on those beside it.
@@ -122,7 +133,7 @@ class Decoder:
         Parameters
         ----------
         ids : array (C, n)
-        memories : sequence of Remembers
+        memories : sequence of Attends
             One for each text.
         last : int, optional
             Return the logits of the last so many tokens only; of all by default.

@@ -10,14 +10,17 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from fdkvc.attention import Floats
+from fdkvc.model.deciding import DECIDES
 from fdkvc.model.decoder import Decoder, Layer, Shape
+from fdkvc.model.memory import CutText, Evicting, Memory, Reads, Remembers
 from fdkvc.model.tokens import Tokens, load_tokens
 from fdkvc.parameters import Parameter, check_parameter
+from fdkvc.policies import Policy
 from fdkvc.said.json_input import an_object
 from fdkvc.said.model_folder import RANGES, check_model_folder, read_config, weight_files
 from fdkvc.said.transcripts import clean_name
@@ -47,6 +50,47 @@ class LanguageModel:
     tokens: Tokens
     digest: str
 
+    def full(self) -> Memory:
+        """Return a memory of a new text, that evicts nothing."""
+        return Memory(self.decoder)
+
+    def evicting(self, policy: Policy, budget: int, decides: str = DECIDES.default) -> Memory:
+        """Return a memory of a new text under a policy."""
+        return Evicting(self.decoder, policy, budget, decides)
+
+    def cut_text(self, budget: int) -> Memory:
+        """Return a memory of a new text, that reads the last tokens afresh after every turn."""
+        return CutText(self.decoder, budget)
+
+
+class AnyModel(Protocol):
+    """A model that reads and writes texts under policies: a `LanguageModel`, or a library's."""
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+
+    @property
+    def decoder(self) -> Reads:
+        """What reads."""
+
+    @property
+    def tokens(self) -> Tokens:
+        """The tokens that it reads and writes."""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of its files."""
+
+    def full(self) -> Remembers:
+        """Return a memory of a new text, that evicts nothing."""
+
+    def evicting(self, policy: Policy, budget: int, decides: str = ...) -> Remembers:
+        """Return a memory of a new text under a policy."""
+
+    def cut_text(self, budget: int) -> Remembers:
+        """Return a memory of a new text, that reads the last tokens afresh after every turn."""
+
 
 def load_model(folder: str | Path) -> LanguageModel:
     """Read a model from a folder.
@@ -63,10 +107,11 @@ def load_model(folder: str | Path) -> LanguageModel:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ValueError(f"the model {str(path)!r} cannot be loaded: {reason}") from None
-    return LanguageModel(clean_name(path.resolve().name), decoder, tokens, _digest(path))
+    return LanguageModel(clean_name(path.resolve().name), decoder, tokens, folder_digest(path))
 
 
-def _digest(folder: Path) -> str:
+def folder_digest(folder: Path) -> str:
+    """Return the SHA-256 of a model's files."""
     joined = hashlib.sha256()
     for path in (folder / "config.json", *weight_files(folder), folder / "tokenizer.json"):
         joined.update(path.read_bytes())

@@ -15,7 +15,7 @@ import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from fdkvc.attention import Bools, Floats, Ints
 from fdkvc.cache import EMPTY
 from fdkvc.model.deciding import DECIDES, Deciding
-from fdkvc.model.decoder import Decoder, attention, shares
+from fdkvc.model.decoder import Decoder, Sizes, attention, shares
 from fdkvc.parameters import Parameter, check_count, check_parameter
 from fdkvc.policies import Policy
 from fdkvc.run.trace import Codes, Rule
@@ -36,6 +36,40 @@ BLOCK = 96
 
 ROOM = 32
 """Tokens for which room is made beyond those that need it."""
+
+
+class Reads(Protocol):
+    """What reads texts: a decoder in NumPy, or a model of a library."""
+
+    @property
+    def shape(self) -> Sizes:
+        """Its sizes."""
+
+    def read(self, ids: Ints, memories: Sequence[Any], *, last: int | None = None) -> Floats:
+        """Let texts go on by the next tokens; see `fdkvc.model.decoder.Decoder.read`."""
+
+
+class Remembers(Protocol):
+    """What remembers one text as far as it has been read: a `Memory`, or a library's cache."""
+
+    ids: list[int]
+
+    @property
+    def decoder(self) -> Reads:
+        """What reads the text."""
+
+    @property
+    def count(self) -> int:
+        """Tokens read so far."""
+
+    def vectors(self, name: str) -> Floats:
+        """Return the vectors of all tokens so far (L, heads, N, ·); see `Memory.vectors`."""
+
+    def end_turn(self) -> None:
+        """Let the turn end: the policy evicts, if there is one."""
+
+    def fork(self, count: int | None = None) -> Self:
+        """Return one that goes on by itself, from here or from earlier in this turn."""
 
 
 class Memory:
@@ -111,7 +145,7 @@ class Memory:
     def attend(
         self, layer: int, hidden: Floats, queries: Floats, keys: Floats, values: Floats
     ) -> Floats:
-        """Store what the next tokens bring, and attend; see `fdkvc.model.decoder.Remembers`."""
+        """Store what the next tokens bring, and attend; see `fdkvc.model.decoder.Attends`."""
         shape, start, n = self.decoder.shape, self.count, len(hidden)
         self._make_room(start + n)
         new = {"hidden": hidden[:, None], "queries": queries, "keys": keys, "values": values}
@@ -184,7 +218,7 @@ class Memory:
     def _hold(self, near: Ints | None) -> None:
         self.near, self._gathered = near, {}
 
-    def fork(self, count: int | None = None) -> Memory:
+    def fork(self, count: int | None = None) -> Self:
         """Return a memory that goes on by itself, from here or from earlier in this turn.
 
         Parameters
@@ -369,12 +403,12 @@ class CutText(Memory):
         self._hold(np.broadcast_to(last, (shape.layers, shape.kv_heads, len(last))))
 
 
-def read(memories: Sequence[Memory], ids: ArrayLike, last: int | None = None) -> Floats:
+def read(memories: Sequence[Remembers], ids: ArrayLike, last: int | None = None) -> Floats:
     """Let texts go on, and return the logits of what comes next; see `Decoder.read`.
 
     Parameters
     ----------
-    memories : sequence of Memory
+    memories : sequence of Remembers
         Of one decoder.
     ids : array_like (n,) or (C, n)
         The next tokens, the same for all texts or those of each.

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fdkvc.model.memory import Memory
+from fdkvc.model.memory import Remembers
 from fdkvc.model.tokens import LaidOut
 from fdkvc.said.recordings import Recording, Token
 from fdkvc.said.transcripts import Transcript
 
 
 def recordings(
-    memory: Memory, transcript: Transcript, passages: Sequence[LaidOut]
+    memory: Remembers, transcript: Transcript, passages: Sequence[LaidOut]
 ) -> list[Recording]:
     """Return what a memory has read as recordings, a layer after the other.
 
@@ -24,7 +24,7 @@ def recordings(
 
     Parameters
     ----------
-    memory : Memory
+    memory : Remembers
     transcript : Transcript
     passages : sequence of LaidOut
         All that it has read, after what its tokenizer puts before any text.

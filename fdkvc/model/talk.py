@@ -12,7 +12,7 @@ import numpy as np
 
 from fdkvc.attention import Floats
 from fdkvc.model.folder import LanguageModel
-from fdkvc.model.memory import Memory, read
+from fdkvc.model.memory import Memory, Remembers, read
 from fdkvc.model.tokens import Tokens
 from fdkvc.said.model_text import Passage, Writer
 
@@ -25,7 +25,7 @@ MOST_CALLS = 2
 
 def write(
     tokens: Tokens,
-    memories: Sequence[Memory],
+    memories: Sequence[Remembers],
     logits: Floats,
     *,
     most: int = MOST_WRITTEN,
@@ -36,7 +36,7 @@ def write(
     Parameters
     ----------
     tokens : Tokens
-    memories : sequence of Memory
+    memories : sequence of Remembers
     logits : array (C, V)
         Of the first token that each is to write.
     most : int
@@ -68,7 +68,7 @@ def write(
 
 def passages_written(
     tokens: Tokens,
-    memories: Sequence[Memory],
+    memories: Sequence[Remembers],
     writer: Writer,
     *,
     most: int = MOST_WRITTEN,

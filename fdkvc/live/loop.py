@@ -1,0 +1,260 @@
+"""The loop: a model of *transformers* in a folder, that reads and writes texts under policies.
+
+It stands where the project's own small model does: what `fdkvc.measured.answers` measures of that
+one, it measures of this.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+import transformers
+from transformers.utils.logging import disable_progress_bar, set_verbosity_error
+
+from fdkvc.attention import Floats, Ints
+from fdkvc.live.cache import POSITIONS, PolicyCache
+from fdkvc.model.deciding import DECIDES
+from fdkvc.model.decoder import Sizes
+from fdkvc.model.folder import folder_digest
+from fdkvc.model.tokens import Tokens, load_tokens
+from fdkvc.policies import Policy, policy_named
+from fdkvc.policies.together import POOL
+from fdkvc.said.model_folder import check_model_folder
+from fdkvc.said.transcripts import clean_name
+
+
+@dataclass(frozen=True, eq=False)
+class LiveModel:
+    """A model of the library, as `fdkvc.model.folder.AnyModel` says.
+
+    Attributes
+    ----------
+    name : str
+        That of its folder.
+    model : the library's
+    tokens : Tokens
+    digest : str
+        SHA-256 of its files.
+    pool, positions : str
+        As for `fdkvc.live.PolicyCache`.
+    """
+
+    name: str
+    model: Any
+    tokens: Tokens
+    digest: str
+    pool: str = POOL.default
+    positions: str = POSITIONS.default
+
+    @cached_property
+    def decoder(self) -> LiveDecoder:
+        """What reads."""
+        return LiveDecoder(self.model)
+
+    def full(self) -> LiveMemory:
+        """Return a memory of a new text, that evicts nothing."""
+        return LiveMemory(self.decoder, self._cache(policy_named("full"), 1, record=True), False)
+
+    def evicting(
+        self, policy: Policy, budget: int, decides: str = DECIDES.default, *, record: bool = False
+    ) -> LiveMemory:
+        """Return a memory of a new text under a policy; `record` as for `PolicyCache`."""
+        return LiveMemory(self.decoder, self._cache(policy, budget, decides, record=record))
+
+    def cut_text(self, budget: int) -> LiveMemory:
+        """Return a memory of a new text, that reads the last tokens afresh after every turn."""
+        return CutText(self.decoder, self._cache(policy_named("full"), 1), budget)
+
+    def _cache(
+        self, policy: Policy, budget: int, decides: str = DECIDES.default, *, record: bool = False
+    ) -> PolicyCache:
+        return PolicyCache(
+            policy,
+            budget,
+            self.model,
+            decides=decides,
+            pool=self.pool,
+            positions=self.positions,
+            by_itself=False,
+            record=record,
+        )
+
+
+class LiveDecoder:
+    """A model of the library, as `fdkvc.model.memory.Reads` says.
+
+    Parameters
+    ----------
+    model : the library's
+
+    Attributes
+    ----------
+    shape : Sizes
+        Of the layers that policies decide for.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        config = model.config.get_text_config(decoder=True)
+        heads = config.num_attention_heads
+        self.shape = Sizes(
+            layers=len(PolicyCache(policy_named("full"), 1, model).decided),
+            heads=heads,
+            kv_heads=getattr(config, "num_key_value_heads", None) or heads,
+            head_width=getattr(config, "head_dim", None) or config.hidden_size // heads,
+            vocabulary=config.vocab_size,
+            positions=getattr(config, "max_position_embeddings", None) or 2**31,
+        )
+
+    def read(self, ids: Ints, memories: Sequence[LiveMemory], *, last: int | None = None) -> Floats:
+        """Let texts go on by the next tokens; see `fdkvc.model.decoder.Decoder.read`."""
+        first = 0 if last is None else ids.shape[1] - last
+        return np.concatenate(
+            [
+                self.logits(own[None], memory.cache)[:, first:]
+                for own, memory in zip(ids, memories, strict=True)
+            ]
+        )
+
+    def logits(self, ids: Ints, cache: Any) -> Floats:
+        """Read the next tokens (1, n) with a cache, and return the logits after each (1, n, V)."""
+        with torch.inference_mode():
+            given = torch.from_numpy(np.ascontiguousarray(ids)).to(self._model.device)
+            read = self._model(input_ids=given, past_key_values=cache, use_cache=True)
+        array: Floats = read.logits.float().cpu().numpy()
+        return array
+
+
+class LiveMemory:
+    """What a policy's cache remembers of a text, as `fdkvc.model.memory.Remembers` says.
+
+    Parameters
+    ----------
+    decoder : LiveDecoder
+    cache : PolicyCache
+        A new one, whose turns end when they are told to.
+    evicts : bool
+        Whether a turn's end is told to the cache.
+
+    Attributes
+    ----------
+    ids : list of int
+        The tokens read so far.
+    """
+
+    def __init__(self, decoder: LiveDecoder, cache: PolicyCache, evicts: bool = True) -> None:
+        self.decoder, self.cache, self.evicts = decoder, cache, evicts
+        self.ids: list[int] = []
+        self._began = 0, cache.fork()
+
+    @property
+    def count(self) -> int:
+        """Tokens read so far."""
+        return len(self.ids)
+
+    def vectors(self, name: str) -> Floats:
+        """Return the vectors of all tokens so far (L, heads, N, ·), where they are recorded."""
+        return self.cache.recorded(name)
+
+    def end_turn(self) -> None:
+        """Let the turn end: the policy evicts, if there is one."""
+        if self.evicts:
+            self.cache.end_turn()
+        self._began = self.count, self.cache.fork()
+
+    def fork(self, count: int | None = None) -> Self:
+        """Return one that goes on by itself, from here or from where this turn began."""
+        began, cache = self._began
+        if count not in (None, self.count, began):
+            raise ValueError(f"a fork goes on from {began} or {self.count}, but not from {count}")
+        other = copy.copy(self)
+        other.cache = (cache if count == began else self.cache).fork()
+        other.ids = self.ids[:count]
+        return other
+
+
+class CutText(LiveMemory):
+    """A memory that reads the last tokens of the text afresh after every turn, and nothing else.
+
+    Parameters
+    ----------
+    decoder : LiveDecoder
+    cache : PolicyCache
+        A new one, that evicts nothing.
+    budget : int
+        So many tokens.
+    """
+
+    def __init__(self, decoder: LiveDecoder, cache: PolicyCache, budget: int) -> None:
+        super().__init__(decoder, cache, evicts=False)
+        self.budget, self._new = budget, cache.fork()
+
+    def end_turn(self) -> None:
+        """Let the turn end: a new cache reads the last tokens, if there are more than these."""
+        if self.count > self.budget:
+            self.cache = self._new.fork()
+            self.decoder.logits(np.array([self.ids[-self.budget :]]), self.cache)
+        super().end_turn()
+
+
+def load_live(
+    folder: str | Path, *, pool: str = POOL.default, positions: str = POSITIONS.default
+) -> LiveModel:
+    """Load a causal model from a folder, with its tokens.
+
+    Parameters
+    ----------
+    folder : path
+    pool, positions : str
+        As for `fdkvc.live.PolicyCache`.
+
+    Raises
+    ------
+    ValueError
+        In one sentence that names the folder and what is wrong.
+    """
+    path = Path(folder)
+    POOL.check(pool, "pool")
+    POSITIONS.check(positions, "positions")
+    disable_progress_bar()
+    set_verbosity_error()  # what it says in warnings is said in a sentence, or is no matter
+    gpu = torch.cuda.is_available()
+    with _one_sentence(path):
+        check_model_folder(path)
+        model, loaded = transformers.AutoModelForCausalLM.from_pretrained(
+            path,
+            dtype="auto" if gpu else torch.float32,
+            use_safetensors=True,
+            local_files_only=True,
+            ignore_mismatched_sizes=True,  # they are named below
+            output_loading_info=True,
+        )
+        for key, *_ in sorted(loaded["mismatched_keys"]):
+            raise ValueError(f"its weights have another size of {key} than config.json says")
+        for key in sorted(loaded["missing_keys"]):
+            raise ValueError(f"its weights lack {key}")
+        model = model.to("cuda" if gpu else "cpu").eval()
+        tokens = load_tokens(path, model.config.get_text_config(decoder=True).vocab_size)
+        name, digest = clean_name(path.resolve().name), folder_digest(path)
+        found = LiveModel(name, model, tokens, digest, pool, positions)
+        found.full()  # which says what a policy cannot do with it
+    return found
+
+
+@contextmanager
+def _one_sentence(folder: Path) -> Iterator[None]:
+    """Turn what anyone says of a model that cannot be used into one sentence."""
+    try:
+        yield
+    except Exception as error:  # as many kinds as there are ways to break a model
+        said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        reason = " ".join(said.split())[:200] or type(error).__name__
+        raise ValueError(f"the model {str(folder)!r} cannot be loaded: {reason}") from None
