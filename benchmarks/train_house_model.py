@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import lzma
 import math
 import os
 import random
@@ -37,6 +36,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import nn
 from torch.nn import functional
 
+from benchmarks.held_out import HELD_OUT, parted, read_dialogues
 from fdkvc.model.tokens import END, MARKS, load_tokens
 from fdkvc.said.formats.annotated import read_dialogue
 from fdkvc.said.model_text import Passage, model_text
@@ -60,7 +60,7 @@ class Settings:
     kv_heads: int = 2
     inner: int = 352
     vocabulary: int = 3000
-    held_out: int = 500
+    held_out: int = HELD_OUT
     batch: int = 8
     """Dialogs of a step, all of about the same length."""
     rate: float = 4e-3
@@ -163,12 +163,8 @@ class School:
 
     def __init__(self, path: Path, folder: Path, settings: Settings) -> None:
         self.settings = settings
-        with lzma.open(path) as file:
-            dialogs = json.load(file)
-        order = list(range(len(dialogs)))
-        random.Random(settings.seed).shuffle(order)
-        self.held_out = [dialogs[at] for at in sorted(order[: settings.held_out])]
-        self.dialogs = [dialogs[at] for at in sorted(order[settings.held_out :])]
+        dialogues = read_dialogues(path)
+        self.dialogs, self.held_out = parted(dialogues, settings.held_out, settings.seed)
         self.passages = [_passages(dialog) for dialog in self.dialogs]
         if not (folder / "tokenizer.json").exists():
             self._make_tokenizer().save(str(folder / "tokenizer.json"))

@@ -8,6 +8,7 @@ from fdkvc.ui.kit import fields, sidebar
 from fdkvc.ui.kit.frame import enter_page, heading, problems
 from fdkvc.ui.kit.lanes import MOST_LANES, POLICIES, load_lanes
 from fdkvc.ui.kit.variants import choose_policies
+from fdkvc.ui.stage.follow import nearly_kept, open_on
 
 PAGE = "compare"
 
@@ -30,6 +31,7 @@ with st.sidebar:
     asked = sidebar.choose_metrics(PAGE, dialog.size)
 
 runs = load_lanes(dialog, policies, budget, asked)
+open_on(PAGE, link, lambda: nearly_kept(runs[-1].run))
 problems(sidebar.keep_to_dialog(PAGE, runs[0].run.dialogs, link))
 
 with beside_title:
@@ -38,21 +40,6 @@ with beside_title:
 lanes = what_if.with_fork(PAGE, runs)
 with files:
     scenes.downloads(PAGE, lanes)
-scenes.show_stage(PAGE, lanes)
-
-lines, pair, difference = scenes.difference_panels(PAGE, lanes)
+follow = scenes.show(PAGE, lanes, lambda: fields.write_link(PAGE, scenes.FIELDS))
 show_figures(lanes)
-
-
-@st.fragment
-def following() -> None:
-    """Everything that follows what the stage has come to."""
-    turn = scenes.follow_stage(PAGE, lanes)
-    with lines:
-        scenes.show_lines(PAGE, lanes, turn)
-    with difference:
-        scenes.show_difference(PAGE, *pair, turn)
-    fields.write_link(PAGE, scenes.FIELDS)
-
-
-following()
+follow()

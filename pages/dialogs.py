@@ -4,14 +4,12 @@ import streamlit as st
 
 from fdkvc.ui.dialogs import choices, sections
 from fdkvc.ui.dialogs.evidence import show_headline
-from fdkvc.ui.dialogs.transcript import explain_colours, show_transcript
+from fdkvc.ui.dialogs.transcript import moment
 from fdkvc.ui.kit import fields, sidebar
-from fdkvc.ui.kit.entry import rerun_if_picked
 from fdkvc.ui.kit.frame import enter_page, heading, problems
 from fdkvc.ui.kit.lanes import MOST_LANES, load_lanes
-from fdkvc.ui.kit.transport import playback, transport
 from fdkvc.ui.kit.variants import choose_policies
-from fdkvc.ui.step import scene
+from fdkvc.ui.stage.follow import open_on
 
 PAGE = "dialogs"
 
@@ -20,11 +18,13 @@ enter_page()
 link = fields.arriving_link()
 wrong = choices.adopt_link(PAGE, link)
 
-heading(
-    "Dialogs",
-    "Real conversations, yours too, replayed through every policy. Read what people said, see "
-    "what each cache forgot of it, and whether a later service call still found its arguments.",
-)
+with st.container(horizontal=True, vertical_alignment="center", key="stage-head"):
+    heading(
+        "Dialogs",
+        "Real conversations, yours too: see which words each cache forgot, and what later needed "
+        "them.",
+    )
+    beside_title = st.container(horizontal=True, width="content")
 problems(wrong)
 
 with st.sidebar:
@@ -36,32 +36,17 @@ if chosen is None:
     fields.write_link(PAGE, choices.FIELDS)
     st.stop()
 
-head = chosen.head
-lanes = load_lanes(head, policies, chosen.budget, asked)
-turns = len(chosen.recording.tokens)
-problems(sidebar.keep_to_dialog(PAGE, head.recording.dialogs, link))
-
-with st.container(horizontal=True, vertical_alignment="center"):
-    every = playback(PAGE, turns)
+lanes = load_lanes(chosen.head, policies, chosen.budget, asked)
+with beside_title:
+    view = choices.choose_view(PAGE)
     lane = choices.choose_look(PAGE, lanes)
-    order = scene.choose_order(PAGE)
+    sections.downloads(PAGE, view, lanes, lane)
+recording = chosen.recording
+open_on(PAGE, link, lambda: moment(recording, lane))
+problems(sidebar.keep_to_dialog(PAGE, recording.dialogs, link))
+
 with st.container(key="headline"):
-    show_headline(head.recording, lane)
-explain_colours(head)
-transcript = st.container()
-picked = fields.held(PAGE, sidebar.ENTRY)
-steps = sections.open_section(PAGE, chosen, lanes, lane, order, asked)
-
-
-@st.fragment(run_every=every)
-def stepping() -> None:
-    """Everything that a step changes."""
-    turn = transport(PAGE, turns, every)
-    rerun_if_picked(PAGE, picked)
-    show_transcript(head, lanes, turn, picked)
-    steps(turn)
-    fields.write_link(PAGE, choices.FIELDS)
-
-
-with transcript:
-    stepping()
+    show_headline(recording, lane)
+follow = sections.show_view(PAGE, view, chosen, lanes, lane)
+sections.open_section(PAGE, chosen, lanes, lane, asked)
+follow()

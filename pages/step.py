@@ -5,7 +5,8 @@ import streamlit as st
 from fdkvc.ui.kit import fields, sidebar
 from fdkvc.ui.kit.frame import enter_page, heading, problems
 from fdkvc.ui.kit.runs import RunChoice, load_run
-from fdkvc.ui.step import scene, stage, story, tour
+from fdkvc.ui.stage.follow import nearly_kept, open_on
+from fdkvc.ui.step import scene, tour
 
 PAGE = "step"
 
@@ -30,29 +31,17 @@ with st.sidebar:
 
 run = load_run(RunChoice(dialog, policy, budget, asked))
 sidebar.tell_rules(beside, run.trace)
-stage.open_on_a_moment(PAGE, run, link)
+open_on(PAGE, link, lambda: nearly_kept(run))
 problems(sidebar.keep_to_dialog(PAGE, run.dialogs, link))
 
 with beside_title:
     tour.guided_walk(PAGE)
     scene.downloads(PAGE, run)
 tour.tell_stop(PAGE, run)
-stage.show(PAGE, run)
-st.fragment(stage.answer)(PAGE, run)
-
-below = st.container()
-steps = story.algorithm(run)
-
-
-@st.fragment
-def following() -> None:
-    """Everything that follows what the stage has come to."""
-    turn = stage.follow(PAGE, run)
-    scene.figures(run, turn)
-    scene.metrics(PAGE, run, turn)
-    story.inside_turn(run, turn, steps)
-    fields.write_link(PAGE, sidebar.view_fields(PAGE))
-
-
-with below:
-    following()
+follow = scene.show(
+    PAGE,
+    run,
+    lambda: fields.write_link(PAGE, sidebar.view_fields(PAGE)),
+    beside=tour.beside(PAGE, run),
+)
+follow()

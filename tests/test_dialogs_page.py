@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 import threading
-from html import escape
-from html.parser import HTMLParser
 from typing import Any
 
 import numpy as np
 import pytest
-from app_pages import html, link_of, open_page, press, run_until, settled, specs
+from app_pages import (
+    html,
+    link_of,
+    open_page,
+    press,
+    run_until,
+    settled,
+    specs,
+    stage_of,
+    told,
+    unpacked,
+)
 from streamlit.testing.v1 import AppTest
 
 from fdkvc.files.export import csv_text
@@ -21,11 +29,13 @@ from fdkvc.policies import policy_named
 from fdkvc.policies.together import Together
 from fdkvc.run.evidence import answers, lost_in
 from fdkvc.run.simulate import simulate
+from fdkvc.run.trace import Status
 from fdkvc.said.formats import EXAMPLES, read_file
 from fdkvc.said.lexical import lexical_recording
 from fdkvc.said.trace_file import trace_bytes
-from fdkvc.told.explain import explain, sentences
-from fdkvc.ui.dialogs import files, transcript
+from fdkvc.told.explain import explain
+from fdkvc.ui.dialogs import files
+from fdkvc.ui.dialogs.choices import VIEW
 from fdkvc.ui.dialogs.files import BROUGHT, DialogFile, read_dialog_file, shipped_file
 from fdkvc.ui.dialogs.replay import FEW, Replayed, files_of, replay_work
 from fdkvc.ui.kit.markdown import plain
@@ -57,122 +67,90 @@ def words_of(app: AppTest) -> str:
     return "\n".join(element.value for kind in kinds for element in kind)
 
 
-class Cells(HTMLParser):
-    """Reads the cells of the transcript: for each its row's classes, and marked pieces of text."""
-
-    def __init__(self, app: AppTest) -> None:
-        super().__init__()
-        self.cells: list[tuple[str, list[tuple[str, str, str]]]] = []
-        self._row, self._mark, self._in = "", ("", ""), False
-        (table,) = [
-            str(each.proto.body)
-            for each in app.get("html")
-            if str(each.proto.body).startswith('<div class="said"')
-        ]
-        self.feed(table.split("<tbody>")[1])
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        if tag == "tr":
-            self._row = given["class"] or ""
-        elif tag == "td":
-            self._in = True
-            self.cells.append((self._row, []))
-        elif tag in ("mark", "s"):
-            self._mark = (tag, given.get("title") or "")
-        elif tag == "div":
-            self._in = False  # what a call asked for
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in ("mark", "s"):
-            self._mark = ("", "")
-        elif tag == "td":
-            self._in = False
-
-    def handle_data(self, data: str) -> None:
-        if self._in and data.strip():
-            self.cells[-1][1].append((*self._mark, data))
+def said(app: AppTest) -> dict[str, Any]:
+    """Return what the transcript has got to show."""
+    found: dict[str, Any] = stage_of(app)["said"]
+    return found
 
 
-def squeezed(text: str) -> str:
-    return "".join(text.split())
+def shown_turn(app: AppTest) -> int:
+    """Return the turn that the stage is told to show."""
+    (view,) = [each for each in told(app) if each.get("what") == "view"]
+    return int(view["turn"])
 
 
 # ------------------------------------------------------------------------------- what it shows
 
 
-@pytest.mark.parametrize("turn", [0, 9, 19])
-def test_what_a_cache_holds_is_tinted_and_what_it_forgot_is_struck_out(turn: int) -> None:
-    keys = ("fifo", "fd-kvc")
-    cells = Cells(open_dialogs(policies=",".join(keys), turn=turn)).cells
-    tokens = [token.text for said in RECORDING.tokens for token in said]
-    known = RECORDING.starts[turn + 1]
+def test_the_transcript_says_what_was_said_and_what_is_needed_later() -> None:
+    app = open_dialogs(policies="fifo,fd-kvc")
+    words = said(app)
 
-    for place, key in enumerate(keys):
-        trace = simulate(policy_named(key), RECORDING.dialogs, 48)
-        kept = sorted(set(trace.kept[0, turn].tolist()) - {-1})
-        pieces = [piece for _, cell in cells[place :: len(keys)] for piece in cell]
-        held = squeezed("".join(text for tag, _, text in pieces if tag == "mark"))
-        gone = squeezed("".join(text for tag, _, text in pieces if tag == "s"))
-        assert held == "".join(tokens[token] for token in kept)
-        assert gone == "".join(tokens[at] for at in range(known) if at not in kept)
-        for row, cell in cells[place :: len(keys)]:
-            assert ("to-come" in row) == (bool(cell) and all(tag == "" for tag, _, _ in cell))
+    assert words["speakers"] == [turn.speaker for turn in DIALOG.turns]
+    assert ["".join(text for text, _ in turn) for turn in words["turns"]] == list(DIALOG.texts)
+    pieces = [piece for turn in words["turns"] for piece in turn]
+    tokens = [token.text for turn in RECORDING.tokens for token in turn]
+    assert [text for text, token in pieces if token >= 0] == tokens
+    assert [token for _, token in pieces if token >= 0] == list(range(len(tokens)))
+    calls = [mentions for demand, mentions in RECORDING.evidence if demand.kind == "call"]
+    assert words["needed"] == sorted({at for each in calls for one in each for at in one})
 
 
-def test_a_struck_out_token_says_why_it_was_evicted() -> None:
-    letters = dict(zip(DIALOG.topics, "ABCD", strict=True))
-    said = DIALOG.with_topics([letters[turn.topic or ""] for turn in DIALOG.turns])
-    dialogs = lexical_recording(said).dialogs
-    trace = simulate(policy_named("h2o"), dialogs, 48)
-    shown = [
-        why
-        for _, cell in Cells(open_dialogs(policies="h2o", turn=19)).cells
-        for tag, why, _ in cell
-        if tag == "s"
-    ]
-    entries = trace.every_entry()
-    gone = {
-        int(entries.token[0, turn, slot]): int(turn)
-        for turn, slot in np.argwhere(entries.rule[0] > 0)
-    }
+def test_the_stage_says_of_a_word_why_each_policy_let_it_go() -> None:
+    app = open_dialogs(policies="h2o,fifo", turn=19, entry=3)
+    (view,) = [each for each in told(app) if each.get("what") == "view"]
 
-    assert shown == [
-        " ".join(sentences(explain(trace, dialogs, 0, gone[token], token)))
-        for token in sorted(gone)
+    trace = simulate(policy_named("fifo"), RECORDING.dialogs, 48)
+    why = explain(trace, RECORDING.dialogs, 0, 19, 3)
+    assert why.left is not None
+    first, *_ = view["sentences"]
+    assert first.startswith("Token 3 (topic A, from turn 0) was evicted in turn ")
+    assert f"was evicted in turn {why.left[0]} by the budget." in first
+
+
+@pytest.mark.parametrize("kind", ["call", "state"])
+def test_a_turn_says_what_it_needed_and_what_each_policy_had_lost_of_it(kind: str) -> None:
+    demands = tuple(demand for demand in DIALOG.demands if demand.kind == kind)
+    file = DialogFile("one.json", kind[0] * 64, (dataclasses.replace(DIALOG, demands=demands),))
+    asked = said(open_dialogs(file, policies="fifo,fd-kvc"))["asked"]
+    told_of = [
+        (each["turn"], each["source"], what, *lost)
+        for each in asked
+        for what, lost in each["values"]
     ]
 
-
-def test_many_tokens_say_only_that_they_went(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transcript, "MOST_REASONS", 100)
-    cells = Cells(open_dialogs(policies="fifo", turn=9)).cells
-
-    said = {why for _, cell in cells for tag, why, _ in cell if tag == "s"}
-    assert "Token 0 (topic A, from turn 0) was evicted in turn 2 by the budget." in said
-    assert all(why.endswith("by the budget.") for why in said)
-
-
-def test_calls_say_which_argument_each_policy_still_held() -> None:
-    app = open_dialogs(policies="fifo,fd-kvc", turn=19)
-    rows = section(app, "Evidence")
-
-    for key in ("fifo", "fd-kvc"):
-        trace = simulate(policy_named(key), RECORDING.dialogs, 48)
-        found = [each for each in answers(trace, RECORDING) if each.demand.kind == "call"]
-        met = sum(bool(each.met[0]) for each in found)
-        assert f"48 held · {met} of {len(found)} arguments met" in html(app)
-        lost = [
-            int(turn[0])
-            for (demand, _), turn in zip(RECORDING.evidence, lost_in(trace, RECORDING), strict=True)
-            if demand.kind == "call"
+    recording = lexical_recording(file.transcripts[0])
+    lost = [
+        [int(turn[0]) for turn in lost_in(simulate(policy_named(key), dialogs, 48), recording)]
+        for key in ("fifo", "fd-kvc")
+        for dialogs in [recording.dialogs]
+    ]
+    expected = []
+    for (demand, _), *turns in zip(recording.evidence, *lost, strict=True):
+        words = [
+            "" if at < 0 else f"lost {'at once, ' * (at == demand.mentions[-1].turn)}in turn {at}"
+            for at in turns
         ]
-        assert [turn < 0 for turn in lost] == [bool(each.met[0]) for each in found]
-        for each, turn in zip(found, lost, strict=True):
-            what = f"{each.demand.slot} “{escape(each.demand.value)}”"
-            at_once = "at once, " * (turn == each.demand.mentions[-1].turn)
-            told = f"✓ {what}" if turn < 0 else f"✗ {what} lost {at_once}in turn {turn}"
-            assert told in html(app)
-    assert "Call-argument recall" in html(rows)
+        if kind == "call" or any(words):
+            what = f"{demand.slot} “{demand.value}”"
+            expected.append((demand.turn, demand.source, what, *words))
+    assert expected
+    assert sorted(told_of) == sorted(expected)
+
+
+def test_it_opens_where_the_first_demand_failed_with_a_word_that_was_lacking() -> None:
+    app = open_dialogs(policies="fifo,h2o,fd-kvc")
+
+    trace = simulate(policy_named("fd-kvc"), RECORDING.dialogs, 48)
+    demand, mentions = next(
+        (each, mentions)
+        for (each, mentions), turn in zip(
+            RECORDING.evidence, lost_in(trace, RECORDING), strict=True
+        )
+        if each.kind == "call" and turn[0] >= 0
+    )
+    assert shown_turn(app) == demand.turn
+    assert link_of(app)["entry"] == str(mentions[-1][0])
 
 
 @pytest.mark.parametrize("key", ["fifo", "fd-kvc"])
@@ -194,20 +172,6 @@ def test_the_first_failed_call_is_a_headline(key: str) -> None:
     )
 
 
-def test_where_there_are_no_calls_the_states_say_what_was_lost() -> None:
-    states = [demand for demand in DIALOG.demands if demand.kind == "state"]
-    said = dataclasses.replace(DIALOG, demands=tuple(states))
-    file = DialogFile("states.json", "0" * 64, (said,))
-    app = open_dialogs(file, policies="fifo", turn=19)
-
-    trace = simulate(policy_named("fifo"), RECORDING.dialogs, 48)
-    found = [each for each in answers(trace, RECORDING) if each.demand.kind == "state"]
-    lost = sum(not each.met[0] for each in found)
-    assert f"{len(found) - lost} of {len(found)} values met" in html(app)
-    assert html(app).count('class="unmet"') == lost
-    assert 'class="met"' not in html(app)
-
-
 def test_evidence_can_be_narrowed_to_where_policies_part() -> None:
     app = section(open_dialogs(policies="fifo,fd-kvc"), "Evidence")
     rows = html(app).count("<tr>")
@@ -220,13 +184,15 @@ def test_evidence_can_be_narrowed_to_where_policies_part() -> None:
     assert html(app).count("<tr>") == rows - sum(same)
 
 
-def test_every_section_follows_a_step() -> None:
-    app = open_dialogs(policies="fifo,h2o", entry=3)
-    for name in ("One cache", "Caches side by side", "Evidence", "Heads"):
-        section(app, name)
-        press(app, "Next")
-    assert app.session_state["dialogs/turn"] == 4
-    assert "Transcript after turn 4" in html(app)
+@pytest.mark.parametrize("view", list(VIEW.choices))
+def test_every_view_stands_where_the_stage_has_come_to(view: str) -> None:
+    app = open_dialogs(policies="fifo,h2o", turn=4, entry=3, view=view)
+
+    assert shown_turn(app) == 4
+    assert link_of(app).items() >= {"view": view, "turn": "4", "entry": "3"}.items()
+    lanes = [lane["label"] for lane in stage_of(app)["lanes"]]
+    assert lanes == (["H2O"] if view == "cache" else ["FIFO", "H2O"])
+    assert ("said" in stage_of(app)) == (view == "words")
 
 
 # ------------------------------------------------------------------------------- what is chosen
@@ -237,26 +203,25 @@ def test_a_link_reopens_an_example() -> None:
     app = open_dialogs(None, **link)
 
     assert link_of(app).items() >= {name: str(value) for name, value in link.items()}.items()
-    assert "Transcript after turn 5" in html(app)
-    assert 'class="picked"' in html(app)
+    assert shown_turn(app) == 5
 
 
 def test_a_link_to_a_file_of_ones_own_says_that_it_needs_the_file() -> None:
     app = open_dialogs(file="own", sha="0123456789abcdef", turn=3)
 
     assert "This link was made with a file of someone" in words_of(app)
-    assert 'class="said"' not in html(app)
+    assert no_stage(app)
     assert app.session_state["dialogs/turn"] == 3
 
 
 def test_topics_may_be_marked_and_must_fit() -> None:
     app = open_dialogs(topics="marked", schedule="AB" * 10)
-    assert html(app).count('<b class="letter">B</b>') == 11  # ten turns, and the key
+    assert stage_of(app)["dialog"]["current"] == [0, 1] * 10
 
     app = open_dialogs(topics="marked", schedule="AB<i>")
     assert "Staying with one topic." in words_of(app)
     assert plain("'AB<I>'") in words_of(app)
-    assert '<b class="letter">B</b>' not in html(app)
+    assert stage_of(app)["dialog"]["topics"][:-1] == ["A"]
 
 
 # ------------------------------------------------------------------------------- files
@@ -277,23 +242,22 @@ def nasty_file() -> DialogFile:
     return read_dialog_file(content, f"{NASTY}.json")
 
 
-def test_text_of_a_file_is_escaped_and_never_markdown() -> None:
-    app = open_dialogs(nasty_file(), budget=2, turn=2)
-    for name in ("One cache", "Caches side by side", "Evidence", "Heads"):
+@pytest.mark.parametrize("view", list(VIEW.choices))
+def test_text_of_a_file_is_escaped_and_never_markdown(view: str) -> None:
+    app = open_dialogs(nasty_file(), budget=2, turn=2, view=view)
+    for name in ("Evidence", "Heads"):
         section(app, name)
         assert "<img" not in html(app)
         assert "elsewhere" not in words_of(app)
-    assert escape("<img src=x onerror=alert(1)>")[:4] in html(app)
+    assert NASTY in "".join(
+        text for turn in said(open_dialogs(nasty_file()))["turns"] for text, _ in turn
+    )
 
 
-def test_a_dialog_that_begins_in_silence_is_shown() -> None:
-    app = open_dialogs(nasty_file(), turn=0)
-    for name in ("One cache", "Caches side by side"):
-        section(app, name)
-        for _ in range(2):
-            press(app, "Next")
-        press(app, "First")
-    assert "Transcript after turn 0" in html(app)
+@pytest.mark.parametrize("view", list(VIEW.choices))
+def test_a_dialog_that_begins_in_silence_is_shown(view: str) -> None:
+    for turn in (0, 2):
+        assert shown_turn(open_dialogs(nasty_file(), turn=turn, view=view)) == turn
 
 
 def test_a_dialog_too_large_for_the_screen_is_refused_in_a_sentence() -> None:
@@ -301,7 +265,7 @@ def test_a_dialog_too_large_for_the_screen_is_refused_in_a_sentence() -> None:
     app = open_dialogs(read_dialog_file(lines.encode(), "long.txt"))
 
     assert "it has 129 turns, but at most 128 are shown turn by turn" in words_of(app)
-    assert 'class="said"' not in html(app)
+    assert no_stage(app)
 
 
 def test_a_file_beyond_the_bounds_of_the_page_is_refused(
@@ -355,17 +319,18 @@ def test_heads_that_share_keys_decide_together_unless_someone_says_otherwise() -
 @pytest.mark.parametrize("mode", ["each", "together"])
 def test_a_head_is_shown_alone_or_with_what_all_decide(mode: str) -> None:
     file = read_dialog_file(several_heads(3), "trace.npz")
-    app = open_dialogs(file, policies="h2o", head=2, heads=mode, turn=19, entry=3, section="cache")
+    app = open_dialogs(file, policies="h2o", head=2, heads=mode, turn=19, entry=3, view="cache")
     recording = file.recording(0)
     policy = policy_named("h2o")
     deciding = Together(policy, 3) if mode == "together" else policy
     kept = simulate(deciding, recording.dialogs, 48).kept[2, 19]
-    tokens = [token.text for said in recording.tokens for token in said]
 
-    held = [text for _, cell in Cells(app).cells for tag, _, text in cell if tag == "mark"]
-    assert squeezed("".join(held)) == "".join(tokens[at] for at in sorted(set(kept) - {-1}))
-    offered = [toggle.label for toggle in app.toggle]
-    assert ("What would have kept it?" in offered) == (mode == "each")
+    (packed,) = [each.proto.bytes for each in app.get("bidi_component") if each.proto.bytes]
+    head, (difference, flags, *_) = unpacked(packed)
+    last = head["lanes"][0]["counts"][-1]
+    token = np.cumsum(difference, dtype=np.uint32)[-last:]
+    held = token[(flags[-last:] & 7) < Status.evicted]
+    assert set(held.tolist()) == set(kept.tolist()) - {-1}
     shown = html(section(app, "Heads"))
     assert "Each policy, each head by itself and all together" in shown
     assert [f"head {head}" in shown for head in range(4)] == [True, True, True, False]
@@ -430,20 +395,23 @@ def test_a_dialog_can_be_pasted() -> None:
     box = app.text_area(key="dialogs/pasted")
 
     settled(box.set_value("User: a table for two\nSystem: at six?").run())
-    assert "a table for two" in squeezed_html(app)
+    assert "a table for two" in words_said(app)
     assert not app.error
 
     settled(app.text_area(key="dialogs/pasted").set_value("no speaker").run())
     assert app.error[0].value.startswith("pasted.txt cannot be read: line 1 names no")
     assert "Staying with pasted.txt" in app.error[0].value
-    assert "a table for two" in squeezed_html(app)
+    assert "a table for two" in words_said(app)
 
     chat = json.dumps([{"role": "user", "content": "only one turn"}])
     settled(app.text_area(key="dialogs/pasted").set_value(chat).run())
-    assert "only one turn" in squeezed_html(app)
+    assert "only one turn" in words_said(app)
     assert not app.error
 
 
-def squeezed_html(app: AppTest) -> str:
-    """Return what the page's HTML says, without its marks."""
-    return re.sub("<[^>]*>", "", html(app))
+def words_said(app: AppTest) -> str:
+    return "".join(text for turn in said(app)["turns"] for text, _ in turn)
+
+
+def no_stage(app: AppTest) -> bool:
+    return not any(each.proto.bytes for each in app.get("bidi_component"))

@@ -15,6 +15,7 @@ from fdkvc.run.trace import Rule, Status
 from fdkvc.told.course import term_courses
 from fdkvc.told.explain import decision
 from fdkvc.ui.kit.runs import DialogChoice, Run, RunChoice, load_fork, load_run
+from fdkvc.ui.stage.follow import nearly_kept
 from fdkvc.ui.stage.payload import (
     PROTECTED_BIT,
     RULE_BIT,
@@ -23,7 +24,6 @@ from fdkvc.ui.stage.payload import (
     name_of_all,
     payload,
 )
-from fdkvc.ui.step.stage import moment
 
 every_policy = pytest.mark.parametrize("key", list(POLICIES))
 
@@ -61,7 +61,7 @@ def test_lanes_are_their_runs_one_after_the_other() -> None:
     parent = run_of("fd-kvc")
     runs = (run_of("h2o"), parent, load_fork(parent, Fork(2, budget=6)))
     heads = tuple(LaneHead(name, 12, "", ()) for name in ("one", "two", "fork"))
-    head, columns = unpacked(lanes_payload(runs, heads))
+    head, columns = unpacked(lanes_payload(runs, heads, None))
 
     assert head["name"] == name_of_all(runs)
     assert [lane["label"] for lane in head["lanes"]] == ["one", "two", "fork"]
@@ -129,7 +129,7 @@ def test_it_opens_on_the_turn_after_a_change_of_topic_with_what_was_nearly_kept(
     for key in ("fd-kvc", "h2o"):
         dialog = DialogChoice(scenario_named("shift"), 7, World())
         run = load_run(RunChoice(dialog, policy_named(key), 56))
-        turn, token = moment(run)
+        turn, token = nearly_kept(run)
         made = decision(run.trace, run.dialogs, 0, turn)
         gone = (made.rule == Rule.budget) & ~made.new
 
@@ -138,5 +138,5 @@ def test_it_opens_on_the_turn_after_a_change_of_topic_with_what_was_nearly_kept(
 
 
 def test_where_nothing_is_evicted_it_opens_on_the_last_turn() -> None:
-    assert moment(run_of("full")) == (4, None)
-    assert moment(run_of("fifo", "A", budget=8)) == (0, None)
+    assert nearly_kept(run_of("full")) == (4, None)
+    assert nearly_kept(run_of("fifo", "A", budget=8)) == (0, None)

@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 from app_pages import SECONDS, link_of, open_page, press, settled, told
-from streamlit.testing.v1 import AppTest
 
 from fdkvc.ui.step import stage
-from fdkvc.ui.step.story import LIFE_ALT
 
 WRONG = (
     ("gamma", 7, "must be a number above 0 and below 1"),
@@ -104,39 +102,6 @@ def test_a_seed_is_no_setting_that_could_have_kept_an_entry(
 
     assert [each["label"] for each in changes] == ["Budget"]
     assert changes[0]["exhaustive"]
-
-
-def asked_on_dialogs(turn: int, entry: int) -> AppTest:
-    sections = {"dialogs/sections": "One cache"}
-    app = open_page("dialogs", sections, policies="fd-kvc", turn=turn, entry=entry, budget=40)
-    app.toggle(key="dialogs/counterfactual").set_value(True).run()
-    return settled(app)
-
-
-def test_settings_that_cannot_keep_an_entry_have_a_dash() -> None:
-    app = asked_on_dialogs(3, 17)
-    table = app.dataframe[0].value.set_index("setting")
-
-    kept = table["would keep it"] != "–"
-    assert 0 < kept.sum() < len(table)
-    assert (table["share of its range"] == "–").equals(~kept)
-    assert table["share of its range"][kept].str.endswith(" %").all()
-    assert table.loc["Recency decay", "now"] == "0.88"
-
-    assert table.loc["Recency decay", "tried"] == "from 0 to 1 in steps of 0.001"
-    assert table.loc["Modulation exponent", "tried"] == "none: this run never uses it"
-
-
-@pytest.mark.parametrize(("policy", "tables"), [("fifo", 2), ("fd-kvc", 3)])
-def test_the_life_of_an_entry_is_told_to_all_and_kept_for_a_picture(
-    policy: str, tables: int
-) -> None:
-    sections = {"dialogs/sections": "One cache"}
-    app = open_page("dialogs", sections, policies=policy, turn=5, entry=11)
-    (life,) = [chart for chart in app.get("vega_lite_chart") if chart.proto.alt == LIFE_ALT]
-
-    assert len(life.proto.datasets) == tables  # a policy without channels has none to draw
-    assert set(app.session_state["dialogs/charts"]) == {"timeline", "cache", "life"}
 
 
 def test_the_moment_on_the_stage_is_kept_for_a_picture() -> None:

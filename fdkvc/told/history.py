@@ -1,16 +1,12 @@
-"""One run as tables for the eye: schedule, cache river, and the life of an entry."""
+"""One run as tables for the eye: schedule, cache river, and the path of an entry."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
 
-from fdkvc.attention import Floats
 from fdkvc.dialogs.batch import DialogBatch
 from fdkvc.run.trace import Trace
-from fdkvc.told.explain import Life
 
 
 def schedule_table(dialogs: DialogBatch, row: int = 0) -> pd.DataFrame:
@@ -66,16 +62,3 @@ def path_table(trace: Trace, token: int | None, row: int = 0) -> pd.DataFrame:
         for turn, place in zip(at, slot, strict=True)
     ]
     return pd.DataFrame({"turn": trace.first_turn + at, "slot": np.array(older, np.float64) + 0.5})
-
-
-def life_tables(course: Life) -> dict[str, pd.DataFrame]:
-    """Return an entry's ``scores``, and ``channels`` if any: a row for each turn and quantity."""
-    tables = {"scores": {"score": course.score, "cutoff": course.cutoff}}
-    if course.channels:
-        tables["channels"] = dict(course.channels)
-    return {name: _long(course, columns) for name, columns in tables.items()}
-
-
-def _long(course: Life, columns: Mapping[str, Floats]) -> pd.DataFrame:
-    wide = pd.DataFrame({"turn": course.turn, **columns})
-    return wide.melt("turn", var_name="name", value_name="value").dropna()

@@ -35,13 +35,11 @@ def open_dialogs(page: Page, **view: object) -> None:
 
 
 def transcript(page: Page) -> Locator:
-    return page.get_by_role("region", name=re.compile("Transcript after turn"))
+    return page.get_by_role("listbox", name="Transcript")
 
 
 def expect_turn(page: Page, turn: int) -> None:
-    expect(
-        page.get_by_role("region", name=f"Transcript after turn {turn}", exact=True)
-    ).to_be_visible()
+    expect(transcript(page)).to_have_attribute("data-turn", f"{turn}")
     expect(page).to_have_url(re.compile(rf"[?&]turn={turn}(&|$)"))
 
 
@@ -49,36 +47,61 @@ def bring(page: Page, path: Path) -> None:
     page.locator("input[type=file]").set_input_files(path)
 
 
-def held(page: Page, place: int) -> str:
-    """Read off a column what its cache holds, without spaces."""
-    marks = page.locator(f".said td:nth-child({place + 2}) mark")
-    return "".join("".join(text.split()) for text in marks.all_text_contents())
-
-
-def cached(policy: str, turn: int) -> str:
-    trace = simulate(policy_named(policy), RECORDING.dialogs, 48)
-    tokens = [token.text for said in RECORDING.tokens for token in said]
-    return "".join(tokens[at] for at in sorted(set(trace.kept[0, turn].tolist()) - {-1}))
+def marked(page: Page, mark: str) -> list[int]:
+    """Read off the transcript which tokens bear a mark: k0 for what the first policy keeps."""
+    return [
+        int(token)
+        for token in transcript(page)
+        .locator(f".{mark}")
+        .evaluate_all("all => all.map(each => each.dataset.token)")
+    ]
 
 
 def test_a_person_steps_through_a_conversation_and_sees_what_was_forgotten(page: Page) -> None:
-    open_dialogs(page, policies="fifo,fd-kvc")
+    open_dialogs(page, policies="fifo,fd-kvc", turn=0)
     expect_turn(page, 0)
+    traces = [simulate(policy_named(key), RECORDING.dialogs, 48) for key in ("fifo", "fd-kvc")]
 
     for key, turn in (("ArrowRight", 1), ("End", LAST), ("ArrowLeft", LAST - 1)):
         page.keyboard.press(key)
         expect_turn(page, turn)
-        assert [held(page, 0), held(page, 1)] == [cached("fifo", turn), cached("fd-kvc", turn)]
+        kept = [sorted(set(trace.kept[0, turn].tolist()) - {-1}) for trace in traces]
+        assert [marked(page, f"k{place}") for place in range(2)] == kept
+        before = [set(trace.kept[0, turn - 1].tolist()) for trace in traces]
+        new = set(range(RECORDING.starts[turn], RECORDING.starts[turn + 1]))
+        gone = [
+            sorted((past | new) - set(now) - {-1}) for past, now in zip(before, kept, strict=True)
+        ]
+        assert [marked(page, f"g{place}") for place in range(2)] == gone
+        assert set(marked(page, "lost")) == set(range(RECORDING.starts[turn + 1])) - set(
+            kept[0] + kept[1]
+        )
 
-    box = transcript(page).bounding_box()
-    now = page.locator(".said tr.now").bounding_box()
+    box, now = transcript(page).bounding_box(), page.locator(".turn.now").bounding_box()
     assert box is not None
     assert now is not None
     assert box["y"] <= now["y"] <= box["y"] + box["height"]  # the turn is in sight
-    struck = page.locator(".said tr.past s").first
+    struck = page.locator(".turn .lost").first
     assert struck.evaluate("each => getComputedStyle(each).textDecorationLine") == "line-through"
-    expect(struck).to_have_attribute("title", re.compile(r"evicted in turn \d+ by the budget"))
-    expect(page.locator(".said tr.to-come")).to_have_count(1)
+    expect(page.locator(".turn.to-come")).to_have_count(1)
+
+    transcript(page).focus()
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    why = page.get_by_role("complementary", name="Why")
+    expect(why.locator("header")).to_contain_text(f"“{RECORDING.tokens[0][1].text}” · token 1")
+    expect(why).to_contain_text(re.compile(r"evicted in turn \d+ by the budget"))
+    expect(page).to_have_url(re.compile(r"[?&]entry=1(&|$)"))
+
+    page.get_by_role("radio", name="Caches side by side").click()
+    expect(page.locator(".stage .lane")).to_have_count(2)
+    expect(page.locator(".stage")).to_have_count(1)
+    expect(page.locator(".stage .where")).to_have_text(f"{LAST - 1} of {LAST}")
+    page.get_by_role("radio", name="One cache").click()
+    entries = page.get_by_role("listbox", name="Entries of this turn")
+    expect(entries.locator(".options")).to_have_attribute("data-turn", f"{LAST - 1}")
+    expect(page).to_have_url(re.compile(rf"turn={LAST - 1}&entry=1&.*view=cache"))
 
 
 def test_which_arguments_fd_kvc_forgot_that_fifo_kept(page: Page) -> None:
@@ -114,8 +137,8 @@ def test_a_file_is_brought_and_its_text_is_never_markup(page: Page, tmp_path: Pa
     expect_turn(page, 0)
     expect(transcript(page)).to_contain_text(f"{NASTY} Rome")
     expect(page.get_by_role("combobox", name="Dialog of the file")).to_have_value(NASTY)
-    assert page.locator("img, .said strong, .said .katex").count() == 0
-    for name in ("Caches side by side", "Evidence", "Heads"):
+    assert page.locator("img, .stage strong, .stage .katex").count() == 0
+    for name in ("Heads", "Evidence"):
         page.get_by_role("tab", name=name).click()
         expect(page.get_by_role("tab", name=name)).to_have_attribute("aria-selected", "true")
         expect(page).to_have_url(re.compile(f"section={SECTIONS[name]}"))
@@ -177,14 +200,15 @@ def test_all_dialogs_of_a_file_give_curves_and_the_command_lines_files(
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "replay.csv"), own, check_dtype=False)
 
 
-def test_on_a_narrow_window_the_transcript_scrolls_in_its_box(page: Page) -> None:
-    page.set_viewport_size({"width": 800, "height": 1000})
+def test_on_a_narrow_window_the_transcript_has_room_and_scrolls(page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
     open_dialogs(page, policies="fifo,sink,h2o,fd-kvc,tova,random", turn=8)
 
     box = transcript(page).bounding_box()
     assert box is not None
-    assert box["x"] + box["width"] <= 800
-    assert transcript(page).evaluate("each => each.scrollWidth > each.clientWidth")
+    assert box["x"] + box["width"] <= 390
+    assert transcript(page).evaluate("each => each.scrollWidth <= each.clientWidth")
+    assert transcript(page).evaluate("each => each.scrollHeight > each.clientHeight")
 
 
 def test_going_from_file_to_file_and_on(page: Page) -> None:
@@ -205,21 +229,3 @@ def test_going_from_file_to_file_and_on(page: Page) -> None:
         expect(page).to_have_url(re.compile(rf"policies=[^&]*{policy.lower()}"))
         expect(dialog).to_have_value(name)
         settled(page)
-
-
-def test_the_charts_stay_where_they_are_when_another_policy_is_looked_at(page: Page) -> None:
-    open_dialogs(page, policies="fifo,fd-kvc", section="cache")
-    look = page.get_by_role("combobox", name="Look at")
-    chart = page.locator("[data-testid=stVegaLiteChart]").first
-    expect(page.locator(".figures")).to_contain_text("Learning rate")
-    place = chart.bounding_box()
-
-    look.click()
-    page.get_by_role("option", name="FIFO").click()
-
-    expect(page.locator(".figures")).not_to_contain_text("Learning rate")
-    settled(page)
-    after = chart.bounding_box()
-    assert place is not None
-    assert after is not None
-    assert after["y"] == place["y"]

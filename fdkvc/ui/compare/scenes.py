@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
 import streamlit as st
@@ -14,8 +14,6 @@ from fdkvc.charts.timeline import cursor_data, placed
 from fdkvc.files.export import csv_text
 from fdkvc.parameters import Field
 from fdkvc.run.metrics import usual_metrics
-from fdkvc.run.trace import Status
-from fdkvc.told.explain import explain, sentences
 from fdkvc.told.overlap import all_entries, first_difference
 from fdkvc.ui.compare.what_if import FORKED
 from fdkvc.ui.kit import fields
@@ -25,7 +23,6 @@ from fdkvc.ui.kit.downloads import (
     show_chart,
     shown_charts,
 )
-from fdkvc.ui.kit.entry import choose_entry, take_click
 from fdkvc.ui.kit.fields import held, hold
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
 from fdkvc.ui.kit.lanes import (
@@ -41,11 +38,8 @@ from fdkvc.ui.kit.lanes import (
     overlap,
 )
 from fdkvc.ui.kit.markdown import Markdown, plain
-from fdkvc.ui.kit.runs import Run
 from fdkvc.ui.kit.sidebar import ASKED, DIALOG, ENTRY, LOOK
-from fdkvc.ui.stage import component as stage
-from fdkvc.ui.stage.follow import follow
-from fdkvc.ui.stage.payload import LaneHead, lanes_payload, name_of_all
+from fdkvc.ui.stage.lanes import follow_lanes, places, show_lanes
 from fdkvc.words import count, listed
 
 FILE = "comparison.csv"
@@ -72,92 +66,51 @@ def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     return wrong
 
 
-# ------------------------------------------------------------------------------- the stage
-
-
-def show_stage(page: str, lanes: tuple[Lane, ...]) -> None:
-    """Show the runs as lanes of one stage, which step together by themselves."""
-    rows = _rows(lanes)
-    names = [lane.name for lane in rows]
-    heads = tuple(
-        LaneHead(
-            lane.label,
-            _places(lanes, lane),
-            "" if lane.run.trace.policy.bounded else "on a scale of its own",
-            tuple(
-                (line.label, tuple(map(line.words, lane.run.turns[line.field])))
-                for line in lane.run.metrics
-                if line.field in usual_metrics()
-            ),
-            (names.index(lane.origin), lane.begins) if lane.origin else None,
-        )
-        for lane in rows
-    )
-    stage.show_lanes(f"{page}/stage", lanes_payload(tuple(lane.run for lane in rows), heads))
-
-
-def follow_stage(page: str, lanes: tuple[Lane, ...]) -> int:
-    """Take over what the stage has come to, and tell it what became of its entry in each lane.
-
-    What it shows is kept at hand for a picture.
-    """
-    rows = _rows(lanes)
-    turn = follow(
-        page,
-        name_of_all([lane.run for lane in rows]),
-        rows[0].run.dialogs,
-        lambda turn, token: [_fate(lane.run, turn, token) for lane in rows],
-    )
-    picked = held(page, ENTRY)
-    shown_charts(page).update(
-        {f"lane/{lane.name}": lane_chart(lanes, lane, turn, picked) for lane in lanes}
-    )
-    return turn
-
-
-def _rows(lanes: Sequence[Lane]) -> list[Lane]:
-    """Put a fork beside what it continues."""
-    return [
-        row
-        for lane in lanes
-        if not lane.origin
-        for row in (lane, *(fork for fork in lanes if fork.origin == lane.name))
-    ]
-
-
 # ------------------------------------------------------------------------------- the lanes
 
 
-def show_lanes(page: str, lanes: Sequence[Lane], turn: int) -> None:
-    """Show each run's river and cache, side by side where there is room."""
-    picked = held(page, ENTRY)
-    with st.container(key=f"lanes-{page}"):
-        for lane in lanes:
-            name = f"lane/{lane.name}"
-            show_chart(
-                page,
-                name,
-                lane_chart(lanes, lane, turn, picked),
-                on_select=lambda name=name: take_click(page, f"{page}/{name}"),
-                alt=f"{lane.label}: the cache after every turn, and its entries after this one",
-            )
-    if picked is not None:
-        _fates(lanes, turn, picked)
+def show(page: str, lanes: tuple[Lane, ...], write: Callable[[], None]) -> Callable[[], None]:
+    """Show the runs as lanes of one stage, and below it what follows them.
 
+    Parameters
+    ----------
+    page : str
+    lanes : tuple of Lane
+    write : function
+        Writes the address, once the page has heard what the stage has come to.
 
-def follow_entry(page: str, lanes: Sequence[Lane]) -> int | None:
-    """Let a person choose an entry to be followed through all lanes."""
-    return choose_entry(page, lanes[0].run, width=360)
+    Returns
+    -------
+    function
+        To be called once the page is drawn: the fragment that follows the stage.
+    """
+    show_lanes(page, lanes)
+    lines, pair, difference = difference_panels(page, lanes)
+
+    @st.fragment
+    def following() -> None:
+        turn, picked = follow_lanes(page, lanes), held(page, ENTRY)
+        # At hand for a picture.
+        shown_charts(page).update(
+            {f"lane/{lane.name}": lane_chart(lanes, lane, turn, picked) for lane in lanes}
+        )
+        with lines:
+            show_lines(page, lanes, turn)
+        with difference:
+            show_difference(page, *pair, turn)
+        write()
+
+    return following
 
 
 def lane_chart(lanes: Sequence[Lane], lane: Lane, turn: int, picked: int | None) -> Spec:
     """Join a lane's spec with its data."""
     run, theme = lane.run, page_theme()
-    places = _places(lanes, lane)
+    high = places(lanes, lane)
     spec = lane_charts.lane_spec(
         lane.label if run.trace.policy.bounded else f"{lane.label} · a scale of its own",
         run.dialogs.turns,
-        places,
+        high,
         run.dialogs.turn_tokens,
         run.dialogs.topic_names,
         theme,
@@ -168,16 +121,9 @@ def lane_chart(lanes: Sequence[Lane], lane: Lane, turn: int, picked: int | None)
             "river": run.timeline["river"],
             "path": placed(run.path(picked)),
             "cursor": cursor_data(turn).assign(words=_figures_now(lane, turn)),
-            "cells": cells(run, places, picked, theme)[turn],
+            "cells": cells(run, high, picked, theme)[turn],
         },
     )
-
-
-def _places(lanes: Sequence[Lane], lane: Lane) -> int:
-    """Return the height of a lane's river: the largest budget, or all tokens without one."""
-    bounded = [each.run.trace.budget for each in lanes if each.run.trace.policy.bounded]
-    own = lane.run.trace
-    return max(bounded) if own.policy.bounded else own.budget
 
 
 def _figures_now(lane: Lane, turn: int) -> str:
@@ -187,28 +133,6 @@ def _figures_now(lane: Lane, turn: int) -> str:
     words = [f"{line.label} {line.words(float(now[line.field]))}" for line in lines]
     below = [*words[:-2], f"{now['evicted']:.0f} evicted"]
     return f"{' · '.join(words[-2:])}\n{' · '.join(below)}"
-
-
-def _fates(lanes: Sequence[Lane], turn: int, token: int) -> None:
-    """Say what becomes of an entry in each run."""
-    told = [
-        Markdown("- **{}:** {}").format(lane.label, _fate(lane.run, turn, token)) for lane in lanes
-    ]
-    st.markdown(Markdown("\n").join(told))
-
-
-def _fate(run: Run, turn: int, token: int) -> str:
-    """Say why an entry stays in a turn, or went in the turn that evicted it."""
-    own = run.at(turn)
-    why = explain(own.trace, own.dialogs, 0, turn, token)
-    if why.left is not None:
-        why = explain(own.trace, own.dialogs, 0, why.left[0], token)
-    elif own.trunk is not None and why.status == Status.empty and why.born < own.trace.first_turn:
-        fork = own.trace.first_turn - 1
-        if token in own.trunk.at(fork).trace.state_after(fork).cache.token:
-            return f"Token {token} was taken out by the fork, after turn {fork}."
-        return _fate(own.trunk, fork, token)
-    return " ".join(sentences(why))
 
 
 # ------------------------------------------------------------------------------- the lines
@@ -345,8 +269,8 @@ def _words(column: pd.Series, form: str) -> list[str]:
 # ------------------------------------------------------------------------------- downloads
 
 
-def downloads(page: str, lanes: tuple[Lane, ...]) -> None:
-    """Offer the comparison as one table, and its charts as pictures, as they stand at the click."""
+def downloads(page: str, lanes: tuple[Lane, ...], *, pictures: bool = True) -> None:
+    """Offer the comparison as one table, and what is shown as pictures, as they stand then."""
     charts = shown_charts(page)
 
     def lanes_together() -> Spec:
@@ -355,14 +279,15 @@ def downloads(page: str, lanes: tuple[Lane, ...]) -> None:
     with st.popover("Download", icon=":material/download:"):
         st.caption("The address of this page reopens exactly this comparison.")
         download_files(page, lambda: {FILE: csv_text(comparison(lanes))}, [FILE])
-        download_pictures(
-            page,
-            {
-                "lanes": lanes_together,
-                "metrics": lambda: charts["metrics"],
-                "overlap": lambda: charts["overlap"],
-            },
-        )
+        if pictures:
+            download_pictures(
+                page,
+                {
+                    "lanes": lanes_together,
+                    "metrics": lambda: charts["metrics"],
+                    "overlap": lambda: charts["overlap"],
+                },
+            )
 
 
 def comparison(lanes: Sequence[Lane]) -> pd.DataFrame:

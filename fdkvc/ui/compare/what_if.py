@@ -17,8 +17,7 @@ from fdkvc.ui.kit.frame import problems
 from fdkvc.ui.kit.lanes import FORK, PAIR, Lane, overlap
 from fdkvc.ui.kit.markdown import Markdown
 from fdkvc.ui.kit.runs import load_fork
-from fdkvc.ui.kit.sidebar import BUDGET_HERE, ENTRY
-from fdkvc.ui.kit.transport import TURN
+from fdkvc.ui.kit.sidebar import BUDGET_HERE, ENTRY, TURN
 from fdkvc.ui.kit.variants import edit_policy, read_name
 from fdkvc.words import listed, sentence
 

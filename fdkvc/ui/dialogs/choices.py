@@ -106,11 +106,17 @@ SECTION = Field(
     default="evidence",
     choices={
         "evidence": "Evidence",
-        "cache": "One cache",
-        "lanes": "Caches side by side",
         "heads": "Heads",
         "all": "All dialogs of the file",
     },
+    chosen=False,
+)
+VIEW = Field(
+    "View",
+    "",
+    name="view",
+    default="words",
+    choices={"words": "Transcript", "lanes": "Caches side by side", "cache": "One cache"},
     chosen=False,
 )
 SECTIONS_KEY = "sections"
@@ -119,7 +125,7 @@ SECTIONS_KEY = "sections"
 PLACED = (DIALOG, TOPICS, SCHEDULE, HEAD, HEADS, *(replace(each, follows=False) for each in LOOK))
 """What has a meaning in one file alone."""
 
-FIELDS = (FILE, DIGEST, *PLACED, BUDGET, POLICIES, WHOSE, ORDER, SECTION, *PAIR, ASKED)
+FIELDS = (FILE, DIGEST, *PLACED, BUDGET, POLICIES, WHOSE, VIEW, ORDER, SECTION, *PAIR, ASKED)
 """Every field of the page's view."""
 
 
@@ -296,9 +302,24 @@ def ways_of(recording: Recording) -> Field:
     return replace(HEADS, default=default, choices=labels)
 
 
+def choose_view(page: str) -> str:
+    """Let a person choose how the dialog is shown."""
+    labels = fields.offer(page, VIEW)
+    st.segmented_control(
+        "View",
+        list(labels),
+        format_func=lambda key: plain(labels[key]),
+        key=fields.key_of(page, VIEW),
+        required=True,
+        label_visibility="collapsed",
+        persist_state="session",
+    )
+    return str(held(page, VIEW))
+
+
 def choose_look(page: str, lanes: Sequence[Lane]) -> Lane:
     """Let a person choose whose cache is looked at closely: the last, as long as nobody has."""
     labels = {lane.name: f"Look at {lane.label}" for lane in lanes}
     whose = replace(WHOSE, help="", default=lanes[-1].name, choices=labels)
-    name = fields.choice(page, whose, label_visibility="collapsed", width=260)
+    name = fields.choice(page, whose, label_visibility="collapsed", width=190)
     return next(lane for lane in lanes if lane.name == name)

@@ -1,38 +1,58 @@
-"""Below the transcript: evidence, one cache closely, caches beside each other, heads, the file."""
+"""A dialog on the stage in its views, and below it evidence, heads, and the whole file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import streamlit as st
 
 from fdkvc.ui.compare import scenes
-from fdkvc.ui.dialogs.choices import SECTION, SECTIONS_KEY, Chosen
+from fdkvc.ui.dialogs.choices import FIELDS, SECTION, SECTIONS_KEY, Chosen
 from fdkvc.ui.dialogs.evidence import show_evidence
 from fdkvc.ui.dialogs.heads import show_heads
 from fdkvc.ui.dialogs.replay import show_replay
+from fdkvc.ui.dialogs.transcript import show_transcript
+from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, hold
 from fdkvc.ui.kit.lanes import Lane
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.ui.step import scene, story
+from fdkvc.ui.step import scene
 
-Steps = Callable[[int], None]
-"""Shows what a turn changes of a section."""
+
+def show_view(
+    page: str, view: str, chosen: Chosen, lanes: tuple[Lane, ...], lane: Lane
+) -> Callable[[], None]:
+    """Show the dialog on a stage: as it was said, as caches beside each other, or one of them.
+
+    Returns
+    -------
+    function
+        To be called once the page is drawn: the fragment that follows the stage.
+    """
+    write = partial(fields.write_link, page, FIELDS)
+    views: dict[str, Callable[[], Callable[[], None]]] = {
+        "words": lambda: show_transcript(page, chosen.head, lanes, write),
+        "lanes": lambda: scenes.show(page, lanes, write),
+        "cache": lambda: scene.show(page, lane.run, write),
+    }
+    return views[view]()
+
+
+def downloads(page: str, view: str, lanes: tuple[Lane, ...], lane: Lane) -> None:
+    """Offer what is shown as files."""
+    if view == "cache":
+        scene.downloads(page, lane.run)
+    else:
+        scenes.downloads(page, lanes, pictures=view == "lanes")
 
 
 def open_section(
-    page: str,
-    chosen: Chosen,
-    lanes: tuple[Lane, ...],
-    lane: Lane,
-    order: str,
-    asked: tuple[str, ...],
-) -> Steps:
-    """Show the section that is open, without what a turn changes; return what shows that."""
-    sections: dict[str, Callable[[], Steps | None]] = {
+    page: str, chosen: Chosen, lanes: Sequence[Lane], lane: Lane, asked: tuple[str, ...]
+) -> None:
+    """Show the section that is open."""
+    sections: dict[str, Callable[[], None]] = {
         "evidence": lambda: show_evidence(page, chosen, lanes),
-        "cache": lambda: _one_cache(page, lane, order),
-        "lanes": lambda: _side_by_side(page, lanes),
         "heads": lambda: show_heads(chosen, lanes, lane),
         "all": lambda: show_replay(page, chosen, lanes, asked),
     }
@@ -45,46 +65,4 @@ def open_section(
         if tab.open:
             hold(page, SECTION, key)
             with tab:
-                return show() or _nothing
-    return _nothing
-
-
-def _nothing(turn: int) -> None:
-    """Change nothing from turn to turn."""
-
-
-def _one_cache(page: str, lane: Lane, order: str) -> Steps:
-    """Show one policy's cache as the step page does."""
-    run = lane.run
-    with st.container(horizontal=True):
-        scene.downloads(page, run)
-    views = st.container()
-    question = story.ask_why(page, run)
-    algorithm = story.algorithm(run)
-
-    def steps(turn: int) -> None:
-        with views:
-            scene.views(page, run, turn, order)
-        story.why(run, turn, question)
-        story.inside_turn(run, turn, algorithm)
-
-    return steps
-
-
-def _side_by_side(page: str, lanes: tuple[Lane, ...]) -> Steps:
-    """Show several policies' caches as the compare page does."""
-    with st.container(horizontal=True):
-        scenes.follow_entry(page, lanes)
-        scenes.downloads(page, lanes)
-    rivers = st.container()
-    lines, pair, difference = scenes.difference_panels(page, lanes)
-
-    def steps(turn: int) -> None:
-        with rivers:
-            scenes.show_lanes(page, lanes, turn)
-        with lines:
-            scenes.show_lines(page, lanes, turn)
-        with difference:
-            scenes.show_difference(page, *pair, turn)
-
-    return steps
+                show()

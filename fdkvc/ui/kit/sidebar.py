@@ -20,7 +20,6 @@ from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, hold
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.runs import DialogChoice
-from fdkvc.ui.kit.transport import TURN
 
 OWN = "own"
 ORDERS = {"age": "cells by age", "score": "by score"}
@@ -72,6 +71,9 @@ ORDER = Field("Order", "", name="order", default="age", choices=ORDERS, chosen=F
 
 DIALOG = (SCENARIO, SCHEDULE, SEED_HERE, BUDGET_HERE, *WORLD)
 """What chooses a dialog and a budget."""
+
+TURN = Field("Turn", "", name="turn", default=0, low=0, high=9999, chosen=False)
+"""The turn that a page shows."""
 
 LOOK = (replace(TURN, follows=True), ENTRY)
 """What is looked at: the turn, and the entry that was picked."""

@@ -8,7 +8,10 @@ _PAGE = """
 .stElementContainer {transition: none !important; opacity: 1 !important;}
 #vg-tooltip-element {white-space: pre-line;}
 .stMainBlockContainer [data-testid="stHeading"] h2 {font-size: 1.6rem; padding: .75rem 0 .75rem;}
-.st-key-headline:not(:empty) {min-height: 5.6rem;}
+.st-key-headline [data-testid="stHeading"] h2 {
+  font-size: 1.15rem; padding: 0 0 .3rem; line-height: 1.35;
+}
+.st-key-headline:not(:empty) {padding-bottom: .4rem;}
 /* Streamlit shows a link that has the focus as one that is pointed at. */
 [data-testid="stSidebar"] :is(a, button, summary, [role="button"]):focus-visible,
 [data-testid="stSidebar"] summary:focus-visible {
@@ -182,7 +185,12 @@ _STAGE = """
 .st-key-stage-head h1 {font-size: 1.5rem; padding: 0;}
 .st-key-stage-head p {font-size: .9rem; opacity: .75;}
 [class*="-stage-view"], [class*="-stage-answer"] {display: none;}
+/* Until a run of the page has ended, the stage that it began with stands beside the new one. */
+.stMainBlockContainer:has([data-stale="false"] .stage) [data-stale="true"]:has(.stage) {
+  display: none;
+}
 .stMainBlockContainer:has(.st-key-walk-stop) .stage {--stage-above: 282px;}
+.stMainBlockContainer:has(.st-key-headline) .stage {--stage-above: 240px;}
 .st-key-walk-stop .stAlertContainer {padding: .5rem .9rem;}
 .st-key-algorithm {gap: .25rem;}
 """

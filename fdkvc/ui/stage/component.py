@@ -9,7 +9,8 @@ from typing import Any
 
 import streamlit as st
 
-from fdkvc.charts.theme import DARK, LIGHT
+from fdkvc.charts.theme import DARK, LIGHT, tint_of
+from fdkvc.ui.kit.lanes import MOST_LANES
 
 _HERE = Path(__file__).parent
 
@@ -19,12 +20,13 @@ def _read(*names: str) -> str:
 
 
 def _css(*names: str) -> str:
-    """Return the style, with the colours of the score's terms from the place of all colours."""
-    light, dark = (" ".join(theme.terms) for theme in (LIGHT, DARK))
-    return (
-        f"{_read(*names)}\n.stage {{ --stage-terms: {light}; }}\n"
-        f".stage.dark {{ --stage-terms: {dark}; }}"
+    """Return the style, with the colours of terms and policies from the place of all colours."""
+    light, dark = (
+        f"--stage-terms: {' '.join(theme.terms)}; "
+        + " ".join(f"--track-{at}: {tint_of(at, theme)};" for at in range(MOST_LANES))
+        for theme in (LIGHT, DARK)
     )
+    return f"{_read(*names)}\n.stage {{ {light} }}\n.stage.dark {{ {dark} }}"
 
 
 _SCRIPTS = ("hub.js", "record.js", "marks.js", "views.js", "why.js", "stage.js")
@@ -41,6 +43,9 @@ def _scene(name: str, kind: str, *more: str) -> Any:
 
 _stage = _scene("stage", "Stage")
 _lanes = _scene("stage-lanes", "Lanes", "lanes.css", "lanes.js")
+_words = _scene(
+    *("stage-words", "Reader", "lanes.css", "lanes.js", "transcript.css", "transcript.js")
+)
 _ear = st.components.v2.component("stage-ear", js=_read("hub.js", "ear.js"), isolate_styles=False)
 
 
@@ -66,6 +71,18 @@ def show_lanes(key: str, runs: bytes) -> None:
         From `fdkvc.ui.stage.payload.lanes_payload`.
     """
     _lanes(key=key, data=runs)
+
+
+def show_words(key: str, runs: bytes) -> None:
+    """Write out what was said, with a mark under each word for every run whose cache holds it.
+
+    Parameters
+    ----------
+    key : str
+    runs : bytes
+        From `fdkvc.ui.stage.payload.lanes_payload`, with what was said.
+    """
+    _words(key=key, data=runs)
 
 
 def said(key: str) -> Mapping[str, Any]:

@@ -11,16 +11,20 @@ class Lanes extends Stage {
     this.lanes = run.lanes.map((head, k) => new Lane(head, run.columns.slice(3 * k, 3 * k + 3), this.dialog));
     [this.lane] = this.lanes;
     this.name = run.name;
-    this.rows = this.lanes.map((lane, k) => this.#row(lane, k));
     const why = make('aside', { className: 'panel why', 'aria-label': 'Why' });
     this.why = new WhyInAll(why, this.lanes, () => this.choose(null));
+    const frame = this.part('.frame');
+    frame.style.setProperty('--lanes', this.lanes.length);
+    this.fill(frame, why, run);
+    this.begin(run.name);
+  }
+
+  fill(frame, why) {
+    this.rows = this.lanes.map((lane, k) => this.#row(lane, k));
     const key = make('div', { className: 'key' }, ...[['is-new', 'new in this turn'], ['is-held', 'protected'], ['is-gone', 'evicted']]
       .map(([className, meaning]) => make('span', {}, make('i', { className }), meaning)));
-    const frame = this.part('.frame');
     frame.className = 'frame lanes';
-    frame.style.setProperty('--lanes', this.lanes.length);
     frame.replaceChildren(make('div', { className: 'rows' }, ...this.rows.map(({ box }) => box), key), why);
-    this.begin(run.name);
   }
 
   #row(lane, k) {
@@ -68,13 +72,13 @@ class Lanes extends Stage {
       row.box.querySelector('.gone-title').textContent = gone.length ? 'Evicted in this turn' : 'Nothing evicted';
       row.lane.figures.forEach(([, said], k) => { row.figures.children[k].lastChild.textContent = said[turn]; });
     }
-    this.tellTurn(this.#headline(turn));
+    this.tellTurn(this.headline(turn));
     this.point();
     clearTimeout(this.timers.named);
     this.timers.named = setTimeout(() => this.nameEntries(), NAMED);
   }
 
-  #headline(turn) {
+  headline(turn) {
     const topic = this.dialog.label(this.dialog.hue(turn));
     const sets = this.lanes.map((lane) => new Set(lane.turn(turn).kept.map((i) => lane.token[i])));
     const shared = [...sets[0]].filter((token) => sets.every((set) => set.has(token))).length;

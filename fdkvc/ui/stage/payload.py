@@ -41,7 +41,7 @@ def name_of(run: Run) -> str:
 @kept
 def payload(run: Run) -> bytes:
     """Return a run for the browser: everything that any turn shows, once."""
-    return _packed(run, name_of(run), [_lane(run)], _columns(run.entries, run.terms))
+    return _packed(run, name_of(run), [_lane(run)], _columns(run.entries, run.terms), {})
 
 
 @dataclass(frozen=True)
@@ -69,14 +69,60 @@ class LaneHead:
     forks: tuple[int, int] | None = None
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What a turn needed of what was said before.
+
+    Attributes
+    ----------
+    turn : int
+    source : str
+        Who needed it, such as a service call.
+    values : tuple of (str, tuple of str)
+        Each with what is said of it in every lane, and nothing where the lane held it.
+    """
+
+    turn: int
+    source: str
+    values: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True)
+class Said:
+    """What was said in a dialog, for whoever reads it.
+
+    Attributes
+    ----------
+    speakers : tuple of str
+        Of each turn.
+    turns : tuple of tuple of (str, int)
+        Each turn's text in pieces, with the token that each is of; -1 for none.
+    topics : tuple of str
+        What the letters of the topics stand for.
+    needed : tuple of int
+        Tokens that something later needs.
+    needs : str
+        What needs them.
+    asked : tuple of Asked
+    """
+
+    speakers: tuple[str, ...]
+    turns: tuple[tuple[tuple[str, int], ...], ...]
+    topics: tuple[str, ...]
+    needed: tuple[int, ...]
+    needs: str
+    asked: tuple[Asked, ...]
+
+
 @kept
-def lanes_payload(runs: tuple[Run, ...], heads: tuple[LaneHead, ...]) -> bytes:
+def lanes_payload(runs: tuple[Run, ...], heads: tuple[LaneHead, ...], said: Said | None) -> bytes:
     """Return runs over one dialog for the browser: who is kept and evicted when, and by rank."""
     lanes = [
         {**_course(run), **asdict(head), "terms": []} for run, head in zip(runs, heads, strict=True)
     ]
     columns = [column for run in runs for column in _columns(run.entries, ())]
-    return _packed(runs[0], name_of_all(runs), lanes, columns)
+    more = {} if said is None else {"said": asdict(said)}
+    return _packed(runs[0], name_of_all(runs), lanes, columns, more)
 
 
 def name_of_all(runs: Sequence[Run]) -> str:
@@ -85,9 +131,14 @@ def name_of_all(runs: Sequence[Run]) -> str:
 
 
 def _packed(
-    run: Run, name: str, lanes: Sequence[Mapping[str, Any]], columns: Sequence[NDArray[Any]]
+    run: Run,
+    name: str,
+    lanes: Sequence[Mapping[str, Any]],
+    columns: Sequence[NDArray[Any]],
+    more: Mapping[str, Any],
 ) -> bytes:
     head = {
+        **more,
         "name": name,
         "dialog": _dialog(run.dialogs, run.choice.dialog.words),
         "lanes": lanes,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
 import streamlit as st
@@ -14,58 +14,61 @@ from fdkvc.charts.theme import Spec, Theme, with_data
 from fdkvc.charts.timeline import Line
 from fdkvc.files.export import trace_files
 from fdkvc.run.metrics import memory
-from fdkvc.ui.kit.arrow import cut_by_turn
 from fdkvc.ui.kit.downloads import download_files, download_pictures, show_chart, shown_charts
-from fdkvc.ui.kit.entry import take_click
-from fdkvc.ui.kit.fields import held, key_of, offer
-from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
-from fdkvc.ui.kit.markdown import plain
+from fdkvc.ui.kit.fields import held
+from fdkvc.ui.kit.frame import page_theme
+from fdkvc.ui.kit.lanes import Lane
 from fdkvc.ui.kit.memory import kept
 from fdkvc.ui.kit.runs import Run
 from fdkvc.ui.kit.sidebar import ENTRY, ORDER
+from fdkvc.ui.stage.lanes import follow_lanes, show_lanes
+from fdkvc.ui.step import stage, story
 
 FILES = ["entries.csv", "turns.csv"]
 
-TIMELINE_ALT = (
-    "Over the turns: the topic, the cached entries by age, and the lines whose figures stand above"
-)
 METRICS_ALT = "The metrics over the turns; their figures of this turn stand above"
-CACHE_ALT = (
-    "The entries of this turn, kept and evicted, with their scores; each mark says its own, and "
-    "below it is told in words what happened"
-)
 
 
-def choose_order(page: str) -> str:
-    """Let a person choose the order of the cache's cells, outside of what a step draws again."""
-    labels = offer(page, ORDER)
-    st.segmented_control(
-        "Cells",
-        list(labels),
-        format_func=lambda key: plain(labels[key]),
-        key=key_of(page, ORDER),
-        required=True,
-        label_visibility="collapsed",
-        persist_state="session",
-    )
-    return str(held(page, ORDER))
+def show(
+    page: str, run: Run, write: Callable[[], None], beside: Sequence[Lane] = ()
+) -> Callable[[], None]:
+    """Show a run on the stage, and below it what follows it.
 
+    Parameters
+    ----------
+    page : str
+    run : Run
+    write : function
+        Writes the address, once the page has heard what the stage has come to.
+    beside : sequence of Lane
+        What the stage shows instead, if anything.
 
-def views(page: str, run: Run, turn: int, order: str) -> None:
-    """Show the timeline and the turn's cache, side by side where there is room."""
-    picked = held(page, ENTRY)
-    figures(run, turn)
-    with side_by_side("views"):
-        with panel("timeline"):
-            show_chart(page, "timeline", timeline_chart(run, turn, picked), alt=TIMELINE_ALT)
-        with panel("turn"):
-            show_chart(
-                page,
-                "cache",
-                turn_chart(run, turn, order, picked),
-                on_select=lambda: take_click(page, f"{page}/cache"),
-                alt=CACHE_ALT,
-            )
+    Returns
+    -------
+    function
+        To be called once the page is drawn: the fragment that follows the stage.
+    """
+    if beside:
+        show_lanes(page, beside)
+    else:
+        stage.show(page, run)
+        st.fragment(stage.answer)(page, run)
+    below = st.container()
+    steps = story.algorithm(run)
+
+    @st.fragment
+    def following() -> None:
+        turn = follow_lanes(page, beside) if beside else stage.follow(page, run)
+        figures(run, turn)
+        metrics(page, run, turn)
+        story.inside_turn(run, turn, steps)
+        write()
+
+    def follow() -> None:
+        with below:
+            following()
+
+    return follow
 
 
 def metrics(page: str, run: Run, turn: int) -> None:
@@ -106,11 +109,6 @@ def _path_data(run: Run, picked: int | None) -> pd.DataFrame:
     return timeline.placed(run.path(picked))
 
 
-def turn_chart(run: Run, turn: int, order: str, picked: int | None) -> Spec:
-    """Join the turn's spec with its data."""
-    return with_data(_turn_spec(run), _turn_data(run, order, picked, page_theme())[turn])
-
-
 def moment_chart(run: Run, turn: int, order: str, picked: int | None) -> Spec:
     """Join the turn's spec with the data of this turn alone, as no other is looked up."""
     entries = run.entries[run.entries["turn"] == turn]
@@ -144,17 +142,6 @@ def _turn_tables(
         "cutoff": turn_charts.cutoff_data(cutoff),
         "edge": turn_charts.edge_data(cutoff, run.spans, len(run.terms)),
     }
-
-
-@kept
-def _turn_data(
-    run: Run, order: str, picked: int | None, theme: Theme
-) -> tuple[Mapping[str, pd.DataFrame], ...]:
-    """Lay out the data of all turns at once: a step, back or forth, only looks it up."""
-    cells, bars = _laid_out(run, run.entries, order, picked, theme)
-    turns = run.dialogs.turns
-    each = zip(cut_by_turn(cells, turns), cut_by_turn(bars, turns), run.cutoffs, strict=True)
-    return tuple(_turn_tables(run, *tables) for tables in each)
 
 
 def figures(run: Run, turn: int) -> None:

@@ -1,4 +1,4 @@
-"""The step page's stage: what it opens on, what it is told, and what it asks."""
+"""The stage of one run: what it shows, what it is told, and what it asks."""
 
 from __future__ import annotations
 
@@ -7,21 +7,16 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import streamlit as st
 
 from fdkvc.parameters import written
-from fdkvc.run.trace import Rule
 from fdkvc.told.counterfactual import Change, counterfactual
-from fdkvc.told.explain import decision, explain, sentences
-from fdkvc.ui.kit.fields import hold, key_of
 from fdkvc.ui.kit.jobs import Job, Jobs, Report
 from fdkvc.ui.kit.memory import Memory
 from fdkvc.ui.kit.runs import Run
-from fdkvc.ui.kit.sidebar import ENTRY
-from fdkvc.ui.kit.transport import TURN
 from fdkvc.ui.stage.component import listen, said, show_stage
 from fdkvc.ui.stage.follow import follow as take_over
+from fdkvc.ui.stage.follow import told
 from fdkvc.ui.stage.payload import name_of, payload
 from fdkvc.words import percent
 
@@ -31,61 +26,9 @@ def show(page: str, run: Run) -> None:
     show_stage(f"{page}/stage", payload(run))
 
 
-# ------------------------------------------------------------------------------- where it opens
-
-
-def open_on_a_moment(page: str, run: Run, link: Mapping[str, str]) -> None:
-    """Open on the turn after a change of topic with what was nearly kept, unless a link says more.
-
-    Parameters
-    ----------
-    page : str
-    run : Run
-    link : mapping of str to str
-        From `fields.arriving_link`; empty where no link was followed.
-    """
-    fresh = bool(link) or key_of(page, TURN) not in st.session_state
-    if not fresh or TURN.name in link:
-        return
-    turn, token = moment(run)
-    hold(page, TURN, turn)
-    if ENTRY.name not in link:
-        hold(page, ENTRY, token)
-
-
-def moment(run: Run) -> tuple[int, int | None]:
-    """Return the turn after the first change of topic, and the best entry that it evicted.
-
-    The entry is one that had been there before, if any of those went. Where that turn evicts
-    nothing, it is the next one that does, or the last turn and no entry.
-    """
-    changes = np.flatnonzero(np.diff(run.dialogs.current[0])) + 1
-    last = run.dialogs.turns - 1
-    first = min(int(changes[0]) + 1, last) if len(changes) else 0
-    for turn in range(first, last + 1):
-        made = decision(run.trace, run.dialogs, 0, turn)
-        gone = np.flatnonzero(made.rule == Rule.budget)
-        if len(gone):
-            gone = gone[~made.new[gone]] if not made.new[gone].all() else gone
-            return turn, int(made.token[gone[np.argmax(made.score[gone])]])
-    return last, None
-
-
-# ------------------------------------------------------------------------------- what it is told
-
-
 def follow(page: str, run: Run) -> int:
     """Take over what the stage has come to, and tell it why the entry is where it is."""
-    return take_over(page, name_of(run), run.dialogs, lambda turn, token: _told(run, turn, token))
-
-
-def _told(run: Run, turn: int, token: int) -> list[str]:
-    """Say why the entry is where it is; of what has gone before, why it went."""
-    why = explain(run.trace, run.dialogs, 0, turn, token)
-    told = sentences(why)
-    if why.left is not None and why.left[0] < turn:
-        told += sentences(explain(run.trace, run.dialogs, 0, why.left[0], token))
-    return told
+    return take_over(page, name_of(run), run.dialogs, lambda turn, token: told(run, turn, token))
 
 
 # ------------------------------------------------------------------------------- what it asks
@@ -108,11 +51,11 @@ def answer(page: str, run: Run) -> None:
     """
     key = f"{page}/stage-answer"
     question = said(key)
-    told: dict[str, Any] = {"run": name_of(run), "done": False}
+    found: dict[str, Any] = {"run": name_of(run), "done": False}
     if question and question["run"] == name_of(run):
         turn, token = int(question["turn"]), int(question["entry"])
-        told |= {"turn": turn, "entry": token, **_search(page, run, turn, token)}
-    listen(key, "answer", told)
+        found |= {"turn": turn, "entry": token, **_search(page, run, turn, token)}
+    listen(key, "answer", found)
 
 
 def _search(page: str, run: Run, turn: int, token: int) -> Mapping[str, Any]:

@@ -12,12 +12,15 @@ from fdkvc.dialogs.scenarios import World, scenario_named
 from fdkvc.measured.benchmark import Benchmark
 from fdkvc.policies import policy_named
 from fdkvc.policies.fd_kvc_steps import DECAY
+from fdkvc.run.fork import Fork
 from fdkvc.run.trace import Rule
 from fdkvc.told.course import term_courses
 from fdkvc.told.explain import decision, explain, life
+from fdkvc.told.overlap import first_difference
 from fdkvc.ui.kit.fields import adopt
+from fdkvc.ui.kit.lanes import FORK, Lane, overlap
 from fdkvc.ui.kit.markdown import Markdown
-from fdkvc.ui.kit.runs import DialogChoice, Run, RunChoice, load_run
+from fdkvc.ui.kit.runs import DialogChoice, Run, RunChoice, load_fork, load_run
 from fdkvc.ui.kit.sidebar import view_fields
 from fdkvc.words import contrast, count, listed, percent
 
@@ -35,12 +38,15 @@ class Stop:
         The rest of the view, as in a permalink.
     pick : function (Run, turn) to int, optional
         The entry that it points at.
+    fork : Fork, optional
+        What the stage shows beside the run.
     """
 
     tell: Callable[[Run, int, int], str]
     turn: int
     view: Mapping[str, str] = field(hash=False)
     pick: Callable[[Run, int], int] | None = None
+    fork: Fork | None = None
 
     @property
     def choice(self) -> RunChoice:
@@ -184,6 +190,18 @@ def _recency_decays(run: Run, turn: int, token: int) -> str:
     )
 
 
+def _a_fork(run: Run, turn: int, token: int) -> str:
+    change = _FASTER
+    other = load_fork(run, change)
+    parted = first_difference(overlap(run, other))
+    changed = listed(change.changes(run.choice.policy, run.choice.budget))
+    return (
+        f"What if it had decayed faster? Below it the same run goes on after turn {change.turn} "
+        f"with {changed}. They part in turn {parted}; now the fork holds {_held(other, turn)}, "
+        f"where its parent holds {_held(run, turn)}."
+    )
+
+
 def _the_old_is_gone(run: Run, turn: int, token: int) -> str:
     lost = sorted(set(run.dialogs.topic_names) - set(holds(run, turn)))
     price = f"nothing of {listed(lost)} is left" if lost else "every topic still has a place"
@@ -203,6 +221,7 @@ def _a_rescue(run: Run, turn: int, token: int) -> str:
 _SHIFT = {"scenario": "shift", "seed": "7"}
 _RETURN = {"scenario": "return", "seed": "7"}
 _H2O, _FD_KVC = {"policy": "h2o"}, {"policy": "fd-kvc"}
+_FASTER = Fork(2, policy_named("fd-kvc", gamma=0.6))
 
 STOPS = (
     Stop(_the_cache_fills, 2, _SHIFT | _H2O),
@@ -211,6 +230,7 @@ STOPS = (
     Stop(_the_new_has_no_time, 9, _SHIFT | _H2O, nearly_kept),
     Stop(_recency_lags, 3, _SHIFT | _FD_KVC),
     Stop(_recency_decays, 5, _SHIFT | _FD_KVC, nearly_kept),
+    Stop(_a_fork, 5, _SHIFT | _FD_KVC, nearly_kept, _FASTER),
     Stop(_the_old_is_gone, 9, _SHIFT | _FD_KVC),
     Stop(_a_rescue, 7, _RETURN | _FD_KVC, rescued),
 )
@@ -237,7 +257,8 @@ def guided_walk(page: str) -> None:
             icon=":material/explore:",
             on_click=go,
             args=(0,),
-            help="Eight stops: the stale cache of H2O, the same dialog under FD-KVC, a rescue.",
+            help="Nine stops: the stale cache of H2O, the same dialog under FD-KVC, a fork of it, "
+            "and a rescue.",
         )
         return
     st.button("End the walk", key=f"{page}/walk-end", on_click=go, args=(None,))
@@ -254,7 +275,12 @@ def tell_stop(page: str, run: Run) -> None:
         return
     stop = STOPS[at]
     with st.container(key="walk-stop"):
-        if replace(run.choice, asked=()) != stop.choice:
+        if _stands(stop, run):
+            st.info(
+                Markdown("**Stop {} of {}.** {}").format(at + 1, len(STOPS), stop.words),
+                icon=":material/explore:",
+            )
+        else:
             st.info(
                 Markdown(
                     "**Stop {} of {}** is about {}. The settings have changed since: the next "
@@ -262,8 +288,18 @@ def tell_stop(page: str, run: Run) -> None:
                 ).format(at + 1, len(STOPS), stop.choice.policy.label),
                 icon=":material/explore:",
             )
-        else:
-            st.info(
-                Markdown("**Stop {} of {}.** {}").format(at + 1, len(STOPS), stop.words),
-                icon=":material/explore:",
-            )
+
+
+def _stands(stop: Stop, run: Run) -> bool:
+    """Whether the page shows the run that a stop speaks of."""
+    return replace(run.choice, asked=()) == stop.choice
+
+
+def beside(page: str, run: Run) -> tuple[Lane, ...]:
+    """Return the run and its fork as lanes, where the stop of the walk shows one; else none."""
+    at = st.session_state.get(f"{page}/stop")
+    if at is None or (stop := STOPS[at]).fork is None or not _stands(stop, run):
+        return ()
+    own = Lane("parent", run.choice.policy.title, run.choice.policy.name, run)
+    label = f"fork of {own.label}"
+    return own, Lane(FORK, label, label, load_fork(run, stop.fork), own.name)

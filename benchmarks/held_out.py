@@ -1,0 +1,58 @@
+"""Write the dialogs that the house model has not learnt from, or some of them, to a file.
+
+Reads train.json.xz, as `benchmarks.train_house_model` does, and writes a list that
+``python -m fdkvc answers --dialogs`` reads.
+
+    python -m benchmarks.held_out train.json.xz FILE [--dialogs 200] [--seed 0]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import lzma
+import random
+from pathlib import Path
+from typing import Any
+
+HELD_OUT = 500
+"""Dialogues that are held out of the house model's training."""
+
+
+def read_dialogues(path: Path) -> list[Any]:
+    """Read the training dialogues, one list."""
+    with lzma.open(path) as file:
+        dialogues: list[Any] = json.load(file)
+    return dialogues
+
+
+def parted(dialogues: list[Any], held_out: int, seed: int) -> tuple[list[Any], list[Any]]:
+    """Return the dialogues to learn from and those held out, each in their own order.
+
+    Examples
+    --------
+    >>> parted(list("abcde"), held_out=2, seed=0)
+    (['a', 'd', 'e'], ['b', 'c'])
+    """
+    order = list(range(len(dialogues)))
+    random.Random(seed).shuffle(order)
+    learnt, held = sorted(order[held_out:]), sorted(order[:held_out])
+    return [dialogues[at] for at in learnt], [dialogues[at] for at in held]
+
+
+def main() -> None:
+    """Write the file."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("train", type=Path)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--dialogs", type=int, default=200, help="of them, drawn by the seed")
+    parser.add_argument("--seed", type=int, default=0)
+    settings = parser.parse_args()
+    _, held_out = parted(read_dialogues(settings.train), HELD_OUT, settings.seed)
+    _, some = parted(held_out, min(settings.dialogs, len(held_out)), settings.seed)
+    settings.file.write_text(json.dumps(some), "utf-8")
+    print(f"{len(some)} of the {len(held_out)} dialogues held out: {settings.file}")
+
+
+if __name__ == "__main__":
+    main()

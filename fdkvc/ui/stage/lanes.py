@@ -1,0 +1,73 @@
+"""Several runs over one dialog as lanes of one stage, which step together by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fdkvc.run.metrics import usual_metrics
+from fdkvc.ui.kit.lanes import Lane
+from fdkvc.ui.stage import component as stage
+from fdkvc.ui.stage.follow import follow, told
+from fdkvc.ui.stage.payload import LaneHead, Said, lanes_payload, name_of_all
+
+
+def show_lanes(page: str, lanes: Sequence[Lane]) -> None:
+    """Show each run's river and cache, a fork beside what it continues."""
+    stage.show_lanes(f"{page}/lanes", _payload(lanes))
+
+
+def show_words(page: str, lanes: Sequence[Lane], said: Said) -> None:
+    """Write out what was said, and mark under each word which runs hold it."""
+    stage.show_words(f"{page}/words", _payload(lanes, said))
+
+
+def _payload(lanes: Sequence[Lane], said: Said | None = None) -> bytes:
+    rows = beside(lanes)
+    return lanes_payload(tuple(lane.run for lane in rows), heads(rows), said)
+
+
+def follow_lanes(page: str, lanes: Sequence[Lane]) -> int:
+    """Take over what the stage has come to, and tell it what became of its entry in each lane."""
+    rows = beside(lanes)
+    return follow(
+        page,
+        name_of_all([lane.run for lane in rows]),
+        rows[0].run.dialogs,
+        lambda turn, token: [" ".join(told(lane.run, turn, token)) for lane in rows],
+    )
+
+
+def beside(lanes: Sequence[Lane]) -> list[Lane]:
+    """Put a fork beside what it continues."""
+    return [
+        row
+        for lane in lanes
+        if not lane.origin
+        for row in (lane, *(fork for fork in lanes if fork.origin == lane.name))
+    ]
+
+
+def heads(rows: Sequence[Lane]) -> tuple[LaneHead, ...]:
+    """Return what each lane shows beside its entries."""
+    names = [lane.name for lane in rows]
+    return tuple(
+        LaneHead(
+            lane.label,
+            places(rows, lane),
+            "" if lane.run.trace.policy.bounded else "on a scale of its own",
+            tuple(
+                (line.label, tuple(map(line.words, lane.run.turns[line.field])))
+                for line in lane.run.metrics
+                if line.field in usual_metrics()
+            ),
+            (names.index(lane.origin), lane.begins) if lane.origin else None,
+        )
+        for lane in rows
+    )
+
+
+def places(lanes: Sequence[Lane], lane: Lane) -> int:
+    """Return the height of a lane's river: the largest budget, or all tokens without one."""
+    bounded = [each.run.trace.budget for each in lanes if each.run.trace.policy.bounded]
+    own = lane.run.trace
+    return max(bounded) if own.policy.bounded else own.budget
