@@ -11,10 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from refusals import assert_one_sentence
 from worlds import STREAMING_POLICIES, policies, turn_lengths
 
-from fdkvc.model import HOUSE
 from fdkvc.policies import policy_named, read_policy
 
 NO_TRANSFORMERS = "torch is not installed: get it with `pip install -r requirements-capture.txt`"

@@ -13,9 +13,9 @@ from app_pages import (
     link_of,
     new_session,
     open_page,
-    press,
     settled,
     specs,
+    told,
 )
 from streamlit.testing.v1 import AppTest
 
@@ -29,7 +29,7 @@ from fdkvc.told.tables import entries_table
 from fdkvc.ui.kit.frame import PAGES
 from fdkvc.ui.kit.lanes import POLICIES as LANES
 from fdkvc.ui.kit.runs import load_run
-from fdkvc.ui.step.tour import STOPS
+from fdkvc.ui.step.tour import STOPS, forked
 
 every_page = pytest.mark.parametrize("path", [path for path, *_ in PAGES])
 
@@ -78,7 +78,7 @@ def test_metrics_that_are_asked_for_are_shown_and_stand_in_the_link(name: str) -
 def test_no_control_is_moved_back_while_a_person_uses_it(name: str) -> None:
     """An answer that sets a control again would undo what was pressed or typed meanwhile."""
     app = open_page(name)
-    step_to(app, name, "Next", 1)
+    step_to(app, name, 1)
 
     controls = [*app.number_input, *app.selectbox, *app.button_group]
     assert len(controls) > 6
@@ -125,7 +125,11 @@ def test_the_stops_of_the_walk_say_what_is_so() -> None:
         if stop.token is None:
             continue
         own = entries[entries["token"] == stop.token].set_index("turn")
-        assert f"oken {stop.token} of {own['topic'].iloc[0]}" in words or "recency loses" in words
+        assert (
+            f"oken {stop.token} of {own['topic'].iloc[0]}" in words
+            or "recency loses" in words
+            or stop.fork is not None
+        )
         if "stale" in words:
             assert own["status"].iloc[-1] == "kept"
             assert own["topic"].iloc[0] == "A"
@@ -137,17 +141,32 @@ def test_the_stops_of_the_walk_say_what_is_so() -> None:
             score = float(own["score"].tolist()[-1])
             assert f"after {len(own)} turns with {score:.3f}" in words
             assert f"has {last:.3f} of 10 turns" in words
+        if stop.fork is not None:
+            parent, fork = (
+                lane.run.entries[~lane.run.entries["status"].str.contains("evicted")]
+                for lane in forked(run, stop.fork)
+            )
+            parted = next(
+                turn
+                for turn in range(stop.turn + 1)
+                if set(parent.loc[parent["turn"] == turn, "token"])
+                != set(fork.loc[fork["turn"] == turn, "token"])
+            )
+            assert f"They part in turn {parted};" in words
+            held = fork[fork["turn"] == stop.turn].groupby("topic").size()
+            told_of = " and ".join(f"{many} {topic}" for topic, many in held.items())
+            assert f"now the fork holds {told_of}, where its parent holds" in words
         if "comes back" in words:
             before, rank = own["rank"].loc[[stop.turn - 1, stop.turn]].tolist()
             assert f"at rank {before} a turn ago and is at rank {rank} now" in words
             assert own.loc[stop.turn, "status"] == "kept"
             assert before - rank > 10
 
-    told = " ".join(stop.words for stop in STOPS)
-    assert "fewer than H2O, which has 28" in told
-    assert "recency loses 12 % every turn" in told
-    assert "nothing of A is left" in told
-    assert all(words in told for words in ("stale", "catch up", "comes back"))
+    said = " ".join(stop.words for stop in STOPS)
+    assert "fewer than H2O, which has 28" in said
+    assert "recency loses 12 % every turn" in said
+    assert "nothing of A is left" in said
+    assert all(words in said for words in ("stale", "catch up", "comes back", "the fork holds"))
 
 
 def test_a_choice_is_told_again_when_its_words_change() -> None:
@@ -166,27 +185,28 @@ def test_a_choice_is_told_again_when_its_words_change() -> None:
 
 
 def test_what_a_lagging_browser_sends_of_another_dialog_is_not_taken() -> None:
-    app = open_page("compare", {"compare/entry": "“three” · token 200 · A · from turn 6"})
+    app = open_page(
+        "compare", {"compare/turn": 6, "compare/entry": "“three” · token 200 · A · from turn 6"}
+    )
 
     assert app.session_state["compare/entry"] is None
 
 
 def test_a_link_holds_the_order_of_the_cells_and_the_open_section() -> None:
-    app = open_page("dialogs", order="score", section="evidence")
+    app = open_page("dialogs", order="score", section="heads", view="cache")
 
     assert not app.error
-    assert app.button_group(key="dialogs/order").value == "score"
-    assert app.session_state["dialogs/sections"] == "Evidence"
-    assert (link_of(app)["order"], link_of(app)["section"]) == ("score", "evidence")
+    (view,) = [each for each in told(app) if each.get("what") == "view"]
+    assert view["order"] == "score"
+    assert app.session_state["dialogs/sections"] == "Heads"
+    link = link_of(app)
+    assert (link["order"], link["section"], link["view"]) == ("score", "heads", "cache")
 
 
-def step_to(app: AppTest, page: str, button: str, turn: int) -> None:
-    """Step as a person does; a stage speaks of it only in a browser."""
-    if page != "dialogs":
-        app.session_state[f"{page}/turn"] = turn
-        settled(app.run())
-    else:
-        press(app, button)
+def step_to(app: AppTest, page: str, turn: int) -> None:
+    """Step as the stage tells it, which speaks only in a browser."""
+    app.session_state[f"{page}/turn"] = turn
+    settled(app.run())
 
 
 @pytest.mark.parametrize("page", ["step", "compare", "dialogs"])
@@ -194,12 +214,12 @@ def test_a_choice_makes_an_entry_of_the_history_and_a_step_makes_none(page: str)
     app = open_page(page, turn=2)
     assert entry_of(app) == 0
 
-    step_to(app, page, "Next", 3)
-    step_to(app, page, "Last", 11)
+    step_to(app, page, 3)
+    step_to(app, page, 11)
     assert entry_of(app) == 0
 
     app.number_input(key=f"{page}/budget").set_value(50).run()
-    step_to(app, page, "First", 0)
+    step_to(app, page, 0)
     assert entry_of(app) == 1
     assert link_of(app).items() >= {"budget": "50", "turn": "0"}.items()
 
@@ -232,7 +252,7 @@ def test_dialog_policy_turn_and_entry_follow_from_page_to_page() -> None:
 
     # As "Add a variant" does: a browser knows of no variant that it was not shown.
     app.session_state["pending"] = "compare", [(LANES, ["sink", "fd-kvc gamma=0.8"])]
-    step_to(settled(app.run()), "compare", "Next", 6)
+    step_to(settled(app.run()), "compare", 6)
     settled(app.switch_page("pages/step.py").run())
 
     assert link_of(app).items() >= {**same, "turn": "6", "policy": "fd-kvc"}.items()

@@ -75,7 +75,7 @@ def test_four_policies_are_compared_in_step(page: Page) -> None:
     traces = [simulate(policy_named(key), DIALOG, 56) for key in PAPER_POLICIES]
     page.set_viewport_size({"width": 1440, "height": 900})
     open_compare(page, scenario="shift", seed=7)
-    expect_turn(page, 0)
+    expect_turn(page, 4)  # the turn after B has come
     for number in range(1, 5):
         expect(lane(page, number)).to_be_in_viewport(ratio=1)
     expect(page.get_by_role("complementary", name="Why")).to_be_in_viewport(ratio=1)

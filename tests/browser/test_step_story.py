@@ -280,7 +280,12 @@ def test_the_walk_leads_through_its_stops_and_fits_the_window(page: Page) -> Non
         expect(page.get_by_text(stop.words)).to_be_visible()
         expect(page.locator(".stage .where")).to_have_text(re.compile(f"^{stop.turn} of "))
         if stop.token is not None:
-            expect(why(page).locator("header")).to_contain_text(f"token {stop.token}")
+            header = page.locator(".stage .why header")
+            expect(header).to_contain_text(f"token {stop.token}")
+        if stop.fork is not None:
+            expect(page.locator(".stage .lane .forks")).to_have_text(
+                f"↳ continues FD-KVC after turn {stop.fork.turn}"
+            )
         frame = page.locator(".stage .frame").bounding_box()
         assert frame is not None
         assert frame["y"] + frame["height"] <= 900

@@ -39,11 +39,15 @@ def test_a_hostile_file_is_shown_and_refused_as_text(page: Page, tmp_path: Path)
     refused.write_bytes(refused_dialogs())
     page.goto("/dialogs?file=own&budget=8&turn=2")
     page.locator("input[type=file]").set_input_files(said)
-    expect(page.get_by_role("region", name="Transcript after turn")).to_be_visible()
+    expect(page.get_by_role("listbox", name="Transcript")).to_be_visible()
+    expect_text(settled(page))
 
-    for section in ("One cache", "Caches side by side", "Evidence"):
-        page.get_by_role("tab", name=section).click()
-        expect(page.get_by_role("tab", name=section, selected=True)).to_be_visible()
+    for view, shown in (
+        ("One cache", page.get_by_role("listbox", name="Entries of this turn")),
+        ("Caches side by side", page.locator(".stage .lane").first),
+    ):
+        page.get_by_role("radio", name=view).click()
+        expect(shown).to_be_visible()
         expect_text(settled(page))
     page.locator("input[type=file]").set_input_files(refused)
 

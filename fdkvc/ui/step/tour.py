@@ -300,6 +300,12 @@ def beside(page: str, run: Run) -> tuple[Lane, ...]:
     at = st.session_state.get(f"{page}/stop")
     if at is None or (stop := STOPS[at]).fork is None or not _stands(stop, run):
         return ()
-    own = Lane("parent", run.choice.policy.title, run.choice.policy.name, run)
-    label = f"fork of {own.label}"
-    return own, Lane(FORK, label, label, load_fork(run, stop.fork), own.name)
+    return forked(run, stop.fork)
+
+
+def forked(run: Run, change: Fork) -> tuple[Lane, Lane]:
+    """Return a run and its fork as lanes."""
+    policy = run.choice.policy
+    parent = Lane(policy.name, policy.title, policy.name, run)
+    label = f"fork of {parent.label}"
+    return parent, Lane(FORK, label, label, load_fork(run, change), parent.name)
