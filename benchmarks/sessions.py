@@ -91,7 +91,8 @@ def main() -> None:
     print(f"two of them at once: {together[0]:.1f} s and {together[1]:.1f} s")
     print(
         f"another dialog: {statistics.median(quiet):.0f} ms alone, "
-        f"{statistics.median(busy):.0f} ms beside them (medians of {options.clicks}; slowest {max(busy):.0f} ms)"
+        f"{statistics.median(busy):.0f} ms beside them "
+        f"(medians of {options.clicks}; slowest {max(busy):.0f} ms)"
     )
 
 

@@ -42,17 +42,7 @@ def run_app() -> None:
 def _navigation() -> StreamlitPage:
     # First, or the browser would ask another machine for a picture of the page's own icon.
     st.set_page_config(page_title="FD-KVC Lab", page_icon="🧊", layout="wide")
-    pages = [st.Page(path, title=title, icon=icon) for path, title, icon in PAGES]
-    (first, title, _), *_ = PAGES
-    named = first.removeprefix("pages/").removesuffix(".py")
-    return st.navigation(
-        [*pages, st.Page(_go_to_first, title=title, url_path=named, visibility="hidden")]
-    )
-
-
-def _go_to_first() -> None:
-    """Lead from the first page's own name to where it stands: at no name at all."""
-    st.switch_page(PAGES[0][0], query_params=st.query_params.to_dict())
+    return st.navigation([st.Page(path, title=title, icon=icon) for path, title, icon in PAGES])
 
 
 def enter_page() -> None:
