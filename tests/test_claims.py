@@ -23,8 +23,8 @@ from fdkvc.judged.claims import (
 )
 from fdkvc.measured.benchmark import Benchmark, Latency, Measured, Results
 from fdkvc.measured.study import Probes, Study
-from fdkvc.paper.claims import CLAIMS, Measure, claim
-from fdkvc.paper.tables import read_printed
+from fdkvc.paper.claims import CLAIMS, TIMES, Measure, claim
+from fdkvc.paper.tables import Range, read_printed
 from fdkvc.policies import PAPER_POLICIES, policy_named
 from fdkvc.run.metrics import Memory
 
@@ -136,10 +136,39 @@ def test_rank_is_the_place_and_its_interval_what_paired_tests_leave_open(study: 
     assert taken("rank", study, policy="fifo").high == 1
 
 
-def test_peak_is_the_highest_of_the_sweep_with_all_that_tie_with_it(study: Study) -> None:
-    found = taken("peak", study, parameter="gamma")
-    assert found.value in (0.7, 0.8)
-    assert (found.low, found.high) == (0.7, 0.8)
+def peak_study(means: Mapping[float, float]) -> Study:
+    """Make a study whose sweep of γ has these mean alignments, with an error of 0.007 each."""
+    sweep = Benchmark(
+        scenarios=(SCENARIOS["mixed"],),
+        policies=tuple(policy_named("fd-kvc", gamma=gamma) for gamma in means),
+        dialogs=N,
+    )
+    noise = np.random.default_rng(11).normal(0, 0.1, (len(means), N))
+    noise -= noise.mean(axis=1, keepdims=True)
+    swept = {
+        policy.name: Measured({"late_alignment": (mean + each).astype(np.float32)}, {})
+        for policy, mean, each in zip(sweep.policies, means.values(), noise, strict=True)
+    }
+    measured = {key: Measured({"late_alignment": row}, {}) for key, row in ALIGNMENT.items()}
+    return made(measured, {"gamma": Results(sweep, {"mixed": swept}, 1.0)})
+
+
+@pytest.mark.parametrize(
+    ("means", "tied", "words", "verdict"),
+    [
+        ({0.7: 0.9, 0.8: 0.9001, 0.9: 0.4}, (0.7, 0.8), "0.7 or 0.8", "open"),
+        # Those that tie are no interval: what lies between them is below both.
+        ({0.7: 0.9, 0.8: 0.8, 0.85: 0.9001}, (0.7, 0.85), "0.7 or 0.85", "does not hold"),
+        ({0.7: 0.5, 0.8: 0.9, 0.85: 0.6}, (0.8,), "0.8", "holds"),
+    ],
+)
+def test_peak_is_the_highest_of_the_sweep_with_all_that_tie_with_it(
+    means: dict[float, float], tied: tuple[float, ...], words: str, verdict: str
+) -> None:
+    (judged,) = judged_claims(peak_study(means), [claim("peak-gamma")])
+    assert judged.measured is not None
+    assert (judged.measured.among, judged.verdict) == (tied, verdict)
+    assert measured_words(judged) == words
 
 
 def test_over_turns(study: Study) -> None:
@@ -148,7 +177,7 @@ def test_over_turns(study: Study) -> None:
     growth = taken("growth", study, **facts)
     assert growth.value == pytest.approx(0.12 / 0.08 - 1, rel=1e-3)
     assert growth.low < growth.value < growth.high
-    assert taken("swing", study, **facts).value == pytest.approx(1, abs=1e-3)
+    assert taken("swing", study, **facts).value == pytest.approx(1 - 0.08 / 0.124, abs=1e-2)
     assert taken("value", study, turn=-1, **facts).value == pytest.approx(0.12, rel=1e-3)
 
 
@@ -175,12 +204,24 @@ def test_what_was_not_run_is_not_measured(each: object) -> None:
         assert (judged.measured, judged.verdict, measured_words(judged)) == (None, None, "")
 
 
-def test_the_interval_widens_by_the_sampling_error_of_the_published_figure() -> None:
-    found = Measurement(1.0, 0.8, 1.2, n=300)
-    figure = read_printed("1.1", "Table 1", dialogs=100)
-    assert found.beside(figure) == pytest.approx((0.6, 1.4))
-    assert found.beside(None) == (0.8, 1.2)
-    assert replace(found, n=0).beside(figure) == (0.8, 1.2)
+def retaining(h2o: float, dialogs: int = 600) -> Study:
+    """Make a study of Shift in which H2O retains so much of the topic, give or take 0.05."""
+    noise = np.where(np.arange(dialogs) % 2, 0.05, -0.05)
+    values = {"late_retention": (h2o + noise).astype(np.float32)}
+    benchmark = Benchmark((SCENARIOS["shift"],), (policy_named("h2o"),), dialogs)
+    return Study(Results(benchmark, {"shift": {"h2o": Measured(values, {})}}, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("h2o", "dialogs", "verdict"),
+    [(0.5, 600, "holds"), (0.504, 600, "open"), (0.52, 600, "does not hold"), (0.5, 100, "open")],
+)
+def test_a_claim_of_a_figure_is_judged_as_a_cell_of_it_is(
+    h2o: float, dialogs: int, verdict: str
+) -> None:
+    exact = replace(claim("shift-h2o"), published=read_printed("50.0%", "Section 5.5"))
+    (judged,) = judged_claims(retaining(h2o, dialogs), [exact])
+    assert judged.verdict == verdict
 
 
 def test_every_claim_is_measured_by_a_study_of_the_papers() -> None:
@@ -188,13 +229,14 @@ def test_every_claim_is_measured_by_a_study_of_the_papers() -> None:
     assert [each.claim for each in judged] == list(CLAIMS)
     for each in judged:
         assert each.measured is not None, each.claim.key
-        assert each.verdict is not None, each.claim.key
+        assert (each.verdict is None) == (each.claim.measure.metric in TIMES), each.claim.key
         assert measured_words(each)
 
 
 @pytest.mark.parametrize(
     ("key", "verdict"),
     [
+        ("alignment-composite", "direction only"),  # the cell says that it may be chance
         ("alignment-shift", "direction only"),
         ("alignment-mixed", "direction only"),
         ("t-shift", "does not hold"),
@@ -203,7 +245,7 @@ def test_every_claim_is_measured_by_a_study_of_the_papers() -> None:
         ("heuristics-retention", "does not hold"),
         ("retention-h2o", "holds"),
         ("diversity-highest", "holds"),
-        ("adaptation-faster", "holds"),
+        ("adaptation-faster", "direction only"),
         ("adaptation-fifo", "does not hold"),
         ("shift-h2o", "holds"),
         ("score-bytes", "holds"),
@@ -211,22 +253,30 @@ def test_every_claim_is_measured_by_a_study_of_the_papers() -> None:
         ("loss-binary", "does not hold"),
         ("learning-rate", "does not hold"),
         ("fixed-point", "does not hold"),
+        ("latency-ratio", None),  # as in the tables, times judge nothing
         ("peak-w_c", "does not hold"),
         ("w_c-one", "does not hold"),
         ("hyperparameters", "does not hold"),
         ("threshold", "does not hold"),
     ],
 )
-def test_verdicts(key: str, verdict: str) -> None:
+def test_verdicts(key: str, verdict: str | None) -> None:
     (judged,) = judged_claims(paper_study(), [claim(key)])
     assert judged.verdict == verdict
 
 
-def test_too_few_dialogs_give_no_verdict() -> None:
-    judged = judged_claims(few_dialogs(), [claim("retention-h2o"), claim("hyperparameters")])
-    assert judged[0].measured is not None
-    assert judged[0].verdict is None
-    assert judged[1].verdict == "does not hold"  # no dialog decides it
+def test_too_few_dialogs_give_no_verdict_on_anything() -> None:
+    judged = judged_claims(few_dialogs())
+    assert all(each.measured is not None for each in judged)
+    assert {each.verdict for each in judged} == {None}
+
+
+def test_no_claim_can_only_fail_or_only_hold() -> None:
+    response = claim("learning-rate")
+    assert response.recomputed is not None
+    assert response.judge(0.02, 0.02) == "does not hold"
+    assert response.judge(0.06, 0.06) == "holds"
+    assert response.recomputed.range.contains(Range(0.06, 0.06))
 
 
 def test_another_budget_judges_nothing() -> None:

@@ -16,6 +16,7 @@ from fdkvc.files.export import benchmark_files, digest
 from fdkvc.files.report import TIMED, as_zip, latex, markdown, study_files, sweep_files
 from fdkvc.judged.rules import RULES, SIGNS
 from fdkvc.measured.benchmark import Benchmark, run_benchmark
+from fdkvc.measured.statistics import holm
 from fdkvc.measured.study import run_study
 from fdkvc.measured.sweep import Sweep
 from fdkvc.paper.claims import CLAIMS
@@ -64,6 +65,9 @@ def test_the_claims_cells_and_comparisons_are_there() -> None:
     assert set(frame("cells.csv").table) == set(range(1, 8))
     compared = frame("comparison.csv")
     assert set(compared.baseline) == {"h2o"}
+    assert compared.p_holm.dropna().tolist() == holm(compared.p.dropna()).tolist()
+    unsure = compared[compared.p_holm >= 0.05]
+    assert unsure.words.str.startswith("not significant").all()
     assert set(compared.policy) == {"fifo", "sink", "fd-kvc"}
 
 

@@ -47,13 +47,14 @@ def study_files(study: Study) -> dict[str, str]:
     """
     results, benchmark = study.results, study.results.benchmark
     baseline = default_baseline(benchmark.policies)
+    others = [policy.name for policy in benchmark.policies if policy.name != baseline]
     measured = measured_tables(study)
     files = benchmark_files(results, study.latencies, baseline)
     frames = {
         "cells": cells_table(measured),
         "claims": claims_table(judged_claims(study)),
         "series": tables.series_table(results),
-        "comparison": comparisons_table(results, baseline),
+        "comparison": tables.comparison_table(results, others, baseline),
         "alignments": alignments_table(results),
         "alignment_differences": differences_table(results),
         "dialogs": dialogs_table(results),
@@ -86,17 +87,6 @@ def sweep_files(sweep: Sweep, results: Results) -> dict[str, str]:
     baseline = default_baseline(sweep.benchmark.policies)
     parameters = {**benchmark_parameters(sweep.benchmark, baseline), "sweep": swept}
     return files | {"run.json": run_json(sweep.seed, parameters, results.seconds, files)}
-
-
-def comparisons_table(results: Results, baseline: str) -> pd.DataFrame:
-    """Compare every policy with a baseline; p is adjusted in each comparison by itself."""
-    compared = [
-        tables.comparison_table(results, policy.name, baseline)
-        for policy in results.benchmark.policies
-        if policy.name != baseline
-    ]
-    full = [table for table in compared if len(table)]
-    return pd.concat(full) if full else pd.DataFrame(columns=list(tables.COMPARISON))
 
 
 def dialogs_table(results: Results) -> pd.DataFrame:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from fdkvc.judged.judge import fact_of
 from fdkvc.judged.tables import comparisons
 from fdkvc.measured.benchmark import COMPOSITE, Results
+from fdkvc.measured.statistics import told_apart
 from fdkvc.policies import Policy
 from fdkvc.run.metrics import late_metric
 from fdkvc.words import listed, number, percent
@@ -26,7 +27,8 @@ def has_chance(policies: Sequence[Policy]) -> bool:
 def behind_chance(results: Results) -> list[str]:
     """Say in a sentence for each metric which policies are surely worse than chance.
 
-    Surely means that the 95 % interval of the paired difference leaves out zero. The numbers are
+    Surely means that the paired test tells them apart, its p adjusted for all tests that are made
+    here: of every policy in every metric. The numbers are
     means over the five benchmark scenarios; without all of those, or without a run of chance,
     nothing is said.
 
@@ -44,10 +46,10 @@ def behind_chance(results: Results) -> list[str]:
     if not has_chance(results.benchmark.policies):
         return []
     behind: dict[str, list[str]] = {}
-    for scenario, name, policy, difference in comparisons(results, CHANCE):
-        # Both are false of NaN, where a single dialog has no interval.
-        above, below = difference.low > 0, difference.high < 0
-        if scenario == COMPOSITE and (above if late_metric(name).lower_is_better else below):
+    compared = [each for each in comparisons(results, CHANCE) if each[0] == COMPOSITE]
+    sure = told_apart([difference for *_, difference in compared])
+    for (_, name, policy, difference), apart in zip(compared, sure, strict=True):
+        if apart and (difference.mean > 0) == late_metric(name).lower_is_better:
             behind.setdefault(name, []).append(policy)
     return [
         f"{late_metric(name).title}: random eviction ({_mean(results, CHANCE, name)}) is ahead of "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from fdkvc.dialogs.scenarios import BENCHMARK_SCENARIOS
 from fdkvc.judged.cells import MILLISECONDS, PERCENT, PLAIN, TURNS, Unit
-from fdkvc.judged.judge import fact_of
-from fdkvc.judged.rules import FEWEST_DIALOGS
+from fdkvc.judged.judge import by_the_papers_tests, fact_of
+from fdkvc.judged.rules import FEWEST_DIALOGS, mean_case, verdict
 from fdkvc.measured.benchmark import COMPOSITE, TIMED, Values, is_the_papers
 from fdkvc.measured.statistics import (
     Summary,
@@ -25,10 +25,11 @@ from fdkvc.measured.statistics import (
     paired,
     share_interval,
     summarize,
+    told_apart,
 )
 from fdkvc.measured.study import Study
-from fdkvc.paper.claims import CLAIMS, Claim, ClaimVerdict, Measure, Recomputed
-from fdkvc.paper.tables import Published, Range
+from fdkvc.paper.claims import CLAIMS, TIMES, Claim, ClaimVerdict, Measure, Recomputed
+from fdkvc.paper.tables import Range
 from fdkvc.parameters import parameters_of
 from fdkvc.policies import PAPER_POLICIES, POLICIES
 
@@ -53,22 +54,18 @@ class Measurement:
         With its 95 % interval; the value twice where it has none.
     n : int
         Dialogs behind it; 0 for what no dialog decides.
+    spread : float
+        Standard deviation over dialogs of what it is the mean of; 0 where there is none.
+    among : tuple of float
+        Where it is one of several values and not a number between them: those that it may be.
     """
 
     value: float
     low: float
     high: float
     n: int = 0
-
-    def beside(self, published: Published | None) -> tuple[float, float]:
-        """Return the interval, widened by the sampling error of a published figure."""
-        if published is None or not self.n:
-            return self.low, self.high
-        wider = math.sqrt(1 + self.n / published.dialogs)
-        return (
-            self.value - wider * (self.value - self.low),
-            self.value + wider * (self.high - self.value),
-        )
+    spread: float = 0.0
+    among: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,7 +77,8 @@ class Judged:
     measured : Measurement or None
         None where the study does not have what it takes.
     verdict : str or None
-        As `Claim.judge` has it; None where nothing was measured, or of too few dialogs.
+        As `Claim.judge` has it; None where nothing was measured, of a run with fewer than
+        `FEWEST_DIALOGS`, and of times, which depend on the machine.
     """
 
     claim: Claim
@@ -95,9 +93,26 @@ def judged_claims(study: Study, claims: Sequence[Claim] = CLAIMS) -> list[Judged
 
 def _judge(study: Study, claim: Claim) -> Judged:
     measured = measure(claim.measure, study)
-    if measured is None or 0 < measured.n < FEWEST_DIALOGS:
+    finished = map(study.results.dialogs, study.results.measured)
+    few = min(finished, default=0) < FEWEST_DIALOGS
+    if measured is None or few or claim.measure.metric in TIMES:
         return Judged(claim, measured, None)
-    return Judged(claim, measured, claim.judge(*measured.beside(claim.published)))
+    if measured.among:
+        verdicts = {claim.judge(value, value) for value in measured.among}
+        return Judged(claim, measured, verdicts.pop() if len(verdicts) == 1 else "open")
+    size = _size(claim, measured, study)
+    return Judged(claim, measured, claim.judge(measured.low, measured.high, size))
+
+
+def _size(claim: Claim, measured: Measurement, study: Study) -> str | None:
+    """Judge the printed figure by the rules of all figures, if it is one of dialogs."""
+    figure, wanted = claim.published, claim.measure
+    if figure is None or not measured.n:
+        return None
+    chance = wanted.kind == "change" and by_the_papers_tests(
+        study.results, wanted.scenario or COMPOSITE
+    )
+    return verdict(mean_case(measured.value, measured.spread, measured.n, figure, chance))
 
 
 def claims_table(judged: Sequence[Judged]) -> pd.DataFrame:
@@ -106,8 +121,7 @@ def claims_table(judged: Sequence[Judged]) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        Columns `CLAIM_COLUMNS`; the verdict is missing where nothing was measured, or of fewer
-        than 100 dialogs.
+        Columns `CLAIM_COLUMNS`; the verdict is missing where there is none.
     """
     rows = []
     for each in judged:
@@ -167,6 +181,8 @@ def measured_words(judged: Judged) -> str:
     measured, wanted = judged.measured, judged.claim.measure
     if measured is None:
         return ""
+    if measured.among:
+        return " or ".join(figure_words(wanted, value) for value in measured.among)
     text = figure_words(wanted, measured.value)
     low, high = figure_words(wanted, measured.low), figure_words(wanted, measured.high)
     return text if low == high or "nan" in (low, high) else f"{text} ({low} to {high})"
@@ -229,7 +245,9 @@ def measure(wanted: Measure, study: Study) -> Measurement | None:
         case "value" if wanted.metric != "highest_score" and wanted.turn is None:
             scenario = wanted.scenario or COMPOSITE
             fact = fact_of(study, scenario, wanted.policy, wanted.metric)
-            return None if fact is None else Measurement(fact.mean, fact.low, fact.high, fact.n)
+            if fact is None:
+                return None
+            return Measurement(fact.mean, fact.low, fact.high, fact.n, fact.sd)
         case "value":
             values = _values(wanted, study, wanted.policy)
             return None if values is None else _mean(values)
@@ -259,7 +277,7 @@ def _mean(values: ArrayLike) -> Measurement:
 
 
 def _of(summary: Summary) -> Measurement:
-    return Measurement(summary.mean, summary.low, summary.high, summary.n)
+    return Measurement(summary.mean, summary.low, summary.high, summary.n, summary.sd)
 
 
 # Two policies -----------------------------------------------------------------------------------
@@ -279,12 +297,12 @@ def _ratio(one: ArrayLike, other: ArrayLike) -> Measurement:
     ratio = float(one.mean() / other.mean())
     spread = summarize((differences(one, ratio * other)) / abs(other.mean()))
     margin = spread.high - spread.mean
-    return Measurement(ratio, ratio - margin, ratio + margin, spread.n)
+    return Measurement(ratio, ratio - margin, ratio + margin, spread.n, spread.sd)
 
 
 def _change(one: ArrayLike, other: ArrayLike) -> Measurement:
     ratio = _ratio(one, other)
-    return Measurement(ratio.value - 1, ratio.low - 1, ratio.high - 1, ratio.n)
+    return replace(ratio, value=ratio.value - 1, low=ratio.low - 1, high=ratio.high - 1)
 
 
 def _share(one: ArrayLike, other: ArrayLike) -> Measurement:
@@ -315,17 +333,21 @@ _PAIRS = {
 
 
 def _rank(wanted: Measure, study: Study) -> Measurement | None:
-    """Place a policy by its mean; the interval holds the places that its paired tests leave it."""
+    """Place a policy by its mean; the interval holds the places that its paired tests leave it.
+
+    Their p is adjusted for how many they are.
+    """
     values = {key: _values(wanted, study, key) for key in PAPER_POLICIES}
     own = values.pop(wanted.policy)
     others = [row for row in values.values() if row is not None]
     if own is None or len(others) < len(values):
         return None
     tests = [paired(other, own) for other in others]
-    place = 1 + sum(test.mean > 0 for test in tests)
-    best = 1 + sum(test.mean > 0 and not test.low <= 0 for test in tests)
-    worst = 1 + len(tests) - sum(test.mean < 0 and not test.high >= 0 for test in tests)
-    return Measurement(place, best, worst, len(own))
+    ahead = [test.mean > 0 for test in tests]
+    sure = told_apart(tests)
+    best = 1 + sum(before and apart for before, apart in zip(ahead, sure, strict=True))
+    unsure = len(sure) - sum(sure)
+    return Measurement(1 + sum(ahead), best, best + unsure, len(own))
 
 
 # Turns and sweeps -------------------------------------------------------------------------------
@@ -338,7 +360,8 @@ def _over_turns(wanted: Measure, study: Study) -> Measurement | None:
     if wanted.kind == "growth":
         return _change(series[:, -1], series[:, 1])
     means = series.mean(axis=0, dtype=np.float64)
-    value = _settles(means) if wanted.kind == "settles" else float(np.ptp(means) / means.max())
+    moves = means[1:]  # at turn 0 nothing was cached before
+    value = _settles(means) if wanted.kind == "settles" else float(np.ptp(moves) / moves.max())
     return Measurement(value, value, value, len(series))
 
 
@@ -349,9 +372,10 @@ def _settles(means: Doubles) -> float:
 
 
 def _peak(wanted: Measure, study: Study) -> Measurement | None:
-    """Find the value of a sweep with the highest mean; the interval holds those that tie with it.
+    """Find the value of a sweep with the highest mean, and all that tie with it.
 
-    A value ties where the paired test does not tell it from the highest.
+    A value ties where the paired test does not tell it from the highest, its p adjusted for how
+    many are compared. Those that tie need not be neighbours.
     """
     sweep = study.sweeps.get(wanted.parameter or "")
     if sweep is None:
@@ -363,10 +387,11 @@ def _peak(wanted: Measure, study: Study) -> Measurement | None:
             return None
         rows[float(getattr(policy, wanted.parameter or ""))] = values
     highest = max(rows, key=lambda value: float(rows[value].mean()))
-    tied = [
-        value for value, row in rows.items() if paired(row, rows[highest]).verdict != "significant"
-    ]
-    return Measurement(highest, min(tied), max(tied), len(rows[highest]))
+    others = [value for value in rows if value != highest]
+    sure = told_apart([paired(rows[value], rows[highest]) for value in others])
+    below = {value for value, apart in zip(others, sure, strict=True) if apart}
+    tied = tuple(value for value in rows if value not in below)
+    return Measurement(highest, min(tied), max(tied), len(rows[highest]), among=tied)
 
 
 # Of a run ---------------------------------------------------------------------------------------

@@ -14,8 +14,10 @@ from numpy.typing import ArrayLike
 
 from fdkvc.judged.rules import (
     FEWEST_DIALOGS,
+    TWO_SIDED,
     Case,
-    expected_mean,
+    mean_case,
+    percentile_case,
     published_difference,
     t_of_difference,
     told_from_zero,
@@ -38,7 +40,6 @@ from fdkvc.paper.tables import (
     BASELINE,
     HYPERPARAMETERS,
     Published,
-    Range,
     published,
     published_ablation,
     published_adaptation,
@@ -82,6 +83,8 @@ class Fact(NamedTuple):
         As it is printed, and where.
     rule : str
         What it is judged as; see `fdkvc.judged.rules`.
+    chance : bool
+        Whether what is published cannot be told from chance.
     """
 
     source: str
@@ -99,6 +102,7 @@ class Fact(NamedTuple):
     printed_in: str = ""
     rule: Kind = "mean"
     verdict: str | None = None
+    chance: bool = False
 
     @property
     def is_published(self) -> bool:
@@ -214,7 +218,11 @@ def _late(results: Results, swept: str = "") -> Iterator[Fact]:
             figure = printed(benchmark, *place, swept)
             source = swept or (BENCHMARK if metric in asked else PROJECTION)
             kind: Kind = "alignment" if metric == "late_alignment" else "mean"
-            yield _mean(source, place, values, figure, kind)
+            chance = False
+            if figure is not None and kind == "alignment":
+                spread = unrelated_spread(results, *place[:2])
+                chance = not math.isnan(spread) and not told_from_zero(figure, spread)
+            yield _mean(source, place, values, figure, kind, chance)
 
 
 def _differences(results: Results) -> Iterator[Fact]:
@@ -224,12 +232,46 @@ def _differences(results: Results) -> Iterator[Fact]:
         if values is not None:
             place = (scenario, DIFFERENCE, "late_alignment")
             figure = printed(results.benchmark, *place)
-            yield _mean(PAIR, place, values, figure, "difference")
+            chance = by_the_papers_tests(results, scenario)
+            yield _mean(PAIR, place, values, figure, "difference", chance)
 
 
-def _difference(results: Results, scenario: str) -> Doubles | None:
-    one = results.values(scenario, ABLATED_POLICY, "late_alignment")
-    other = results.values(scenario, BASELINE, "late_alignment")
+def by_the_papers_tests(results: Results, scenario: str) -> bool:
+    """Whether the published difference of FD-KVC's alignment from H2O's may be chance."""
+    t = t_of_difference(scenario, unrelated_spread(results, scenario, DIFFERENCE))
+    return abs(t) < TWO_SIDED
+
+
+def unrelated_spread(results: Results, scenario: str, policy: str) -> float:
+    """Return the standard deviation over dialogs of an alignment of unrelated vectors.
+
+    That of an output with the topic projected by another matrix than the values'; a mean over
+    turns and scenarios has a smaller one than the 1/√h of a single cosine. NaN where a run did not
+    measure it.
+
+    Parameters
+    ----------
+    policy : str
+        A policy's name, or `DIFFERENCE`.
+    """
+    spreads = []
+    for key in PROJECTED_ALIGNMENTS:
+        each = _values(results, scenario, policy, f"late_{key}")
+        if each is not None and len(each) > 1:
+            spreads.append(float(each.std(ddof=1, dtype=np.float64)))
+    return float(np.sqrt(np.mean(np.square(spreads)))) if spreads else math.nan
+
+
+def _values(results: Results, scenario: str, policy: str, metric: str) -> Values | Doubles | None:
+    """Return one number a dialog, also of the difference that the paper tests."""
+    if policy == DIFFERENCE:
+        return _difference(results, scenario, metric)
+    return results.values(scenario, policy, metric)
+
+
+def _difference(results: Results, scenario: str, metric: str = "late_alignment") -> Doubles | None:
+    one = results.values(scenario, ABLATED_POLICY, metric)
+    other = results.values(scenario, BASELINE, metric)
     return None if one is None or other is None else differences(one, other)
 
 
@@ -243,12 +285,12 @@ def _adaptations(results: Results) -> Iterator[Fact]:
         for name, share in PERCENTILES.items():
             place = (ADAPTATION, policy.name, name)
             figure = printed(results.benchmark, *place)
-            against = None if figure is None else figure.dialogs
             turns = float(np.quantile(values.astype(np.float64), share))
-            fact = Fact(ADAPTATION, *place, len(values), turns, rule="percentile")
             low, high = percentile_interval(values, share)
-            expected = Range(*percentile_interval(values, share, against=against))
-            yield _beside(fact._replace(low=low, high=high), figure, expected)
+            ends = {"low": low, "high": high}
+            fact = Fact(ADAPTATION, *place, len(values), turns, rule="percentile", **ends)
+            case = None if figure is None else percentile_case(values, share, figure)
+            yield _beside(fact, figure, case)
 
 
 def _latencies(study: Study) -> Iterator[Fact]:
@@ -266,7 +308,7 @@ def _defaults() -> Iterator[Fact]:
         value = getattr(policy, printed.key)
         figure = Published(printed.default, 0.0, f"{printed.default:.2f}", "Table 7", 0)
         fact = Fact(DEFAULT, "", policy.name, printed.key, 0, value, rule="constant")
-        yield _beside(fact, figure, Range(value, value))
+        yield _beside(fact, figure)
 
 
 def _mean(
@@ -275,28 +317,22 @@ def _mean(
     values: ArrayLike,
     figure: Published | None,
     kind: Kind = "mean",
+    chance: bool = False,
 ) -> Fact:
-    """Judge a mean over dialogs."""
+    """Judge a mean over dialogs; of a level that may be chance, it is told beside the verdict."""
     s = summarize(values)
-    fact = Fact(source, *place, s.n, s.mean, s.sd, s.low, s.high, rule=kind)
+    fact = Fact(source, *place, s.n, s.mean, s.sd, s.low, s.high, rule=kind, chance=chance)
     if figure is None:
         return fact
-    chance = {
-        "difference": abs(t_of_difference(place[0])) < 1.96,
-        "alignment": not told_from_zero(figure),
-    }
-    return _beside(fact, figure, expected_mean(s, figure), chance.get(kind, False))
+    decides = chance and kind == "difference"
+    return _beside(fact, figure, mean_case(s.mean, s.sd, s.n, figure, decides))
 
 
-def _beside(
-    fact: Fact, figure: Published | None, expected: Range | None = None, chance: bool = False
-) -> Fact:
+def _beside(fact: Fact, figure: Published | None, case: Case | None = None) -> Fact:
     """Set what the paper prints beside a fact, with the verdict where there is one."""
     if figure is None:
         return fact
-    judged = None
-    if expected is not None and (fact.n >= FEWEST_DIALOGS or fact.rule == "constant"):
-        judged = verdict(Case(fact.mean, figure, expected, chance))
+    judged = None if case is None or fact.n < FEWEST_DIALOGS else verdict(case)
     return fact._replace(
         published=figure.value,
         rounding=figure.rounding,

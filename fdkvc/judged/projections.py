@@ -12,8 +12,7 @@ from itertools import product
 
 import pandas as pd
 
-from fdkvc.dialogs.scenarios import World
-from fdkvc.judged.judge import DIFFERENCE, fact_of, printed
+from fdkvc.judged.judge import DIFFERENCE, fact_of, printed, unrelated_spread
 from fdkvc.judged.rules import t_of_difference
 from fdkvc.measured.benchmark import Results
 from fdkvc.measured.statistics import paired
@@ -39,11 +38,10 @@ DIFFERENCES = (
 def alignments_table(results: Results) -> pd.DataFrame:
     """Return late alignments under each projection, and the published ones.
 
-    Columns `ALIGNMENTS`. The interval of a published figure is the one that the cosine of unrelated
-    vectors would have, with a standard deviation of 1/√h.
+    Columns `ALIGNMENTS`. The interval of a published figure is the one that the same mean of
+    unrelated vectors would have, by the spread that this run measured of them.
     """
     rows: list[tuple[object, ...]] = []
-    chance = 1 / math.sqrt(World().head_dimension)
     for scenario, policy in product(results.reported, _names(results)):
         for projection, metric in PROJECTIONS.items():
             f = fact_of(results, scenario, policy, metric)
@@ -52,6 +50,7 @@ def alignments_table(results: Results) -> pd.DataFrame:
         figure = printed(results.benchmark, scenario, policy, "late_alignment")
         if figure is not None:
             n, mean = figure.dialogs, figure.value
+            chance = unrelated_spread(results, scenario, policy)
             reach = 1.96 * chance / math.sqrt(n)
             rows.append((scenario, PUBLISHED, policy, n, mean, chance, mean - reach, mean + reach))
     return pd.DataFrame(rows, columns=list(ALIGNMENTS))
@@ -61,7 +60,7 @@ def differences_table(results: Results) -> pd.DataFrame:
     """Return FD-KVC's late alignment less H2O's, under each projection and as published.
 
     Columns `DIFFERENCES`; t of a published difference is printed in Section 5.6, or computed from
-    the spread that the printed ones imply. Empty unless both policies ran.
+    the spread that this run measured of unrelated vectors. Empty unless both policies ran.
     """
     rows: list[tuple[object, ...]] = []
     both = (ABLATED_POLICY, BASELINE)
@@ -73,7 +72,8 @@ def differences_table(results: Results) -> pd.DataFrame:
                 rows.append((scenario, projection, *both, c.n, c.mean, c.low, c.high, c.t, c.p))
         figure = printed(results.benchmark, scenario, DIFFERENCE, "late_alignment")
         if figure is not None:
-            mean, t = figure.value, t_of_difference(scenario)
+            spread = unrelated_spread(results, scenario, DIFFERENCE)
+            mean, t = figure.value, t_of_difference(scenario, spread)
             reach = abs(1.96 * mean / t)
             p = math.erfc(abs(t) / math.sqrt(2))  # over 600 dialogs t is normal to three digits
             low, high = mean - reach, mean + reach

@@ -149,24 +149,27 @@ def series_table(results: Results) -> pd.DataFrame:
     return _frame(rows, SERIES)
 
 
-def comparison_table(results: Results, policy: str, baseline: str) -> pd.DataFrame:
-    """Compare two policies on every scenario and metric, policy less baseline.
+def comparison_table(results: Results, policies: Sequence[str], baseline: str) -> pd.DataFrame:
+    """Compare policies with a baseline on every scenario and metric, policy less baseline.
 
     Columns `COMPARISON`. Beside Student's interval stands a bootstrap interval, which does not
-    assume a normal distribution; `p_holm` is p adjusted for the number of tests in this table.
+    assume a normal distribution; `p_holm` is p adjusted for the number of tests in this table, and
+    decides what the words say.
     """
-    rows = []
-    for scenario, metric in product(results.reported, late_metrics(results.benchmark)):
+    tests, rows = [], []
+    places = product(policies, results.reported, late_metrics(results.benchmark))
+    for policy, scenario, metric in places:
         one, other = (results.values(scenario, name, metric) for name in (policy, baseline))
         if one is not None and other is not None:
             test, each = paired(one, other), differences(one, other)
             place = (scenario, metric, policy, baseline)
             student = (test.n, test.mean, test.low, test.high)
             bootstrap = bootstrap_interval(each, results.benchmark.seed)
-            rest = (test.t, test.p, math.nan, effect_size(each), test.words())
-            rows.append((*place, *student, *bootstrap, *rest))
-    table = _frame(rows, COMPARISON)
-    return table.assign(p_holm=holm(table.p))
+            tests.append(test)
+            rows.append((*place, *student, *bootstrap, test.t, test.p, None, effect_size(each), ""))
+    table, adjusted = _frame(rows, COMPARISON), holm(test.p for test in tests)
+    words = [test.words(p) for test, p in zip(tests, adjusted.tolist(), strict=True)]
+    return table.assign(p_holm=adjusted, words=words)
 
 
 def cost_table(study: Study) -> pd.DataFrame:

@@ -6,7 +6,7 @@ comparison is paired: dialog i under one policy with dialog i under the other.
 
 import math
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -74,8 +74,13 @@ class Paired(Summary):
             return "same"
         return "significant" if self.p < 1 - CONFIDENCE else "not significant"
 
-    def words(self) -> str:
+    def words(self, p: float | None = None) -> str:
         """Return the sentence that a reader sees.
+
+        Parameters
+        ----------
+        p : float, optional
+            Its p adjusted for the tests that stand beside it; its own by default.
 
         Examples
         --------
@@ -89,7 +94,11 @@ class Paired(Summary):
         'no difference in any dialog'
         >>> paired([0.9], [0.8]).words()
         'too few dialogs to tell (+0.100 in the only one)'
+        >>> paired([0.91, 0.93, 0.95, 0.93], [0.70, 0.71, 0.72, 0.71]).words(p=0.06)
+        'not significant (p = 0.060)'
         """
+        if p is not None and self.sd > 0:
+            return replace(self, p=p).words()
         match self.verdict:
             case "too few":
                 difference = f"{self.mean:+.{_decimals(self.mean)}f}"
@@ -408,9 +417,7 @@ def percentiles(resampled: Doubles) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def percentile_interval(
-    values: npt.ArrayLike, share: float, *, against: int | None = None
-) -> tuple[float, float]:
+def percentile_interval(values: npt.ArrayLike, share: float) -> tuple[float, float]:
     """Return an interval of a percentile, from the order of the values alone.
 
     Of n dialogs, the share that lies below the true percentile scatters about `share` by
@@ -422,8 +429,6 @@ def percentile_interval(
         One finite number a dialog.
     share : float
         In [0, 1]: 0.5 for the median.
-    against : int, optional
-        Widen the interval to where the percentile of so many other dialogs is expected.
 
     Returns
     -------
@@ -447,8 +452,7 @@ def percentile_interval(
     check_parameter("share", Parameter("share", "", low=0, high=1), share, float)
     from scipy.special import ndtri
 
-    scatter = math.sqrt(1 / values.size + (1 / against if against else 0))
-    reach = float(ndtri((1 + CONFIDENCE) / 2)) * math.sqrt(share * (1 - share)) * scatter
+    reach = float(ndtri((1 + CONFIDENCE) / 2)) * math.sqrt(share * (1 - share) / values.size)
     ends = np.clip([share - reach, share + reach], 0, 1)
     low = np.quantile(values, ends[0], method="lower")
     high = np.quantile(values, ends[1], method="higher")
@@ -551,6 +555,26 @@ def holm(p_values: Iterable[float | None]) -> Doubles:
         np.maximum.accumulate(p[smallest_first] * hypotheses_left), 1.0
     )
     return adjusted
+
+
+def told_apart(tests: Sequence[Paired]) -> list[bool]:
+    """Say of each of several tests whether it surely has a difference, however many they are.
+
+    By p adjusted with `holm`; a difference that is the same in every dialog is sure.
+
+    Examples
+    --------
+    >>> one, same = paired([3, 5, 6], [1, 2, 3]), paired([2, 4, 6], [1, 3, 5])
+    >>> round(one.p, 3), told_apart([one]), told_apart([one, one]), told_apart([same])
+    (0.015, [True], [True, True], [True])
+    >>> told_apart([one] * 4)
+    [False, False, False, False]
+    """
+    adjusted = holm(test.p for test in tests)
+    return [
+        test.mean != 0 if test.verdict == "same" else bool(p < 1 - CONFIDENCE)
+        for test, p in zip(tests, adjusted, strict=True)
+    ]
 
 
 def _one_a_dialog(name: str, values: npt.ArrayLike) -> Doubles:

@@ -157,7 +157,8 @@ class Measure:
         - ``settles``: turns until the turn's mean stays within a tenth of the last turn's;
         - ``growth``: the change of the turn's mean from turn 1 (at turn 0 nothing was cached
           before) to the last, as a fraction;
-        - ``swing``: highest less lowest of the turns' means, as a fraction of the highest;
+        - ``swing``: highest less lowest of the turns' means from turn 1 on, as a fraction of the
+          highest;
         - ``same``: share of turns after which policy and baseline hold the same entries, 0 to 1.
     metric : str
         - of a dialog: ``late_alignment``, ``late_retention``, ``late_diversity`` (fractions),
@@ -193,6 +194,9 @@ class Measure:
 
 
 ClaimVerdict = Literal["holds", "direction only", "does not hold", "open"]
+
+TIMES = ("latency", "seconds")
+"""Metrics that depend on the machine, so that nothing measured on another judges them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,21 +236,23 @@ class Claim:
     recomputed: Recomputed | None = None
     bound: bool = False
 
-    def judge(self, low: float, high: float) -> ClaimVerdict:
+    def judge(self, low: float, high: float, size: str | None = None) -> ClaimVerdict:
         """Judge the claim by what was measured.
 
         Parameters
         ----------
         low, high : float
-            The measured quantity's 95 % interval, widened by the sampling error of the published
-            figure where that is known; the quantity twice where it has no interval. NaN where it
-            is not defined.
+            The measured quantity's 95 % interval; the quantity twice where it has none. NaN where
+            it is not defined.
+        size : str, optional
+            The verdict on the printed figure, by the rules of all figures: ``reproduced``,
+            ``open`` or any other. By default, whether the interval overlaps the figure.
 
         Returns
         -------
         str
-            ``holds``; ``direction only`` (true, but the printed figure does not come out);
-            ``does not hold``; ``open`` (the interval does not decide, or is not defined).
+            ``holds``; ``direction only`` (true, but the printed figure is not confirmed);
+            ``does not hold``; ``open`` (what was measured does not decide, or is not defined).
 
         Raises
         ------
@@ -258,8 +264,8 @@ class Claim:
         >>> shift = claim("alignment-shift")
         >>> shift.judge(1.26, 1.28), shift.judge(0.40, 0.45), shift.judge(-0.3, -0.1)
         ('holds', 'direction only', 'does not hold')
-        >>> shift.judge(-0.1, 0.3)
-        'open'
+        >>> shift.judge(-0.1, 0.3), shift.judge(1.26, 1.28, size="open")
+        ('open', 'direction only')
         """
         if math.isnan(low) or math.isnan(high):
             return "open"
@@ -271,9 +277,15 @@ class Claim:
                 return "does not hold"
             if not self.holds_when.contains(measured):
                 return "open"
-        if self.published is None or self.bound or self.published.range.overlaps(measured):
+        if self.published is None or self.bound:
             return "holds"
-        return "does not hold" if self.holds_when is None else "direction only"
+        if size is None:
+            size = "reproduced" if self.published.range.overlaps(measured) else "differs"
+        if size == "reproduced":
+            return "holds"
+        if self.holds_when is not None:
+            return "direction only"
+        return "open" if size == "open" else "does not hold"
 
 
 _ABOVE_ZERO = Range(low=0)
@@ -288,7 +300,7 @@ _FIRST = Range(1, 1)
 _DEFAULTS = {parameter.key: parameter.default for parameter in HYPERPARAMETERS}
 
 
-# μ·L is highest where every ĥ is 1/2 and L is 1/4 (Equations 6 and 7).
+# μ·L is highest where every ĥ is 1/2 and L is 1/4, and least at 0 (Equations 6 and 7).
 _WIDEST_SWING = 1 - 1 / (1 + _DEFAULTS["mu"] / 4)
 
 
@@ -344,8 +356,9 @@ _ALIGNMENT_CLAIMS = (
         "composite",
         "+6.7%",
         "abstract; Sections 5.1, 8",
-        why="The printed composites give +6.5 %, and their rounding leaves room for +6.7 %; the "
-        "topic projected by W_V, the space of the output, decides it.",
+        why="The printed composites give +6.5 %, and their rounding leaves room for +6.7 %. As "
+        "chance alone would make such a difference, no measurement could confirm its size; the "
+        "topic projected by W_V, the space of the output, decides the direction.",
     ),
     _alignment_claim("shift", "+127%", "abstract; Sections 5.1, 5.6"),
     _alignment_claim("gradual", "+87%", "abstract; Sections 5.1, 5.6"),
@@ -628,9 +641,9 @@ _CONVERGENCE_CLAIMS = (
         source="Section 5.5; Figure 2",
         recomputed=Recomputed(_WIDEST_SWING, Range(0, _WIDEST_SWING)),
         measure=Measure("swing", "learning_rate", "mixed"),
-        holds_when=Range(low=0.1),
-        why="A response is read as a swing of a tenth or more; the loss is at most 1/4, so with "
-        "μ = 0.40 the rate cannot move by more than 9.1 %.",
+        holds_when=Range(low=_WIDEST_SWING / 2),
+        why="The loss is at most 1/4, so with μ = 0.40 the rate can swing by 9.1 % at most; a "
+        "response is read as half of that or more. The loss stays near 1/10, and with it the rate.",
     ),
     Claim(
         key="fixed-point",

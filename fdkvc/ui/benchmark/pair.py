@@ -23,7 +23,7 @@ from fdkvc.ui.kit.memory import kept
 @kept
 def comparison(study: Study, policy: str, baseline: str) -> pd.DataFrame:
     """Compare two policies, once for all that show it."""
-    return tables.comparison_table(study.results, policy, baseline)
+    return tables.comparison_table(study.results, [policy], baseline)
 
 
 @st.fragment
