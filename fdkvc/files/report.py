@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import zipfile
 
 import pandas as pd
@@ -145,6 +146,9 @@ def markdown(measured: list[MeasuredTable]) -> str:
 
 _TEX = {
     "\\": r"\textbackslash{}",
+    "w_c": "$w_c$",
+    "w_ρ": r"$w_\rho$",
+    "gamma": r"$\gamma$",
     "%": r"\%",
     "_": r"\_",
     "&": r"\&",
@@ -166,7 +170,7 @@ def latex(measured: list[MeasuredTable]) -> str:
     parts = [
         r"% Needs \usepackage{booktabs,amssymb}.",
         "% Measured, half of the 95 % interval (published, verdict): "
-        + ", ".join(f"{rule.tex[1:]} {rule.verdict}" for rule in RULES)
+        + ", ".join(rule.tex.removeprefix("\\") + f" {rule.verdict}" for rule in RULES)
         + ".",
     ]
     for table in measured:
@@ -184,10 +188,12 @@ def latex(measured: list[MeasuredTable]) -> str:
     return "\n".join(parts)
 
 
+# Each sign is replaced once, and not again within what has taken its place.
+_TEX_SIGNS = re.compile("|".join(map(re.escape, sorted(_TEX, key=len, reverse=True))))
+
+
 def _tex(text: str) -> str:
-    for sign, command in _TEX.items():
-        text = text.replace(sign, command) if sign != "\\" else text
-    return text
+    return _TEX_SIGNS.sub(lambda found: _TEX[found[0]], text)
 
 
 def _frame(table: MeasuredTable) -> pd.DataFrame:
