@@ -10,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pandas as pd
@@ -17,6 +18,10 @@ import pytest
 from test_layers import PACKAGES, ROOMS
 
 from fdkvc.__main__ import main
+from fdkvc.files.shipped import papers_run
+from fdkvc.judged.cells import measured_tables, verdicts_of
+from fdkvc.judged.claims import judged_claims
+from fdkvc.judged.judge import facts
 from fdkvc.parameters import defaults_of
 from fdkvc.policies import POLICIES
 
@@ -255,6 +260,23 @@ def test_adaptation_is_what_the_benchmark_gives(results: Path) -> None:
         policy = row.pop("adaptation")
         for column, text in row.items():
             assert_printed(text, cell(adaptation, column.replace(" ", "_"), policy=policy))
+
+
+def test_the_verdicts_are_those_of_the_papers_run() -> None:
+    study = papers_run().study
+    counts = verdicts_of(measured_tables(study))
+    assert {row["published figures"]: int(row["number"]) for row in table("published figures")} == (
+        counts
+    )
+    claims = Counter(each.verdict or "not judged" for each in judged_claims(study))
+    assert {row["claims"]: int(row["number"]) for row in table("claims")} == claims
+    apart = [fact for fact in facts(study) if fact.verdict == "differs"]
+    assert all(fact.metric == "late_alignment" for fact in apart)
+    numbers = f"Of {sum(counts.values())} published figures {counts['reproduced']} surely do"
+    assert numbers in README
+    assert f"{counts['open']} are open, {len(apart) + counts['cannot be told from zero']}" in README
+    said = f"Of {sum(claims.values())} claims {claims['holds']} hold, {claims['direction only']} as"
+    assert f"{said} a direction only, {claims['does not hold']} do not" in README
 
 
 @pytest.mark.parametrize("parameter", ["w_c", "gamma"])

@@ -90,8 +90,8 @@ NOT_SHOWN = (
     "The paper's own dialogs: its code and seeds are not at hand. Where it leaves a choice open "
     "(the split of Mixed, what a new entry starts with, when metrics are taken), the reading whose "
     "results match its tables is taken; another reading may match as well.",
-    "That a published alignment is wrong: only that it cannot be told from chance, and that "
-    "another projection gives other numbers.",
+    "That a published alignment is wrong: only that its differences are no larger than chance, and "
+    "that another projection gives other numbers.",
     "Time on other hardware: latencies are NumPy's on the machine that runs this, where calls cost "
     "more than arithmetic. A kernel inside a model would have other ratios.",
     "The memory of the embeddings that FD-KVC needs beside keys and values.",

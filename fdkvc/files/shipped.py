@@ -1,0 +1,167 @@
+"""The paper's own run, measured once and shipped: results as a file of numbers, and back.
+
+`python -m benchmarks.ship` makes it anew; a test measures some of its dialogs again.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from fdkvc.files.export import project_version
+from fdkvc.measured.benchmark import Benchmark, Latency, Measured, Results, Values
+from fdkvc.measured.study import Probes, Study, ablation
+from fdkvc.measured.sweep import Sweep
+from fdkvc.measured.workers import processor
+from fdkvc.paper.tables import ABLATION_DIALOGS, ABLATIONS, DIALOGS, published_sweep
+from fdkvc.policies import read_policy
+from fdkvc.run.metrics import Memory
+
+FOLDER = Path(__file__).parent / "papers_run"
+NUMBERS, HEAD = "numbers.npz", "head.json"
+
+BENCHMARK = Benchmark(dialogs=DIALOGS, seed=0)
+"""The paper's benchmark, which is shipped."""
+
+SWEEPS = tuple(
+    Sweep(axes=((parameter, published_sweep(parameter)),), dialogs=ABLATION_DIALOGS, seed=0)
+    for parameter in ABLATIONS
+)
+"""The paper's sweeps, which are shipped with every policy beside them."""
+
+
+@dataclass(frozen=True, eq=False)
+class PapersRun:
+    """What is shipped.
+
+    Attributes
+    ----------
+    study : Study
+        Of `BENCHMARK`.
+    sweeps : mapping of Sweep to Results
+        Of `SWEEPS`, each with the policies that there were when it was made.
+    version, made : str
+        Of the project, and the day in the form 2026-01-31.
+    processor : mapping of str to str
+        What it ran on.
+    """
+
+    study: Study
+    sweeps: Mapping[Sweep, Results]
+    version: str
+    made: str
+    processor: Mapping[str, str]
+
+
+@cache
+def papers_run() -> PapersRun:
+    """Return what is shipped, read once."""
+    return unpacked({name: (FOLDER / name).read_bytes() for name in (NUMBERS, HEAD)})
+
+
+def packed(study: Study, sweeps: Mapping[Sweep, Results], made: str) -> dict[str, bytes]:
+    """Return the paper's run as files.
+
+    Parameters
+    ----------
+    study : Study
+        Complete, of `BENCHMARK`.
+    sweeps : mapping of Sweep to Results
+        Complete, of `SWEEPS`.
+    made : str
+        The day.
+    """
+    if study.probes is None:
+        raise ValueError("the study has no probes, so it is not the paper's, or not complete")
+    parts = {_STUDY: study.results}
+    parts |= {_ablation(parameter): results for parameter, results in study.sweeps.items()}
+    parts |= {_sweep(sweep): results for sweep, results in sweeps.items()}
+    numbers = {name: row for part, each in parts.items() for name, row in _rows(part, each)}
+    for name in _PROBES:
+        numbers[_JOINT.join((_PROBE, name))] = getattr(study.probes, name)
+    file = io.BytesIO()
+    np.savez_compressed(file, allow_pickle=False, **numbers)
+    head = {
+        "version": project_version(),
+        "made": made,
+        "processor": processor(),
+        "seconds": {part: results.seconds for part, results in parts.items()}
+        | {_PROBE: study.probes.seconds},
+        "latencies": [asdict(each) for each in study.latencies],
+        "memories": {name: asdict(each) for name, each in study.memories.items()},
+    }
+    text = json.dumps(head, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return {NUMBERS: file.getvalue(), HEAD: text.encode()}
+
+
+def unpacked(files: Mapping[str, bytes]) -> PapersRun:
+    """Return the paper's run from its files."""
+    head = json.loads(files[HEAD])
+    seconds = head["seconds"]
+    with np.load(io.BytesIO(files[NUMBERS]), allow_pickle=False) as numbers:
+        rows = {tuple(name.split(_JOINT)): numbers[name] for name in numbers.files}
+
+    def results(part: str, benchmark: Benchmark) -> Results:
+        measured = _measured(part, rows)
+        names = next(iter(measured.values()))
+        ran = replace(benchmark, policies=tuple(map(read_policy, names)))
+        return Results(ran, measured, seconds[part])
+
+    study = Study(
+        results(_STUDY, BENCHMARK),
+        {parameter: results(_ablation(parameter), _alone(parameter)) for parameter in ABLATIONS},
+        tuple(Latency(**each) for each in head["latencies"]),
+        {name: Memory(**each) for name, each in head["memories"].items()},
+        Probes(seconds[_PROBE], **{name: rows[_PROBE, name] for name in _PROBES}),
+    )
+    swept = {sweep: results(_sweep(sweep), sweep.benchmark) for sweep in SWEEPS}
+    return PapersRun(study, swept, head["version"], head["made"], head["processor"])
+
+
+# ------------------------------------------------------------------------------- names of arrays
+
+_JOINT = "|"
+_STUDY, _PROBE = "study", "probe"
+_PROBES = ("highest_score", "same_entries")
+
+
+def _ablation(parameter: str) -> str:
+    return f"ablation of {parameter}"
+
+
+def _alone(parameter: str) -> Benchmark:
+    return ablation(parameter, BENCHMARK)
+
+
+def _sweep(sweep: Sweep) -> str:
+    return f"sweep of {sweep.parameters[0]}"
+
+
+def _rows(part: str, results: Results) -> Iterator[tuple[str, Values]]:
+    for scenario, by_policy in results.measured.items():
+        for policy, measured in by_policy.items():
+            for kind in ("values", "series"):
+                for name, values in getattr(measured, kind).items():
+                    yield _JOINT.join((part, scenario, policy, kind, name)), values
+
+
+def _measured(part: str, rows: Mapping[tuple[str, ...], Values]) -> dict[str, dict[str, Measured]]:
+    found: dict[str, dict[str, dict[str, dict[str, Values]]]] = {}
+    for place, values in rows.items():
+        if place[0] == part:
+            _, scenario, policy, kind, name = place
+            of_policy = found.setdefault(scenario, {}).setdefault(policy, {})
+            of_policy.setdefault(kind, {})[name] = values
+    return {
+        scenario: {
+            policy: Measured(kinds.get("values", {}), kinds.get("series", {}))
+            for policy, kinds in by_policy.items()
+        }
+        for scenario, by_policy in found.items()
+    }
