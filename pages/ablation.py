@@ -3,27 +3,37 @@
 import streamlit as st
 
 from fdkvc.ui.ablation import choices, sections
+from fdkvc.ui.kit import fields, past
 from fdkvc.ui.kit.files import show_sweep_files
-from fdkvc.ui.kit.frame import enter_page, heading
+from fdkvc.ui.kit.frame import enter_page, heading, problems
 from fdkvc.ui.kit.run_panel import run_panel
 from fdkvc.ui.kit.work import sweep_work
 
 PAGE = "ablation"
+RUNS = choices.runs_of(PAGE)
 
 enter_page()
+
+link = fields.arriving_link()
+wrong = fields.adopt_link(PAGE, choices.link_fields(PAGE, link), link)
 
 heading(
     "Ablation",
     "What does a hyperparameter do? Sweep one, or two at once, over the same dialogs; the paper's "
     "own sweeps are overlaid, its defaults marked, and every policy stands beside them.",
 )
+problems(wrong)
 with st.sidebar:
     chosen = choices.choose_sweep(PAGE)
 
-done = run_panel(PAGE, "Run", sweep_work(chosen))
+run_panel(PAGE, "Run", sweep_work(chosen), content=chosen)
+shown = past.at_hand(RUNS, chosen)
+past.show_runs(RUNS, shown)
 
-if done is not None:
-    sweep, results = done
-    sections.about_sweep(sweep, results, chosen)
-    sections.show_sweep(PAGE, sweep, results)
-    show_sweep_files(PAGE, sweep, results)
+if shown is None:
+    past.offer()
+else:
+    sections.about_sweep(shown, chosen)
+    sections.show_sweep(PAGE, *shown.result)
+    show_sweep_files(PAGE, *shown.result)
+fields.write_link(PAGE, choices.link_fields(PAGE))

@@ -6,11 +6,12 @@ import re
 from typing import Any
 
 import pytest
-from app_pages import open_page, press, run_until, settled
+from app_pages import link_of, open_page, press, run_until, settled
 from streamlit.testing.v1 import AppTest
 
 from fdkvc.__main__ import _parser
 from fdkvc.dialogs.scenarios import SCENARIOS
+from fdkvc.files.shipped import papers_run
 from fdkvc.measured.sweep import Sweep, can_be_swept
 from fdkvc.paper.claims import CLAIMS
 from fdkvc.policies import POLICIES, policy_named
@@ -30,9 +31,9 @@ SHOWN = "Shown: "
 @pytest.fixture(scope="module")
 def ran() -> AppTest:
     """Return the benchmark page after a run of few dialogs."""
-    app = open_page("benchmark")
-    app.number_input(key="benchmark/dialogs").set_value(3).run()
-    return run_until(press(app, "Run"), SHOWN)
+    app = open_page("benchmark", dialogs=3)
+    assert any("Nothing of these settings is at hand" in info.value for info in app.info)
+    return run_until(press(app, "Run"), f"{SHOWN}3 dialogs")
 
 
 def section(app: AppTest, name: str) -> AppTest:
@@ -40,10 +41,12 @@ def section(app: AppTest, name: str) -> AppTest:
     return settled(app.run())
 
 
-def test_before_a_run_the_page_says_what_it_is_and_how_to_run_more() -> None:
+def test_the_page_opens_on_the_papers_run_and_says_how_to_run_more() -> None:
     app = open_page("benchmark")
     assert app.title[0].value == "Benchmark"
-    assert not app.dataframe
+    (shown,) = [caption.value for caption in app.caption if SHOWN in caption.value]
+    assert shown.startswith("Shown: 600 dialogs a scenario, seed 0")
+    assert f"Measured on {papers_run().made} with version {papers_run().version}" in shown
     assert f"At most {DIALOGS_HERE.high:,} dialogs a scenario run here" in " ".join(
         caption.value for caption in app.caption
     )
@@ -91,6 +94,68 @@ def test_the_run_is_found_again_after_another_page(ran: AppTest) -> None:
     assert any("Shown: 3 dialogs a scenario" in caption.value for caption in ran.caption)
 
 
+def shown_in(app: AppTest) -> str:
+    """Return what the page says of the run that it shows."""
+    (said,) = [caption.value for caption in app.caption if SHOWN in caption.value]
+    return said
+
+
+def test_a_reload_keeps_the_result_and_another_session_finds_it(ran: AppTest) -> None:
+    again = open_page("benchmark", **link_of(ran))
+    assert shown_in(again).startswith("Shown: 3 dialogs a scenario, seed 0")
+    assert not again.error
+
+
+def test_a_link_says_all_that_was_chosen_and_what_is_wrong_with_it() -> None:
+    link = {"scenarios": "return,mixed", "policies": "h2o,fd-kvc:gamma=0.8"}
+    link |= {"metrics": "retention", "dialogs": "7", "seed": "3", "budget": "40"}
+    app = open_page("benchmark", **link)
+    assert not app.error
+    assert link_of(app) == link
+    app = open_page("benchmark", **link | {"dialogs": "2001"})
+    (wrong,) = app.error
+    assert wrong.value.startswith("This link is not quite right: Dialogs a scenario is 2001")
+
+
+def test_a_link_to_a_sweep_says_all_that_was_chosen() -> None:
+    link = {"policy": "h2o", "first": "window", "values": "0 0.5", "second": "–"}
+    link |= {"scenario": "return", "metrics": "retention"}
+    link |= {"dialogs": "7", "seed": "3", "budget": "40"}
+    app = open_page("ablation", **link)
+    assert not app.error
+    assert link_of(app) == link
+    two = {"policy": "fd-kvc", "first": "gamma", "values": "0.8 0.9"}
+    two |= {"second": "w_c", "second_values": "0.2 0.4"}
+    app = open_page("ablation", **two)
+    assert {name: link_of(app)[name] for name in two} == two
+    assert "--second w_c --second-values 0.2 0.4" in app.code[0].value
+
+
+def test_runs_are_listed_named_compared_shown_again_and_deleted() -> None:
+    app = open_page("benchmark", dialogs=4)
+    run_until(press(app, "Run"), f"{SHOWN}4 dialogs")
+    app.number_input(key="benchmark/dialogs").set_value(600).run()
+    assert shown_in(app).startswith("Shown: 600 dialogs")  # at hand, and shown at once
+    mine, shipped = app.text_input
+    assert mine.value.startswith("Run: 4 dialogs")
+    assert shipped.value.startswith("The paper's run: 600 dialogs")
+    mine.set_value("mine").run()
+    assert "mine" in app.selectbox(key="benchmark/runs-one").options
+    (table,) = [each.value for each in app.dataframe if "one less the other" in each.value]
+    assert set(table["one less the other"]) == {"no difference in any dialog"}
+
+    (show,) = [button for button in app.button if button.label == "Show"]
+    show.click().run()
+    assert shown_in(app).startswith("Shown: 4 dialogs")
+    assert link_of(app)["dialogs"] == "4"
+    delete = [button for button in app.button if button.label == "Delete" and not button.disabled]
+    assert len(delete) == 1  # what is shipped stays
+    delete[0].click().run()
+    assert len(app.text_input) == 1
+    assert not app.exception
+    assert any("Nothing of these settings is at hand" in info.value for info in app.info)
+
+
 def test_changed_settings_are_pointed_out(ran: AppTest) -> None:
     ran.number_input(key="benchmark/seed").set_value(5).run()
     assert any("sidebar has other settings" in info.value for info in ran.info)
@@ -107,7 +172,7 @@ def test_nothing_chosen_gets_a_sentence_and_the_default() -> None:
 
 
 def test_a_busy_server_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(self: Jobs, work: Any) -> None:
+    def full(self: Jobs, *_: Any) -> None:
         raise ValueError("this server is busy with 6 runs")
 
     monkeypatch.setattr(Jobs, "start", full)
@@ -132,11 +197,9 @@ def test_a_failed_run_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_metric_that_is_asked_for_is_shown() -> None:
-    app = open_page("benchmark")
-    app.number_input(key="benchmark/dialogs").set_value(2).run()
-    app.session_state["benchmark/scenarios"] = ["return"]
-    app.session_state["benchmark/metrics"] = list(metrics_of())
-    run_until(press(app.run(), "Run"), SHOWN)
+    link = {"scenarios": "return", "metrics": ",".join(metrics_of())}
+    app = open_page("benchmark", dialogs=2, **link)
+    run_until(press(app, "Run"), f"{SHOWN}2 dialogs")
     assert f"--metrics {' '.join(list(metrics_of()))} --out" in app.code[0].value
     section(app, "Figures")
     assert "Return recall" in app.selectbox(key="benchmark/other/quantity").options
@@ -154,10 +217,8 @@ def test_every_metric_that_is_asked_for_is_shown() -> None:
 
 
 def test_a_sweep_shows_the_metrics_that_are_asked_for() -> None:
-    app = open_page("ablation")
-    app.number_input(key="ablation/dialogs").set_value(2).run()
-    app.session_state["ablation/metrics"] = ["retention", "return_recall", "regret"]
-    run_until(press(app.run(), "Run"), SHOWN)
+    app = open_page("ablation", dialogs=2, metrics="retention,return_recall,regret")
+    run_until(press(app, "Run"), SHOWN)
     assert len(app.get("vega_lite_chart")) == 3 + 1
     app.selectbox(key="ablation/across").set_value("late_regret").run()
     assert not app.exception
@@ -165,8 +226,7 @@ def test_a_sweep_shows_the_metrics_that_are_asked_for() -> None:
 
 
 def test_a_sweep_is_drawn_with_its_trade_off() -> None:
-    app = open_page("ablation")
-    app.number_input(key="ablation/dialogs").set_value(3).run()
+    app = open_page("ablation", dialogs=3)
     run_until(press(app, "Run"), SHOWN)
     assert [heading.value for heading in app.header] == [
         "Each metric over the sweep",
@@ -176,14 +236,14 @@ def test_a_sweep_is_drawn_with_its_trade_off() -> None:
     assert len(app.get("vega_lite_chart")) == 4
     labels = [button.proto.label for button in app.get("download_button")]
     assert labels == [
-        *("Everything as a ZIP", "sweep.csv", "ablation.csv", "run.json"),
+        *("Download", "Everything as a ZIP", "sweep.csv", "ablation.csv", "run.json"),
         *(plain("late_alignment.svg"), plain("late_alignment.png")),
     ]
 
 
 def test_bad_values_get_a_sentence_and_the_last_good_ones() -> None:
     app = open_page("ablation")
-    app.text_input(key="ablation/fd-kvc/values/gamma").set_value("0.5 2").run()
+    app.text_input(key="ablation/fd-kvc/gamma/values").set_value("0.5 2").run()
     (error,) = app.error
     assert error.value == (
         "gamma is 2.0, but must be a number above 0 and below 1. "

@@ -176,3 +176,31 @@ def test_results_are_kept_by_their_bytes_and_the_last_whatever_its_size() -> Non
 
     assert [jobs.find(job.name) is not None for job in made] == [False, False, False, True]
     assert made[-1].size > 9000
+
+
+def test_what_is_finished_is_found_by_what_was_asked_and_can_be_dropped(gates: list[Gate]) -> None:
+    jobs = Jobs()
+    job = jobs.start(gate := Gate("first"), content=("seed", 1))
+    gates.append(gate)
+    assert jobs.at_hand(("seed", 1)) is None  # not yet
+    gate.open.set()
+    finished(job)
+    again = finished(jobs.start(lambda *_: "second", content=("seed", 1)))
+    assert jobs.at_hand(("seed", 1)) is again
+    assert jobs.at_hand(("seed", 2)) is None
+    jobs.drop(again.name)
+    assert jobs.at_hand(("seed", 1)) is job
+    assert jobs.find(again.name) is None
+
+
+def test_what_was_cut_short_or_failed_is_at_hand_for_nobody(gates: list[Gate]) -> None:
+    jobs = Jobs()
+    job = jobs.start(gate := Gate(), content="asked")
+    gates.append(gate)
+    assert gate.begun.wait(SECONDS)
+    job.cancel()
+    gate.open.set()
+    assert finished(job).result == "cut short"
+    assert jobs.at_hand("asked") is None
+    finished(jobs.start(lambda *_: 1 / 0, content="asked"))
+    assert jobs.at_hand("asked") is None

@@ -228,6 +228,46 @@ def paired(policy: npt.ArrayLike, baseline: npt.ArrayLike) -> Paired:
     return Paired(**asdict(summary), t=t, p=p)
 
 
+def unpaired(one: npt.ArrayLike, other: npt.ArrayLike) -> Paired:
+    """Compare the means of two samples of different dialogs by Welch's t-test.
+
+    Returns
+    -------
+    Paired
+        Of one less the other; `n` is the smaller of both numbers of dialogs, and `sd` the one that
+        differences of so many dialogs would have.
+
+    References
+    ----------
+    B. L. Welch, The Generalization of Student's Problem when Several Different Population
+    Variances are Involved, Biometrika 34, 1947.
+
+    Examples
+    --------
+    >>> round(unpaired([2, 4, 6, 8], [1, 2, 3]).p, 3)
+    0.1
+    >>> unpaired([0.5, 0.5], [0.25, 0.25]).words()
+    'the same in every dialog (+0.250)'
+    """
+    first, second = summarize(one), summarize(other)
+    mean, n = first.mean - second.mean, min(first.n, second.n)
+    if n == 1:
+        return Paired(n, mean, *5 * (math.nan,))
+    shares = [each.sd**2 / each.n for each in (first, second)]
+    error = math.sqrt(sum(shares))
+    if error == 0:
+        return Paired(n, mean, 0.0, mean, mean, math.nan, math.nan)
+    from scipy.special import stdtr, stdtrit
+
+    degrees = sum(shares) ** 2 / sum(
+        share**2 / (each.n - 1) for share, each in zip(shares, (first, second), strict=True)
+    )
+    margin = float(stdtrit(degrees, (1 + CONFIDENCE) / 2)) * error
+    t = mean / error
+    p = 2 * float(stdtr(degrees, -abs(t)))
+    return Paired(n, mean, error * math.sqrt(n), mean - margin, mean + margin, t, p)
+
+
 def effect_size(differences: npt.ArrayLike) -> float:
     """Return Cohen's d_z: the mean of the paired differences over their standard deviation.
 

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import streamlit as st
 
 from fdkvc.dialogs.scenarios import SCENARIOS
+from fdkvc.files.report import sweep_files
+from fdkvc.files.shipped import papers_run
+from fdkvc.measured.benchmark import Results
 from fdkvc.measured.sweep import Number, Sweep, can_be_swept, read_values, suggested_values
 from fdkvc.paper.tables import ABLATED_POLICY, ABLATED_SCENARIO
 from fdkvc.parameters import DIALOGS, SEED, Field, fields_of
 from fdkvc.policies import POLICIES
 from fdkvc.ui.kit import fields
+from fdkvc.ui.kit.fields import held
 from fdkvc.ui.kit.markdown import plain
+from fdkvc.ui.kit.past import Kind
 from fdkvc.ui.kit.sidebar import BUDGET_HERE, MEASURED, POLICY, SCENARIO
+from fdkvc.words import count
 
 MOST_VALUES = 12
 """Values of a hyperparameter; of two, this many squared settings run."""
@@ -30,31 +37,74 @@ FIRST = Field("Hyperparameter", "", name="first", default="gamma")
 SECOND = Field("And a second one", "Two at once give a heat map.", name="second", default=NONE)
 SWEPT_SCENARIO = replace(
     SCENARIO,
+    follows=False,
     default=ABLATED_SCENARIO,
     choices={key: each for key, each in SCENARIOS.items() if key != "adaptation"},
 )
 DIALOGS_HERE = replace(DIALOGS, default=200, high=600)
 """Dialogs that a sweep on the page may have."""
 
+NUMBERS = (DIALOGS_HERE, SEED, replace(BUDGET_HERE, follows=False))
+
+
+def first_of(policy: str) -> Field:
+    """Return the choice of what is swept of a policy."""
+    labels = {known.name: known.label for known in fields_of(POLICIES[policy]) if not known.choices}
+    start = FIRST.default if FIRST.default in labels else next(iter(labels))
+    return replace(FIRST, default=start, choices=labels, of=policy)
+
+
+def second_of(policy: str, first: str) -> Field:
+    """Return the choice of what is swept at once with the first."""
+    labels = first_of(policy).labels
+    others = {NONE: "none", **{name: label for name, label in labels.items() if name != first}}
+    return replace(SECOND, choices=others, of=f"{policy}/{first}")
+
+
+def values_of(policy: str, name: str, which: str = "values") -> Field:
+    """Return the field of a hyperparameter's values, in a link under the name of which they are."""
+    (known,) = [known for known in fields_of(POLICIES[policy]) if known.name == name]
+    return Field(
+        f"Values of {known.label.lower()}",
+        f"Each {known.allowed(known.kind)}.",
+        name=which,
+        default=" ".join(f"{value:g}" for value in suggested_values(policy, name)),
+        of=f"{policy}/{name}",
+    )
+
+
+def link_fields(page: str, link: Mapping[str, str] | None = None) -> list[Field]:
+    """Return all that the address says, of what a link asks for or the session holds."""
+
+    def asked(field: Field) -> Any:
+        value = (link or {}).get(field.name)
+        return value if value in field.choices else held(page, field) if not link else field.default
+
+    policy = asked(SWEPT_POLICY)
+    first = first_of(policy)
+    second = second_of(policy, asked(first))
+    found = [SWEPT_POLICY, first, values_of(policy, asked(first)), second]
+    if asked(second) != NONE:
+        found.append(values_of(policy, asked(second), "second_values"))
+    return [*found, SWEPT_SCENARIO, MEASURED, *NUMBERS]
+
 
 def choose_sweep(page: str) -> Sweep:
     """Show the controls and return the sweep."""
     policy = fields.choice(page, SWEPT_POLICY)
-    labels = {known.name: known.label for known in fields_of(POLICIES[policy]) if not known.choices}
-    start = FIRST.default if FIRST.default in labels else next(iter(labels))
-    first = fields.choice(f"{page}/{policy}", replace(FIRST, default=start, choices=labels))
+    first = fields.choice(page, first_of(policy))
     axes = [(first, _values(page, policy, first))]
-    others = {NONE: "none", **{name: label for name, label in labels.items() if name != first}}
-    if len(others) > 1:
-        second = fields.choice(f"{page}/{policy}/{first}", replace(SECOND, choices=others))
+    further = second_of(policy, first)
+    if len(further.choices) > 1:
+        second = fields.choice(page, further)
         if second != NONE:
-            axes.append((second, _values(page, policy, second)))
+            axes.append((second, _values(page, policy, second, "second_values")))
     sweep = Sweep(
         policy=policy,
         axes=tuple(axes),
         scenario=SCENARIOS[fields.choice(page, SWEPT_SCENARIO)],
         metrics=fields.several(page, MEASURED),
-        **fields.numbers(page, (DIALOGS_HERE, SEED, BUDGET_HERE)),
+        **fields.numbers(page, NUMBERS),
     )
     st.caption(
         plain(
@@ -66,18 +116,11 @@ def choose_sweep(page: str) -> Sweep:
     return sweep
 
 
-def _values(page: str, policy: str, name: str) -> tuple[Number, ...]:
+def _values(page: str, policy: str, name: str, which: str = "values") -> tuple[Number, ...]:
     """Ask for the values of a hyperparameter; keep to the last good ones."""
-    (known,) = [known for known in fields_of(POLICIES[policy]) if known.name == name]
-    field = Field(
-        f"Values of {known.label.lower()}",
-        f"Each {known.allowed(known.kind)}.",
-        name=name,
-        default=" ".join(f"{value:g}" for value in suggested_values(policy, name)),
-    )
     return fields.text(
-        f"{page}/{policy}/values",
-        field,
+        page,
+        values_of(policy, name, which),
         lambda typed: read_values(typed, policy, name, MOST_VALUES),
     )
 
@@ -91,4 +134,51 @@ def command_line(sweep: Sweep, dialogs: int = 2000) -> str:
     options |= {"scenario": sweep.scenario.key, "dialogs": dialogs, "seed": sweep.seed}
     return fields.command_line(
         "sweep", options | {"budget": sweep.budget, "metrics": sweep.metrics}
+    )
+
+
+Swept = tuple[Sweep, Results]
+
+
+def _link(sweep: Sweep) -> Mapping[str, str]:
+    (first, values), *more = sweep.axes
+    second, second_values = more[0] if more else (NONE, ())
+    found = {
+        SWEPT_POLICY.name: sweep.policy,
+        FIRST.name: first,
+        "values": " ".join(f"{value:g}" for value in values),
+        SECOND.name: second,
+        SWEPT_SCENARIO.name: sweep.scenario.key,
+        MEASURED.name: MEASURED.written(sweep.metrics),
+        **{field.name: field.written(getattr(sweep, field.name)) for field in NUMBERS},
+    }
+    if more:
+        found["second_values"] = " ".join(f"{value:g}" for value in second_values)
+    return found
+
+
+def _described(sweep: Sweep) -> str:
+    labels = first_of(sweep.policy).labels
+    return (
+        f"{' × '.join(labels[name].lower() for name in sweep.parameters)} of "
+        f"{POLICIES[sweep.policy].label} on {sweep.scenario.label}, "
+        f"{count(sweep.dialogs, 'dialog')}, seed {sweep.seed}, budget {sweep.budget}"
+    )
+
+
+def _shipped(sweep: Sweep) -> Swept | None:
+    results = papers_run().sweeps.get(sweep)
+    return None if results is None else (sweep, results)
+
+
+def runs_of(page: str) -> Kind:
+    """Return what the page runs."""
+    return Kind(
+        page,
+        link=_link,
+        fields=lambda link: link_fields(page, link),
+        describe=_described,
+        results=lambda swept: swept[1],
+        files=lambda swept: sweep_files(*swept),
+        shipped=_shipped,
     )

@@ -18,33 +18,24 @@ from fdkvc.ui.kit.fields import pick
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
 from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.markdown import Markdown, plain
+from fdkvc.ui.kit.past import Past, about
 from fdkvc.ui.kit.sidebar import DIALOG
 from fdkvc.words import count
 
 STEP_PAGE = "pages/step.py"
 
 
-def about_sweep(sweep: Sweep, results: Results, chosen: Sweep) -> None:
+def about_sweep(past: Past, chosen: Sweep) -> None:
     """Say which sweep is shown, and whether the settings have changed since."""
+    sweep, results = past.result
     finished = results.dialogs(sweep.scenario.key)
-    st.caption(
-        plain(
-            f"Shown: {', '.join(sweep.parameters)} of {POLICIES[sweep.policy].label} on "
-            f"{sweep.scenario.label}, {count(finished, 'dialog')}, seed {sweep.seed}, "
-            f"budget {sweep.budget}, {count(len(results.benchmark.policies), 'setting')}, "
-            f"{results.seconds:.1f} s."
-        )
+    words = (
+        f"{', '.join(sweep.parameters)} of {POLICIES[sweep.policy].label} on "
+        f"{sweep.scenario.label}, {count(finished, 'dialog')}, seed {sweep.seed}, "
+        f"budget {sweep.budget}, {count(len(results.benchmark.policies), 'setting')}, "
+        f"{results.seconds:.1f} s"
     )
-    if not results.complete:
-        st.warning(
-            plain(f"Cancelled: {finished} of {sweep.dialogs} dialogs are finished, and shown."),
-            icon=":material/cancel:",
-        )
-    if sweep != chosen:
-        st.info(
-            "The sidebar has other settings than this run: press Run to measure them.",
-            icon=":material/tune:",
-        )
+    about(past, words, (finished, sweep.dialogs), chosen)
 
 
 def show_sweep(page: str, sweep: Sweep, results: Results) -> pd.DataFrame:
@@ -179,8 +170,8 @@ def _tradeoff(page: str, sweep: Sweep, results: Results, table: pd.DataFrame) ->
         return
     with st.container(horizontal=True):
         x = pick(f"{page}/across", "Across", metrics, "late_retention", width=220)
-        del metrics[x]
-        y = pick(f"{page}/up", "Up", metrics, "late_diversity", width=220)
+        others = {metric: label for metric, label in metrics.items() if metric != x}
+        y = pick(f"{page}/up", "Up", others, "late_diversity", width=220)
     points = tradeoff_table(table, x, y)
     swept = f"{POLICIES[sweep.policy].label}, swept"
     groups = (*(policy.label for policy in POLICIES.values()), swept)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import streamlit as st
 
 from fdkvc.dialogs.scenarios import SCENARIOS
+from fdkvc.files.report import study_files
+from fdkvc.files.shipped import papers_run
 from fdkvc.measured.benchmark import Benchmark
+from fdkvc.measured.study import Study
 from fdkvc.parameters import DIALOGS, SEED, Field
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.markdown import plain
+from fdkvc.ui.kit.past import Kind
 from fdkvc.ui.kit.sidebar import BUDGET_HERE, MEASURED
-from fdkvc.ui.kit.variants import choose_policies
+from fdkvc.ui.kit.variants import CHOSEN, choose_policies
+from fdkvc.words import count
 
 ALL_SCENARIOS = Field(
     "Scenarios", "", name="scenarios", default=tuple(SCENARIOS), choices=SCENARIOS
@@ -20,13 +26,18 @@ ALL_SCENARIOS = Field(
 DIALOGS_HERE = replace(DIALOGS, high=2000)
 """Dialogs a scenario that a run on the page may have: it shares its server with others."""
 
+NUMBERS = (DIALOGS_HERE, SEED, replace(BUDGET_HERE, follows=False))
+
+FIELDS = [ALL_SCENARIOS, CHOSEN, MEASURED, *NUMBERS]
+"""All that the address says."""
+
 
 def choose_benchmark(page: str) -> Benchmark:
     """Show the controls and return the benchmark."""
     scenarios = fields.several(page, ALL_SCENARIOS)
     policies = choose_policies(page)
     metrics = fields.several(page, MEASURED)
-    numbers = fields.numbers(page, (DIALOGS_HERE, SEED, BUDGET_HERE))
+    numbers = fields.numbers(page, NUMBERS)
     st.caption(
         plain(
             f"At most {DIALOGS_HERE.high:,} dialogs a scenario run here, because the server is "
@@ -39,4 +50,40 @@ def choose_benchmark(page: str) -> Benchmark:
     st.code(more, language=None, wrap_lines=True)
     return Benchmark(
         tuple(SCENARIOS[key] for key in scenarios), policies, metrics=metrics, **numbers
+    )
+
+
+def _link(benchmark: Benchmark) -> Mapping[str, str]:
+    values = {
+        ALL_SCENARIOS.name: tuple(scenario.key for scenario in benchmark.scenarios),
+        CHOSEN.name: tuple(policy.name for policy in benchmark.policies),
+        MEASURED.name: benchmark.metrics,
+        **{field.name: getattr(benchmark, field.name) for field in NUMBERS},
+    }
+    return {field.name: field.written(values[field.name]) for field in FIELDS}
+
+
+def _described(benchmark: Benchmark) -> str:
+    return (
+        f"{count(benchmark.dialogs, 'dialog')} a scenario, seed {benchmark.seed}, "
+        f"budget {benchmark.budget}, {count(len(benchmark.policies), 'policy', 'policies')}, "
+        f"{count(len(benchmark.scenarios), 'scenario')}"
+    )
+
+
+def _shipped(benchmark: Benchmark) -> Study | None:
+    study = papers_run().study
+    return study if study.results.benchmark == benchmark else None
+
+
+def runs_of(page: str) -> Kind:
+    """Return what the page runs."""
+    return Kind(
+        page,
+        link=_link,
+        fields=lambda _: FIELDS,
+        describe=_described,
+        results=lambda study: study.results,
+        files=study_files,
+        shipped=_shipped,
     )

@@ -46,7 +46,7 @@ def choose_record(page: str) -> None:
 
         def repeat() -> None:
             st.session_state[_key(page)] = record
-            start_run(page, study_work(benchmark))
+            start_run(page, study_work(benchmark), benchmark)
 
         st.button("Repeat this run", key=f"{page}/record/run", on_click=repeat)
 

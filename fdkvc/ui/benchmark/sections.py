@@ -16,6 +16,7 @@ from fdkvc.ui.benchmark.pair import show_comparison
 from fdkvc.ui.benchmark.tables import show_tables
 from fdkvc.ui.kit.files import show_files
 from fdkvc.ui.kit.markdown import plain
+from fdkvc.ui.kit.past import Past, about
 from fdkvc.words import count
 
 SECTIONS: dict[str, Callable[[str, Study], None]] = {
@@ -29,25 +30,16 @@ SECTIONS: dict[str, Callable[[str, Study], None]] = {
 }
 
 
-def about_run(study: Study, chosen: Benchmark) -> None:
+def about_run(past: Past, chosen: Benchmark) -> None:
     """Say which run is shown, and whether the settings have changed since."""
-    results, ran = study.results, study.results.benchmark
-    finished = {scenario.key: results.dialogs(scenario.key) for scenario in ran.scenarios}
-    words = f"{count(ran.dialogs, 'dialog')} a scenario, seed {ran.seed}, budget {ran.budget}"
-    st.caption(plain(f"Shown: {words}, {len(ran.policies)} policies, {results.seconds:.1f} s."))
-    if not results.complete:
-        st.warning(
-            plain(
-                f"Cancelled: {sum(finished.values()):,} of {ran.dialogs * len(finished):,} dialogs "
-                "are finished, and shown."
-            ),
-            icon=":material/cancel:",
-        )
-    if ran != chosen:
-        st.info(
-            "The sidebar has other settings than this run: press Run to measure them.",
-            icon=":material/tune:",
-        )
+    results = past.result.results
+    ran = results.benchmark
+    finished = min(results.dialogs(scenario.key) for scenario in ran.scenarios)
+    words = (
+        f"{count(finished, 'dialog')} a scenario, seed {ran.seed}, budget {ran.budget}, "
+        f"{count(len(ran.policies), 'policy', 'policies')}, {results.seconds:.1f} s"
+    )
+    about(past, words, (finished, ran.dialogs), chosen)
 
 
 def show_sections(page: str, study: Study) -> None:

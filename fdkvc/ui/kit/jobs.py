@@ -1,14 +1,14 @@
 """Runs in the background, a few at once for all who use this server.
 
 A job outlives a rerun of its page and a change of page; whoever knows its name finds it, or its
-result, again. What one server takes on is bounded: how many jobs run, how many wait, and how many
-results are kept and for how long.
+result, again, and whoever asks for the same finds what is finished. What one server takes on is
+bounded: how many jobs run, how many wait, and how many results are kept and for how long.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -26,13 +26,13 @@ RUNNING = 2
 WAITING = 4
 """Jobs that may wait for their turn."""
 
-KEPT = 8
+KEPT = 64
 """Finished jobs whose results are kept."""
 
 KEPT_MEGABYTES = 128
 """Of the results that are kept; the last is kept whatever its size."""
 
-KEPT_SECONDS = 3600.0
+KEPT_SECONDS = 24 * 3600.0
 """How long a result is kept after it was last asked for."""
 
 Report = Callable[[Progress], None]
@@ -51,6 +51,8 @@ class Job:
     ----------
     name : str
         By which it is found again.
+    content : hashable, optional
+        What it is asked: jobs of equal content have the same result.
     progress : Progress, optional
         The last that it reported; None before it began.
     cancelled : Event
@@ -62,6 +64,7 @@ class Job:
     """
 
     name: str
+    content: Hashable = None
     cancelled: threading.Event = field(default_factory=threading.Event)
     progress: Progress | None = None
     asked: float = 0.0
@@ -140,8 +143,14 @@ class Jobs:
         self._jobs: dict[str, Job] = {}
         self._lock = threading.Lock()
 
-    def start(self, work: Work) -> Job:
+    def start(self, work: Work, content: Hashable = None) -> Job:
         """Begin a job, or let it wait for its turn.
+
+        Parameters
+        ----------
+        work : function
+        content : hashable, optional
+            What tells its result from others.
 
         Raises
         ------
@@ -156,7 +165,7 @@ class Jobs:
                     f"this server is busy with {ahead} runs, and takes no more than "
                     f"{self.running + self.waiting} at once: try again in a minute"
                 )
-            job = Job(uuid4().hex, asked=self._clock())
+            job = Job(uuid4().hex, content, asked=self._clock())
             job.future = self._threads.submit(_measured, work, job)
             self._jobs[job.name] = job
             return job
@@ -169,6 +178,22 @@ class Jobs:
                 job.asked = self._clock()
             self._forget()
             return job
+
+    def at_hand(self, content: Hashable) -> Job | None:
+        """Return the last job of this content that came to its end, None if there is none."""
+        with self._lock:
+            names = [
+                job.name
+                for job in self._jobs.values()
+                if job.content == content and job.result is not None and not job.cancelled.is_set()
+            ]
+        return self.find(names[-1]) if names else None
+
+    def drop(self, name: str) -> None:
+        """Forget a finished job at once."""
+        with self._lock:
+            if name in self._jobs and self._jobs[name].finished:
+                del self._jobs[name]
 
     def ahead_of(self, job: Job) -> int:
         """Return how many unfinished jobs began before this one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 import streamlit as st
@@ -19,7 +20,7 @@ def shared_jobs() -> Jobs:
     return Jobs()
 
 
-def run_panel(page: str, name: str, work: Work, *, help: str = "") -> Any:
+def run_panel(page: str, name: str, work: Work, *, help: str = "", content: Hashable = None) -> Any:
     """Show the button that runs, the progress and Cancel; return the latest result.
 
     While a run is under way, the result of the one before it is returned.
@@ -34,6 +35,8 @@ def run_panel(page: str, name: str, work: Work, *, help: str = "") -> Any:
         See `fdkvc.ui.kit.jobs.Work`.
     help : str
         What the button says when it is pointed at.
+    content : hashable, optional
+        What is asked; see `fdkvc.ui.kit.past`.
 
     Returns
     -------
@@ -53,7 +56,7 @@ def run_panel(page: str, name: str, work: Work, *, help: str = "") -> Any:
             disabled=busy,
             help=plain(help) or None,
         ):
-            start_run(page, work)
+            start_run(page, work, content)
             st.rerun()
         if job is not None and busy:
             _watch(page, jobs, job)
@@ -67,13 +70,19 @@ def run_panel(page: str, name: str, work: Work, *, help: str = "") -> Any:
     shown = jobs.find(st.session_state.get(shown_key))
     if shown_key in st.session_state and shown is None:
         st.info("The last results are no longer kept: run it again.", icon=":material/history:")
+        del st.session_state[shown_key]
     return None if shown is None else shown.result
 
 
-def start_run(page: str, work: Work) -> None:
+def latest_job(page: str) -> Job | None:
+    """Return the job whose result `run_panel` shows last, None if there is none."""
+    return shared_jobs().find(st.session_state.get(f"{page}/shown"))
+
+
+def start_run(page: str, work: Work, content: Hashable = None) -> None:
     """Begin a page's run, or let the page say why it cannot begin."""
     try:
-        st.session_state[f"{page}/job"] = shared_jobs().start(work).name
+        st.session_state[f"{page}/job"] = shared_jobs().start(work, content).name
         st.session_state[f"{page}/problems"] = []
     except ValueError as error:
         st.session_state[f"{page}/problems"] = [f"The run was not started: {error}."]

@@ -1,0 +1,302 @@
+"""Runs whose results are at hand: found by what was asked, listed, named, compared, deleted.
+
+What is shipped with the code, and what this server has run for anyone in the last day, is shown as
+soon as its settings are asked for: by a link, by a reload, or in the sidebar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from fdkvc.files.report import as_zip
+from fdkvc.files.shipped import papers_run
+from fdkvc.judged.cells import scenario_label
+from fdkvc.judged.pairs import runs_table, same_dialogs
+from fdkvc.measured.benchmark import Results
+from fdkvc.parameters import Field
+from fdkvc.policies import read_policy
+from fdkvc.run.metrics import late_metric
+from fdkvc.ui.kit import fields
+from fdkvc.ui.kit.fields import pick
+from fdkvc.ui.kit.markdown import plain
+from fdkvc.ui.kit.run_panel import latest_job, shared_jobs
+from fdkvc.words import count
+
+SHIPPED = "shipped"
+"""Stands for the name of the job where a result came with the code."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a page runs, and what can be done with its results.
+
+    Attributes
+    ----------
+    page : str
+    link : function of content to mapping
+        The parts of the address under which the page has these settings.
+    fields : function of link to fields
+        Those of the address.
+    describe : function of content to str
+    results : function of result to Results
+        The numbers that are compared.
+    files : function of result to mapping
+    shipped : function of content to result or None
+        What came with the code.
+    """
+
+    page: str
+    link: Callable[[Any], Mapping[str, str]]
+    fields: Callable[[Mapping[str, str]], list[Field]]
+    describe: Callable[[Any], str]
+    results: Callable[[Any], Results]
+    files: Callable[[Any], Mapping[str, str]]
+    shipped: Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Past:
+    """A run at hand.
+
+    Attributes
+    ----------
+    name : str
+        Of its job, or `SHIPPED` and what tells it from others that are.
+    content : hashable
+        What was asked.
+    title : str
+        What a person calls it.
+    """
+
+    name: str
+    content: Hashable
+    title: str
+    result: Any
+
+    @property
+    def is_shipped(self) -> bool:
+        """Whether it came with the code."""
+        return self.name.startswith(SHIPPED)
+
+
+def at_hand(kind: Kind, content: Hashable) -> Past | None:
+    """Return the run to be shown for these settings, None if there is none to show.
+
+    What this session has run or chosen itself comes first, then what is shipped, then what anyone
+    has run here. Where there is nothing of these settings, it is the run that was shown before.
+    """
+    page, job = kind.page, latest_job(kind.page)
+    if job is not None and job.name not in _listed(page):
+        _list(kind, job.name, job.content)
+        _show(page, job.name)
+    elif st.session_state.get(_looked_for(page)) != content:
+        shown = st.session_state.get(f"{page}/showing")
+        same = [name for name, known in _listed(page).items() if known == content]
+        same = same or _found(kind, content)
+        if same and shown not in same:
+            _show(page, same[-1])
+    st.session_state[_looked_for(page)] = content
+    return _past(kind, st.session_state.get(f"{page}/showing"))
+
+
+def _looked_for(page: str) -> str:
+    return f"{page}/looked-for"
+
+
+def _found(kind: Kind, content: Hashable) -> list[str]:
+    """List what is at hand of these settings, and return its name."""
+    name = None
+    if kind.shipped(content) is not None:
+        name = f"{SHIPPED} {kind.describe(content)}"
+    elif (job := shared_jobs().at_hand(content)) is not None:
+        name = job.name
+    if name is None:
+        return []
+    _list(kind, name, content)
+    return [name]
+
+
+def _listed(page: str) -> dict[str, Hashable]:
+    """Return what each run of this session was asked, by name."""
+    listed: dict[str, Hashable] = st.session_state.setdefault(f"{page}/runs", {})
+    return listed
+
+
+def _list(kind: Kind, name: str, content: Hashable) -> None:
+    _listed(kind.page)[name] = content
+    beginning = "The paper's run" if name.startswith(SHIPPED) else "Run"
+    st.session_state[_title(kind.page, name)] = f"{beginning}: {kind.describe(content)}"
+
+
+def _title(page: str, name: str) -> str:
+    return f"{page}/runs/{name}"
+
+
+def _show(page: str, name: str | None) -> None:
+    st.session_state[f"{page}/showing"] = name
+
+
+def _past(kind: Kind, name: str | None) -> Past | None:
+    """Return a run of this session; where it is no longer kept, it is taken off the list."""
+    listed = _listed(kind.page)
+    if name is None or name not in listed:
+        return None
+    content = listed[name]
+    job = None if name.startswith(SHIPPED) else shared_jobs().find(name)
+    result = kind.shipped(content) if name.startswith(SHIPPED) else job and job.result
+    if result is None:
+        del listed[name]
+        return None
+    title = st.session_state.get(_title(kind.page, name), "")
+    return Past(name, content, title or kind.describe(content), result)
+
+
+def offer() -> None:
+    """Say that there is nothing to show of these settings yet."""
+    st.info(
+        "Nothing of these settings is at hand on this server: press Run to measure them.",
+        icon=":material/play_arrow:",
+    )
+
+
+def about(past: Past, words: str, finished: tuple[int, int], chosen: Hashable) -> None:
+    """Say which run is shown, whether it was cut short, and whether the settings have changed.
+
+    Parameters
+    ----------
+    words : str
+        What was run.
+    finished : (int, int)
+        Dialogs of each scenario that are finished, and that were asked for.
+    chosen : hashable
+        What the sidebar has.
+    """
+    origin = ""
+    if past.is_shipped:
+        run = papers_run()
+        origin = f" Measured on {run.made} with version {run.version} of this project, and shipped."
+    st.caption(plain(f"Shown: {words}.{origin}"))
+    done, asked = finished
+    if done < asked:
+        st.warning(
+            plain(f"Cancelled: this is of {done:,} of {asked:,} dialogs of each scenario."),
+            icon=":material/cancel:",
+        )
+    if past.content != chosen:
+        st.info(
+            "The sidebar has other settings than this run: press Run to measure them.",
+            icon=":material/tune:",
+        )
+
+
+# ------------------------------------------------------------------------------- the list
+
+
+def show_runs(kind: Kind, shown: Past | None) -> None:
+    """List the runs of this session: to be shown, named, downloaded, compared and deleted."""
+    every = [past for name in list(_listed(kind.page)) if (past := _past(kind, name)) is not None]
+    if not every:
+        return
+    with st.expander(plain(f"Runs of this session ({len(every)})"), icon=":material/history:"):
+        for past in every:
+            _row(kind, past, past.name == (shown and shown.name))
+        if len(every) > 1:
+            _compare(kind, {past.name: past for past in every})
+
+
+def _row(kind: Kind, past: Past, is_shown: bool) -> None:
+    page, key = kind.page, _title(kind.page, past.name)
+    with st.container(horizontal=True, vertical_alignment="bottom", key=f"past-{past.name}"):
+        st.session_state.setdefault(key, past.title)
+        st.text_input(
+            plain(f"Name of: {kind.describe(past.content)}"), key=key, persist_state="session"
+        )
+        st.button(
+            "Shown" if is_shown else "Show",
+            key=f"{key}/show",
+            on_click=_choose,
+            args=(kind, past.name, past.content),
+            disabled=is_shown,
+        )
+        st.download_button(
+            "Download",
+            lambda: as_zip(kind.files(past.result)),
+            "fdkvc-run.zip",
+            "application/zip",
+            key=f"{key}/download",
+            on_click="ignore",
+            icon=":material/folder_zip:",
+        )
+        st.button(
+            "Delete",
+            key=f"{key}/delete",
+            on_click=_delete,
+            args=(page, past.name),
+            disabled=past.is_shipped,
+            icon=":material/delete:",
+        )
+
+
+def _choose(kind: Kind, name: str, content: Hashable) -> None:
+    """Show a run with its settings in the sidebar."""
+    link = kind.link(content)
+    fields.adopt(kind.page, kind.fields(link), link)
+    _show(kind.page, name)
+
+
+def _delete(page: str, name: str) -> None:
+    _listed(page).pop(name, None)
+    shared_jobs().drop(name)
+    job = latest_job(page)
+    if job is None or job.name == name:
+        st.session_state.pop(f"{page}/shown", None)
+    st.session_state.pop(_looked_for(page), None)
+
+
+@st.fragment
+def _compare(kind: Kind, every: Mapping[str, Past]) -> None:
+    """Set two runs beside each other."""
+    titles = {name: past.title for name, past in every.items()}
+    with st.container(horizontal=True):
+        one = pick(f"{kind.page}/runs-one", "Compare", titles, list(titles)[-1], width=360)
+        others = {name: title for name, title in titles.items() if name != one}
+        other = pick(f"{kind.page}/runs-other", "with", others, width=360)
+    results = [kind.results(every[name].result) for name in (one, other)]
+    table = runs_table(*results)
+    if table.empty:
+        st.info("These runs have no scenario, policy and metric in common.")
+        return
+    st.markdown(
+        "Both have the same dialogs, so that their difference is taken in each of those that both "
+        "finished."
+        if same_dialogs(*results)
+        else "They have different dialogs, so that their means are compared."
+    )
+    st.dataframe(compared(table), hide_index=True, key=f"{kind.page}/runs-table", height="content")
+    st.caption(
+        plain(
+            f"Intervals cover 95 %. What is said takes into account that "
+            f"{count(int(table.p_holm.notna().sum()), 'test')} stand here (Holm)."
+        )
+    )
+
+
+def compared(table: pd.DataFrame) -> pd.DataFrame:
+    """Return two runs beside each other as people read it."""
+    return pd.DataFrame(
+        {
+            "scenario": table.scenario.map(scenario_label),
+            "policy": [read_policy(name).title for name in table.policy],
+            "metric": [late_metric(name).label for name in table.metric],
+            "one": table.one.round(4),
+            "dialogs": table.n_one,
+            "the other": table.other.round(4),
+            "dialogs of the other": table.n_other,
+            "one less the other": table.words,
+        }
+    )
