@@ -29,6 +29,8 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("judged",),
     ("files",),
     ("charts",),
+    ("stage",),
+    ("report",),
     ("ui",),
 )
 """The rooms in the order of the data: each may import its own files and the rooms above it."""
@@ -48,7 +50,7 @@ PACKAGES = {
     "scipy": {"run", "measured"},
     "threadpoolctl": {"measured"},
     "distributed": {"measured"},
-    "pandas": {"told", "measured", "judged", "files", "charts", "ui"},
+    "pandas": {"told", "measured", "judged", "files", "charts", "stage", "report", "ui"},
     "altair": {"charts", "ui"},
     "pyarrow": {"ui"},
     "vl_convert": {"charts"},

@@ -12,13 +12,12 @@ from fdkvc.dialogs.scenarios import World, own_scenario, scenario_named
 from fdkvc.policies import POLICIES, policy_named
 from fdkvc.run.fork import Fork
 from fdkvc.run.trace import Rule, Status
+from fdkvc.stage.moments import nearly_kept
+from fdkvc.stage.payload import PROTECTED_BIT, RULE_BIT
 from fdkvc.told.course import term_courses
 from fdkvc.told.explain import decision
 from fdkvc.ui.kit.runs import DialogChoice, Run, RunChoice, load_fork, load_run
-from fdkvc.ui.stage.follow import nearly_kept
 from fdkvc.ui.stage.payload import (
-    PROTECTED_BIT,
-    RULE_BIT,
     LaneHead,
     lanes_payload,
     name_of_all,

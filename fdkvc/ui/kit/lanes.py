@@ -21,8 +21,6 @@ from fdkvc.ui.kit.memory import kept
 from fdkvc.ui.kit.runs import Choice, Run, RunChoice, load_run
 from fdkvc.ui.kit.variants import CHOSEN, read_name
 
-MOST_LANES = 6
-
 POLICIES = replace(CHOSEN, follows=True)
 """The policies of the lanes, which go along from page to page."""
 

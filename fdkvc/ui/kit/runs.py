@@ -1,201 +1,15 @@
-"""A run for the screen: what was chosen, and everything that is shown of it, computed once."""
+"""Runs for the screen, each computed once."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Hashable
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import ClassVar, Protocol
-
-import numpy as np
-import pandas as pd
-
-from fdkvc.charts.timeline import Line, metrics_data, placed
-from fdkvc.charts.turn import hover_texts
 from fdkvc.dialogs.batch import DialogBatch
-from fdkvc.dialogs.draw import generate
-from fdkvc.dialogs.scenarios import Scenario, World
-from fdkvc.policies import Policy
-from fdkvc.run.fork import Fork, fork
-from fdkvc.run.metrics import metric_named, usual_metrics
-from fdkvc.run.simulate import simulate
-from fdkvc.run.trace import Trace
-from fdkvc.told.history import path_table, river_table, schedule_table, topic_changes
-from fdkvc.told.tables import entries_table, turns_table
+from fdkvc.run.fork import Fork
+from fdkvc.stage.run import Choice as Choice
+from fdkvc.stage.run import DialogChoice as DialogChoice
+from fdkvc.stage.run import Run as Run
+from fdkvc.stage.run import RunChoice as RunChoice
+from fdkvc.stage.run import lay_out, lay_out_fork
 from fdkvc.ui.kit.memory import kept
-
-
-class Choice(Hashable, Protocol):
-    """Which dialog; choices that are equal are of the same dialog."""
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """What each token says; empty where tokens say nothing."""
-
-    @property
-    def alone(self) -> bool:
-        """Whether the dialog's cache decides by itself, so that it can be run again."""
-
-    def load(self) -> DialogBatch:
-        """Return the dialog as a batch of one row."""
-
-    def run(self, policy: Policy, dialogs: DialogBatch, budget: int) -> Trace:
-        """Run a policy over the dialog that was loaded."""
-
-
-@dataclass(frozen=True)
-class DialogChoice:
-    """Which drawn dialog: number 0 of this seed, scenario and world."""
-
-    scenario: Scenario
-    seed: int
-    world: World
-    words: ClassVar[tuple[str, ...]] = ()
-    alone: ClassVar[bool] = True
-
-    @property
-    def size(self) -> int:
-        """Turns times tokens."""
-        turns = len(self.scenario.schedule)
-        return turns * turns * self.world.tokens_per_turn
-
-    def load(self) -> DialogBatch:
-        """Draw the dialog."""
-        return generate(self.scenario, 1, self.seed, self.world)
-
-    def run(self, policy: Policy, dialogs: DialogBatch, budget: int) -> Trace:
-        """Run a policy over it."""
-        return simulate(policy, dialogs, budget)
-
-
-@dataclass(frozen=True)
-class RunChoice:
-    """Which policy on which dialog, with which budget; `asked` are further metrics."""
-
-    dialog: Choice
-    policy: Policy
-    budget: int
-    asked: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, eq=False)
-class Run:
-    """A policy's run over one dialog, as tables.
-
-    Attributes
-    ----------
-    dialogs : DialogBatch
-        One row.
-    entries : DataFrame
-        The entries that took part in each turn, with what colours them and their hover text.
-    turns : DataFrame
-        A row for each turn, the row states of the policy among its columns.
-    trunk : Run, optional
-        Of a fork: the run whose first turns it shares. Its trace begins after them.
-    """
-
-    choice: RunChoice
-    dialogs: DialogBatch
-    trace: Trace
-    entries: pd.DataFrame
-    turns: pd.DataFrame
-    trunk: Run | None = None
-
-    def at(self, turn: int) -> Run:
-        """Return the run that took this turn: the trunk up to the fork."""
-        return self.trunk.at(turn) if self.trunk and turn < self.trace.first_turn else self
-
-    @cached_property
-    def river(self) -> pd.DataFrame:
-        """The runs of neighbouring entries of one topic, for each turn."""
-        own, first = river_table(self.trace, self.dialogs), self.trace.first_turn
-        return own if self.trunk is None else _continued(self.trunk.river, own, first)
-
-    def path(self, token: int | None) -> pd.DataFrame:
-        """Return the place of a token by age, for each turn that ends with it cached."""
-        own, first = path_table(self.trace, token), self.trace.first_turn
-        return own if self.trunk is None else _continued(self.trunk.path(token), own, first)
-
-    @cached_property
-    def terms(self) -> tuple[str, ...]:
-        """Columns of the score terms."""
-        return tuple(f"term_{name}" for name in self.trace.result(self.trace.first_turn).terms)
-
-    @cached_property
-    def spans(self) -> tuple[tuple[float, float], ...]:
-        """The least and greatest value of each term over the run, then of age; for fixed axes."""
-        entries = self.entries
-        columns = [*(entries[term] for term in self.terms), entries["turn"] - entries["born"]]
-        return tuple((float(column.min()), float(column.max())) for column in columns)
-
-    @cached_property
-    def scores(self) -> tuple[float, float]:
-        """The least and greatest score over the run, zero between them; for a fixed axis."""
-        score = self.entries["score"]
-        low, high = min(0.0, float(score.min())), max(0.0, float(score.max()))
-        return (low, high) if low < high else (0.0, 1.0)
-
-    @cached_property
-    def cutoffs(self) -> tuple[float | None, ...]:
-        """For each turn the lowest unprotected score that stayed, if the budget evicted any."""
-        first = self.trace.first_turn
-        found = (
-            float(self.trace.result(turn).cutoff[0, 0])
-            for turn in range(first, first + self.trace.turns)
-        )
-        past = () if self.trunk is None else self.trunk.cutoffs[:first]
-        return (*past, *(None if math.isnan(cutoff) else cutoff for cutoff in found))
-
-    @cached_property
-    def timeline(self) -> dict[str, pd.DataFrame]:
-        """The data of the timeline that no step changes."""
-        data = {
-            "ribbon": placed(schedule_table(self.dialogs)),
-            "river": placed(self.river),
-            "metrics": metrics_data(self.turns, self.metrics),
-            "changes": placed(topic_changes(self.dialogs)),
-        }
-        # The browser refuses all data of a chart if it does not know the name of some.
-        return {**data, "turns": placed(self.turns)} if self.states else data
-
-    @cached_property
-    def metrics(self) -> tuple[Line, ...]:
-        """The metrics that say something of this dialog as lines.
-
-        An axis leaves a metric's range only where the metric does.
-        """
-        return tuple(
-            Line(
-                key,
-                metric.label,
-                min(0.0, float(self.turns[key].min())),
-                max(metric.bounds[1], float(self.turns[key].max())),
-                percent=metric.percent,
-            )
-            for key in (*usual_metrics(), *self.choice.asked)
-            for metric in [metric_named(key)]
-            if self.turns[key].notna().any()
-        )
-
-    @cached_property
-    def states(self) -> tuple[Line, ...]:
-        """The policy's row states as lines, each with a range that shows its movement."""
-        return tuple(
-            _zoomed(name, self.turns[name], start)
-            for name, start in self.trace.policy.initial_state().items()
-        )
-
-
-def _zoomed(name: str, series: pd.Series[float], start: float) -> Line:
-    """Make a line whose axis spans what the series does, and its start where that is not zero."""
-    start = float(np.float32(start))  # as the states are, so that one that never moves is level
-    levels = [float(series.min()), float(series.max()), *([start] if start else [])]
-    low, high = min(levels), max(levels)
-    room = 0.15 * (high - low) or 0.05
-    label = name.replace("_", " ").capitalize()
-    counts = bool((series % 1 == 0).all())
-    return Line(name, label, low - room, high + room, start or None, digits=0 if counts else 3)
 
 
 @kept
@@ -207,10 +21,7 @@ def load_dialog(choice: Choice) -> DialogBatch:
 @kept
 def load_run(choice: RunChoice) -> Run:
     """Run the policy, and lay out what the views show."""
-    dialogs = load_dialog(choice.dialog)
-    trace = choice.dialog.run(choice.policy, dialogs, choice.budget)
-    turns = turns_table(trace, dialogs, asked=choice.asked)
-    return Run(choice, dialogs, trace, _entries(trace, dialogs), turns)
+    return lay_out(choice, load_dialog(choice.dialog))
 
 
 @kept
@@ -222,26 +33,4 @@ def load_fork(trunk: Run, change: Fork) -> Run:
     ValueError
         In a sentence, if it cannot be forked so.
     """
-    dialogs = trunk.dialogs
-    # Not the trunk's own slots: those of a policy without a budget are as many as there are tokens.
-    budget = trunk.choice.budget if change.budget is None else change.budget
-    trace = fork(trunk.trace, dialogs, replace(change, budget=budget))
-    choice = replace(trunk.choice, policy=trace.policy, budget=budget)
-    entries = _continued(trunk.entries, _entries(trace, dialogs), trace.first_turn)
-    future = turns_table(trace, dialogs, asked=choice.asked)
-    turns = _continued(trunk.turns, future, trace.first_turn)
-    return Run(choice, dialogs, trace, entries, turns, trunk)
-
-
-def _continued(past: pd.DataFrame, future: pd.DataFrame, turn: int) -> pd.DataFrame:
-    """Return what was before a turn, and what came from there on."""
-    return pd.concat([past[past["turn"] < turn], future], ignore_index=True)
-
-
-def _entries(trace: Trace, dialogs: DialogBatch) -> pd.DataFrame:
-    """Return the entries, with the topic that colours them and their hover text."""
-    entries = entries_table(trace, dialogs)
-    current = dialogs.current[0, entries["born"]]
-    entries["hue"] = [dialogs.topic_label(topic) for topic in current]
-    entries["hover"] = hover_texts(entries.drop(columns="hue"))
-    return entries
+    return lay_out_fork(trunk, change)

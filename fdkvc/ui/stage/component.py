@@ -2,51 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
-from fdkvc.charts.theme import DARK, LIGHT, tint_of
-from fdkvc.ui.kit.lanes import MOST_LANES
-
-_HERE = Path(__file__).parent
+from fdkvc.stage.drawn import Kind, read, script, style
 
 
-def _read(*names: str) -> str:
-    return "\n".join((_HERE / name).read_text(encoding="utf-8") for name in names)
-
-
-def _css(*names: str) -> str:
-    """Return the style, with the colours of terms and policies from the place of all colours."""
-    light, dark = (
-        f"--stage-terms: {' '.join(theme.terms)}; "
-        + " ".join(f"--track-{at}: {tint_of(at, theme)};" for at in range(MOST_LANES))
-        for theme in (LIGHT, DARK)
-    )
-    return f"{_read(*names)}\n.stage {{ {light} }}\n.stage.dark {{ {dark} }}"
-
-
-_SCRIPTS = ("hub.js", "record.js", "marks.js", "views.js", "why.js", "stage.js")
-_HTML = f"const HTML = {json.dumps(_read('stage.html'))};\n"
-
-
-def _scene(name: str, kind: str, *more: str) -> Any:
-    """Make a component of the class that draws it, and of what it needs besides the stage."""
-    css = _css("stage.css", *(each for each in more if each.endswith(".css")))
-    js = _read(*_SCRIPTS, *(each for each in more if each.endswith(".js")))
-    script = f"{_HTML}{js}\nconst Scene = {kind};"
-    return st.components.v2.component(name, css=css, js=script, isolate_styles=False)
+def _scene(name: str, kind: Kind) -> Any:
+    """Make a component of the class that draws it."""
+    return st.components.v2.component(name, css=style(kind), js=script(kind), isolate_styles=False)
 
 
 _stage = _scene("stage", "Stage")
-_lanes = _scene("stage-lanes", "Lanes", "lanes.css", "lanes.js")
-_words = _scene(
-    *("stage-words", "Reader", "lanes.css", "lanes.js", "transcript.css", "transcript.js")
-)
-_ear = st.components.v2.component("stage-ear", js=_read("hub.js", "ear.js"), isolate_styles=False)
+_lanes = _scene("stage-lanes", "Lanes")
+_words = _scene("stage-words", "Reader")
+_EAR = (Path(__file__).parent / "ear.js").read_text(encoding="utf-8")
+_ear = st.components.v2.component("stage-ear", js=f"{read('hub.js')}\n{_EAR}", isolate_styles=False)
 
 
 def show_stage(key: str, run: bytes) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fdkvc.run.metrics import usual_metrics
+from fdkvc.stage.moments import told
 from fdkvc.ui.kit.lanes import Lane
 from fdkvc.ui.stage import component as stage
-from fdkvc.ui.stage.follow import follow, told
+from fdkvc.ui.stage.follow import follow
 from fdkvc.ui.stage.payload import LaneHead, Said, lanes_payload, name_of_all
 
 

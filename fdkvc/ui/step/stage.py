@@ -10,13 +10,13 @@ from typing import Any
 import streamlit as st
 
 from fdkvc.parameters import written
+from fdkvc.stage.moments import told
 from fdkvc.told.counterfactual import Change, counterfactual
 from fdkvc.ui.kit.jobs import Job, Jobs, Report
 from fdkvc.ui.kit.memory import Memory
 from fdkvc.ui.kit.runs import Run
 from fdkvc.ui.stage.component import listen, said, show_stage
 from fdkvc.ui.stage.follow import follow as take_over
-from fdkvc.ui.stage.follow import told
 from fdkvc.ui.stage.payload import name_of, payload
 from fdkvc.words import percent
 

@@ -80,11 +80,11 @@ class Why {
     if (i !== undefined) {
       const rival = this.#rival(at, i);
       parts.push(...this.#comparison(at, i, rival));
-      if (chosen) parts.push(make('section', { className: 'search' }, ...this.#search(left !== null, found)));
+      if (chosen && !hub.alone) parts.push(make('section', { className: 'search' }, ...this.#search(left !== null, found)));
       parts.push(...this.#origin(at, token, rival, i));
     }
-    if (chosen) parts.push(this.#words(told));
-    else parts.push(make('p', { className: 'hint' }, 'Click to keep it here, and to see what would have decided otherwise.'));
+    if (!chosen) parts.push(make('p', { className: 'hint' }, `Click to keep it here${hub.alone ? '' : ', and to see what would have decided otherwise'}.`));
+    else if (!told || told.length) parts.push(this.#words(told));
     return parts;
   }
 

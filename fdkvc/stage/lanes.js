@@ -184,7 +184,7 @@ class WhyInAll {
         make('h2', {}, lane.label),
         make('div', { className: `fate ${fates[k].gone ? 'gone' : ''}` }, make('b', {}, fates[k].fate)),
         make('span', { className: 'how' }, fates[k].how),
-        chosen ? make('p', { className: 'hint' }, told?.[k] ?? '…') : null)),
+        chosen && (!told || told.length) ? make('p', { className: 'hint' }, told?.[k] ?? '…') : null)),
       chosen ? null : make('p', { className: 'hint' }, 'Click to keep it here.'),
     ].filter(Boolean);
   }

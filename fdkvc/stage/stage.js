@@ -295,6 +295,7 @@ class Stage {
   // ------------------------------------------------------------------------------ the server
 
   #report() {
+    if (hub.alone) return;
     this.asked += 1;
     clearTimeout(this.timers.report);
     if (this.playing) return;
@@ -310,6 +311,7 @@ class Stage {
   }
 
   told() {
+    if (hub.alone) return hub.alone.told[`${this.state.turn} ${this.state.entry}`] ?? [];
     const { view } = hub;
     const { turn, entry } = this.state;
     return view && view.run === this.name && view.turn === turn && view.entry === entry ? view.sentences : null;
@@ -331,7 +333,7 @@ class Stage {
   // Asks what would have decided otherwise, and asks again until it is told.
   search(wait = SEARCHED) {
     clearTimeout(this.timers.search);
-    if (!this.#question() || this.#found()) return;
+    if (hub.alone || !this.#question() || this.#found()) return;
     this.timers.search = setTimeout(() => {
       if (!this.root.isConnected) return;
       hub.tell.answer?.({ ...this.#question(), again: performance.now() });
@@ -434,7 +436,7 @@ document.addEventListener('keydown', (event) => {
   stage.act(name);
 });
 
-export default function ({ data, parentElement }) {
+export default function mount({ data, parentElement }) {
   let root = parentElement.querySelector('.stage');
   if (!root) {
     parentElement.insertAdjacentHTML('beforeend', HTML);

@@ -1,0 +1,126 @@
+"""A stage as one HTML file: it steps without a server, and still says why."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+
+from fdkvc.report.page import page
+from fdkvc.stage.drawn import Kind, script, style
+from fdkvc.stage.moments import told
+from fdkvc.stage.run import Run
+
+MOST_TOLD = 2000
+"""Entries of turns of which all is said; it takes some 2 ms and 20 bytes each."""
+
+Told = Mapping[str, Sequence[str]]
+"""What is said, by ``turn token``."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What a file of a stage holds.
+
+    Attributes
+    ----------
+    title : str
+        What it shows.
+    kind : Kind
+    packed : bytes
+        From `fdkvc.stage.payload`.
+    turn : int
+        Where it opens, with the entry that is held.
+    entry : int or None
+    order : str
+        ``age`` or ``score``.
+    told : mapping of str to sequence of str
+        As `told_of` gives it.
+    words : str
+        A sentence or two above it.
+    """
+
+    title: str
+    kind: Kind
+    packed: bytes
+    turn: int
+    entry: int | None = None
+    order: str = "age"
+    told: Told = field(default_factory=dict)
+    words: str = ""
+
+
+def told_of(runs: Sequence[Run], entry: int | None) -> Told:
+    """Return what there is to say of every entry in every turn; of large runs, of one entry.
+
+    Parameters
+    ----------
+    runs : sequence of Run
+        Of one, all sentences; of several, the first in each.
+    entry : int, optional
+        The one that is held.
+    """
+    pairs = {
+        (int(turn), int(token))
+        for run in runs
+        for turn, token in zip(run.entries["turn"], run.entries["token"], strict=True)
+    }
+    if len(pairs) * len(runs) > MOST_TOLD:
+        pairs = {pair for pair in pairs if pair[1] == entry}
+    return {f"{turn} {token}": _said(runs, turn, token) for turn, token in sorted(pairs)}
+
+
+def _said(runs: Sequence[Run], turn: int, token: int) -> Sequence[str]:
+    every = [told(run, turn, token) for run in runs]
+    return every[0] if len(every) == 1 else [each[0] for each in every]
+
+
+def scene_html(scene: Scene) -> str:
+    """Return a scene as a whole page."""
+    view = {
+        "session": "file",
+        "heard": 0,
+        "run": "",
+        "turn": scene.turn,
+        "entry": scene.entry,
+        "order": scene.order,
+        "sentences": [],
+    }
+    sentences = zlib.compress(json.dumps(scene.told, separators=(",", ":")).encode(), 9)
+    module = (
+        f"{script(scene.kind)}\n{_BEGIN}\n"
+        f"hub.view = {json.dumps(view)};\n"
+        f'hub.alone = {{ told: await opened("{_text(sentences)}") }};\n'
+        f'const data = bytes("{_text(scene.packed)}");\n'
+        "mount({ data, parentElement: document.querySelector('#scene') });"
+    )
+    body = (
+        f"<header><h1>{escape(scene.title)}</h1>"
+        + (f"<p>{escape(scene.words)}</p>" if scene.words else "")
+        + f'</header>\n<div id="scene"></div>\n<script type="module">\n{module}\n</script>'
+    )
+    return page(scene.title, body, f"{style(scene.kind)}{_STYLE}")
+
+
+_BEGIN = """
+const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+const opened = (text) => new Response(
+  new Blob([bytes(text)]).stream().pipeThrough(new DecompressionStream('deflate')),
+).json();
+"""
+
+_STYLE = """
+body { padding: 8px 16px; }
+header h1 { margin: 0; font-size: 18px; }
+header p { margin: 2px 0 0; font-size: 14px; }
+.stage .bar { top: 0; }
+.stage { --stage-above: 130px; }
+@media print { .stage .bar, .stage .key { display: none; } }
+"""
+
+
+def _text(content: bytes) -> str:
+    return base64.b64encode(content).decode()
