@@ -13,6 +13,7 @@ from fdkvc.charts.timeline import Line, placed
 from fdkvc.charts.turn import GRID, cells_data
 from fdkvc.parameters import Field
 from fdkvc.policies import Policy
+from fdkvc.stage.drawn import MOST_LANES as MOST_LANES
 from fdkvc.told.history import topic_changes
 from fdkvc.told.overlap import difference_table, overlap_table
 from fdkvc.ui.kit import fields
