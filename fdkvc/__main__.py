@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from fdkvc.dialogs.scenarios import Scenario
+    from fdkvc.measured.answers import Answers
     from fdkvc.measured.benchmark import Benchmark, Progress, Results
+    from fdkvc.model.folder import AnyModel
     from fdkvc.said.recordings import Recording
     from fdkvc.said.transcripts import Transcript
 
@@ -195,36 +197,27 @@ def _parser() -> argparse.ArgumentParser:
         "answers", _answers, "let a language model answer under policies, and measure what it loses"
     )
     option("--model", metavar="FOLDER", help="of the Llama layout, and small; default: the house's")
-    option("--dialogs", metavar="FILE", help="as for dialogs; default: two of the project's own")
-    option(
-        "--policies",
-        nargs="+",
-        metavar="KEY",
-        help="default: the paper's four, fd-kvc-window, random, and cut-text, which reads the last "
-        "tokens afresh",
-    )
-    option(
-        "--budgets",
-        nargs="+",
-        type=_number,
-        metavar="N",
-        help=f"entries of a KV head, each {BUDGET.allowed(int)}; default: 48 96",
-    )
-    option(
-        "--decides",
-        default="head",
-        metavar="WHO",
-        help="head: each KV head for itself, or layer: its heads together; default: %(default)s",
-    )
-    option(
-        "--every",
-        type=_number,
-        metavar="N",
-        help="evict after every so many tokens of what the model writes, too",
-    )
-    option("--baseline", metavar="KEY", help="default: full, which evicts nothing")
-    _add_number(option, replace(SEED, help="Of the intervals, which draw sets of services anew."))
+    _add_answers(option)
     _add_place(option)
+    option("--out", required=True, metavar="DIR", help="write all tables and run.json there")
+
+    option = command(
+        "live", _live, "the same of a model of your own, through transformers; and what it costs"
+    )
+    option("--model", required=True, metavar="FOLDER", help="any causal model that it knows")
+    _add_answers(option)
+    option("--pool", default="mean", metavar="HOW", help="heads together by the mean, or max")
+    option(
+        "--positions",
+        default="kept",
+        metavar="HOW",
+        help="kept: what stays keeps its rotary positions, or slots: it closes up; default: kept",
+    )
+    option(
+        "--trace",
+        action="store_true",
+        help="write trace.npz, too: all layers under the first policy and budget",
+    )
     option("--out", required=True, metavar="DIR", help="write all tables and run.json there")
 
     option = command("trace", _trace, "run one policy on one dialog and write all that happened")
@@ -246,6 +239,39 @@ def _add_dialogs(option: Callable[..., Any], dialogs: Field = DIALOGS) -> None:
     _add_number(option, dialogs)
     _add_place(option)
     _add_run(option)
+
+
+def _add_answers(option: Callable[..., Any]) -> None:
+    option("--dialogs", metavar="FILE", help="as for dialogs; default: two of the project's own")
+    option(
+        "--policies",
+        nargs="+",
+        metavar="KEY",
+        help="default: the paper's four, fd-kvc-window, random, and cut-text, which reads the last "
+        "tokens afresh",
+    )
+    option(
+        "--budgets",
+        nargs="+",
+        type=_number,
+        metavar="N",
+        help=f"entries of a KV head, each {BUDGET.allowed(int)}; default: 48 96",
+    )
+    option(
+        "--decides",
+        default="head",
+        metavar="WHO",
+        help="head: each KV head for itself, layer: its heads together, or model: all of them; "
+        "default: %(default)s",
+    )
+    option(
+        "--every",
+        type=_number,
+        metavar="N",
+        help="evict after every so many tokens of what the model writes, too",
+    )
+    option("--baseline", metavar="KEY", help="default: full, which evicts nothing")
+    _add_number(option, replace(SEED, help="Of the intervals, which draw sets of services anew."))
 
 
 def _add_place(option: Callable[..., Any]) -> None:
@@ -525,16 +551,44 @@ def _dialogs(settings: Any) -> None:
 
 
 def _answers(settings: Any) -> None:
-    import hashlib
     from time import perf_counter
 
     from fdkvc.files.export import answers_files
     from fdkvc.files.text import answers_text
-    from fdkvc.files.write import check_folder
-    from fdkvc.measured.answers import CUT_TEXT, FULL, Answers, run_answers
+    from fdkvc.measured.answers import run_answers
     from fdkvc.measured.proxies import answers_tables
     from fdkvc.model import HOUSE
     from fdkvc.model.folder import load_model
+
+    asked, baseline = _chosen_answers(settings)
+    model = load_model(HOUSE if settings.model is None else settings.model)
+    transcripts, content = _transcripts(settings)
+    began = perf_counter()
+    with _place(settings) as place, _progress() as on_progress:
+        measured = run_answers(asked, model, transcripts, **place, on_progress=on_progress)
+    told = answers_tables(measured, baseline, settings.seed)
+    about = _about_answers(settings, model, content, began)
+    files = answers_files(asked, measured, told, **about)
+    _written(settings, files, f"{model.name}\n\n{answers_text(told)}")
+
+
+def _about_answers(settings: Any, model: AnyModel, content: bytes, began: float) -> dict[str, Any]:
+    """Return what the files of answers say of a run beside its numbers."""
+    import hashlib
+    from time import perf_counter
+
+    return {
+        "model": model,
+        "file": hashlib.sha256(content).hexdigest(),
+        "seed": settings.seed,
+        "seconds": perf_counter() - began,
+    }
+
+
+def _chosen_answers(settings: Any) -> tuple[Answers, str]:
+    """Return what is asked for of answers, and the baseline."""
+    from fdkvc.files.write import check_folder
+    from fdkvc.measured.answers import CUT_TEXT, FULL, Answers
     from fdkvc.policies import read_policy
 
     chosen: dict[str, Any] = {"decides": settings.decides, "every": settings.every}
@@ -551,23 +605,52 @@ def _answers(settings: Any) -> None:
         )
     SEED.check(settings.seed, "seed")
     check_folder(settings.out)
+    return asked, baseline
 
-    model = load_model(HOUSE if settings.model is None else settings.model)
+
+def _live(settings: Any) -> None:
+    from time import perf_counter
+
+    from fdkvc.files.export import answers_files, csv_text
+    from fdkvc.files.text import answers_text, cost_text
+    from fdkvc.measured.answers import laid_out, run_answers
+    from fdkvc.measured.proxies import answers_tables
+    from fdkvc.said.trace_file import trace_bytes
+
+    asked, baseline = _chosen_answers(settings)
+    if not asked.policies:
+        raise ValueError("live needs at least one policy besides cut-text")
+    try:
+        from fdkvc.live.cost import measure_cost
+        from fdkvc.live.loop import load_live
+        from fdkvc.live.recorded import record_dialog
+    except ImportError as error:
+        raise ValueError(
+            f"live needs the packages of requirements-capture.txt: {error.name} is missing"
+        ) from None
+    model = load_live(settings.model, pool=settings.pool, positions=settings.positions)
     transcripts, content = _transcripts(settings)
     began = perf_counter()
-    with _place(settings) as place, _progress() as on_progress:
-        measured = run_answers(asked, model, transcripts, **place, on_progress=on_progress)
+    with _progress() as on_progress:
+        measured = run_answers(asked, model, transcripts, workers=1, on_progress=on_progress)
     told = answers_tables(measured, baseline, settings.seed)
-    files = answers_files(
-        asked,
-        measured,
-        told,
-        model=model,
-        file=hashlib.sha256(content).hexdigest(),
-        seed=settings.seed,
-        seconds=perf_counter() - began,
-    )
-    _written(settings, files, f"{model.name}\n\n{answers_text(told)}")
+    passages = [laid_out(model, transcript) for transcript in transcripts]
+    longest = max(passages, key=lambda each: sum(len(passage.ids) for passage in each))
+    turns = [passage.ids for passage in longest]
+    cases = asked.policies, asked.budgets
+    cost = measure_cost(model, *cases, turns, decides=asked.decides, every=asked.every)
+    about = _about_answers(settings, model, content, began)
+    files: dict[str, str | bytes] = {
+        **answers_files(asked, measured, told, **about, more=model.about),
+        "live_cost.csv": csv_text(cost),
+    }
+    if settings.trace:
+        chosen = asked.policies[0], asked.budgets[0], asked.decides
+        both = zip(transcripts, passages, strict=True)
+        recorded = [record_dialog(model, *chosen, *each) for each in both]
+        files["trace.npz"] = trace_bytes([layer for dialog in recorded for layer in dialog])
+    title = "\n".join(filter(None, [model.name, model.left]))
+    _written(settings, files, f"{title}\n\n{answers_text(told)}\n\n\n{cost_text(cost)}")
 
 
 def _capture(settings: Any) -> None:
@@ -717,7 +800,7 @@ def _settings(texts: Sequence[str]) -> dict[str, int | float | str]:
 # ------------------------------------------------------------------------------- what is seen
 
 
-def _written(settings: Any, files: Mapping[str, str], text: str) -> None:
+def _written(settings: Any, files: Mapping[str, str | bytes], text: str) -> None:
     """Write the files of a command to the folder that it was given, and print its text."""
     from fdkvc.files.write import write_files
 

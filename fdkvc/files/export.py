@@ -23,7 +23,7 @@ from fdkvc.measured.proxies import AnswersTables
 from fdkvc.measured.replay import Replay, replay_paired, replay_summary
 from fdkvc.measured.study import Study
 from fdkvc.measured.workers import processor
-from fdkvc.model.folder import LanguageModel
+from fdkvc.model.folder import AnyModel
 from fdkvc.paper.tables import BASELINE
 from fdkvc.policies import Policy, as_record
 from fdkvc.run.trace import Trace
@@ -241,10 +241,11 @@ def answers_files(
     measured: Measured,
     told: AnswersTables,
     *,
-    model: LanguageModel,
+    model: AnyModel,
     file: str,
     seed: int,
     seconds: float,
+    more: Mapping[str, object] | None = None,
 ) -> dict[str, str]:
     """Return the files of answers by name: their four tables and ``run.json``.
 
@@ -253,12 +254,14 @@ def answers_files(
     settings : Answers
     measured : Measured
     told : AnswersTables
-    model : LanguageModel
+    model : AnyModel
     file : str
         A digest of the file of dialogs.
     seed : int
         Of the bootstrap.
     seconds : float
+    more : mapping of name to anything that JSON can hold, optional
+        What else the numbers depend on.
     """
     numbers = {
         "answers.csv": csv_text(pd.concat([measured.answers, measured.proxies])),
@@ -267,7 +270,7 @@ def answers_files(
         "proxies.csv": csv_text(told.proxies),
     }
     parameters = {
-        "model": {"name": model.name, "digest": model.digest},
+        "model": {"name": model.name, "digest": model.digest, **(more or {})},
         "file": file,
         "dialogs": int(measured.answers.dialog.nunique()),
         "budgets": list(settings.budgets),

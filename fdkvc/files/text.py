@@ -175,6 +175,29 @@ def _proxies_text(table: pd.DataFrame) -> str:
     )
 
 
+def cost_text(cost: pd.DataFrame) -> str:
+    """Return what the caches of a model took for a terminal."""
+    rows = [
+        [
+            row["policy"],
+            str(row["budget"]),
+            f"{row['bytes']:,.0f}",
+            f"{row['bytes_ratio']:.2f}",
+            *(
+                text
+                for act in ("read", "written")
+                for text in (f"{row[f'{act}_per_second']:.1f}", f"{row[f'{act}_ratio']:.2f}")
+            ),
+        ]
+        for row in _records(cost)
+    ]
+    header = ["policy", "budget", "most bytes", "×", "read a second", "×", "written a second", "×"]
+    return (
+        "What the caches took in one dialog: bytes, and tokens a second with evictions; × beside "
+        f"the cache that evicts nothing\n\n{text_table(header, rows, 1)}"
+    )
+
+
 def trace_text(trace: Trace, dialogs: DialogBatch, asked: Iterable[str] = ()) -> str:
     """Return the turns of a trace for a terminal."""
     table = turns_table(trace, dialogs, asked=asked).rename(columns={"latency_ms": "ms"})

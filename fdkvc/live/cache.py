@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,7 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         self.seen = self.held = 0
         self.empty: Any = None
         self._carried = carried
-        self._aside: dict[str, Any] = {}  # of the slots, and behind them of the second tier
+        self._aside: dict[str, Any] = {}  # of slots and second tier; keys, values of that alone
         self._brought: dict[str, list[Any]] = {}
 
     def get_seq_length(self) -> int:
@@ -101,6 +102,11 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
             return getattr(self, name)[0, :, self.held :]
         return torch.cat(self._brought[name], dim=1)
 
+    @property
+    def beside(self) -> list[Any]:
+        """All tensors but keys and values that are in use."""
+        return [*self._aside.values(), *chain(*self._brought.values())]
+
     def keep(self, places: Any, held: int) -> None:
         """Hold what stood at these places of each KV head (K, S + R), −1 for nothing; S of them."""
         there, found = places >= 0, {}
@@ -117,11 +123,6 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         }
         self._brought, self.held = {}, held
         self.empty = None if there[:, :held].all() else ~there[:, :held]
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all that it holds."""
-        return _bytes(self.keys, self.values, *self._aside.values())
 
 
 class PolicyCache(DynamicCache):  # type: ignore[misc]
@@ -150,7 +151,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     by_itself : bool
         Whether turns end by themselves; otherwise only `end_turn` ends one.
     record : bool
-        Whether to keep all vectors and decisions aside, for `fdkvc.live.record`.
+        Whether to keep all vectors and decisions aside, for `fdkvc.live.recorded`.
 
     Attributes
     ----------
@@ -158,6 +159,8 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         Layers that the policy decides for. Those with a window of their own are left to the model.
     deciding : Deciding, optional
         What the policy remembers; nothing before the first turn has ended.
+    ends : list of int
+        The tokens seen at the end of each turn.
     decisions : list of Decision, optional
         What each turn came to, where that is recorded.
 
@@ -208,6 +211,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         for number in self.decided:
             self.layers[number] = PolicyLayer(carried)
         self.deciding: Deciding | None = None
+        self.ends: list[int] = []
         self.decisions: list[Decision] | None = [] if record else None
         self._recorded: dict[tuple[str, int], list[Floats]] | None = {} if record else None
         self._heads: int | None = None  # of queries, which nothing but listening tells
@@ -316,10 +320,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     @property
     def nbytes(self) -> int:
         """Bytes of all that it holds, in all layers."""
-        return sum(
-            layer.nbytes if isinstance(layer, PolicyLayer) else _bytes(layer.keys, layer.values)
-            for layer in self.layers
-        )
+        return bytes_of(self)
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def end_turn(self) -> None:
@@ -345,8 +346,9 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
                 keys = layer.slots("unturned")[:, : held.shape[2]]
                 keys = turned(keys, own.to(keys.device), number)
                 layer.keys = keys[None].to(layer.keys.dtype)
+        self.ends = [*self.ends, self.seen]
         if self.decisions is not None:
-            self.decisions.append(decision)
+            self.decisions = [*self.decisions, decision]
 
     def _beginning(self, layers: Sequence[PolicyLayer]) -> Deciding:
         if self._heads is None:
@@ -363,8 +365,6 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         """Return a cache that goes on from here by itself; what both hold, they share."""
         other = copy.copy(self)
         other.layers = [copy.copy(layer) for layer in self.layers]  # whose tensors never change
-        if self.decisions is not None:
-            other.decisions = [*self.decisions]
         if self._recorded is not None:
             other._recorded = {name: [*parts] for name, parts in self._recorded.items()}
         return other
@@ -427,5 +427,12 @@ def _numpy(vectors: Any) -> Floats:
     return array
 
 
-def _bytes(*tensors: Any) -> int:
-    return sum(each.numel() * each.element_size() for each in tensors if each is not None)
+def bytes_of(cache: Any) -> int:
+    """Return the bytes of all that a cache of the library holds, in all layers."""
+    tensors = (
+        tensor
+        for layer in cache.layers
+        for tensor in (layer.keys, layer.values, *getattr(layer, "beside", ()))
+        if tensor is not None
+    )
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)

@@ -59,6 +59,21 @@ class LiveModel:
         """What reads."""
         return LiveDecoder(self.model)
 
+    @property
+    def about(self) -> dict[str, str]:
+        """What the numbers of a run depend on beside the model's files."""
+        return {
+            "pool": self.pool,
+            "positions": self.positions,
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+        }
+
+    @property
+    def left(self) -> str:
+        """What is said of layers that are left to the model, if there are any."""
+        return self.full().cache.left
+
     def full(self) -> LiveMemory:
         """Return a memory of a new text, that evicts nothing."""
         return LiveMemory(self.decoder, self._cache(policy_named("full"), 1, record=True), False)
@@ -127,7 +142,7 @@ class LiveDecoder:
     def logits(self, ids: Ints, cache: Any) -> Floats:
         """Read the next tokens (1, n) with a cache, and return the logits after each (1, n, V)."""
         with torch.inference_mode():
-            given = torch.from_numpy(np.ascontiguousarray(ids)).to(self._model.device)
+            given = torch.tensor(ids, device=self._model.device)
             read = self._model(input_ids=given, past_key_values=cache, use_cache=True)
         array: Floats = read.logits.float().cpu().numpy()
         return array

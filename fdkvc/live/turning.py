@@ -49,7 +49,7 @@ class Turning:
             back = self(self(keys, where, 0), where, 0, back=True)
         except RuntimeError:  # as only a part of a key is turned
             return False
-        return torch.allclose(back, keys, atol=1e-4)
+        return bool(torch.allclose(back, keys, atol=1e-4))
 
     def __call__(self, keys: Any, positions: Any, layer: int, *, back: bool = False) -> Any:
         """Turn keys (K, n, h) to their positions (K, n), or from there back to position 0."""

@@ -242,7 +242,7 @@ def run_answers(
     if executor is None:
         WORKERS.check(workers, "workers")
     for transcript in transcripts:
-        _laid_out(model, transcript)
+        laid_out(model, transcript)
     jobs = [transcripts[first : first + CHUNK] for first in range(0, len(transcripts), CHUNK)]
     chunks = run_chunks(
         partial(answer_chunk, settings, model),
@@ -267,7 +267,7 @@ def answer_chunk(
     answers: list[Row] = []
     proxies: list[Row] = []
     for transcript in transcripts:
-        passages = _laid_out(model, transcript)
+        passages = laid_out(model, transcript)
         services = " + ".join(sorted(transcript.topics)) or transcript.name
         found, full = _read(settings, model, passages)
         answers += [(transcript.name, services, *row) for row in found]
@@ -294,8 +294,14 @@ def _read(
     return rows, reader.memories[0]
 
 
-def _laid_out(model: AnyModel, transcript: Transcript) -> list[LaidOut]:
-    """Return the passages of a dialog in tokens, if the model can hold them."""
+def laid_out(model: AnyModel, transcript: Transcript) -> list[LaidOut]:
+    """Return the passages of a dialog in tokens.
+
+    Raises
+    ------
+    ValueError
+        If there are more than the model can hold.
+    """
     passages = [model.tokens.laid_out(passage) for passage in model_text(transcript)]
     count = len(model.tokens.first) + sum(len(passage.ids) for passage in passages)
     most = model.decoder.shape.positions

@@ -1,0 +1,103 @@
+"""Cost: what a policy's cache takes, in bytes and in time, beside one that evicts nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from transformers.cache_utils import DynamicCache
+
+from fdkvc.live.cache import PolicyCache, bytes_of
+from fdkvc.live.loop import LiveModel
+from fdkvc.policies import Policy
+
+REPEATS = 3
+"""How often everything is timed, one after the other."""
+
+FULL = "full"
+"""The library's own cache."""
+
+WRITTEN = 32
+"""Tokens that are written, after the text has been read."""
+
+COST = (
+    *("policy", "budget", "bytes", "bytes_ratio"),
+    *("read_per_second", "read_ratio", "written_per_second", "written_ratio"),
+)
+
+
+def measure_cost(
+    model: LiveModel,
+    policies: Sequence[Policy],
+    budgets: Sequence[int],
+    turns: Sequence[Sequence[int]],
+    *,
+    decides: str,
+    every: int | None = None,
+    repeats: int = REPEATS,
+) -> pd.DataFrame:
+    """Let a model read a text turn by turn, and write on, under each policy and budget.
+
+    Parameters
+    ----------
+    model : LiveModel
+    policies : sequence of Policy
+    budgets : sequence of int
+    turns : sequence of sequence of int
+        The tokens of each turn of the text.
+    decides, every
+        As for `fdkvc.measured.answers.Answers`.
+    repeats : int
+        All are timed in turn, so often.
+
+    Returns
+    -------
+    DataFrame
+        Columns `COST`: the most bytes that all layers held at once; tokens a second of reading
+        and of writing, eviction included, by the median time. Ratios are to the library's own
+        cache, which evicts nothing: bytes to its bytes, speeds to its speed in the same round.
+    """
+    cases: list[tuple[Policy, int] | None] = [None, *((p, b) for b in budgets for p in policies)]
+    room = model.decoder.shape.positions - sum(map(len, turns))
+    held, seconds = np.zeros(len(cases), int), np.zeros((repeats, len(cases), 2))
+    for timed in seconds:
+        for at, case in enumerate(cases):
+            cache = (
+                DynamicCache(config=model.model.config)
+                if case is None
+                else model.evicting(*case, decides).cache
+            )
+            held[at], *timed[at] = _time(model, cache, turns, min(WRITTEN, room), every)
+    tokens = sum(map(len, turns)), min(WRITTEN, room)
+    speed = tokens / np.median(seconds, axis=0)
+    ratio = np.median(seconds[:, :1] / seconds, axis=0)
+    found: list[tuple[Any, ...]] = []
+    for at, case in enumerate(cases):
+        name, own = (FULL, budgets) if case is None else (case[0].name, (case[1],))
+        both = np.stack([speed[at], ratio[at]], axis=1).ravel().tolist()
+        numbers = int(held[at]), float(held[at] / held[0]), *both
+        found += [(name, budget, *numbers) for budget in own]
+    return pd.DataFrame(found, columns=list(COST))
+
+
+def _time(
+    model: LiveModel, cache: Any, turns: Sequence[Sequence[int]], writes: int, every: int | None
+) -> tuple[int, float, float]:
+    """Return the most bytes held, and the seconds of reading and of writing so many tokens."""
+    evicts = isinstance(cache, PolicyCache)
+    most, began = 0, perf_counter()
+    for ids in turns:
+        logits = model.decoder.logits(np.array([ids]), cache)
+        most = max(most, bytes_of(cache))
+        if evicts:
+            cache.end_turn()
+    read = perf_counter()
+    for number in range(writes):
+        logits = model.decoder.logits(logits[:, -1:].argmax(axis=-1), cache)
+        most = max(most, bytes_of(cache))
+        if evicts and (number + 1 == writes or (every is not None and (number + 1) % every == 0)):
+            cache.end_turn()
+    return most, read - began, perf_counter() - read
