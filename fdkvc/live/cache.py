@@ -314,8 +314,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         numbers = [str(at) for at in range(len(self.layers)) if at not in self.decided]
         if not numbers:
             return ""
-        layers = f"layer{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}"
-        return f"{layers} see a window of their own and are left to the model"
+        return f"left to the model, with windows of their own: layers {', '.join(numbers)}"
 
     @property
     def nbytes(self) -> int:
