@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from models import write_model
 
-from fdkvc.conformance import Subject, Turn, checks
+from fdkvc.conformance import Fault, Subject, Turn, checks
 from fdkvc.conformance.checks import Check
 from fdkvc.conformance.of_decoder import DecoderModel, MemoryCache, padded
 from fdkvc.conformance.subject import key_difference, last_attention
@@ -355,14 +355,14 @@ def test_a_check_finds_the_fault_that_it_is_named_after(decoder: Decoder, name: 
     kind, slots, sentence = WRONG[name]
     wrong = subject(decoder, kind, slots)
     (check,) = (each for each in checks(wrong) if each.__name__ == name)
-    with pytest.raises(AssertionError, match=sentence):
+    with pytest.raises(Fault, match=sentence):
         check(wrong)
 
 
 def test_one_text_at_a_time_is_refused_in_words_or_it_is_a_fault(decoder: Decoder) -> None:
     alone = dataclasses.replace(subject(decoder), samples=1)
     (check,) = (each for each in checks(alone) if each.__name__ == "compresses_only_the_first_text")
-    with pytest.raises(AssertionError, match="but does not refuse two"):
+    with pytest.raises(Fault, match="but does not refuse two"):
         check(alone)
 
     def refusing(samples: int) -> Any:
@@ -377,5 +377,5 @@ def test_a_cache_that_evicts_nothing_is_not_called_right(decoder: Decoder) -> No
     full = Subject(
         lambda samples: MemoryCache(lambda: Memory(decoder), samples), DecoderModel(decoder), 12
     )
-    with pytest.raises(AssertionError, match="nothing was evicted"):
+    with pytest.raises(Fault, match="nothing was evicted"):
         checks(full)[0](full)

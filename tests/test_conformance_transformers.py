@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fdkvc.conformance import Subject, checks
+from fdkvc.conformance import Fault, Subject, checks
 
 NO_TRANSFORMERS = "torch is not installed: get it with `pip install -r requirements-capture.txt`"
 
@@ -126,7 +126,7 @@ def faults(found: Subject) -> dict[str, str]:
     for check in checks(found):
         try:
             check(found)
-        except AssertionError as error:
+        except Fault as error:
             said[check.__name__] = str(error)
     return said
 

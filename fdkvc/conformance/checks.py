@@ -1,6 +1,6 @@
 """The checks, each named after the fault that it finds.
 
-A check raises an AssertionError, in a sentence, if a cache has the fault.
+A check raises a `Fault`, which is an AssertionError, in a sentence, if a cache has it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,11 @@ from fdkvc.attention import Bools, Floats, Ints
 from fdkvc.conformance.subject import Reading, Subject, Turn
 
 Check = Callable[[Subject], None]
+
+
+class Fault(AssertionError):  # noqa: N818 - it is the cache that errs
+    """What a cache does wrong, in a sentence."""
+
 
 SAMPLES = 3
 """Texts that are read at once, where a cache takes several."""
@@ -129,10 +134,6 @@ class Story:
         return float(np.abs(self.outputs[:, first:] - wanted).max() / max(1, np.abs(wanted).max()))
 
 
-def _fail(sentence: str) -> None:
-    raise AssertionError(sentence)
-
-
 # ------------------------------------------------------------------------------- the checks
 
 
@@ -144,12 +145,12 @@ def attends_to_what_was_evicted(subject: Subject) -> None:
     sees, distances, _ = story.seen()
     everything = np.broadcast_to(np.tri(sees.shape[-1], dtype=np.bool_), sees.shape)
     if sees.sum() == everything.sum():
-        _fail("nothing was evicted, so that nothing can be said of it")
+        raise Fault("nothing was evicted, so that nothing can be said of it")
     away = story.away(sees, distances)
     if away > subject.tolerance:
         full = story.away(everything, story.seen()[1])
         as_full = " and near the full model's" if full <= subject.tolerance else ""
-        _fail(
+        raise Fault(
             f"its outputs are {away:.2g} away from those of the model with what was evicted "
             f"masked{as_full}, but at most {subject.tolerance:.2g} is allowed"
         )
@@ -162,7 +163,7 @@ def holds_more_than_the_budget(subject: Subject) -> None:
     for turn, n in enumerate((b // 2, b + 9, 3, b, 1, b // 2)):
         story.feed(n)
         if story.most_held() > b:
-            _fail(f"after turn {turn} a head holds {story.most_held()} entries of {b}")
+            raise Fault(f"after turn {turn} a head holds {story.most_held()} entries of {b}")
 
 
 def outgrows_the_budget_while_writing(subject: Subject) -> None:
@@ -173,14 +174,14 @@ def outgrows_the_budget_while_writing(subject: Subject) -> None:
     for written in range(1, 3 * every + 2):
         story.write(1)
         if story.most_held() > b + every:
-            _fail(
+            raise Fault(
                 f"after {written} tokens of what it writes a head holds {story.most_held()} "
                 f"entries, but at most {b} and {every} more were promised"
             )
     sees, distances, _ = story.seen()
     away = story.away(sees, distances)
     if away > subject.tolerance:
-        _fail(f"what it writes is {away:.2g} away from what the model makes of what is held")
+        raise Fault(f"what it writes is {away:.2g} away from what the model makes of what is held")
 
 
 def compresses_only_the_first_text(subject: Subject) -> None:
@@ -191,16 +192,16 @@ def compresses_only_the_first_text(subject: Subject) -> None:
             Story(subject, 2).feed(*lengths)
         except ValueError:
             return
-        _fail("it takes one text at a time, but does not refuse two")
+        raise Fault("it takes one text at a time, but does not refuse two")
     story = Story(subject, min(SAMPLES, subject.samples))
     story.feed(*lengths)
     for text, held in enumerate(story.held[-1]):
         most = int((held >= 0).sum(axis=-1).max())
         if most > subject.budget:
-            _fail(f"text {text} of several holds {most} entries of {subject.budget}")
+            raise Fault(f"text {text} of several holds {most} entries of {subject.budget}")
     sees, distances, _ = story.seen()
     if (away := story.away(sees, distances)) > subject.tolerance:
-        _fail(f"beside each other, texts are answered {away:.2g} away from what they hold")
+        raise Fault(f"beside each other, texts are answered {away:.2g} away from what they hold")
 
 
 def keeps_its_first_compression(subject: Subject) -> None:
@@ -213,12 +214,12 @@ def keeps_its_first_compression(subject: Subject) -> None:
             was, now = (_tokens(story.held[at][head]) for at in (call - 1, call))
             new = set(range(story.ends[call], story.ends[call + 1]))
             if not subject.recalls and not now <= was | new:
-                _fail(f"what was evicted before question {call} is held after it")
+                raise Fault(f"what was evicted before question {call} is held after it")
     for head in np.ndindex(*before.shape[:3]):
         if not any(token >= story.ends[1] for token in _tokens(after[head])):
-            _fail("after four questions a head holds nothing of any of them")
+            raise Fault("after four questions a head holds nothing of any of them")
     if story.most_held() > b:
-        _fail(f"after four questions a head holds {story.most_held()} entries of {b}")
+        raise Fault(f"after four questions a head holds {story.most_held()} entries of {b}")
 
 
 def counts_other_positions(subject: Subject) -> None:
@@ -235,7 +236,7 @@ def counts_other_positions(subject: Subject) -> None:
         if story.away(sees, by_count, first) <= subject.tolerance
         else ""
     )
-    _fail(f"after an eviction its outputs are {away:.2g} away{why}")
+    raise Fault(f"after an eviction its outputs are {away:.2g} away{why}")
 
 
 def drifts_as_positions_are_given_anew(subject: Subject) -> None:
@@ -245,7 +246,7 @@ def drifts_as_positions_are_given_anew(subject: Subject) -> None:
     sees, distances, _ = story.seen()
     first = story.ends[-4]
     if (away := story.away(sees, distances, first)) > subject.tolerance:
-        _fail(f"after {ROUNDS} turns its outputs have drifted {away:.2g} away")
+        raise Fault(f"after {ROUNDS} turns its outputs have drifted {away:.2g} away")
 
 
 def evicts_sinks(subject: Subject) -> None:
@@ -256,7 +257,7 @@ def evicts_sinks(subject: Subject) -> None:
     for head in np.ndindex(*story.held[-1].shape[:3]):
         gone = wanted - _tokens(story.held[-1][head])
         if gone:
-            _fail(f"token {min(gone)} is one of the first {subject.sinks}, but was evicted")
+            raise Fault(f"token {min(gone)} is one of the first {subject.sinks}, but was evicted")
 
 
 def scores_by_what_was_evicted(subject: Subject) -> None:
@@ -284,12 +285,12 @@ def scores_by_what_was_evicted(subject: Subject) -> None:
             told_apart |= behind[1] > subject.tolerance
             if behind[0] > subject.tolerance:
                 peeks = " and the best for one that saw everything" if behind[1] <= 0 else ""
-                _fail(
+                raise Fault(
                     f"in turn {call}, layer {layer}, head {head}, what stays is not the best by "
                     f"what the model saw of what was held{peeks}"
                 )
     if not told_apart:
-        _fail("by these scores, what was evicted makes no difference to what stays")
+        raise Fault("by these scores, what was evicted makes no difference to what stays")
 
 
 def _worth(

@@ -70,7 +70,7 @@ class TransformersModel:
         return Reading(output.logits[0].float().numpy(), queries, keys)
 
     def _attend(
-        self, module: Any, query: Any, key: Any, value: Any, attention_mask: Any, **settings: Any
+        self, module: Any, query: Any, key: Any, value: Any, *args: Any, **settings: Any
     ) -> Any:
         layer, queries, keys = module.layer_idx, query[0].numpy(), key[0].numpy()
         scaling = settings.get("scaling") or queries.shape[2] ** -0.5
