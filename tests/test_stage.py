@@ -74,6 +74,17 @@ def test_lanes_are_their_runs_one_after_the_other() -> None:
         assert len(lane["cutoffs"]) == run.dialogs.turns
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("key", "to"), [("h2o", "fd-kvc"), ("fd-kvc", "h2o")])
+def test_a_fork_that_alone_has_states_continues_the_table_of_turns(key: str, to: str) -> None:
+    parent = run_of(key)
+    fork = load_fork(parent, Fork(1, policy=policy_named(to)))
+
+    states = fork.turns["ownership_loss"].notna().tolist()
+    assert states == [key == "fd-kvc"] * 2 + [to == "fd-kvc"] * 3
+    assert fork.turns["retention"].tolist()[:2] == parent.turns["retention"].tolist()[:2]
+
+
 def test_sixty_turns_of_a_large_cache_are_sent_in_300_kilobytes() -> None:
     dialog = DialogChoice(own_scenario("AAABBBCCCDDDEEEBBBAA" * 3), 7, World())
     run = load_run(RunChoice(dialog, policy_named("fd-kvc"), 512))

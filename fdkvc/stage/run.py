@@ -225,7 +225,12 @@ def lay_out_fork(trunk: Run, change: Fork) -> Run:
 
 def _continued(past: pd.DataFrame, future: pd.DataFrame, turn: int) -> pd.DataFrame:
     """Return what was before a turn, and what came from there on."""
-    return pd.concat([past[past["turn"] < turn], future], ignore_index=True)
+    parts = past[past["turn"] < turn], future
+    # What one of them does not have is a column without numbers there, of whatever kind it is.
+    floats = (part.select_dtypes(["float32", "float64"]).dtypes.items() for part in parts)
+    one, other = map(dict, floats)
+    kinds = {name: np.float64 for name in one.keys() & other.keys() if one[name] != other[name]}
+    return pd.concat([part.astype(kinds) for part in parts], ignore_index=True)
 
 
 def _entries(trace: Trace, dialogs: DialogBatch) -> pd.DataFrame:
