@@ -41,6 +41,9 @@ EPSILON = 1e-8
 TOLERANCE = 1e-6
 """By so much, of its size or of 1, may a mean over dialogs differ on another processor."""
 
+SPEAKERS = ("user", "system")
+"""Who may speak in a dialog."""
+
 _LANES = 8  # NumPy sums a short contiguous row in eight interleaved partial sums
 _ONE_PASS = 128  # the longest row it sums in one such pass
 
@@ -251,6 +254,10 @@ class Tokens(Protocol):
     def born(self) -> Ints:
         """The turn that brought each token (B, N)."""
 
+    @property
+    def spoken_by(self) -> Ints | None:
+        """Who said each token, as its place in `SPEAKERS` (B, N), where that is known."""
+
 
 @dataclass(frozen=True, eq=False)
 class Arrivals:
@@ -328,6 +335,14 @@ class Observation:
     def born(self, token: Ints) -> Ints:
         """Turn that brought each token (B, C); −1 in empty slots."""
         return np.where(token >= 0, self._tokens.born.reshape(-1).take(token + self._row_start), -1)
+
+    def spoken_by(self, token: Ints, speaker: str) -> Bools:
+        """Whether one of `SPEAKERS` said each token (B, C); of no token where nobody knows."""
+        said = self._tokens.spoken_by
+        if said is None:
+            return np.zeros(token.shape, np.bool_)
+        found: Bools = said.reshape(-1).take(token + self._row_start) == SPEAKERS.index(speaker)
+        return found & (token >= 0)
 
     def logits(self, token: Ints) -> Floats:
         """Scaled product q̄·k/√h with the turn's mean query (B, C); −inf in empty slots."""

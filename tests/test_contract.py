@@ -40,6 +40,13 @@ OPTIONS = (
     "fd-kvc recall=1",
     "recall(h2o window=0.25, tier=1)",
     "recall(fifo, tier=0.5, page_match=0.5)",
+    "window(tova, share=0.3)",
+    "window(whitelist(sink), share=0.3)",
+    "whitelist(fd-kvc)",
+    "whitelist(snapkv, first=2, speaker=user, most=0.3)",
+    "turns(fd-kvc, picks=0.4)",
+    "turns(h2o queries=each)",
+    "turns(fastgen)",
     *(f"{key} queries=each" for key in POLICIES if "queries" in parameters_of(POLICIES[key])),
 )
 """Policies whose turn takes other steps than by default."""
@@ -414,6 +421,7 @@ LOOKS = {
     "attention_of_each": "attention",
     "similarity": "similarity",
     "attention_to_come": "future",
+    "spoken_by": "speakers",
 }
 
 

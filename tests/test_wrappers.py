@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
-from worlds import kept_tokens
+from worlds import kept_tokens, plain_dialog
 
 from fdkvc.dialogs.batch import DialogBatch, one_dialog
 from fdkvc.dialogs.draw import generate
@@ -24,6 +25,8 @@ from fdkvc.policies.recall import Recall
 from fdkvc.policies.together import Together
 from fdkvc.run.fork import Fork
 from fdkvc.run.simulate import simulate
+from fdkvc.said.formats import EXAMPLES, read_file
+from fdkvc.said.lexical import lexical_recording
 from fdkvc.told.counterfactual import counterfactual
 from fdkvc.told.explain import explain, sentences
 from fdkvc.told.narrate import narrate
@@ -139,7 +142,7 @@ def _name(text: str) -> str:
     ("written", "message"),
     [
         ("recall(h2o", "'recall(h2o' needs a closing parenthesis at its end, such as recall(h2o)"),
-        ("recal(h2o)", "'recal' cannot stand around a policy: choose from recall"),
+        ("recal(h2o)", "'recal' cannot stand around a policy: choose from window, "),
         ("recall", "a policy stands inside recall: write recall(POLICY), such as recall(h2o)"),
         ("recall(nothing)", "policy 'nothing' is unknown"),
         ("recall()", "policy '' is unknown"),
@@ -147,7 +150,10 @@ def _name(text: str) -> str:
         ("recall(h2o, tier=9)", "tier is 9.0, but must be a number from 0 to 4"),
         ("recall(h2o, places=9)", "'places' is not a hyperparameter of recall (it has: tier, "),
         ("recall(recall(h2o))", "recall(h2o) has a second tier already"),
-        ("recall(full)", "full evicts nothing, so nothing can come back"),
+        ("recall(full)", "full evicts nothing, so recall changes nothing"),
+        ("turns(recall(h2o))", "recall(h2o) brings entries back, but turns judges none again"),
+        ("turns(turns(fifo))", "turns(fifo) has 'picks' already, so turns cannot stand around it"),
+        ("window(full)", "full evicts nothing, so window changes nothing"),
     ],
 )
 def test_what_does_not_fit_is_said_in_a_sentence(written: str, message: str) -> None:
@@ -157,6 +163,64 @@ def test_what_does_not_fit_is_said_in_a_sentence(written: str, message: str) -> 
 
 def _escaped(message: str) -> str:
     return "".join(f"\\{each}" if each in "()" else each for each in message)
+
+
+# ------------------------------------------------------------------------------- by hand
+
+
+def kept_by(name: str, dialog: DialogBatch, budget: int) -> list[list[int]]:
+    trace = simulate(read_policy(name), dialog, budget)
+    return [kept_tokens(trace, 0, turn) for turn in range(trace.turns)]
+
+
+def test_a_window_around_a_policy_worked_by_hand() -> None:
+    dialog = plain_dialog([[3, 1], [2, 9], [8, 7]])
+
+    # The shortest keys stay; half of the budget, and its newest two tokens, whatever their keys.
+    assert kept_by("knorm", dialog, 4) == [[0, 1], [0, 1, 2, 3], [0, 1, 2, 5]]
+    assert kept_by("window(knorm)", dialog, 4) == [[0, 1], [0, 1, 2, 3], [1, 2, 4, 5]]
+    assert read_policy("window(h2o, share=0.75)") == policy_named("h2o", window=0.75)
+    # SnapKV's window is another: the share of a turn that votes.
+    assert read_policy("window(snapkv, share=0.75)").name == "window(snapkv, share=0.75)"
+
+
+def test_a_whitelist_worked_by_hand() -> None:
+    dialog = plain_dialog([[1, 1, 1], [1], [1, 1]])
+
+    assert kept_by("whitelist(fifo)", dialog, 4)[2] == [0, 1, 4, 5]  # half of the budget
+    assert kept_by("whitelist(fifo, most=1)", dialog, 4)[2] == [0, 1, 2, 5]
+    assert kept_by("whitelist(fifo, first=0)", dialog, 4)[2] == [2, 3, 4, 5]
+    speakers = np.array([[1, 0, 1]])
+    said = dataclasses.replace(dialog, speakers=speakers)
+    assert kept_by("whitelist(fifo, first=0, speaker=user)", said, 2)[2] == [3, 5]
+    # Nobody is known to speak in a drawn dialog.
+    assert kept_by("whitelist(fifo, first=0, speaker=user)", dialog, 2)[2] == [4, 5]
+    # It leaves no place to the sinks.
+    assert kept_by("whitelist(sink, first=2, most=1)", dialog, 3)[1] == [0, 1, 2]
+
+
+def test_a_recording_knows_who_speaks() -> None:
+    recording = lexical_recording(read_file(EXAMPLES / "dialogues.json")[0], 0)
+    trace = simulate(
+        read_policy("whitelist(fifo, first=0, speaker=system, most=1)"), recording.dialogs, 24
+    )
+
+    last = trace.kept[0, -1]
+    said = recording.transcript.spoken_by
+    assert {said[turn] for turn in recording.dialogs.born[0, last]} == {"system"}
+    assert set(said) == {"user", "system"}
+
+
+def test_turns_are_judged_once_worked_by_hand() -> None:
+    dialog = plain_dialog([[3, 1, 2, 4], [8, 6], [9, 7]])
+
+    # Half of each turn is picked, by the shortest keys: 1 and 2, then 5, then 7. What was not
+    # picked leaves first, the oldest of it first; then what was picked longest ago.
+    assert kept_by("turns(knorm, picks=0.5)", dialog, 3) == [[1, 2, 3], [1, 2, 5], [2, 5, 7]]
+    trace = simulate(read_policy("turns(knorm, picks=0.5)"), dialog, 3)
+    why = explain(trace, dialog, 0, 1, token=3)
+    assert (why.score, why.cutoff, why.deciding_terms) == (-3, 1, ("passed over",))
+    assert narrate(trace, dialog, 0, 1)[0].name == "Compression of the turn"
 
 
 # ------------------------------------------------------------------------------- changed

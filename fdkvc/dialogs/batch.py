@@ -80,6 +80,8 @@ class DialogBatch:
         Unit vectors of the topics, where they are known.
     projections : array (3, B, d, h), optional
         W_Q, W_K and W_V of each row, where they are known.
+    speakers : array (B, T), optional
+        Who speaks in each turn, as a place in `fdkvc.attention.SPEAKERS`, where that is known.
     workspace : Workspace, optional
         Where its products lie; in memory of their own by default.
     """
@@ -96,6 +98,7 @@ class DialogBatch:
     queries: Floats | None = None
     topics: Floats | None = None
     projections: Floats | None = None
+    speakers: Ints | None = None
     workspace: Workspace | None = None
 
     @property
@@ -124,6 +127,13 @@ class DialogBatch:
         """The turn that brought each token (B, N)."""
         token = np.arange(self.embeddings.shape[1])
         return np.stack([np.searchsorted(row[1:-1], token, side="right") for row in self.bounds])
+
+    @cached_property
+    def spoken_by(self) -> Ints | None:
+        """Who said each token (B, N), where that is known."""
+        if self.speakers is None:
+            return None
+        return np.take_along_axis(self.speakers, np.minimum(self.born, self.turns - 1), axis=1)
 
     @cached_property
     def in_turns(self) -> Bools:
@@ -344,6 +354,7 @@ class DialogBatch:
             current=self.current[:, :turns],
             positions=None if self.positions is None else self.positions[:, :tokens],
             queries=None if self.queries is None else self.queries[:, :tokens],
+            speakers=None if self.speakers is None else self.speakers[:, :turns],
         )
         # Products of another shape may round differently, so these are cut and not made anew.
         kept_columns = [*range(tokens), -1]
@@ -373,6 +384,7 @@ class DialogBatch:
             queries=None if self.queries is None else self.queries[one, :tokens],
             topics=None if self.topics is None else self.topics[one],
             projections=None if self.projections is None else self.projections[:, one],
+            speakers=None if self.speakers is None else self.speakers[one, :turns],
         )
 
 
@@ -523,6 +535,8 @@ def stack(batches: Sequence[DialogBatch]) -> DialogBatch:
     tokens = max(batch.embeddings.shape[1] for batch in batches)
     turns = max(batch.turns for batch in batches)
 
+    unknown = any(batch.speakers is None for batch in batches)
+
     def joined(name: str, length: int, fill: str = "zero") -> NDArray:  # type: ignore[type-arg]
         parts = []
         for batch in batches:
@@ -553,4 +567,5 @@ def stack(batches: Sequence[DialogBatch]) -> DialogBatch:
         queries=None if first.queries is None else joined("queries", tokens),
         topics=shared("topics", 0),
         projections=shared("projections", 1),
+        speakers=None if unknown else joined("speakers", turns, "none"),
     )

@@ -43,6 +43,8 @@ class Observed:
         Place of each in the text, and the turn that brought it.
     """
 
+    spoken_by = None
+
     def __init__(self, vectors: Vectors, new: Ints, positions: Ints, born: Ints) -> None:
         self._vectors, self._new, self._rows = vectors, new, len(new)
         self.positions, self.born = positions, born

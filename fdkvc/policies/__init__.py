@@ -25,6 +25,9 @@ from fdkvc.policies.scissorhands import Scissorhands
 from fdkvc.policies.sink import SinkWindow
 from fdkvc.policies.snapkv import SnapKV
 from fdkvc.policies.tova import Tova
+from fdkvc.policies.turns import Turns
+from fdkvc.policies.whitelist import Whitelist
+from fdkvc.policies.window import Window
 from fdkvc.policies.wrapper import Wrapper
 
 POLICIES: Mapping[str, type[Policy]] = {
@@ -55,7 +58,15 @@ PAPER_POLICIES = ("fifo", "sink", "h2o", "fd-kvc")
 """What the paper compares."""
 
 
-WRAPPERS: Mapping[str, type[Wrapper]] = {wrapper.key: wrapper for wrapper in (Recall,)}
+WRAPPERS: Mapping[str, type[Wrapper]] = {
+    wrapper.key: wrapper
+    for wrapper in (
+        Window,
+        Whitelist,
+        Turns,
+        Recall,
+    )
+}
 """Every policy that can be put around another, by its key."""
 
 
@@ -100,7 +111,10 @@ def wrapped(key: str, policy: Policy, /, **hyperparameters: float | int | str) -
         raise ValueError(f"{key!r} cannot stand around a policy: choose from {', '.join(WRAPPERS)}")
     kind = WRAPPERS[key]
     _check_known(kind, hyperparameters)
-    if kind.option and policy.settings.keys() >= set(kind.option.values()):
+    if kind.option and all(
+        has in policy.settings and policy.settings[has].help == parameters_of(kind)[name].help
+        for name, has in kind.option.items()
+    ):
         values = {**defaults_of(kind), **hyperparameters}
         return policy.variant(**{kind.option[name]: value for name, value in values.items()})
     return kind(policy, **hyperparameters)

@@ -42,6 +42,7 @@ Look = Literal[
     "similarity",
     "history",
     "chance",
+    "speakers",
     "future",
 ]
 """What a policy looks at.
@@ -305,6 +306,23 @@ def window_parameter(default: float) -> Any:
 def window(cache: Cache, budget: int, share: float) -> Bools:
     """Mark the newest entries, as many as whole places in this share of the budget (B, C)."""
     return newest(cache, np.asarray(budget * share).astype(np.intp).reshape(-1, 1))
+
+
+def within(budget: int, protects: Callable[[int], Bools]) -> Bools:
+    """Protect what would be in as much of the budget as it takes for no row to have more of it.
+
+    Parameters
+    ----------
+    protects : function of int to array (B, C) of bool
+        What is protected in a budget: at most so many a row, and what is so in any.
+    """
+    protected = protects(budget)
+    for places in reversed(range(budget)):
+        crowded = protected.sum(axis=1, keepdims=True) > budget
+        if not crowded.any():
+            break
+        protected = np.where(crowded, protects(places), protected)
+    return protected
 
 
 def queries_parameter() -> Any:

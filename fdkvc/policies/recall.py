@@ -96,13 +96,11 @@ class Recall(Wrapper):
         Raises
         ------
         ValueError
-            Around a policy that has a second tier already, or that evicts nothing.
+            As every wrapper, and around a policy that has a second tier already.
         """
-        super().__post_init__()
         if MOVES.keys() & self.policy.initial_state():
             raise ValueError(f"{self.policy.name} has a second tier already")
-        if not self.policy.bounded:
-            raise ValueError(f"{self.policy.name} evicts nothing, so nothing can come back")
+        super().__post_init__()
 
     @property
     def looks_at(self) -> tuple[Look, ...]:

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from fdkvc.attention import Bools, Floats, Ints, Observation
 from fdkvc.cache import Cache, Ties
-from fdkvc.parameters import Field
+from fdkvc.parameters import Field, parameters_of
 from fdkvc.policies.base import Look, Policy, Step, Update, Worth
 
 
@@ -34,6 +34,22 @@ class Wrapper(Policy):
     option: ClassVar[Mapping[str, str]] = MappingProxyType({})
 
     policy: Policy
+
+    def __post_init__(self) -> None:
+        """Check the hyperparameters, and that it changes something of the one inside.
+
+        Raises
+        ------
+        ValueError
+            Around a policy that evicts nothing, or that has a hyperparameter of the same name.
+        """
+        super().__post_init__()
+        if not self.policy.bounded:
+            raise ValueError(f"{self.policy.name} evicts nothing, so {self.key} changes nothing")
+        for name in parameters_of(self).keys() & self.policy.settings.keys():
+            raise ValueError(
+                f"{self.policy.name} has {name!r} already, so {self.key} cannot stand around it"
+            )
 
     @property
     def looks_at(self) -> tuple[Look, ...]:
@@ -121,3 +137,9 @@ class Wrapper(Policy):
     def variant(self, **changes: float | int | str) -> Policy:
         own = {name: changes.pop(name) for name in super().settings if name in changes}
         return dataclasses.replace(self, policy=self.policy.variant(**changes), **own)
+
+
+def before_eviction(steps: tuple[Step, ...], *more: Step) -> tuple[Step, ...]:
+    """Return a policy's steps with some more before it evicts."""
+    at = next(at for at, step in enumerate(steps) if step.kind == "evict")
+    return (*steps[:at], *more, *steps[at:])

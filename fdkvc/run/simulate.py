@@ -13,7 +13,7 @@ from fdkvc.attention import Bools, Ints, Observation
 from fdkvc.cache import EMPTY, Cache, among, empty_cache, last_in, select
 from fdkvc.dialogs.batch import DialogBatch
 from fdkvc.parameters import Parameter, check_count, check_parameter
-from fdkvc.policies.base import Policy, total
+from fdkvc.policies.base import Policy, total, within
 from fdkvc.run.trace import Attended, State, Trace, TurnResult, known_state
 
 
@@ -64,16 +64,10 @@ def protection(
     pinned : array (B, P), optional
         At most `budget` a row, −1 for none.
     """
-    protected = policy.protects(entries, turn, budget)
     if pinned is None:
-        return protected
+        return policy.protects(entries, turn, budget)
     held = among(entries.token, pinned)
-    for places in reversed(range(budget)):
-        crowded = (protected | held).sum(axis=1, keepdims=True) > budget
-        if not crowded.any():
-            break
-        protected = np.where(crowded, policy.protects(entries, turn, places), protected)
-    return protected | held
+    return within(budget, lambda places: policy.protects(entries, turn, places) | held)
 
 
 def take_turn(

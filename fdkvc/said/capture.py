@@ -31,7 +31,6 @@ import numpy as np
 from fdkvc.attention import Bools, Floats, softmax
 from fdkvc.parameters import Field, Parameter, check_parameter
 from fdkvc.said.model_folder import check_model_folder
-from fdkvc.said.model_text import USER, user_of
 from fdkvc.said.recordings import Recording, Token
 from fdkvc.said.transcripts import Transcript, clean_name
 
@@ -427,8 +426,7 @@ def _by_template(model: Model, transcript: Transcript) -> list[Encoded]:
     turns = [at for at, turn in enumerate(transcript.turns) if turn.text.strip()]
     speakers = [turn.speaker.casefold() for turn in transcript.turns]
     if ASSISTANT not in speakers:
-        user = user_of(speakers)
-        speakers = [USER if speaker == user else ASSISTANT for speaker in speakers]
+        speakers = ["user" if by == "user" else ASSISTANT for by in transcript.spoken_by]
 
     def rendered(texts: Sequence[str]) -> str:
         messages = [

@@ -20,9 +20,6 @@ from fdkvc.said.transcripts import Call, Transcript
 Writer = Literal["user", "system", "call"]
 """Whose words they are; a call is the system's, but not said aloud."""
 
-USER = "user"
-"""What a speaker is called who is the user; where none is, it is who speaks first."""
-
 
 @dataclass(frozen=True)
 class Passage:
@@ -61,8 +58,6 @@ def model_text(transcript: Transcript) -> tuple[Passage, ...]:
 
 
 def _passages(transcript: Transcript) -> Iterator[Passage]:
-    speakers = [turn.speaker.casefold() for turn in transcript.turns]
-    user = user_of(speakers)
     calls: dict[int, list[Call]] = {}
     for call in transcript.calls:
         calls.setdefault(call.turn, []).append(call)
@@ -70,12 +65,7 @@ def _passages(transcript: Transcript) -> Iterator[Passage]:
         for call in calls.get(at, ()):
             yield _call_passage(call, transcript)
         if turn.text:
-            yield Passage("user" if speakers[at] == user else "system", turn.text, at)
-
-
-def user_of(speakers: Sequence[str]) -> str:
-    """Return who of the speakers, by their names in small letters, is the user."""
-    return USER if USER in speakers else speakers[0]
+            yield Passage(transcript.spoken_by[at], turn.text, at)
 
 
 def _call_passage(call: Call, transcript: Transcript) -> Passage:

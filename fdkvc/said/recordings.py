@@ -12,7 +12,7 @@ from functools import cache, cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fdkvc.attention import Floats
+from fdkvc.attention import SPEAKERS, Floats
 from fdkvc.dialogs.batch import DialogBatch, check_vectors, one_dialog, stack
 from fdkvc.said.transcripts import Demand, Mention, Transcript, check_size
 
@@ -108,7 +108,8 @@ class Recording:
     @cached_property
     def dialogs(self) -> DialogBatch:
         """The dialog as a batch with a row for each head."""
-        return stack(
+        speakers = np.array([[SPEAKERS.index(each) for each in self.transcript.spoken_by]])
+        heads = stack(
             [
                 one_dialog(
                     embeddings=self.embeddings,
@@ -121,6 +122,7 @@ class Recording:
                 for head in range(len(self.heads))
             ]
         )
+        return replace(heads, speakers=np.repeat(speakers, len(self.heads), axis=0))
 
     @cached_property
     def groups(self) -> tuple[int, ...]:

@@ -175,6 +175,13 @@ class Transcript:
                 raise ValueError(f"{self.name}: it has {count} {what}, but at most {most} may be")
 
     @cached_property
+    def spoken_by(self) -> tuple[Literal["user", "system"], ...]:
+        """Whose words each turn is: the user's, who without such a name is who speaks first."""
+        speakers = [turn.speaker.casefold() for turn in self.turns]
+        user = "user" if "user" in speakers else speakers[0]
+        return tuple("user" if speaker == user else "system" for speaker in speakers)
+
+    @cached_property
     def topics(self) -> tuple[str, ...]:
         """The topics in the order of their appearance."""
         return tuple(dict.fromkeys(turn.topic for turn in self.turns if turn.topic is not None))

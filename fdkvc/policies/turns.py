@@ -1,0 +1,109 @@
+"""Turns: each turn is compressed once, when it ends, and not judged again."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fdkvc.attention import Floats, Observation
+from fdkvc.cache import EXACT, Cache, Ties, among, best
+from fdkvc.parameters import parameter
+from fdkvc.policies.base import EVICTION, Look, Step, Update, Worth, total
+from fdkvc.policies.recall import MOVES
+from fdkvc.policies.wrapper import Wrapper
+
+
+@dataclass(frozen=True)
+class Turns(Wrapper):
+    """Judge a turn's own tokens when it ends, and never again.
+
+    After Liu et al. 2025, *FlowKV: Enhancing Multi-Turn Conversational Coherence in LLMs via
+    Isolated Key-Value Cache Management*, which leaves what is left of older turns as it is, so that
+    nothing is compressed again and again. Its cache grows with the turns; here the budget caps it,
+    and what was picked longest ago goes first, after all that was not picked.
+    """
+
+    key = "turns"
+    label = "Turn by turn"
+    idea = (
+        "When a turn ends, the policy inside picks a share of the turn's own tokens; no turn is "
+        "judged again. What was not picked leaves first, then what was picked longest ago."
+    )
+    source = "after Liu et al. 2025, FlowKV"
+
+    picks: float = parameter(
+        0.25, "Picked", "Share of a turn's tokens that are picked.", symbol="p", low=0, high=1
+    )
+
+    def __post_init__(self) -> None:
+        """Check the hyperparameters, and that nothing comes back to be judged again.
+
+        Raises
+        ------
+        ValueError
+            As every wrapper, and around a policy with a second tier.
+        """
+        super().__post_init__()
+        if MOVES.keys() & self.policy.initial_state():
+            raise ValueError(
+                f"{self.policy.name} brings entries back, but {self.key} judges none again"
+            )
+
+    @property
+    def looks_at(self) -> tuple[Look, ...]:
+        """Look at positions, and remember what was picked."""
+        return tuple(dict.fromkeys((*self.policy.looks_at, "positions", "history")))
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """Put what is picked in the place of the score of the one inside, which is seen no more."""
+        return (
+            *(step for step in self.policy.steps if step.kind not in ("value", "evict")),
+            Step(
+                "Compression of the turn",
+                r"\begin{gathered} S_t = \text{the best } \lceil p\, n_t \rceil \text{ of the "
+                r"turn's } n_t \\ z_i = \mathbb 1[i \in S_{t_i}], \quad s_i = i - (1 - z_i)\, N_t "
+                r"\end{gathered}",
+                "once, when the turn ends, by the score of the policy inside; N tokens so far",
+                writes=("position", "passed over"),
+            ),
+            EVICTION,
+        )
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """Remember what was picked."""
+        return (*self.policy.channels, "picked")
+
+    @property
+    def ties(self) -> Ties:
+        """Tie by nothing but the same place."""
+        return EXACT
+
+    def birth(self, turn: Observation) -> Mapping[str, Floats]:
+        """Begin unpicked."""
+        return {**self.policy.birth(turn), "picked": np.zeros(turn.new.shape, np.float32)}
+
+    def absorb(self, cache: Cache, turn: Observation) -> Cache:
+        """Pick the best of the turn's own tokens."""
+        ready = self.policy.absorb(cache, turn)
+        new = among(ready.token, turn.new)
+        count = np.ceil(self.picks * new.sum(axis=1, keepdims=True)).astype(np.intp)
+        own = Cache(np.where(new, ready.token, -1))
+        score = total(self.policy.terms(ready, turn))
+        picked = best(score, own, count, self.policy.ties)
+        return ready.with_channels(**{"picked": np.where(new, picked, ready["picked"])})
+
+    def update(self, cache: Cache, turn: Observation, worth: Worth) -> Update:
+        """Let no threshold judge older turns, and the one inside see its own scores."""
+        own = self.policy.update(cache, turn, lambda each: total(self.policy.terms(each, turn)))
+        return dataclasses.replace(own, stale=None)
+
+    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+        """Return the place, and what it costs not to have been picked: all places so far."""
+        position = turn.position(cache.token).astype(np.float64)
+        so_far = position.max(axis=1, keepdims=True) + 1
+        return {"position": position, "passed over": so_far * (cache["picked"] - 1)}

@@ -1,0 +1,78 @@
+"""Whitelist: what some turns or a speaker said never leaves, and takes its places of the budget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fdkvc.attention import SPEAKERS, Bools, Observation
+from fdkvc.cache import Cache
+from fdkvc.parameters import parameter, share
+from fdkvc.policies.base import Look, Step, within
+from fdkvc.policies.wrapper import Wrapper, before_eviction
+
+NOBODY = "nobody"
+
+LISTED = Step(
+    "Whitelist",
+    r"\begin{gathered} t_i < n \;\text{ or }\; \text{speaker}_i = p \;\Rightarrow\; i \in W \\ "
+    r"\text{the oldest } \lfloor m B \rfloor \text{ of } W \;\Rightarrow\; \text{keep} "
+    r"\end{gathered}",
+    "the first n turns, and the words of one speaker",
+    writes=("protected",),
+    kind="protect",
+)
+
+
+@dataclass(frozen=True)
+class Whitelist(Wrapper):
+    """Never evict the dialog's first turns, or one speaker's words.
+
+    After Chen et al. 2025, *The Pitfalls of KV Cache Compression*, who find that eviction drops
+    instructions, and mend it by a whitelist. What is on it takes its places of the budget, at most
+    a share of them, so that the dialog goes on; the older go first, as instructions come first.
+    """
+
+    key = "whitelist"
+    label = "Whitelist"
+    idea = (
+        "The dialog's first turns, or one speaker's words, never leave, up to a share of the "
+        "budget; on the rest of it the policy inside decides."
+    )
+    source = "after Chen et al. 2025, The Pitfalls of KV Cache Compression"
+
+    first: int = parameter(
+        1, "First turns", "So many of the dialog's first turns never leave.", low=0, high=512
+    )
+    speaker: str = parameter(
+        NOBODY,
+        "Speaker",
+        "Whose words never leave, in dialogs that people said; drawn ones have no speakers.",
+        choices=(NOBODY, *SPEAKERS),
+    )
+    most: float = share(
+        0.5, "Most", "Share of the budget that the whitelist takes at most.", symbol="m"
+    )
+
+    @property
+    def looks_at(self) -> tuple[Look, ...]:
+        """Look at when it was said, and by whom."""
+        also: tuple[Look, ...] = ("positions",)
+        if self.speaker != NOBODY:
+            also = (*also, "speakers")
+        return tuple(dict.fromkeys((*self.policy.looks_at, *also)))
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """Say that what is listed is protected."""
+        return before_eviction(self.policy.steps, LISTED)
+
+    def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
+        """Protect what is listed, and what the policy inside protects beside it."""
+        listed = cache.present & (turn.born(cache.token) < self.first)
+        if self.speaker != NOBODY:
+            listed |= turn.spoken_by(cache.token, self.speaker)
+        places = np.asarray(budget * self.most).astype(np.intp).reshape(-1, 1)
+        listed &= np.cumsum(listed, axis=1) <= places
+        return within(budget, lambda rest: listed | self.policy.protects(cache, turn, rest))

@@ -1,0 +1,42 @@
+"""Window: a share of the budget is kept for the newest entries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from fdkvc.attention import Bools, Observation
+from fdkvc.cache import Cache
+from fdkvc.policies.base import RECENT_WINDOW, Look, Step, window, window_parameter, within
+from fdkvc.policies.wrapper import Wrapper, before_eviction
+
+
+@dataclass(frozen=True)
+class Window(Wrapper):
+    """Keep a share of the budget for the newest entries; a policy decides on the rest.
+
+    As the window of Zhang et al. 2023, *H2O*; a policy that has one has its share changed.
+    """
+
+    key = "window"
+    label = "Window"
+    idea = "The newest entries always stay; on the rest of the budget the policy inside decides."
+    source = "after Zhang et al. 2023, H2O"
+    option = MappingProxyType({"share": "window"})
+
+    share: float = window_parameter(0.5)
+
+    @property
+    def looks_at(self) -> tuple[Look, ...]:
+        """Look at positions, too."""
+        return tuple(dict.fromkeys((*self.policy.looks_at, "positions")))
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """Say that the newest are protected."""
+        return before_eviction(self.policy.steps, replace(RECENT_WINDOW, name="Window"))
+
+    def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
+        """Protect the newest, and what the policy inside protects beside them."""
+        newest = window(cache, budget, self.share)
+        return within(budget, lambda places: newest | self.policy.protects(cache, turn, places))
