@@ -255,6 +255,14 @@ class Tokens(Protocol):
         """The turn that brought each token (B, N)."""
 
     @property
+    def heads(self) -> int:
+        """So many rows, one after the other, are the heads of one layer of one dialog."""
+
+    @property
+    def layers(self) -> int:
+        """So many layers, one after the other, are of one dialog."""
+
+    @property
     def spoken_by(self) -> Ints | None:
         """Who said each token, as its place in `SPEAKERS` (B, N), where that is known."""
 
@@ -311,6 +319,16 @@ class Observation:
     def everyone(self) -> bool:
         """Whether every row has tokens in this turn."""
         return self._arrivals.everyone
+
+    @property
+    def heads(self) -> int:
+        """So many rows, one after the other, are the heads of one layer of one dialog."""
+        return self._tokens.heads
+
+    @property
+    def layers(self) -> int:
+        """So many layers, one after the other, are of one dialog."""
+        return self._tokens.layers
 
     @cached_property
     def _turn_start(self) -> Ints:

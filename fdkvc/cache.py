@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -133,10 +134,15 @@ class Cache:
         together.__dict__["full"] = self.full and not some_empty  # known, so not looked up
         return together
 
-    def keep(self, kept: Bools) -> Cache:
-        """Keep the slots that are True in `kept` (B, C), as many in every row, in their order."""
+    def keep(self, kept: Bools, slots: int) -> Cache:
+        """Keep what is True in `kept` (B, C), at most `slots` a row, in its order.
+
+        Where a row keeps fewer, the others of its slots are empty.
+        """
+        if np.count_nonzero(kept) < len(kept) * slots:
+            return self.without(~kept).keep(filled(kept, slots), slots)
         slot = np.flatnonzero(kept)
-        shape = (len(self.token), slot.size // len(self.token))
+        shape = (len(self.token), slots)
 
         def pick(column: NDArray) -> NDArray:  # type: ignore[type-arg]
             return column.reshape(-1).take(slot).reshape(shape)
@@ -205,6 +211,19 @@ def last_in(queue: Ints, token: Ints, places: int) -> Ints:
     return np.take_along_axis(joined, order, axis=1)[:, joined.shape[1] - places :]
 
 
+def filled(kept: Bools, slots: int) -> Bools:
+    """Add the first of the other slots to what each row keeps (B, C), up to so many a row.
+
+    Examples
+    --------
+    >>> filled(np.array([[False, False, True], [True, True, False]]), 2).tolist()
+    [[True, False, True], [True, True, False]]
+    """
+    room = slots - kept.sum(axis=1, keepdims=True)
+    more: Bools = ~kept & (np.cumsum(~kept, axis=1) <= room)
+    return kept | more
+
+
 def newest(cache: Cache, count: int | Ints) -> Bools:
     """Mark the newest entries of every row (B, C): `count`, or as many as each row has (B, 1)."""
     if cache.full:
@@ -251,7 +270,12 @@ def among(token: Ints, wanted: Ints) -> Bools:
 
 
 def select(
-    score: Floats, cache: Cache, protected: Bools, budget: int, ties: Ties = EXACT
+    score: Floats,
+    cache: Cache,
+    protected: Bools,
+    budget: int | Ints,
+    ties: Ties = EXACT,
+    pages: Pages | None = None,
 ) -> tuple[Bools, Floats]:
     """Choose what stays: the protected, then the best by score; a tie goes to the older entry.
 
@@ -267,13 +291,18 @@ def select(
         What the scores belong to, C ≥ `budget` slots.
     protected : array (B, C) of bool
         At most `budget` a row.
+    budget : int or array (B, 1)
+        So many places, or as many as each row has.
     ties : Ties, optional
         By default only equal scores tie.
+    pages : Pages, optional
+        Where entries leave only by whole pages, whose entries score alike.
 
     Returns
     -------
     kept : array (B, C) of bool
-        True in exactly `budget` slots a row; empty slots are chosen only when entries run out.
+        At most `budget` a row. Where all rows have one budget and there are no pages it is exactly
+        that; empty slots are chosen only when entries run out.
     cutoff : array (B, 1)
         −inf where entries ran out, inf where all that stay are protected.
 
@@ -287,6 +316,10 @@ def select(
     >>> select(score, cache, np.zeros((1, 4), bool), 2, ties=Ties())[0].tolist()
     [[True, False, True, False]]
     """
+    if pages is not None:
+        return _select_pages(score, cache, protected, budget, ties, pages)
+    if not isinstance(budget, int):
+        return _select_by_row(score, cache, protected, budget, ties)
     if score.shape[1] == budget:
         return np.ones(score.shape, np.bool_), np.full((len(score), 1), -np.inf, np.float32)
     priority = score if cache.full else np.where(cache.present, score, -np.inf)
@@ -297,6 +330,76 @@ def select(
     kept: Bools = priority >= cutoff - reach
     if np.count_nonzero(kept) > len(kept) * budget:
         kept = _older_of_ties(kept, priority > cutoff + reach, budget)
+    return kept, cutoff
+
+
+def _select_by_row(
+    score: Floats, cache: Cache, protected: Bools, budget: Ints, ties: Ties
+) -> tuple[Bools, Floats]:
+    """Choose as `select` does, with a budget for each row (B, 1)."""
+    priority = np.where(protected, np.inf, np.where(cache.present, score, -np.inf))
+    ordered = -np.sort(-priority, axis=1)
+    last = np.take_along_axis(ordered, np.clip(budget, 1, score.shape[1]) - 1, axis=1)
+    cutoff: Floats = np.where(budget >= score.shape[1], -np.inf, last)
+    reach = ties.reach(cutoff)
+    kept = _older_of_ties(priority >= cutoff - reach, priority > cutoff + reach, budget)
+    return kept & cache.present, cutoff
+
+
+@dataclass(frozen=True, eq=False)
+class Pages:
+    """Which entries share a page.
+
+    Attributes
+    ----------
+    page : array (B, C)
+        The page of each entry, older ones first.
+    size : int
+        Places of a page, which it takes of the budget whether they are filled or not.
+    """
+
+    page: Ints
+    size: int
+
+    def first(self, cache: Cache) -> Bools:
+        """Mark the first entry of each page (B, C)."""
+        so_far = np.maximum.accumulate(np.where(cache.present, self.page, -1), axis=1)
+        before = np.pad(so_far, [(0, 0), (1, 0)], constant_values=-1)[:, :-1]
+        first: Bools = cache.present & (self.page > before)
+        return first
+
+    def over(
+        self, cache: Cache, combine: np.ufunc, column: NDArray[Any], start: Any
+    ) -> NDArray[Any]:
+        """Combine what a column (B, C) says of the entries of each page, for each of them."""
+        number, rows = np.cumsum(self.first(cache), axis=1) - 1, np.arange(len(column))[:, None]
+        of_page = np.full(column.shape, start, column.dtype)
+        combine.at(of_page, (rows, number), np.where(cache.present, column, start))
+        whole: NDArray[Any] = of_page[rows, number]
+        return whole
+
+    def of_whole(self, marked: Bools, cache: Cache) -> Bools:
+        """Mark all entries of the pages of which any is marked (B, C)."""
+        found: Bools = self.over(cache, np.logical_or, marked, start=False) & cache.present
+        return found
+
+
+def _select_pages(
+    score: Floats, cache: Cache, protected: Bools, budget: int | Ints, ties: Ties, pages: Pages
+) -> tuple[Bools, Floats]:
+    """Choose as `select` does, by whole pages; one stays if any of its entries is protected.
+
+    Where the budget is smaller than a page, part of one page stays.
+    """
+    frames = np.maximum(np.broadcast_to(np.asarray(budget), (len(score), 1)) // pages.size, 1)
+    first = pages.first(cache)
+    ones = Cache(np.where(first, cache.token, EMPTY))
+    whole = pages.of_whole(protected, cache)
+    chosen, cutoff = _select_by_row(score, ones, whole & first, frames, ties)
+    kept = pages.of_whole(chosen, cache)
+    if (kept.sum(axis=1, keepdims=True) > budget).any():
+        part, _ = select(score, cache.without(~kept), protected & kept, budget, ties)
+        kept &= part
     return kept, cutoff
 
 

@@ -10,7 +10,7 @@ was kept, is written once in `run`. A new policy is a function, a line in `POLIC
 import math
 import operator
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -518,6 +518,97 @@ def fd_kvc_modulation(kept: list[Entry], parameters: dict[str, float]) -> list[f
     ]
 
 
+# Policies around policies
+
+
+@dataclass
+class Around:
+    """A wrapper in a run: its key, its hyperparameters, and who speaks in each turn."""
+
+    key: str
+    parameters: dict[str, Any]
+    speakers: list[str] = field(default_factory=list)
+
+
+def window(around: Around, seen: Seen, verdict: Verdict, ties: tuple[float, float]) -> Verdict:
+    """Protect the newest, too."""
+    newest = newest_tokens(verdict.entries, int(seen.budget * around.parameters["share"]))
+    return replace(verdict, protected=verdict.protected | newest)
+
+
+def whitelist(around: Around, seen: Seen, verdict: Verdict, ties: tuple[float, float]) -> Verdict:
+    """Protect the oldest of what the first turns or a speaker said, too."""
+    settings = around.parameters
+    listed = set()
+    for number, tokens in enumerate(seen.turns):
+        if (
+            number < settings["first"]
+            or settings["speaker"] in around.speakers[number : number + 1]
+        ):
+            listed |= set(tokens)
+    held = sorted(entry.token for entry in verdict.entries if entry.token in listed)
+    most = set(held[: int(seen.budget * settings["most"])])
+    return replace(verdict, protected=verdict.protected | most)
+
+
+def turns(around: Around, seen: Seen, verdict: Verdict, ties: tuple[float, float]) -> Verdict:
+    """Let the policy pick of the turn's own tokens; then go by what was picked, and by place."""
+    scores = {token: sum(terms.values()) for token, terms in verdict.terms.items()}
+    many = math.ceil(around.parameters["picks"] * len(seen.new))
+    picked, _, margin = best({token: scores[token] for token in seen.new}, set(), many, ties)
+    if not many:
+        picked, margin = [], math.inf
+    so_far = seen.new[-1] + 1
+    terms = {}
+    for entry in verdict.entries:
+        if entry.token in seen.new:
+            entry.scores["picked"] = float(entry.token in picked)
+        passed = so_far * (entry.scores["picked"] - 1)
+        terms[entry.token] = {"position": float(entry.token), "passed over": passed}
+    return replace(verdict, terms=terms, threshold_margin=min(verdict.threshold_margin, margin))
+
+
+def blocks(around: Around, seen: Seen, verdict: Verdict, ties: tuple[float, float]) -> Verdict:
+    """Give every entry the terms of its page: their means, or those of its best entry."""
+    pages = by_page(list(verdict.terms), around.parameters["size"])
+    terms = {}
+    for tokens in pages:
+        own = [verdict.terms[token] for token in tokens]
+        if around.parameters["score"] == "mean":
+            worth = {name: math.fsum(each[name] for each in own) / len(own) for name in own[0]}
+        else:
+            worth = max(own, key=lambda each: sum(each.values()))
+        terms |= {token: dict(worth) for token in tokens}
+    return replace(verdict, terms=terms)
+
+
+def by_page(tokens: list[int], size: int) -> list[list[int]]:
+    """Put tokens that share a page together."""
+    pages: dict[int, list[int]] = {}
+    for token in sorted(tokens):
+        pages.setdefault(token // size, []).append(token)
+    return list(pages.values())
+
+
+def best_pages(
+    scores: dict[int, float], budget: int, size: int, ties: tuple[float, float]
+) -> tuple[list[int], list[int], float]:
+    """Keep and evict as `best`, by whole pages; of a page larger than the budget a part."""
+    pages = by_page(list(scores), size)
+    worth = {tokens[0]: scores[tokens[0]] for tokens in pages}
+    chosen, _, margin = best(worth, set(), max(budget // size, 1), ties)
+    kept = [token for tokens in pages if tokens[0] in chosen for token in tokens][:budget]
+    return kept, sorted(set(scores) - set(kept)), margin
+
+
+WRAPPERS: dict[str, Callable[[Around, Seen, Verdict, tuple[float, float]], Verdict]] = {
+    "window": window,
+    "whitelist": whitelist,
+    "turns": turns,
+    "blocks": blocks,
+}
+
+
 POLICIES: dict[str, Policy] = {
     "fifo": fifo,
     "full": fifo,
@@ -596,6 +687,7 @@ def run(
     queries: list[Vector],
     keys: list[Vector],
     values: list[Vector],
+    around: Sequence[Around] = (),
 ) -> list[Turn]:
     """Pass one dialog through one policy.
 
@@ -611,6 +703,8 @@ def run(
         The tokens of each turn, ascending over the dialog; a turn may be empty.
     embeddings, queries, keys, values : list of list of float
         One vector for each token.
+    around : sequence of Around
+        What stands around the policy, the innermost first.
 
     Returns
     -------
@@ -671,9 +765,17 @@ def run(
             number=number,
         )
         verdict = POLICIES[policy](seen, cache, state)
+        ties, size = TIES.get(policy, RELATIVE), 1
+        for each in around:
+            verdict = WRAPPERS[each.key](each, seen, verdict, ties)
+            ties = (0.0, 0.0) if each.key == "turns" else ties
+            size = each.parameters.get("size", size)
         scores = {token: sum(terms.values()) for token, terms in verdict.terms.items()}
 
-        kept, over, margin = best(scores, verdict.protected, budget, TIES.get(policy, RELATIVE))
+        if size > 1:
+            kept, over, margin = best_pages(scores, budget, size, ties)
+        else:
+            kept, over, margin = best(scores, verdict.protected, budget, ties)
         cache = [entry for entry in verdict.entries if entry.token in kept]
         evicted = dict.fromkeys(verdict.below_threshold, "threshold")
         evicted |= dict.fromkeys(over, "budget")

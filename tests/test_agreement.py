@@ -29,7 +29,7 @@ from fdkvc.dialogs.batch import DialogBatch, stack
 from fdkvc.dialogs.draw import generate
 from fdkvc.dialogs.scenarios import SCENARIOS, World
 from fdkvc.parameters import parameters_of
-from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named
+from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named, read_policy
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Trace
 
@@ -260,4 +260,39 @@ def test_agreement_at_small_and_large_budgets(key: str, budget: int, tokens: int
 
     tally = compare_all(simulate(policy_named(key), dialogs, budget), dialogs)
 
+    assert tally.nearly_all(), tally
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "window(tova, share=0.3)",
+        "window(fd-kvc w_c=0.2, share=0.75)",
+        "whitelist(h2o-mean queries=each, first=2, most=0.4)",
+        "whitelist(fd-kvc, first=0, speaker=user, most=0.7)",
+        "turns(tova, picks=0.4)",
+        "turns(fd-kvc tau=0, picks=0.1)",
+        "turns(keydiff, picks=0)",
+        "window(turns(knorm), share=0.2)",
+        "blocks(fifo, size=8)",
+        "blocks(tova, size=5)",
+        "blocks(keydiff, size=16, score=largest)",
+        "blocks(h2o window=0 queries=each, size=3)",
+        "blocks(turns(tova, picks=0.5), size=4, score=largest)",
+    ],
+)
+def test_agreement_of_what_stands_around_policies(name: str) -> None:
+    random = np.random.default_rng(7)
+    tally, policy = Tally(), read_policy(name)
+    for batch in range(8):
+        lengths = random.integers(1, 20, size=9)
+        lengths[random.random(9) < 0.2] = 0
+        lengths[-1] = random.integers(1, 20)
+        dialogs = random_dialog([7, batch], lengths.tolist(), dimension=8, head_dimension=4)
+        said = random.integers(2, size=dialogs.turns)[None]
+        dialogs = dataclasses.replace(dialogs, speakers=said)
+        for budget in (4, 20, 37):
+            compare_all(simulate(policy, dialogs, budget), dialogs, tally)
+
+    assert tally.evicted > 1000
     assert tally.nearly_all(), tally

@@ -71,7 +71,9 @@ def test_removed_entries_leave_empty_slots() -> None:
 def test_kept_slots_stay_in_their_order() -> None:
     cache = cache_of([0, 1, 2], [3, -1, 4])
 
-    assert_holds(cache.keep(np.array([[True, False, True], [False, True, True]])), [0, 2], [-1, 4])
+    assert_holds(
+        cache.keep(np.array([[True, False, True], [False, True, True]]), 2), [0, 2], [-1, 4]
+    )
 
 
 def test_rows_are_taken_from_one_cache_or_the_other() -> None:
@@ -179,4 +181,4 @@ def test_a_cache_that_is_not_full_keeps_everything() -> None:
     cache = cache_of([0, -1, 1, -1, -1])
     kept, _ = select(np.zeros((1, 5), np.float32), cache, np.zeros((1, 5), bool), 3)
 
-    assert_holds(cache.keep(kept), [0, -1, 1])
+    assert_holds(cache.keep(kept, 3), [0, -1, 1])

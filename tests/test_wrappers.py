@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from worlds import kept_tokens, plain_dialog
 
-from fdkvc.dialogs.batch import DialogBatch, one_dialog
+from fdkvc.dialogs.batch import DialogBatch, one_dialog, stack
 from fdkvc.dialogs.draw import generate
 from fdkvc.dialogs.scenarios import SCENARIOS
 from fdkvc.parameters import Field
@@ -25,6 +25,7 @@ from fdkvc.policies.recall import Recall
 from fdkvc.policies.together import Together
 from fdkvc.run.fork import Fork
 from fdkvc.run.simulate import simulate
+from fdkvc.run.trace import Rule
 from fdkvc.said.formats import EXAMPLES, read_file
 from fdkvc.said.lexical import lexical_recording
 from fdkvc.told.counterfactual import counterfactual
@@ -153,6 +154,8 @@ def _name(text: str) -> str:
         ("recall(full)", "full evicts nothing, so recall changes nothing"),
         ("turns(recall(h2o))", "recall(h2o) brings entries back, but turns judges none again"),
         ("turns(turns(fifo))", "turns(fifo) has 'picks' already, so turns cannot stand around it"),
+        ("blocks(ada-heads(h2o))", "ada-heads(h2o) shares out single places, but blocks has whole"),
+        ("ada-heads(blocks(h2o))", "blocks(h2o) has whole pages, but ada-heads shares out single"),
         ("window(full)", "full evicts nothing, so window changes nothing"),
     ],
 )
@@ -221,6 +224,112 @@ def test_turns_are_judged_once_worked_by_hand() -> None:
     why = explain(trace, dialog, 0, 1, token=3)
     assert (why.score, why.cutoff, why.deciding_terms) == (-3, 1, ("passed over",))
     assert narrate(trace, dialog, 0, 1)[0].name == "Compression of the turn"
+
+
+def test_pages_leave_as_wholes_worked_by_hand() -> None:
+    dialog = plain_dialog([[6, 1, 3], [3, 4], [2, 2]])
+
+    # Pages of two: 6 1, 3 3, 4 2, 2. Six places are three pages, by the mean of their keys.
+    assert kept_by("blocks(knorm, size=2)", dialog, 6)[1:] == [[0, 1, 2, 3, 4], [2, 3, 4, 5, 6]]
+    # By the largest score, which is the shortest key, the first page is the best.
+    name = "blocks(knorm, size=2, score=largest)"
+    assert kept_by(name, dialog, 6)[2] == [0, 1, 4, 5, 6]
+    # A page that is not full takes all of its places, and five places are two pages.
+    assert kept_by("blocks(knorm, size=2)", dialog, 5)[1:] == [[0, 1, 2, 3], [5, 6]]
+    # A window protects whole pages, the newest; what has no room there is not protected.
+    trace = simulate(read_policy("blocks(window(knorm, share=0.9), size=2)"), dialog, 5)
+    protected = trace.every_entry()
+    assert protected.token[0, 2][protected.protected[0, 2]].tolist() == [4, 5, 6]
+    # Where the budget is less than a page, part of one stays.
+    assert kept_by("blocks(fifo, size=16)", dialog, 4)[2] == [0, 1, 2, 3]
+    why = explain(simulate(read_policy(name), dialog, 6), dialog, 0, 2, token=3)
+    assert (why.score, why.cutoff, why.deciding_terms) == (-3, -2, ("negative key norm",))
+
+
+def test_a_threshold_evicts_whole_pages_only() -> None:
+    dialogs = generate(SCENARIOS["mixed"], dialogs=2, seed=1)
+    trace = simulate(read_policy("blocks(fd-kvc tau=0.7, size=8)"), dialogs, 56)
+
+    entries = trace.every_entry()
+    gone, page = entries.rule == Rule.threshold, entries.token // 8
+    stayed = (entries.token >= 0) & ~gone
+    assert gone.any()
+    for row, turn in np.ndindex(gone.shape[:2]):
+        assert not {*page[row, turn, gone[row, turn]]} & {*page[row, turn, stayed[row, turn]]}
+
+
+def heads(*keys: list[float], lengths: list[int]) -> DialogBatch:
+    rows = [
+        one_dialog(
+            embeddings=np.array(each)[:, None],
+            queries=np.ones((len(each), 1)),
+            keys=np.array(each)[:, None],
+            values=np.ones((len(each), 1)),
+            turn_lengths=lengths,
+        )
+        for each in keys
+    ]
+    return dataclasses.replace(stack(rows), heads=len(keys))
+
+
+def test_heads_share_their_budgets_worked_by_hand() -> None:
+    # Two dialogs of two heads, whose shortest keys stay.
+    dialog = heads([1, 2, 3, 4], [5, 6, 7, 0], lengths=[4])
+    two = dataclasses.replace(stack([dialog, dialog]), heads=2)
+    trace = simulate(read_policy("ada-heads(knorm, safe=0)"), two, 2)
+
+    # The shortest four of both are 0 of the second head, and 1, 2 and 3 of the first.
+    assert [kept_tokens(trace, row, 0) for row in range(4)] == 2 * [[0, 1, 2], [3]]
+    assert [explain(trace, two, row, 0, 3).budget for row in (0, 1)] == [3, 1]
+    safe = simulate(read_policy("ada-heads(knorm, safe=1)"), two, 2)
+    assert [kept_tokens(safe, row, 0) for row in (0, 1)] == [[0, 1], [0, 3]]
+    # What is protected stays in each head, and takes its places.
+    window = simulate(read_policy("ada-heads(window(knorm), safe=0)"), two, 2)
+    assert [kept_tokens(window, row, 0) for row in (0, 1)] == [[0, 1, 3], [3]]
+    # One head has nothing to share.
+    alone = simulate(read_policy("ada-heads(knorm)"), two.row(0), 2)
+    assert kept_tokens(alone, 0, 0) == [0, 1]
+
+
+def test_heads_that_share_keep_the_best_of_all() -> None:
+    keys = np.random.default_rng(3).normal(size=(3, 40))
+    lengths = [10, 5, 0, 20, 5]
+    dialogs = heads(*keys.tolist(), lengths=lengths)
+    trace = simulate(read_policy("ada-heads(knorm, safe=0.25)"), dialogs, 8)
+
+    held: list[set[int]] = [set(), set(), set()]
+    for turn, (end, length) in enumerate(zip(np.cumsum(lengths), lengths, strict=True)):
+        held = [mine | set(range(end - length, end)) for mine in held]
+        length_of = np.abs(keys)
+        sure = [
+            sorted(mine, key=lambda token: length_of[row, token])[:2]
+            for row, mine in enumerate(held)
+        ]
+        rest = [
+            (length_of[row, token], row, token)
+            for row, mine in enumerate(held)
+            for token in mine - set(sure[row])
+        ]
+        chosen = [set(mine) for mine in sure]
+        for _, row, token in sorted(rest)[: 24 - 6]:
+            chosen[row].add(token)
+        held = chosen
+        assert [set(kept_tokens(trace, row, turn)) for row in range(3)] == held
+
+
+def test_layers_have_budgets_of_their_own_worked_by_hand() -> None:
+    policy = read_policy("pyramid(fifo, last=0.5)")
+
+    class OfLayers:
+        """What a policy is told of the rows of a language model."""
+
+        layers, heads, new = 4, 2, np.zeros((8, 1))
+
+    budgets = policy.budgets(10, OfLayers)  # type: ignore[arg-type]
+    # 1.5, 1.17, 0.83 and 0.5 times 10, rounded to 40 in all; both heads of a layer alike.
+    assert np.ravel(budgets).tolist() == [15, 15, 12, 12, 8, 8, 5, 5]
+    assert policy.slots(10, 4, 2) >= 15
+    assert policy.slots(10, 1, 2) == 10
 
 
 # ------------------------------------------------------------------------------- changed

@@ -13,9 +13,11 @@ import reference
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from fdkvc.attention import SPEAKERS
 from fdkvc.dialogs.batch import DialogBatch, one_dialog, stack
 from fdkvc.parameters import Parameter, defaults_of, parameters_of
 from fdkvc.policies import POLICIES, Policy, policy_named
+from fdkvc.policies.wrapper import Wrapper, inside
 from fdkvc.run.evidence import Evidence
 from fdkvc.run.metrics import metrics_of
 from fdkvc.run.trace import EntryTrace, Rule, State, Status, Trace
@@ -153,6 +155,16 @@ def oracle(dialogs: DialogBatch, row: int, policy: Policy, budget: int) -> list[
     else:
         queries = embeddings @ dialogs.projection("query")[row].astype(float)
     bounds = dialogs.bounds[row, : dialogs.turn_counts[row] + 1].tolist()
+    around = [
+        reference.Around(
+            each.key,
+            {name: getattr(each, name) for name in parameters_of(each)},
+            [] if dialogs.speakers is None else [SPEAKERS[at] for at in dialogs.speakers[row]],
+        )
+        for each in inside(policy)
+        if isinstance(each, Wrapper)
+    ]
+    policy = policy.core
     known = reference.DEFAULTS[policy.key]
     settings = dataclasses.asdict(policy)
     assert all(
@@ -169,6 +181,7 @@ def oracle(dialogs: DialogBatch, row: int, policy: Policy, budget: int) -> list[
         queries.tolist(),
         dialogs.keys[row].tolist(),
         dialogs.values[row].tolist(),
+        around[::-1],
     )
 
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -82,6 +83,8 @@ class DialogBatch:
         W_Q, W_K and W_V of each row, where they are known.
     speakers : array (B, T), optional
         Who speaks in each turn, as a place in `fdkvc.attention.SPEAKERS`, where that is known.
+    heads : int
+        So many rows, one after the other, are the heads of one dialog.
     workspace : Workspace, optional
         Where its products lie; in memory of their own by default.
     """
@@ -99,7 +102,10 @@ class DialogBatch:
     topics: Floats | None = None
     projections: Floats | None = None
     speakers: Ints | None = None
+    heads: int = 1
     workspace: Workspace | None = None
+
+    layers: ClassVar[int] = 1
 
     @property
     def rows(self) -> int:
@@ -385,6 +391,7 @@ class DialogBatch:
             topics=None if self.topics is None else self.topics[one],
             projections=None if self.projections is None else self.projections[:, one],
             speakers=None if self.speakers is None else self.speakers[one, :turns],
+            heads=1,
         )
 
 
@@ -530,6 +537,8 @@ def stack(batches: Sequence[DialogBatch]) -> DialogBatch:
             raise ValueError("the dialogs differ in embedding dimension")
         if batch.keys.shape[2] != first.keys.shape[2]:
             raise ValueError("the dialogs differ in head dimension")
+        if batch.heads != first.heads:
+            raise ValueError("the dialogs differ in their number of heads")
         if (batch.queries is None) != (first.queries is None):
             raise ValueError("some of the dialogs have queries of their own, and others have not")
     tokens = max(batch.embeddings.shape[1] for batch in batches)
@@ -568,4 +577,5 @@ def stack(batches: Sequence[DialogBatch]) -> DialogBatch:
         topics=shared("topics", 0),
         projections=shared("projections", 1),
         speakers=None if unknown else joined("speakers", turns, "none"),
+        heads=first.heads,
     )

@@ -131,7 +131,9 @@ class Deciding:
         rows = heads.layers * heads.heads
         together = {"head": heads.group, "layer": heads.heads, "model": rows}[decides]
         self._together = Together(policy, together, pool)
-        self._state = initial_state(policy, rows, budget, heads.head_width)
+        self._state = initial_state(
+            self._together, rows, budget, heads.head_width, heads.layers, heads.heads
+        )
         none = np.empty((heads.layers, heads.kv_heads, 0), np.intp)
         self.held: Ints = none
         self.waiting: Ints = none
@@ -162,7 +164,7 @@ class Deciding:
         def of_kv_heads(column: NDArray[Any]) -> NDArray[Any]:
             return column.reshape(layers, kv_heads, heads.group, -1)[:, :, 0]
 
-        tokens = Observed(vectors, arrivals, of_rows(ids), of_rows(born))
+        tokens = Observed(vectors, arrivals, of_rows(ids), of_rows(born), layers)
         turn = Observation(0, Arrivals(arrivals), tokens)
         capacity = self.policy.capacity(self.budget, self.count + new)
         result = take_turn(self._together, self._state, turn, capacity)

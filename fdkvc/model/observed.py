@@ -41,13 +41,18 @@ class Observed:
         The tokens of this turn by their places behind the slots, the same in every row.
     positions, born : array (L·H, S + n)
         Place of each in the text, and the turn that brought it.
+    layers : int
+        L, of as many heads each.
     """
 
     spoken_by = None
 
-    def __init__(self, vectors: Vectors, new: Ints, positions: Ints, born: Ints) -> None:
+    def __init__(
+        self, vectors: Vectors, new: Ints, positions: Ints, born: Ints, layers: int
+    ) -> None:
         self._vectors, self._new, self._rows = vectors, new, len(new)
         self.positions, self.born = positions, born
+        self.layers, self.heads = layers, len(new) // layers
 
     def new_tokens(self, turn: int) -> Ints:
         """Return the tokens of the turn (R, n)."""

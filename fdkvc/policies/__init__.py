@@ -6,7 +6,9 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from fdkvc.parameters import defaults_of, parameters_of, split_list
+from fdkvc.policies.ada_heads import AdaHeads
 from fdkvc.policies.base import Policy
+from fdkvc.policies.blocks import Blocks
 from fdkvc.policies.expected_attention import ExpectedAttention
 from fdkvc.policies.fastgen import FastGen
 from fdkvc.policies.fd_kvc import FDKVC
@@ -19,6 +21,7 @@ from fdkvc.policies.h2o_mean import H2OMean
 from fdkvc.policies.keydiff import KeyDiff
 from fdkvc.policies.knorm import Knorm
 from fdkvc.policies.oracle import Oracle
+from fdkvc.policies.pyramid import Pyramid
 from fdkvc.policies.random import Random
 from fdkvc.policies.recall import Recall
 from fdkvc.policies.scissorhands import Scissorhands
@@ -64,6 +67,9 @@ WRAPPERS: Mapping[str, type[Wrapper]] = {
         Window,
         Whitelist,
         Turns,
+        Blocks,
+        AdaHeads,
+        Pyramid,
         Recall,
     )
 }

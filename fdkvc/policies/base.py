@@ -7,7 +7,8 @@ A turn asks a policy, in this order:
 3. `birth`: what does a new entry start with?
 4. `absorb`: what changes once old and new stand together?
 5. `terms`: what is each entry worth? The sum of these named terms is its score.
-6. `protects`: which entries must stay whatever their score?
+6. `budgets`, `protects`, `places`: how many entries may each row keep, and which of them must
+   stay whatever their score?
 7. `modulate`: how does it bend the attention weights of what was kept?
 
 Only `terms` has no default. Removal below a threshold, insertion and eviction are the engine's.
@@ -178,6 +179,11 @@ class Policy(Checked, ABC):
         return True
 
     @property
+    def page_size(self) -> int:
+        """How many neighbouring places of a dialog leave only together."""
+        return 1
+
+    @property
     def channels(self) -> tuple[str, ...]:
         """What it remembers of each entry."""
         return ()
@@ -204,6 +210,10 @@ class Policy(Checked, ABC):
     def capacity(self, budget: int, tokens: int) -> int:
         """Return how many entries the cache may hold: the budget, or all tokens if unbounded."""
         return budget if self.bounded else tokens
+
+    def slots(self, budget: int, layers: int, heads: int) -> int:
+        """Return how many entries a row may hold, where so many layers and heads share budgets."""
+        return budget
 
     def tier_places(self, budget: int) -> int:
         """Return how many evicted tokens wait in a second tier, from which they may come back.
@@ -243,6 +253,26 @@ class Policy(Checked, ABC):
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
         """Mark entries that stay whatever their score (B, C), at most `budget` a row."""
         return np.zeros(cache.token.shape, np.bool_)
+
+    def budgets(self, budget: int, turn: Observation) -> int | Ints:
+        """Return the budget of each row (B, 1), or one for all; in the mean over layers the same.
+
+        What is protected and how many places there are follow from that.
+        """
+        return budget
+
+    def places(
+        self, score: Floats, cache: Cache, protected: Bools, budgets: int | Ints, heads: int
+    ) -> int | Ints:
+        """Return how many entries each row keeps (B, 1), or one number for all.
+
+        Parameters
+        ----------
+        score, protected : array (B, C)
+        heads : int
+            Rows, one after the other, that may share their budgets.
+        """
+        return budgets
 
     def modulate(self, weights: Floats, cache: Cache) -> Floats:
         """Bend the attention weights (B, C) over the kept entries; which sum to 1."""

@@ -11,7 +11,7 @@ import numpy as np
 from fdkvc.attention import Bools, Floats, Ints, Observation
 from fdkvc.cache import Cache
 from fdkvc.parameters import Field, check_count
-from fdkvc.policies.base import Update, Worth
+from fdkvc.policies.base import Policy, Update, Worth
 from fdkvc.policies.wrapper import Wrapper
 
 POOL = Field(
@@ -55,7 +55,7 @@ class Together(Wrapper):
 
     def __post_init__(self) -> None:
         """Check the number of heads, and how they are pooled."""
-        super().__post_init__()
+        Policy.__post_init__(self)  # it goes around any, also around one that evicts nothing
         check_count("heads", self.heads)
         POOL.check(self.pool, "pool")
 
@@ -77,6 +77,20 @@ class Together(Wrapper):
     def recalls(self, cache: Cache, tier: Ints, turn: Observation) -> Bools:
         """Bring back what most heads bring back."""
         return np.asarray(self._share(self.policy.recalls(cache, tier, turn)) > 0.5)
+
+    def slots(self, budget: int, layers: int, heads: int) -> int:
+        """Return as many as those who decide apart may have."""
+        return self.policy.slots(budget, layers, heads // self.heads)
+
+    def places(
+        self, score: Floats, cache: Cache, protected: Bools, budgets: int | Ints, heads: int
+    ) -> int | Ints:
+        """Share out among those that decide together, of whom one speaks for all."""
+        one = slice(None, None, self.heads)
+        own = budgets if isinstance(budgets, int) else budgets[one]
+        cached = Cache(cache.token[one])
+        found = self.policy.places(score[one], cached, protected[one], own, heads // self.heads)
+        return found if isinstance(found, int) else np.repeat(found, self.heads, axis=0)
 
     def _share(self, marked: Bools) -> Floats:
         """Share of the heads that mark each entry."""

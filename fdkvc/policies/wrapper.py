@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar
@@ -64,6 +64,10 @@ class Wrapper(Policy):
         return self.policy.bounded
 
     @property
+    def page_size(self) -> int:
+        return self.policy.page_size
+
+    @property
     def channels(self) -> tuple[str, ...]:
         return self.policy.channels
 
@@ -80,6 +84,9 @@ class Wrapper(Policy):
 
     def capacity(self, budget: int, tokens: int) -> int:
         return self.policy.capacity(budget, tokens)
+
+    def slots(self, budget: int, layers: int, heads: int) -> int:
+        return self.policy.slots(budget, layers, heads)
 
     def tier_places(self, budget: int) -> int:
         return self.policy.tier_places(budget)
@@ -101,6 +108,14 @@ class Wrapper(Policy):
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
         return self.policy.protects(cache, turn, budget)
+
+    def budgets(self, budget: int, turn: Observation) -> int | Ints:
+        return self.policy.budgets(budget, turn)
+
+    def places(
+        self, score: Floats, cache: Cache, protected: Bools, budgets: int | Ints, heads: int
+    ) -> int | Ints:
+        return self.policy.places(score, cache, protected, budgets, heads)
 
     def modulate(self, weights: Floats, cache: Cache) -> Floats:
         return self.policy.modulate(weights, cache)
@@ -137,6 +152,27 @@ class Wrapper(Policy):
     def variant(self, **changes: float | int | str) -> Policy:
         own = {name: changes.pop(name) for name in super().settings if name in changes}
         return dataclasses.replace(self, policy=self.policy.variant(**changes), **own)
+
+
+def inside(policy: Policy) -> Iterator[Policy]:
+    """Yield a policy, the one inside it, and so on."""
+    yield policy
+    if isinstance(policy, Wrapper):
+        yield from inside(policy.policy)
+
+
+def evicting(steps: tuple[Step, ...], equation: str, source: str) -> tuple[Step, ...]:
+    """Return a policy's steps with one more equation where it evicts."""
+    return tuple(
+        dataclasses.replace(
+            step,
+            equation=rf"\begin{{gathered}} {step.equation} \\ {equation} \end{{gathered}}",
+            source=f"{step.source}; {source}",
+        )
+        if step.kind == "evict"
+        else step
+        for step in steps
+    )
 
 
 def before_eviction(steps: tuple[Step, ...], *more: Step) -> tuple[Step, ...]:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from fdkvc.attention import Bools, Floats, Ints, Observation, normalize
-from fdkvc.cache import EMPTY, Cache, among, last_in, select
+from fdkvc.cache import EMPTY, Cache, among, last_in
 from fdkvc.dialogs.batch import DialogBatch
 from fdkvc.parameters import check_count
-from fdkvc.policies.base import Policy, total
-from fdkvc.run.simulate import protection, simulate
+from fdkvc.policies.base import Policy
+from fdkvc.run.simulate import choose, simulate
 from fdkvc.run.trace import State, Trace, known_state
 
 
@@ -230,12 +230,12 @@ def _resized(
     cache: Cache, policy: Policy, turn: Observation, budget: int, pinned: Ints | None
 ) -> Cache:
     """Evict down to a smaller budget, or add the empty slots of a larger one."""
-    rows, slots = cache.token.shape
-    if budget < slots:
-        protected = protection(policy, cache, turn, budget, pinned)
-        score = total(policy.terms(cache, turn))
-        return cache.keep(select(score, cache, protected, budget, policy.ties)[0])
-    more = np.full((rows, budget - slots), EMPTY, np.intp)
+    rows, before = cache.token.shape
+    slots = policy.slots(budget, turn.layers, turn.heads)
+    if slots < before:
+        kept = choose(policy, cache, policy.terms(cache, turn), turn, budget, pinned).kept
+        return cache.keep(kept, slots)
+    more = np.full((rows, slots - before), EMPTY, np.intp)
     return cache.insert(more, {name: np.zeros(more.shape, np.float32) for name in cache.channels})
 
 

@@ -3,25 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fdkvc.attention import Bools, Ints, Observation
-from fdkvc.cache import EMPTY, Cache, among, empty_cache, last_in, select
+from fdkvc.attention import Bools, Floats, Ints, Observation
+from fdkvc.cache import EMPTY, Cache, Pages, among, empty_cache, last_in, select
 from fdkvc.dialogs.batch import DialogBatch
 from fdkvc.parameters import Parameter, check_count, check_parameter
 from fdkvc.policies.base import Policy, total, within
 from fdkvc.run.trace import Attended, State, Trace, TurnResult, known_state
 
 
-def initial_state(policy: Policy, rows: int, budget: int, head_dimension: int) -> State:
-    """Return what a run starts from: an empty cache."""
-    nothing = np.zeros((rows, budget), np.float32)
+def initial_state(
+    policy: Policy,
+    rows: int,
+    budget: int,
+    head_dimension: int,
+    layers: int = 1,
+    heads: int = 1,
+) -> State:
+    """Return what a run starts from: an empty cache.
+
+    Parameters
+    ----------
+    layers, heads : int
+        As in `Observation`.
+    """
+    slots = policy.slots(budget, layers, heads)
+    nothing = np.zeros((rows, slots), np.float32)
     return known_state(
-        empty_cache(rows, budget, policy.channels, policy.initial_state()),
+        empty_cache(rows, slots, policy.channels, policy.initial_state()),
         nothing,
         nothing,
         np.zeros((rows, head_dimension), np.float32),
@@ -51,7 +66,7 @@ def with_recalled(policy: Policy, before: State, turn: Observation) -> tuple[Cac
 
 
 def protection(
-    policy: Policy, entries: Cache, turn: Observation, budget: int, pinned: Ints | None
+    policy: Policy, entries: Cache, turn: Observation, budget: int | Ints, pinned: Ints | None
 ) -> Bools:
     """Mark what stays whatever its score (B, C), at most `budget` a row.
 
@@ -61,13 +76,50 @@ def protection(
 
     Parameters
     ----------
+    budget : int or array (B, 1)
     pinned : array (B, P), optional
         At most `budget` a row, −1 for none.
     """
+    if not isinstance(budget, int):
+        marked = np.zeros(entries.token.shape, np.bool_)
+        for each in np.unique(budget).tolist():
+            of_it = protection(policy, entries, turn, each, pinned)
+            marked |= of_it & (budget == each)
+        return marked
     if pinned is None:
         return policy.protects(entries, turn, budget)
     held = among(entries.token, pinned)
     return within(budget, lambda places: policy.protects(entries, turn, places) | held)
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """What a turn chose; see `TurnResult`."""
+
+    score: Floats
+    protected: Bools
+    kept: Bools
+    lowest: Floats
+    places: int | Ints
+    pages: Pages | None
+
+
+def choose(
+    policy: Policy,
+    entries: Cache,
+    terms: Mapping[str, Floats],
+    turn: Observation,
+    budget: int,
+    pinned: Ints | None,
+) -> Choice:
+    """Choose what stays of the entries, whose terms these are."""
+    score, budgets = total(terms), policy.budgets(budget, turn)
+    protected = protection(policy, entries, turn, budgets, pinned)
+    places = policy.places(score, entries, protected, budgets, turn.heads)
+    size = policy.page_size
+    pages = Pages(turn.position(entries.token) // size, size) if size > 1 else None
+    kept, lowest = select(score, entries, protected, places, policy.ties, pages)
+    return Choice(score, protected, kept, lowest, places, pages)
 
 
 def take_turn(
@@ -103,13 +155,11 @@ def take_turn(
         entries = entries.where(turn.active, old.insert(turn.new, births))
 
     terms = policy.terms(entries, turn)
-    score = total(terms)
-    protected = protection(policy, entries, turn, budget, pinned)
-    kept, lowest = select(score, entries, protected, budget, policy.ties)
-    cache = entries.keep(kept)
+    chosen = choose(policy, entries, terms, turn, budget, pinned)
+    cache = entries.keep(chosen.kept, policy.slots(budget, turn.layers, turn.heads))
     if tier.size:
         stood = np.concatenate([old.token, turn.new], axis=1)
-        evicted = np.where(kept & entries.present, EMPTY, stood)
+        evicted = np.where(chosen.kept & entries.present, EMPTY, stood)
         came = old.count - before.cache.count
         went = np.minimum((evicted != EMPTY).sum(axis=1), tier.shape[1])
         moves = cache.state["moves"] + (came + went).astype(np.float32)
@@ -129,7 +179,7 @@ def take_turn(
     after = State(cache, attend, tier)
     if not everyone:
         _ = after.attended  # now, or it would keep every state before it alive
-    return TurnResult(old, update, stale, entries, terms, score, protected, kept, lowest, after)
+    return TurnResult(old, update, stale, entries, terms, after=after, **vars(chosen))
 
 
 def simulate(
@@ -176,7 +226,8 @@ def simulate(
     check_count("budget", budget)
     budget = policy.capacity(budget, dialogs.keys.shape[1])
     rows, head_dimension = dialogs.rows, dialogs.keys.shape[-1]
-    first, state = start or (0, initial_state(policy, rows, budget, head_dimension))
+    nothing = initial_state(policy, rows, budget, head_dimension, dialogs.layers, dialogs.heads)
+    first, state = start or (0, nothing)
     check_parameter("the first turn", Parameter("", "", low=0, high=dialogs.turns - 1), first, int)
     if pinned is not None:
         check_count("budget", budget, low=max(1, int((pinned >= 0).sum(axis=1).max())))

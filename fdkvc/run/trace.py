@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdkvc.attention import Bools, Floats, Ints
-from fdkvc.cache import EMPTY, Cache, Ties, levelled, ranking
+from fdkvc.cache import EMPTY, Cache, Pages, Ties, filled, levelled, ranking
 from fdkvc.parameters import Parameter, check_parameter
 from fdkvc.policies.base import Policy, Update
 
@@ -119,6 +119,10 @@ class TurnResult:
     terms : mapping of name to array (B, C + n)
     score : array (B, C + n)
     protected, kept : array (B, C + n) of bool
+    places : int or array (B, 1)
+        How many each row could keep.
+    pages : Pages, optional
+        Where entries leave only by whole pages.
     lowest : array (B, 1)
         The score by which the last stayed, as `select` gives it.
     after : State
@@ -133,6 +137,8 @@ class TurnResult:
     score: Floats
     protected: Bools
     kept: Bools
+    places: int | Ints
+    pages: Pages | None
     lowest: Floats
     after: State
 
@@ -191,8 +197,8 @@ class TurnResult:
 
         def over_kept(weights: Floats) -> Floats:
             column = np.full(self.kept.shape, np.nan, np.float32)
-            column[self.kept] = weights.ravel()
-            return known(column, present)
+            column[filled(self.kept, weights.shape[1])] = weights.ravel()
+            return known(column, present & self.kept)
 
         def recorded(value: Floats) -> Floats:
             if value.ndim == 1:
@@ -305,7 +311,7 @@ class Trace:
     @property
     def old_slots(self) -> int:
         """How many slots of a turn's entries hold what is not of the turn itself."""
-        return self.budget + int(self.tier.shape[2])
+        return int(self.kept.shape[2] + self.tier.shape[2])
 
     @property
     def turns(self) -> int:
@@ -341,7 +347,7 @@ class Trace:
                 attended = value.attended
                 known = (attended.before, attended.after, attended.output, value.tier)
                 return known_state(own(value.cache), *own(known))
-            if isinstance(value, Trace | TurnResult | Update | Cache):
+            if isinstance(value, Trace | TurnResult | Update | Cache | Pages):
                 columns = {field.name: own(getattr(value, field.name)) for field in fields(value)}
                 return replace(value, **columns)
             return value

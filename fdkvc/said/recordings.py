@@ -122,7 +122,9 @@ class Recording:
                 for head in range(len(self.heads))
             ]
         )
-        return replace(heads, speakers=np.repeat(speakers, len(self.heads), axis=0))
+        return replace(
+            heads, speakers=np.repeat(speakers, len(self.heads), axis=0), heads=len(self.heads)
+        )
 
     @cached_property
     def groups(self) -> tuple[int, ...]:

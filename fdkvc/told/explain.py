@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdkvc.attention import Bools, Floats, Ints
-from fdkvc.cache import EMPTY, Cache, select
+from fdkvc.cache import EMPTY, Cache, Pages, select
 from fdkvc.dialogs.batch import DialogBatch
 from fdkvc.policies.base import Policy, total
 from fdkvc.run.trace import Codes, EntryTrace, Rule, Status, Trace, TurnResult
@@ -113,6 +113,12 @@ class Decision:
         return bool(high > low)
 
     @property
+    def places(self) -> int:
+        """How many entries the row could keep."""
+        places = self.result.places
+        return places if isinstance(places, int) else int(places[self.row, 0])
+
+    @property
     def cutoff(self) -> float | None:
         """The score of the last to stay.
 
@@ -170,12 +176,15 @@ class Decision:
         cache, protected = Cache(self.result.entries.token[row]), self.result.protected[row]
         terms = {name: term[row] for name, term in self.result.terms.items()}
         own, last = self.slot[[entry, self.marginal]]
+        pages = self.result.pages
+        alike = own if pages is None else pages.page[self.row] == pages.page[self.row, own]
+        page = None if pages is None else Pages(pages.page[row], pages.size)
 
         def kept_with(name: str) -> bool:
             equal = terms[name].copy()
-            equal[0, own] = equal[0, last]
+            equal[0, alike] = equal[0, last]
             score = total({**terms, name: equal})
-            kept, _ = select(score, cache, protected, self.trace.budget, self.policy.ties)
+            kept, _ = select(score, cache, protected, self.places, self.policy.ties, page)
             return bool(kept[0, own])
 
         return tuple(name for name in terms if kept_with(name) != self.kept[entry])
@@ -349,7 +358,7 @@ def _explained(made: Decision, token: int) -> Explanation:
         "topic": dialogs.topics_of(row, np.array([token]))[0],
         "born": int(dialogs.born[row, token]),
         "turn": made.turn,
-        "budget": trace.budget,
+        "budget": made.places,
         "left": _eviction(trace, row, made.turn, token),
         "decided": made.has_tokens,
     }

@@ -1,0 +1,88 @@
+"""Ada-heads: the heads of a layer share their budgets, and who scores more keeps more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fdkvc.attention import Bools, Floats, Ints
+from fdkvc.cache import Cache, best, select
+from fdkvc.parameters import parameter
+from fdkvc.policies.base import Step
+from fdkvc.policies.wrapper import Wrapper, evicting
+
+
+@dataclass(frozen=True)
+class AdaHeads(Wrapper):
+    """Give the places of all heads of a layer to the best entries of any.
+
+    Feng et al. 2024, *Ada-KV: Optimizing KV Cache Eviction by Adaptive Budget Allocation for
+    Efficient LLM Inference*. In all, the heads keep as many entries as with equal budgets. What the
+    policy inside protects stays in each head, and each has a share of its budget for sure. Where
+    there is one head there is nothing to share.
+    """
+
+    key = "ada-heads"
+    label = "Ada heads"
+    idea = (
+        "The heads of a layer share their budgets: what scores highest in any of them stays, so "
+        "that a head that looks at few entries leaves its places to one that looks at many."
+    )
+    source = "Feng et al. 2024, Ada-KV"
+
+    safe: float = parameter(
+        0.2,
+        "Safe share",
+        "Share of the equal budget that each head has for sure.",
+        symbol=r"\alpha",
+        low=0,
+        high=1,
+    )
+
+    def __post_init__(self) -> None:
+        """Check the hyperparameters, and that places can be shared out one by one.
+
+        Raises
+        ------
+        ValueError
+            As every wrapper, and around pages.
+        """
+        super().__post_init__()
+        if self.policy.page_size > 1:
+            raise ValueError(
+                f"{self.policy.name} has whole pages, but {self.key} shares out single places"
+            )
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """Say at the eviction that the heads share."""
+        shared = r"B_h = |\{ i \text{ of head } h \text{ among the best } H B \text{ of all "
+        shared += r"heads} \}| \ge \alpha B"
+        return evicting(self.policy.steps, shared, "H heads share H·B places")
+
+    def slots(self, budget: int, layers: int, heads: int) -> int:
+        """Return what is left to one head if all others have no more than what is safe."""
+        equal = self.policy.slots(budget, layers, heads)
+        return equal * heads - (heads - 1) * int(self.safe * equal)
+
+    def places(
+        self, score: Floats, cache: Cache, protected: Bools, budgets: int | Ints, heads: int
+    ) -> int | Ints:
+        """Count the entries of each head among the best of all."""
+        equal = self.policy.places(score, cache, protected, budgets, heads)
+        if heads == 1:
+            return equal
+        own = np.broadcast_to(np.asarray(equal), (len(score), 1))
+        free = Cache(np.where(protected, -1, cache.token))
+        least = (self.safe * own).astype(np.intp) - protected.sum(axis=1, keepdims=True)
+        sure = protected | best(score, free, np.maximum(least, 0), self.ties)
+        pool = (len(score) // heads, heads * score.shape[1])
+        kept, _ = select(
+            score.reshape(pool),
+            Cache(cache.token.reshape(pool)),
+            sure.reshape(pool),
+            own.reshape(-1, heads).sum(axis=1, keepdims=True),
+            self.ties,
+        )
+        return np.asarray(kept.reshape(score.shape).sum(axis=1, keepdims=True))

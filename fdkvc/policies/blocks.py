@@ -1,0 +1,120 @@
+"""Blocks: entries leave by pages, as the engines that serve models keep them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
+from fdkvc.attention import Bools, Floats, Observation
+from fdkvc.cache import Cache, Pages
+from fdkvc.parameters import parameter
+from fdkvc.policies.base import Look, Step, Update, Worth, total, within
+from fdkvc.policies.wrapper import Wrapper, evicting, inside
+
+_EQUATION = MappingProxyType(
+    {
+        "mean": r"s_i \leftarrow \operatorname{mean}_{j \in p(i)} s_j,\quad ",
+        "largest": r"s_i \leftarrow \max_{j \in p(i)} s_j,\quad ",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Blocks(Wrapper):
+    """Evict whole pages of neighbouring entries.
+
+    After Kwon et al. 2023, *Efficient Memory Management for Large Language Model Serving with
+    PagedAttention*, whose pages are what memory is given out by, and Chitty-Venkata et al. 2025,
+    *PagedEviction*, which evicts by them. A page is as many places of the dialog, one after the
+    other; the budget is worth ⌊B/size⌋ of them, and one that is not full takes all of its places.
+    A budget below a page holds part of one.
+    """
+
+    key = "blocks"
+    label = "Blocks"
+    idea = (
+        "Memory comes in pages of neighbouring entries: a page is worth the mean or the largest "
+        "score in it, and leaves as a whole. The places of a page that is not full are wasted."
+    )
+    source = "after Kwon et al. 2023, PagedAttention, and Chitty-Venkata et al. 2025, PagedEviction"
+
+    size: int = parameter(16, "Page size", "Places of a page.", symbol="b", low=1, high=256)
+    score: str = parameter(
+        "mean",
+        "Page score",
+        "What a page is worth: the mean score of its entries, or the largest.",
+        choices=tuple(_EQUATION),
+    )
+
+    def __post_init__(self) -> None:
+        """Check the hyperparameters, and that the places are not shared out one by one.
+
+        Raises
+        ------
+        ValueError
+            As every wrapper, and around heads that share their budget.
+        """
+        super().__post_init__()
+        if any(each.key == "ada-heads" for each in inside(self.policy)):
+            raise ValueError(
+                f"{self.policy.name} shares out single places, but {self.key} has whole pages"
+            )
+
+    @property
+    def looks_at(self) -> tuple[Look, ...]:
+        """Look at positions, which say what is on a page."""
+        return tuple(dict.fromkeys((*self.policy.looks_at, "positions")))
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """Say at the eviction that whole pages leave."""
+        pages = _EQUATION[self.score] + r"p(i) = \lfloor i / b \rfloor \\ "
+        pages += r"\text{whole pages leave: at most } \lfloor B / b \rfloor \text{ stay}"
+        return evicting(self.policy.steps, pages, "pages of b places")
+
+    @property
+    def page_size(self) -> int:
+        """What leaves together."""
+        return self.size
+
+    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+        """Return the terms of each entry's page."""
+        terms, pages = self.policy.terms(cache, turn), self._pages(cache, turn)
+        if self.score == "mean":
+            count = pages.over(cache, np.add, cache.present.astype(np.float32), start=0)
+            most = np.maximum(count, 1)
+            return {name: pages.over(cache, np.add, term, 0) / most for name, term in terms.items()}
+        score = total(terms)
+        largest = pages.over(cache, np.maximum, score, start=-np.inf) == score
+        slot = np.where(largest, np.arange(score.shape[1]), score.shape[1])
+        leader = pages.over(cache, np.minimum, slot, start=score.shape[1])
+        leader = np.minimum(leader, score.shape[1] - 1)
+        return {name: np.take_along_axis(term, leader, axis=1) for name, term in terms.items()}
+
+    def update(self, cache: Cache, turn: Observation, worth: Worth) -> Update:
+        """Let a threshold evict only what it evicts of a whole page."""
+        update = self.policy.update(cache, turn, worth)
+        if update.stale is None:
+            return update
+        stays = self._pages(cache, turn).of_whole(~update.stale, cache)
+        return dataclasses.replace(update, stale=cache.present & ~stays)
+
+    def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
+        """Protect the pages of what the policy inside protects, as many as there is room for."""
+        if budget < self.size:
+            return self.policy.protects(cache, turn, budget)
+        pages = self._pages(cache, turn)
+        first = pages.first(cache)
+
+        def of(frames: int) -> Bools:
+            protected = self.policy.protects(cache, turn, frames * self.size)
+            return pages.of_whole(protected, cache) & first
+
+        return pages.of_whole(within(budget // self.size, of), cache)
+
+    def _pages(self, cache: Cache, turn: Observation) -> Pages:
+        return Pages(turn.position(cache.token) // self.size, self.size)
