@@ -54,6 +54,7 @@ OPTIONS = (
     "recall(blocks(fifo))",
     "ada-heads(h2o)",
     "pyramid(snapkv)",
+    "retrieval size=4",
     *(f"{key} queries=each" for key in POLICIES if "queries" in parameters_of(POLICIES[key])),
 )
 """Policies whose turn takes other steps than by default."""
@@ -161,7 +162,8 @@ def test_what_a_trace_holds_has_its_shape(key: str, traces: dict[str, Trace]) ->
     entries = trace.every_entry()
     tokens = 12 * SMALL.tokens_per_turn
     capacity = BUDGET if trace.policy.bounded else tokens
-    rows, turns, width = 3, 12, capacity + SMALL.tokens_per_turn
+    rows, turns = 3, 12
+    width = capacity + trace.tier.shape[2] + SMALL.tokens_per_turn
 
     assert trace.policy == policy_named(key)
     assert trace.turns == turns

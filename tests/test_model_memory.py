@@ -16,7 +16,7 @@ from worlds import STREAMING_POLICIES, policies, turn_lengths
 
 from fdkvc.model.decoder import Decoder
 from fdkvc.model.folder import load_model
-from fdkvc.model.memory import CutText, Evicting, Memory, read
+from fdkvc.model.memory import CutText, Evicting, Memory, Retrieving, memory_under, read
 from fdkvc.policies import policy_named
 from fdkvc.run.online import OnlineCache
 from fdkvc.run.trace import Rule
@@ -127,7 +127,9 @@ def test_an_eviction_is_the_full_cache_with_the_evicted_masked(
     )
 
 
-@pytest.mark.parametrize("key", [*STREAMING_POLICIES])
+@pytest.mark.parametrize(
+    "key", [key for key in STREAMING_POLICIES if not policy_named(key).reads_afresh]
+)  # what comes back is evicted no more
 def test_what_is_evicted_is_known_with_its_turn_and_rule(decoder: Decoder, key: str) -> None:
     lengths = [6, 4, 8, 3]
     memory = Evicting(decoder, policy_named(key), 7)
@@ -281,3 +283,33 @@ def test_a_text_ends_where_the_positions_do(tmp_path: Path) -> None:
     read_in_turns(memory, text(model.decoder, 30), [10, 10, 10])
     with pytest.raises(ValueError, match="the text has 31 tokens, but the model holds at most 30"):
         read([memory], [1])
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_memory_that_retrieves_reads_what_is_nearest(decoder: Decoder, size: int) -> None:
+    lengths, budget = [7, 5, 9, 4], 6
+    ids, shape = text(decoder, sum(lengths), seed=4), decoder.shape
+    memory = memory_under(decoder, policy_named("retrieval", size=size), budget)
+    assert isinstance(memory, Retrieving)
+    found = read_in_turns(memory, ids, lengths)
+
+    sees = np.zeros((shape.layers, shape.kv_heads, len(ids), len(ids)), bool)
+    queries, keys = (memory.vectors(name).astype(float) for name in ("queries", "keys"))
+    for began, end in pairwise(np.cumsum([0, *lengths])):
+        pages = [range(first, min(first + size, began)) for first in range(0, began, size)]
+        for layer, head, position in np.ndindex(shape.layers, shape.kv_heads, end):
+            if position < began:
+                continue
+            group = queries[layer, head * shape.group : (head + 1) * shape.group, position]
+            bounds = [
+                max(np.max(query * keys[layer, head, page], axis=0).sum() for query in group)
+                for page in pages
+            ]
+            best = sorted(range(len(pages)), key=lambda at: -bounds[at])
+            most = len(pages) if began <= budget else budget // size
+            read_now = [token for at in best[:most] for token in pages[at]]
+            sees[layer, head, position, [*read_now, *range(began, position + 1)]] = True
+    assert (~np.tril(np.ones(len(ids), bool)) | sees.all(axis=(0, 1))).mean() < 0.9
+    wanted = read_in_turns(Masked(decoder, sees), ids, lengths)
+    np.testing.assert_allclose(found, wanted, atol=NEAR * np.abs(wanted).max())
+    assert (memory.evicted_in == -1).all()

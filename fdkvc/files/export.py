@@ -288,7 +288,7 @@ def answers_files(
 def check_entries(policy: Policy, scenario: Scenario, budget: int) -> None:
     """Raise a ValueError if a dialog's table of entries could be too long."""
     new, turns = World().tokens_per_turn, len(scenario.schedule)
-    held = policy.capacity(budget, turns * new) + policy.tier_places(budget)
+    held = policy.capacity(budget, turns * new) + policy.tier_places(budget, turns * new)
     entries = sum(min(turn * new, held + new) for turn in range(1, turns + 1))
     if entries > MOST_ENTRIES:
         raise ValueError(

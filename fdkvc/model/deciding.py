@@ -132,7 +132,12 @@ class Deciding:
         together = {"head": heads.group, "layer": heads.heads, "model": rows}[decides]
         self._together = Together(policy, together, pool)
         self._state = initial_state(
-            self._together, rows, budget, heads.head_width, heads.layers, heads.heads
+            self._together,
+            rows,
+            budget,
+            heads.head_width,
+            layers=heads.layers,
+            heads=heads.heads,
         )
         none = np.empty((heads.layers, heads.kv_heads, 0), np.intp)
         self.held: Ints = none
@@ -167,7 +172,8 @@ class Deciding:
         tokens = Observed(vectors, arrivals, of_rows(ids), of_rows(born), layers)
         turn = Observation(0, Arrivals(arrivals), tokens)
         capacity = self.policy.capacity(self.budget, self.count + new)
-        result = take_turn(self._together, self._state, turn, capacity)
+        state = self._state.with_tier(self.policy.tier_places(self.budget, self.count + new))
+        result = take_turn(self._together, state, turn, capacity)
 
         token, rule = of_kv_heads(result.token), of_kv_heads(result.rule)
         layer, head, slot = np.nonzero(rule)

@@ -17,10 +17,11 @@ import numpy as np
 from fdkvc.attention import Floats
 from fdkvc.model.deciding import DECIDES
 from fdkvc.model.decoder import Decoder, Layer, Shape
-from fdkvc.model.memory import CutText, Evicting, Memory, Reads, Remembers
+from fdkvc.model.memory import CutText, Evicting, Memory, Reads, Remembers, Retrieving
 from fdkvc.model.tokens import Tokens, load_tokens
 from fdkvc.parameters import Parameter, check_parameter
 from fdkvc.policies import Policy
+from fdkvc.policies.retrieval import Retrieval
 from fdkvc.said.json_input import an_object
 from fdkvc.said.model_folder import RANGES, check_model_folder, read_config, weight_files
 from fdkvc.said.transcripts import clean_name
@@ -56,6 +57,8 @@ class LanguageModel:
 
     def evicting(self, policy: Policy, budget: int, decides: str = DECIDES.default) -> Memory:
         """Return a memory of a new text under a policy."""
+        if isinstance(policy, Retrieval):
+            return Retrieving(self.decoder, policy, budget)
         return Evicting(self.decoder, policy, budget, decides)
 
     def cut_text(self, budget: int) -> Memory:

@@ -26,6 +26,7 @@ from fdkvc.model.deciding import DECIDES, Deciding
 from fdkvc.model.decoder import Decoder, Sizes, attention, shares
 from fdkvc.parameters import Parameter, check_count, check_parameter
 from fdkvc.policies import Policy
+from fdkvc.policies.retrieval import Retrieval
 from fdkvc.run.trace import Codes, Rule
 
 Numbers = NDArray[Any]
@@ -162,7 +163,7 @@ class Memory:
         shape, m = self.decoder.shape, len(queries)
         grouped = queries.reshape(m, shape.kv_heads, shape.group, shape.head_width)
         keys, values = (self._seen(name, layer, end) for name in ("keys", "values"))
-        unseen = self._unseen(layer, m, end)
+        unseen = self._unseen(layer, grouped, end)
         weights, totals = shares(grouped.transpose(1, 2, 0, 3), keys, unseen)
         mixed = weights.reshape(shape.kv_heads, shape.group * m, -1) @ values
         apart = mixed.reshape(shape.kv_heads, shape.group, m, shape.head_width)
@@ -179,8 +180,9 @@ class Memory:
             self._gathered[name] = np.take_along_axis(stored, self.near[..., None], axis=2)
         return np.concatenate([self._gathered[name][layer], own], axis=1)
 
-    def _unseen(self, layer: int, m: int, end: int) -> Bools:
-        """Mark what the m tokens before an end do not see of that: its last columns (…, m, ·)."""
+    def _unseen(self, layer: int, queries: Floats, end: int) -> Bools:
+        """Mark what queries (m, K, G, h) do not see up to an end: its last columns (…, m, ·)."""
+        m = len(queries)
         if self.near is None or (self.near[layer] >= 0).all():
             return later(m)
         near = self.near[layer] < 0
@@ -374,6 +376,59 @@ class _Stood:
 
     def new(self, name: str) -> Floats:
         return self.memory.vectors(name)[:, :, self.memory.began :]
+
+
+class Retrieving(Memory):
+    """A memory that stores everything; each token reads what is nearest to its queries.
+
+    Of earlier turns each token reads in every KV head as many entries as the budget allows, those
+    that `Retrieval` finds nearest to any of the head's queries; of its own turn it reads all, as
+    under every policy. Nothing is evicted.
+
+    Parameters
+    ----------
+    decoder : Decoder
+    policy : Retrieval
+    budget : int
+
+    Raises
+    ------
+    ValueError
+        For a budget below 1.
+    """
+
+    def __init__(self, decoder: Decoder, policy: Retrieval, budget: int) -> None:
+        super().__init__(decoder)
+        check_count("budget", budget)
+        self.policy, self.budget = policy, budget
+
+    def _unseen(self, layer: int, queries: Floats, end: int) -> Bools:
+        m, began = len(queries), self.began
+        if began <= self.budget:
+            return super()._unseen(layer, queries, end)
+        keys = self._vectors["keys"][layer, :, :began]
+        nearness = self._bounds(queries.transpose(1, 0, 2, 3), keys).max(axis=2)
+        size = min(self.policy.size, self.budget)
+        pages = self.budget // size
+        last = np.partition(nearness, -pages, axis=2)[:, :, -pages, None]
+        # Of pages as near as the last the older are read.
+        above, tied = nearness > last, nearness == last
+        room = pages - above.sum(axis=2, keepdims=True)
+        read = above | (tied & (np.cumsum(tied, axis=2) <= room))
+        unseen = np.zeros((len(keys), 1, m, end), np.bool_)
+        unseen[:, 0, :, :began] = ~np.repeat(read, size, axis=2)[:, :, :began]
+        unseen[..., -m:] |= later(m)
+        return unseen
+
+    def _bounds(self, queries: Floats, keys: Floats) -> Floats:
+        """Return what no key of a page exceeds with each query (K, m, G, pages)."""
+        size = min(self.policy.size, self.budget)
+        first = np.arange(0, keys.shape[1], size)
+        low, high = (each.reduceat(keys, first, axis=1) for each in (np.minimum, np.maximum))
+        up, down = np.maximum(queries, 0), np.minimum(queries, 0)
+        turned = (each.swapaxes(1, 2)[:, None] for each in (high, low))
+        most, least = turned
+        return np.asarray(up @ most + down @ least)
 
 
 class CutText(Memory):

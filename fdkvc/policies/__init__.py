@@ -24,6 +24,7 @@ from fdkvc.policies.oracle import Oracle
 from fdkvc.policies.pyramid import Pyramid
 from fdkvc.policies.random import Random
 from fdkvc.policies.recall import Recall
+from fdkvc.policies.retrieval import Retrieval
 from fdkvc.policies.scissorhands import Scissorhands
 from fdkvc.policies.sink import SinkWindow
 from fdkvc.policies.snapkv import SnapKV
@@ -50,6 +51,7 @@ POLICIES: Mapping[str, type[Policy]] = {
         ExpectedAttention,
         KeyDiff,
         Knorm,
+        Retrieval,
         Random,
         Oracle,
         Full,

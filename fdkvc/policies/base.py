@@ -179,6 +179,11 @@ class Policy(Checked, ABC):
         return True
 
     @property
+    def reads_afresh(self) -> bool:
+        """Whether a turn reads what its own queries chose, and not what the last turn left."""
+        return False
+
+    @property
     def page_size(self) -> int:
         """How many neighbouring places of a dialog leave only together."""
         return 1
@@ -215,8 +220,8 @@ class Policy(Checked, ABC):
         """Return how many entries a row may hold, where so many layers and heads share budgets."""
         return budget
 
-    def tier_places(self, budget: int) -> int:
-        """Return how many evicted tokens wait in a second tier, from which they may come back.
+    def tier_places(self, budget: int, tokens: int) -> int:
+        """Return how many evicted tokens of so many wait in a second tier, and may come back.
 
         A policy with one has the row state ``moves``, which counts entries that moved from the
         cache to the tier or back, from the dialog's beginning.

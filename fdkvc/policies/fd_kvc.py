@@ -227,7 +227,7 @@ class FDKVC(Policy):
             state |= dict.fromkeys(MOVES, 0.0)
         return state
 
-    def tier_places(self, budget: int) -> int:
+    def tier_places(self, budget: int, tokens: int) -> int:
         """Return the places of the second tier."""
         return int(budget * self.recall)
 

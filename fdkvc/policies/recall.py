@@ -123,7 +123,7 @@ class Recall(Wrapper):
         own = dict.fromkeys(MOVES, 0.0) if self.tier else {}
         return {**self.policy.initial_state(), **own}
 
-    def tier_places(self, budget: int) -> int:
+    def tier_places(self, budget: int, tokens: int) -> int:
         """Return the places of the second tier."""
         return int(budget * self.tier)
 

@@ -41,11 +41,16 @@ class Wrapper(Policy):
         Raises
         ------
         ValueError
-            Around a policy that evicts nothing, or that has a hyperparameter of the same name.
+            Around a policy that evicts nothing or stores everything, or that has a
+            hyperparameter of the same name.
         """
         super().__post_init__()
         if not self.policy.bounded:
             raise ValueError(f"{self.policy.name} evicts nothing, so {self.key} changes nothing")
+        if self.policy.reads_afresh:
+            raise ValueError(
+                f"{self.policy.name} stores everything, so {self.key} has nothing to change"
+            )
         for name in parameters_of(self).keys() & self.policy.settings.keys():
             raise ValueError(
                 f"{self.policy.name} has {name!r} already, so {self.key} cannot stand around it"
@@ -88,8 +93,12 @@ class Wrapper(Policy):
     def slots(self, budget: int, layers: int, heads: int) -> int:
         return self.policy.slots(budget, layers, heads)
 
-    def tier_places(self, budget: int) -> int:
-        return self.policy.tier_places(budget)
+    @property
+    def reads_afresh(self) -> bool:
+        return self.policy.reads_afresh
+
+    def tier_places(self, budget: int, tokens: int) -> int:
+        return self.policy.tier_places(budget, tokens)
 
     def recalls(self, cache: Cache, tier: Ints, turn: Observation) -> Bools:
         return self.policy.recalls(cache, tier, turn)

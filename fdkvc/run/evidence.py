@@ -1,7 +1,8 @@
 """Evidence: what a turn needs of what was said before, and whether the cache still holds it.
 
 A demand is asked of what the turn before it left in the cache: a service call at turn t is met by
-an argument if every token of at least one of its mentions is cached at the end of turn t − 1.
+an argument if every token of at least one of its mentions is cached at the end of turn t − 1. Of a
+policy whose turns choose what they read by their own queries, it is asked of what turn t reads.
 """
 
 from __future__ import annotations
@@ -95,9 +96,11 @@ class Evidence:
 
 
 def _held(trace: Trace, recording: Recording) -> Bools:
-    """Whether each head's cache held each token at the end of each turn (H, T, N + 1)."""
+    """Whether each head held each token for the turn after each turn (H, T, N + 1)."""
     held = np.zeros((*trace.kept.shape[:2], recording.starts[-1] + 1), np.bool_)
     np.put_along_axis(held, trace.kept, True, axis=2)  # an empty slot's −1 is the column beyond
+    if trace.policy.reads_afresh:  # what the next turn reads is its own to choose
+        held[:, :-1] = held[:, 1:]
     return held
 
 

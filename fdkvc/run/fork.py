@@ -176,7 +176,7 @@ def state_at_fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> State:
         carried["attention_before"],
         carried["attention_after"],
         before.output,
-        last_in(before.tier, evicted, policy.tier_places(budget)),
+        last_in(before.tier, evicted, policy.tier_places(budget, dialogs.keys.shape[1])),
     )
     return _attended(state, lost, policy, turn)
 

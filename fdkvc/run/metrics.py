@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fdkvc.attention import Bools, Floats, cosine
+from fdkvc.attention import Bools, Floats, Ints, cosine
 from fdkvc.dialogs.batch import Bits, DialogBatch
 from fdkvc.run.bounds import least_attention_loss
 from fdkvc.run.evidence import OLD, Evidence
@@ -112,6 +112,23 @@ def output_error(trace: Trace, dialogs: DialogBatch) -> Floats:
     length = np.linalg.norm(full, axis=-1)
     share = distance / np.where(length > 0, length, np.nan)
     return _own_turns(share.astype(np.float32), trace, dialogs)
+
+
+def memory_share(trace: Trace, dialogs: DialogBatch) -> Floats:
+    """Entries that are stored, in the cache and a second tier, as a share of all tokens so far."""
+    held = (trace.kept >= 0).sum(axis=2) + (trace.tier >= 0).sum(axis=2)
+    return _of_all_so_far(held, trace, dialogs)
+
+
+def reads_share(trace: Trace, dialogs: DialogBatch) -> Floats:
+    """Entries that are read, those of the cache, as a share of all tokens so far (B, T)."""
+    return _of_all_so_far((trace.kept >= 0).sum(axis=2), trace, dialogs)
+
+
+def _of_all_so_far(count: Ints, trace: Trace, dialogs: DialogBatch) -> Floats:
+    so_far = (dialogs.bounds[:, 1:] - dialogs.bounds[:, :1])[:, trace.first_turn :]
+    share = (count / np.maximum(so_far, 1)).astype(np.float32)
+    return _own_turns(share, trace, dialogs)
 
 
 def return_recall(trace: Trace, dialogs: DialogBatch) -> Floats:
@@ -266,6 +283,26 @@ METRICS: Mapping[str, Metric] = {
             "lose. Blank with a second tier: the best is worked out for entries that never come "
             "back.",
             regret,
+            asked=True,
+            whole=True,
+            lower_is_better=True,
+        ),
+        Metric(
+            "memory",
+            "Memory",
+            "Entries that are stored, in the cache or a second tier, as a share of all tokens so "
+            "far.",
+            memory_share,
+            asked=True,
+            whole=True,
+            lower_is_better=True,
+        ),
+        Metric(
+            "reads",
+            "Reads",
+            "Entries that a turn reads, as a share of all tokens so far: what it stores, unless it "
+            "retrieves.",
+            reads_share,
             asked=True,
             whole=True,
             lower_is_better=True,
@@ -453,7 +490,7 @@ def memory(trace: Trace, dialogs: DialogBatch, turn: int | None = None) -> Memor
     vector = dialogs.keys.shape[-1] * dialogs.keys.itemsize
     number = np.dtype(np.float32).itemsize
     entries = trace.policy.capacity(trace.budget, tokens)
-    tier = trace.policy.tier_places(trace.budget)
+    tier = min(trace.policy.tier_places(trace.budget, tokens), max(tokens - entries, 0))
     if turn is not None:
         at = turn - trace.first_turn
         entries = int((trace.kept[0, at] >= 0).sum())

@@ -78,7 +78,7 @@ class OnlineCache:
         self.budget = budget
         self.fed = 0
         self._state: State | None = None
-        self._ids = np.full(budget + policy.tier_places(budget), -1, np.intp)
+        self._ids = np.full(budget + policy.tier_places(budget, 0), -1, np.intp)
         self._turns = 0
         self._born = self._ids
         self._held: dict[str, Floats] = {}
@@ -128,7 +128,8 @@ class OnlineCache:
         )
         dialog.__dict__["born"] = born[None]  # it had turns before this one
         turn = dialog.observe(0)
-        after = take_turn(self.policy, self._state, turn, capacity).after
+        state = self._state.with_tier(self.policy.tier_places(self.budget, self.fed + count))
+        after = take_turn(self.policy, state, turn, capacity).after
 
         slot = np.concatenate([after.cache.token[0], after.tier[0]])
         filled = slot >= 0

@@ -23,6 +23,7 @@ def initial_state(
     rows: int,
     budget: int,
     head_dimension: int,
+    tokens: int = 0,
     layers: int = 1,
     heads: int = 1,
 ) -> State:
@@ -30,6 +31,8 @@ def initial_state(
 
     Parameters
     ----------
+    tokens : int
+        How many there will be, as far as that is known; see `State.with_tier`.
     layers, heads : int
         As in `Observation`.
     """
@@ -40,7 +43,7 @@ def initial_state(
         nothing,
         nothing,
         np.zeros((rows, head_dimension), np.float32),
-        np.full((rows, policy.tier_places(budget)), EMPTY, np.intp),
+        np.full((rows, policy.tier_places(budget, tokens)), EMPTY, np.intp),
     )
 
 
@@ -226,7 +229,10 @@ def simulate(
     check_count("budget", budget)
     budget = policy.capacity(budget, dialogs.keys.shape[1])
     rows, head_dimension = dialogs.rows, dialogs.keys.shape[-1]
-    nothing = initial_state(policy, rows, budget, head_dimension, dialogs.layers, dialogs.heads)
+    tokens = dialogs.keys.shape[1]
+    nothing = initial_state(
+        policy, rows, budget, head_dimension, tokens, dialogs.layers, dialogs.heads
+    )
     first, state = start or (0, nothing)
     check_parameter("the first turn", Parameter("", "", low=0, high=dialogs.turns - 1), first, int)
     if pinned is not None:

@@ -74,6 +74,14 @@ class State:
     attend: Callable[[], Attended]
     tier: Ints
 
+    def with_tier(self, places: int) -> State:
+        """Return the same state with at least so many places in its second tier."""
+        more = places - self.tier.shape[1]
+        if more <= 0:
+            return self
+        empty = np.full((len(self.tier), more), EMPTY, np.intp)
+        return replace(self, tier=np.concatenate([empty, self.tier], axis=1))
+
     @cached_property
     def attended(self) -> Attended:
         """The attention over the kept entries."""

@@ -263,7 +263,8 @@ class _Runs:
         The rows share the dialog, and no decision needs the attention over what was kept.
         """
         capacity = policy.capacity(budget, self.dialog.keys.shape[1])
-        state = initial_state(policy, rows, capacity, self.dialog.keys.shape[-1])
+        tokens, head_dimension = self.dialog.keys.shape[1:]
+        state = initial_state(policy, rows, capacity, head_dimension, tokens)
         for number in range(self.dialog.turns):
             turn = self.dialog.observe(number)
             if turn.everyone:  # one without tokens changes nothing

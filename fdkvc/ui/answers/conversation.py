@@ -15,7 +15,7 @@ from fdkvc.measured.benchmark import one_blas_thread
 from fdkvc.model import HOUSE
 from fdkvc.model.deciding import check_present
 from fdkvc.model.folder import LanguageModel, load_model
-from fdkvc.model.memory import Evicting, Memory
+from fdkvc.model.memory import Memory
 from fdkvc.model.talk import Talk
 from fdkvc.policies import Policy
 from fdkvc.said.model_text import Passage, Writer, model_text
@@ -124,9 +124,8 @@ class Conversation:
 
     def memories(self) -> dict[str, Memory]:
         """Return a new memory for each policy."""
-        decoder = house().decoder
         return {
-            policy.name: Evicting(decoder, policy, self.budget, self.decides)
+            policy.name: house().evicting(policy, self.budget, self.decides)
             for policy in self.policies
         }
 

@@ -1,0 +1,100 @@
+"""Retrieval: nothing is thrown away, and a turn reads what is nearest to its queries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fdkvc.attention import Bools, Floats, Ints, Observation
+from fdkvc.cache import Cache, Pages
+from fdkvc.parameters import parameter
+from fdkvc.policies.base import EVICTION, Policy, Step
+from fdkvc.policies.recall import MOVES
+
+
+@dataclass(frozen=True)
+class Retrieval(Policy):
+    """Store every entry, and read those nearest to a turn's queries, within the budget.
+
+    With pages of one entry the search is exact, as in Bertsch et al. 2023, *Unlimiformer:
+    Long-Range Transformers with Unlimited Length Input*; larger pages are found by what none of
+    their keys can exceed, as in Tang et al. 2024, *Quest: Query-Aware Sparsity for Efficient
+    Long-Context LLM Inference*. All that is stored waits in a second tier and stands for every
+    choice; what is called evicted is not read in this turn. So its reads keep to the budget, its
+    memory does not: it is what eviction could hold at best if it knew what will be asked.
+    """
+
+    key = "retrieval"
+    label = "Retrieval"
+    idea = (
+        "Everything is stored, and a turn reads the entries nearest to its queries, as many as the "
+        "budget allows: reads are bounded, memory is not."
+    )
+    source = "after Bertsch et al. 2023, Unlimiformer, and Tang et al. 2024, Quest"
+    looks_at = ("positions", "keys", "queries")
+    quantity_names = MOVES
+    steps = (
+        Step(
+            "Everything comes back",
+            r"\text{cache} \leftarrow \text{cache} \cup \text{all that is stored}",
+            "what was not read is not lost",
+            writes=tuple(MOVES),
+            kind="rate",
+        ),
+        Step(
+            "Nearness",
+            r"s_i = \max_{q} \sum_d \max\bigl(q_d \min_{j \in p(i)} k_{j,d},\; "
+            r"q_d \max_{j \in p(i)} k_{j,d}\bigr) / \sqrt h",
+            "Quest's bound of a page; of a page of one entry it is q·k / √h, as in Unlimiformer",
+            writes=("nearness",),
+        ),
+        EVICTION,
+    )
+
+    size: int = parameter(
+        1, "Page size", "Neighbouring places that are read together; 1 is exact.", low=1, high=256
+    )
+
+    @property
+    def page_size(self) -> int:
+        """What is read together."""
+        return self.size
+
+    @property
+    def reads_afresh(self) -> bool:
+        """A turn reads by its own queries."""
+        return True
+
+    def initial_state(self) -> Mapping[str, float]:
+        """Count the moves from 0."""
+        return dict.fromkeys(MOVES, 0.0)
+
+    def tier_places(self, budget: int, tokens: int) -> int:
+        """Return places for everything."""
+        return tokens
+
+    def recalls(self, cache: Cache, tier: Ints, turn: Observation) -> Bools:
+        """Let all that is stored stand for the choice."""
+        return tier >= 0
+
+    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+        """Return what no key on an entry's page exceeds with any of the turn's queries."""
+        pages = Pages(turn.position(cache.token) // self.size, self.size)
+        keys = turn.keys(cache.token)
+        low, high = keys, keys
+        if self.size > 1:
+            columns = np.moveaxis(keys, 2, 0)
+            low, high = (
+                np.stack([pages.over(cache, combine, each, start) for each in columns], axis=2)
+                for combine, start in ((np.minimum, np.inf), (np.maximum, -np.inf))
+            )
+            low, high = (np.where(cache.present[:, :, None], each, 0) for each in (low, high))
+        nearest = np.full(cache.token.shape, -np.inf, np.float32)
+        for at in range(turn.new.shape[1]):  # one query at a time, since there are many products
+            query = turn.queries(turn.new[:, at, None])
+            bound = np.maximum(query * low, query * high).sum(axis=2)
+            nearest = np.where(turn.new[:, at, None] >= 0, np.maximum(nearest, bound), nearest)
+        asked = np.isfinite(nearest)
+        return {"nearness": np.where(asked, nearest, 0) / np.float32(np.sqrt(keys.shape[2]))}
