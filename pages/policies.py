@@ -23,5 +23,14 @@ st.header("Side by side", anchor=False)
 policies.show_overview(fields.several(PAGE, policies.SHOWN))
 fields.write_link(PAGE, [policies.SHOWN])
 
+st.header("What they look at", anchor=False)
+policies.show_what_they_look_at()
+
 st.header("One by one", anchor=False)
 policies.show_each(PAGE)
+
+st.header("Policies around policies", anchor=False)
+policies.show_wrappers(PAGE)
+
+st.header("What other methods change", anchor=False)
+policies.show_others()

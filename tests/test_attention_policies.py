@@ -7,9 +7,12 @@ import pytest
 from worlds import by_token, evictions, kept_tokens
 
 from fdkvc.dialogs.batch import DialogBatch, one_dialog
+from fdkvc.dialogs.draw import generate
+from fdkvc.dialogs.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
 from fdkvc.policies import policy_named
+from fdkvc.run.metrics import METRICS
 from fdkvc.run.simulate import simulate
-from fdkvc.run.trace import Trace
+from fdkvc.run.trace import Status, Trace
 
 
 def weighed(turns: list[list[float]], queries: list[float] | None = None) -> DialogBatch:
@@ -158,3 +161,25 @@ def test_the_oracle_keeps_what_will_be_attended_to() -> None:
     assert scores(trace, 0) == pytest.approx({0: 1 / 10 + 9 / 13, 1: 9 / 10 + 1 / 13})
     assert scores(trace, 1) == pytest.approx({1: 1 / 13, 2: 3 / 13})
     assert kept_tokens(trace, 0, 1) == [2]
+
+
+def test_what_is_said_of_drawn_dialogs_is_so() -> None:
+    for key in BENCHMARK_SCENARIOS:
+        dialogs = generate(SCENARIOS[key], dialogs=5, seed=0)
+        structure = simulate(policy_named("fastgen"), dialogs, 56, entries=False).state["structure"]
+        assert (structure == 3).all()  # all
+
+    shift = generate(SCENARIOS["shift"], dialogs=10, seed=0)
+    status = simulate(policy_named("h2o-mean"), shift, 56).every_entry().status
+    assert not (status[:, 2:8] == Status.new).any()
+
+    mixed = generate(SCENARIOS["mixed"], dialogs=10, seed=0)
+    late, lost = (
+        [METRICS[metric].late(simulate(policy_named(key), mixed, 56), mixed).mean() for key in two]
+        for metric, two in (
+            ("retention", ("knorm", "random")),
+            ("attention_loss", ("knorm", "random")),
+        )
+    )
+    assert late[0] < late[1] - 0.1
+    assert lost[0] == pytest.approx(lost[1], abs=0.02)

@@ -32,14 +32,17 @@ class FastGen(Policy):
     that structure is left out, and the special tokens are the dialog's first ones; the original
     profiles a prompt once, here each turn is profiled; the original's cache may be of any size,
     here the budget caps it, and a structure smaller than the budget is filled up with the most
-    frequent of the rest.
+    frequent of the rest. It was made for heads whose attention is concentrated; in drawn dialogs
+    no smaller structure holds enough, so that it is H2O without a window there.
     """
 
     key = "fastgen"
     label = "FastGen"
     idea = (
         "Each turn picks the cheapest structure that holds enough of the attention: special "
-        "tokens, then heavy hitters, then a local window, then all; within the budget."
+        "tokens, then heavy hitters, then a local window, then all; within the budget. Attention "
+        "in drawn dialogs is so even that it takes all in every turn: there it is cumulative "
+        "attention without a window."
     )
     source = "Ge et al. 2024, Model Tells You What to Discard: Adaptive KV Cache Compression"
     looks_at = ("attention", "history", "positions")

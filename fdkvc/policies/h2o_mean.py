@@ -1,4 +1,4 @@
-"""Mean attention received: H2O without the advantage of age."""
+"""Mean attention received: H2O by the query."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ class H2OMean(Policy):
 
     *ObservedAttention* of kvpress (Devoto et al. 2025, *Expected Attention: KV Cache Compression
     by Estimating Attention from Future Queries Distribution*): H2O's sum divided by the number of
-    queries, so that an old entry has no advantage over a new one; no window is protected.
+    queries, so that having been seen by many is no advantage; no window is protected. Age still is
+    one: the first turns' attention was shared by few entries, and such a mean falls slowly. On
+    Topic Shift no new token stays in turns 2 to 7.
     """
 
     key = "h2o-mean"

@@ -18,12 +18,16 @@ class Knorm(Policy):
 
     Devoto et al. 2024, *A Simple and Effective L2 Norm-Based Strategy for KV Cache Compression*:
     in trained models a short key goes with high attention. Keys of synthetic tokens have no such
-    habit, so here the rule is hardly better than chance, and shows that it rests on training.
+    habit: here it loses as much attention as chance does, and it keeps far fewer entries of the
+    current topic, since lengths go by topic and the shortest stay for good. It rests on training.
     """
 
     key = "knorm"
     label = "Key norm"
-    idea = "Entries with the shortest keys stay, since in trained models these get attention."
+    idea = (
+        "Entries with the shortest keys stay, since in trained models these get attention. Drawn "
+        "keys have no such habit: there it keeps less of the current topic than chance does."
+    )
     source = "Devoto et al. 2024, A Simple and Effective L2 Norm-Based Strategy"
     looks_at = ("keys",)
     steps = (

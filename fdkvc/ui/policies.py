@@ -12,7 +12,7 @@ from fdkvc.dialogs.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
 from fdkvc.judged.chance import behind_chance
 from fdkvc.measured.benchmark import Benchmark, run_benchmark
 from fdkvc.measured.statistics import summarize
-from fdkvc.policies import POLICIES, Policy, policy_named
+from fdkvc.policies import POLICIES, WRAPPERS, Policy, policy_named, wrapped
 from fdkvc.policies.base import Step
 from fdkvc.run.metrics import metric_named, metrics_of, usual_metrics
 from fdkvc.ui.kit import fields
@@ -27,7 +27,7 @@ DIALOGS = 50
 SHOWN = replace(
     MEASURED,
     help="Regret takes some seconds more than the others.",
-    default=(*usual_metrics(), "attention_loss", "output_error"),
+    default=(*usual_metrics(), "attention_loss", "memory", "reads"),
 )
 """The metrics of the overview."""
 
@@ -65,23 +65,13 @@ def show_overview(metrics: tuple[str, ...]) -> None:
     means, chance = _measured(DIALOGS, metrics)
     st.dataframe(
         [
-            {
-                "Policy": policy.label,
-                **_columns(means[key]),
-                "Looks at": ", ".join(policy.looks_at),
-                "Remembers": ", ".join(map(policy.quantity_name, policy.channels)),
-            }
+            {"Policy": policy.label, **_columns(means[key])}
             for key, policy in zip(POLICIES, map(policy_named, POLICIES), strict=True)
         ],
-        column_config={
-            "Policy": st.column_config.TextColumn(pinned=True),
-            "Looks at": st.column_config.TextColumn(width="large"),
-            "Remembers": st.column_config.TextColumn(width="large"),
-        }
+        column_config={"Policy": st.column_config.TextColumn(pinned=True)}
         | {
             name: st.column_config.NumberColumn(
-                format=_format(metric, means),
-                help=plain(said),
+                format=_format(metric, means), help=plain(said), width="small"
             )
             for metric in metrics
             for name, said in zip(
@@ -129,18 +119,73 @@ def _columns(means: Mapping[str, tuple[float, float]]) -> dict[str, float]:
     }
 
 
+def show_what_they_look_at() -> None:
+    """Show what each policy decides by, what it remembers, and where it comes from."""
+    st.dataframe(
+        [
+            {
+                "Policy": policy.label,
+                "Looks at": ", ".join(policy.looks_at),
+                "Remembers": ", ".join(map(policy.quantity_name, policy.channels)),
+                "Source": policy.source,
+            }
+            for policy in map(policy_named, POLICIES)
+        ],
+        column_config={
+            "Policy": st.column_config.TextColumn(pinned=True),
+            "Looks at": st.column_config.TextColumn(width="medium"),
+            "Remembers": st.column_config.TextColumn(width="medium"),
+            "Source": st.column_config.TextColumn(width="medium"),
+        },
+        hide_index=True,
+        width="stretch",
+        height="content",
+    )
+
+
 @st.fragment
 def show_each(page: str) -> None:
     """Show every policy's idea; its equations, parameters and source once it is opened."""
     for key, policy in POLICIES.items():
-        each = st.expander(
-            Markdown("**{}** · {}").format(policy.label, policy.idea),
-            key=f"{page}/{key}",
-            on_change="rerun",
-        )
-        if each.open:
-            with each:
-                _show_policy(policy_named(key))
+        _show_one(page, policy, policy_named(key))
+
+
+AROUND = "tova"
+"""The policy inside, where a wrapper is shown by itself: it brings no protection of its own."""
+
+
+@st.fragment
+def show_wrappers(page: str) -> None:
+    """Show every policy around a policy the same way."""
+    for key, wrapper in WRAPPERS.items():
+        _show_one(page, wrapper, wrapped(key, policy_named(AROUND)))
+
+
+def show_others() -> None:
+    """Say what other methods change instead of the cache."""
+    st.markdown(
+        "- *FlashAttention* (Dao et al. 2022) works the same attention out block by block. Over "
+        "what any policy keeps that is the plain softmax to a millionth, whatever the size of the "
+        "blocks; a test of this project holds it to that.\n"
+        "- *Recurrent Memory Transformer* (Bulatov et al. 2022) hands a few trained tokens on from "
+        "segment to segment, in place of a cache.\n"
+        "- *Gist tokens* (Mu et al. 2023) are trained to stand for a prompt, whose entries then "
+        "can go.\n"
+        "- *Long-context models*, as by position interpolation (Chen et al. 2023), make sense of "
+        "more entries, and keep them all.\n\n"
+        "Each of the last three needs a model trained for it: there is no rule here to run."
+    )
+
+
+def _show_one(page: str, kind: type[Policy], shown: Policy) -> None:
+    each = st.expander(
+        Markdown("**{}** · {}").format(kind.label, kind.idea),
+        key=f"{page}/{kind.key}",
+        on_change="rerun",
+    )
+    if each.open:
+        with each:
+            _show_policy(shown)
 
 
 def option_steps(policy: Policy) -> dict[str, list[Step]]:
