@@ -16,8 +16,9 @@ from worlds import STREAMING_POLICIES, policies, turn_lengths
 
 from fdkvc.model.decoder import Decoder
 from fdkvc.model.folder import load_model
-from fdkvc.model.memory import CutText, Evicting, Memory, Retrieving, memory_under, read
+from fdkvc.model.memory import CutText, Evicting, Memory, Retrieving, read
 from fdkvc.policies import policy_named
+from fdkvc.policies.retrieval import Retrieval
 from fdkvc.run.online import OnlineCache
 from fdkvc.run.trace import Rule
 
@@ -289,8 +290,7 @@ def test_a_text_ends_where_the_positions_do(tmp_path: Path) -> None:
 def test_a_memory_that_retrieves_reads_what_is_nearest(decoder: Decoder, size: int) -> None:
     lengths, budget = [7, 5, 9, 4], 6
     ids, shape = text(decoder, sum(lengths), seed=4), decoder.shape
-    memory = memory_under(decoder, policy_named("retrieval", size=size), budget)
-    assert isinstance(memory, Retrieving)
+    memory = Retrieving(decoder, Retrieval(size=size), budget)
     found = read_in_turns(memory, ids, lengths)
 
     sees = np.zeros((shape.layers, shape.kv_heads, len(ids), len(ids)), bool)
