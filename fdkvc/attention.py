@@ -225,6 +225,14 @@ class Tokens(Protocol):
         """Cosines of each turn's mean embedding with every embedding (B, T, N + 1), then 0."""
 
     @property
+    def embeddings(self) -> Floats:
+        """Embeddings (B, N, d)."""
+
+    @property
+    def surprisal(self) -> Floats | None:
+        """Surprisal of each token in nats (B, N), where it is known."""
+
+    @property
     def keys(self) -> Floats:
         """Keys (B, N, h)."""
 
@@ -373,6 +381,38 @@ class Observation:
     def similarity(self, token: Ints) -> Floats:
         """Cosine cos(e, ē) with the turn's mean embedding (B, C), as in Eq. 4; 0 in empty slots."""
         return self._tokens.similarities.reshape(-1).take(token + self._turn_start)
+
+    def likeness(self, token: Ints, other: Ints) -> Floats:
+        """Cosine of each of these tokens with each of others (B, m), (B, C, m); 0 if empty."""
+        one, two = (self._directions(each) for each in (token, other))
+        if (token >= 0).all() and (other >= 0).all():
+            return row_products(one, two)
+        # The shape of a matrix product may change how it rounds, so empty slots have no part in it.
+        cosines = np.zeros((*token.shape, other.shape[1]), np.float32)
+        for row, (own, theirs) in enumerate(zip(token >= 0, other >= 0, strict=True)):
+            cosines[row][np.ix_(own, theirs)] = one[row, own] @ two[row, theirs].T
+        return cosines
+
+    def _directions(self, token: Ints) -> Floats:
+        """Embedding of each token brought to length 1 (B, C, d)."""
+        vectors = self._vectors(self._tokens.embeddings, token)
+        length: Floats = np.linalg.norm(vectors, axis=-1, keepdims=True)
+        return vectors / np.where(length > 0, length, 1)
+
+    def surprisal(self, token: Ints) -> Floats:
+        """Surprisal −log p of each token in nats (B, C); 0 in empty slots.
+
+        Raises
+        ------
+        ValueError
+            If it is not known of these dialogs.
+        """
+        known = self._tokens.surprisal
+        if known is None:
+            raise ValueError(
+                "this policy weighs the surprisal of every token, which these dialogs do not have"
+            )
+        return np.where(token >= 0, known.reshape(-1).take(token + self._row_start), 0)
 
     def context(self, weights: Floats, token: Ints) -> Floats:
         """Context output Σ ŵ·v over these tokens (B, h): Algorithm 1's result."""

@@ -93,6 +93,7 @@ class Seen:
     parameters: dict[str, Any]
     turns: list[list[int]]
     number: int
+    surprisal: list[float]
 
 
 @dataclass
@@ -443,8 +444,14 @@ def fd_kvc(seen: Seen, cache: list[Entry], state: State) -> Verdict:
             relevance = (each - lowest) / (highest - lowest + EPSILON)
             entry.scores["recency"] += alpha * relevance
 
+        # Salience fades
+        if seen.parameters["salience"]:
+            for entry in old:
+                entry.scores["salience"] *= seen.parameters["salience_decay"]
+
         # 4. Adaptive learning rate (equations 5, 6 and 7)
-        hybrid = {token: sum(terms.values()) for token, terms in hybrid_terms(old, w_c).items()}
+        worth = hybrid_terms(old, w_c, seen.parameters["salience"])
+        hybrid = {token: sum(terms.values()) for token, terms in worth.items()}
         highest_hybrid = max(hybrid.values())
         shares = [share(h, highest_hybrid) for h in hybrid.values()]
         state["ownership_loss"] = math.fsum(h * (1 - h) for h in shares) / len(shares)
@@ -459,7 +466,19 @@ def fd_kvc(seen: Seen, cache: list[Entry], state: State) -> Verdict:
 
     entries = [entry for entry in old if entry.token not in below_threshold]
     entries += newborn(seen, seen.new)
-    terms = hybrid_terms(entries, w_c)
+    terms = hybrid_terms(entries, w_c, seen.parameters["salience"])
+    limit = seen.parameters["redundancy"]
+    if limit:
+        # What a newer entry repeats is worth less than all that none does
+        best_of_all = max(sum(each.values()) for each in terms.values())
+        for entry in entries:
+            for token in seen.new:
+                if token > entry.token:
+                    like = cosine(seen.embeddings[entry.token], seen.embeddings[token])
+                    entry.scores["redundancy"] = max(entry.scores["redundancy"], like)
+            margin = min(margin, abs(entry.scores["redundancy"] - limit))
+            repeated = entry.scores["redundancy"] > limit
+            terms[entry.token]["redundancy"] = -(1 + best_of_all) if repeated else 0.0
     protected = newest_tokens(entries, int(seen.budget * seen.parameters["window"]))
     return Verdict(entries, terms, protected, below_threshold, margin, recalled)
 
@@ -470,9 +489,20 @@ def newborn(seen: Seen, tokens: list[int]) -> list[Entry]:
     if seen.parameters["relevance"] == "attention":
         weights = attention(seen.mean_query, [seen.keys[token] for token in tokens])
         recency = [share(weight, max(weights)) for weight in weights]
+    options: dict[str, Callable[[int], float]] = {
+        "salience": lambda token: seen.surprisal[token],
+        "redundancy": lambda token: 0.0,
+    }
+    started = {name: start for name, start in options.items() if seen.parameters[name]}
     return [
-        Entry(token, {"cumulative": 1.0, "recency": start})
-        for token, start in zip(tokens, recency, strict=True)
+        Entry(
+            token,
+            {
+                **{"cumulative": 1.0, "recency": rho},
+                **{name: start(token) for name, start in started.items()},
+            },
+        )
+        for token, rho in zip(tokens, recency, strict=True)
     ]
 
 
@@ -497,16 +527,23 @@ def returning(seen: Seen, cache: list[Entry]) -> tuple[list[int], float]:
     return sorted(set(back) & set(seen.tier)), margin
 
 
-def hybrid_terms(entries: list[Entry], w_c: float) -> dict[int, dict[str, float]]:
-    """Give the two terms of equation 5, by token: w_c·ĉ and w_ρ·ρ."""
+def hybrid_terms(
+    entries: list[Entry], w_c: float, w_salience: float
+) -> dict[int, dict[str, float]]:
+    """Give the two terms of equation 5, by token: w_c·ĉ and w_ρ·ρ; and that of salience."""
     highest = max(entry.scores["cumulative"] for entry in entries)
-    return {
+    terms = {
         entry.token: {
-            "cumulative": w_c * share(entry.scores["cumulative"], highest),
-            "recency": (1 - w_c) * entry.scores["recency"],
+            "cumulative": (1 - w_salience) * w_c * share(entry.scores["cumulative"], highest),
+            "recency": (1 - w_salience) * (1 - w_c) * entry.scores["recency"],
         }
         for entry in entries
     }
+    if w_salience:
+        most = max(entry.scores["salience"] for entry in entries)
+        for entry in entries:
+            terms[entry.token]["salience"] = w_salience * share(entry.scores["salience"], most)
+    return terms
 
 
 def fd_kvc_modulation(kept: list[Entry], parameters: dict[str, float]) -> list[float]:
@@ -656,6 +693,9 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "relevance": "similarity",
         "kappa": 0.0,
         "theta": 0.5,
+        "salience": 0.0,
+        "salience_decay": 0.88,
+        "redundancy": 0.0,
         "recall": 0.0,
         "page_match": 0.7,
     },
@@ -688,6 +728,7 @@ def run(
     keys: list[Vector],
     values: list[Vector],
     around: Sequence[Around] = (),
+    surprisal: list[float] | None = None,
 ) -> list[Turn]:
     """Pass one dialog through one policy.
 
@@ -705,6 +746,8 @@ def run(
         One vector for each token.
     around : sequence of Around
         What stands around the policy, the innermost first.
+    surprisal : list of float, optional
+        One number for each token, in nats.
 
     Returns
     -------
@@ -763,6 +806,7 @@ def run(
             parameters=settings,
             turns=turns,
             number=number,
+            surprisal=surprisal or [],
         )
         verdict = POLICIES[policy](seen, cache, state)
         ties, size = TIES.get(policy, RELATIVE), 1

@@ -264,6 +264,7 @@ def test_proxies_are_what_a_replay_of_the_models_heads_says(model: LanguageModel
     again = replay(Replay(settings.policies, settings.budgets, ("together",)), heads)
 
     assert len(heads) == 4
+    assert [recording.surprisal for recording in heads] == [None] * 4
     for recording in heads:
         assert len(recording.heads) == 2
         texts = [

@@ -37,6 +37,9 @@ OPTIONS = (
     "fd-kvc reinforcement=averaged",
     "fd-kvc relevance=attention",
     "fd-kvc kappa=1",
+    "fd-kvc salience=0.5",
+    "fd-kvc redundancy=0.9",
+    "fd-kvc window=0.5 salience=0.9 redundancy=0.8 recall=1",
     "fd-kvc recall=1",
     "recall(h2o window=0.25, tier=1)",
     "recall(fifo, tier=0.5, page_match=0.5)",
@@ -298,7 +301,7 @@ def test_the_largest_numbers_that_are_accepted_do_no_harm(name: str) -> None:
     draws = np.random.default_rng(0).standard_normal((4, 48, 12))
     for largest in (1e10, LARGEST):
         scaled = np.clip(draws * largest, -LARGEST, LARGEST)
-        large = dict(zip(vectors, scaled, strict=True))
+        large = dict(zip(vectors, [*scaled, np.abs(scaled[0, :, 0])], strict=True))
         large |= {each: large[each][:, :4] for each in ("queries", "keys", "values")}
         batch = stack([one_dialog(**large, turn_lengths=lengths), usual])
 
@@ -431,6 +434,8 @@ LOOKS = {
     "attention": "attention",
     "attention_of_each": "attention",
     "similarity": "similarity",
+    "likeness": "similarity",
+    "surprisal": "surprisal",
     "attention_to_come": "future",
     "spoken_by": "speakers",
 }

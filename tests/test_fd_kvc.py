@@ -1,16 +1,17 @@
 """FD-KVC, worked by hand: Algorithm 1 on three turns of one token."""
 
+import dataclasses
 import math
 
 import numpy as np
 import pytest
-from worlds import by_token, evictions, kept_tokens, plain_dialog
+from worlds import by_token, evictions, kept_tokens, plain_dialog, random_dialog
 
 from fdkvc.cache import Cache
-from fdkvc.dialogs.batch import DialogBatch, one_dialog
+from fdkvc.dialogs.batch import DialogBatch, one_dialog, stack
 from fdkvc.dialogs.draw import generate
 from fdkvc.dialogs.scenarios import SCENARIOS
-from fdkvc.policies import policy_named
+from fdkvc.policies import Policy, policy_named
 from fdkvc.policies.base import Update, total
 from fdkvc.run.fork import Fork, fork, state_at_fork
 from fdkvc.run.metrics import memory, metric_named
@@ -330,3 +331,129 @@ def test_a_second_tier_of_a_stream_and_of_a_fork() -> None:
     none = fork(trace, dialog, Fork(1, policy=policy_named("fd-kvc", w_c=0)))
     assert none.tier.shape == (1, 1, 0)
     assert kept_tokens(none, 0, 2) == [2, 4]
+
+
+# ------------------------------------------------------------------------------- salience
+
+
+def said(
+    words: str, surprisal: list[float] | None, turn_lengths: list[int], policy: Policy, budget: int
+) -> Trace:
+    """Run words, each letter a word with a direction of its own; each query asks all alike."""
+    embeddings = np.eye(26)[[ord(letter) - ord("a") for letter in words]]
+    alike = np.zeros((len(words), 2))
+    dialog = one_dialog(
+        embeddings=embeddings,
+        queries=alike,
+        keys=alike,
+        values=alike,
+        turn_lengths=turn_lengths,
+        surprisal=surprisal,
+    )
+    return simulate(policy, dialog, budget)
+
+
+def test_what_was_surprising_stays_until_it_has_faded() -> None:
+    policy = policy_named("fd-kvc", salience=1, salience_decay=0.5)
+    trace = said("abcde", [8, 2, 3, 3, 3], [2, 1, 1, 1], policy, 2)
+    entries = trace.every_entry()
+
+    salience = [by_token(entries, entries.channels["salience"], 0, turn) for turn in range(4)]
+    assert salience == [
+        {0: 8, 1: 2},
+        {0: 4, 1: 1, 2: 3},
+        {0: 2, 2: 1.5, 3: 3},
+        {0: 1, 3: 1.5, 4: 3},
+    ]
+    assert [kept_tokens(trace, 0, turn) for turn in range(4)] == [[0, 1], [0, 2], [0, 3], [3, 4]]
+    score = by_token(entries, entries.score, 0, 1)
+    assert score == pytest.approx({0: 1, 1: 1 / 4, 2: 3 / 4})
+    assert by_token(entries, entries.terms["cumulative"], 0, 1) == {0: 0, 1: 0, 2: 0}
+
+
+def test_salience_takes_its_share_of_the_score_and_leaves_the_paper_the_rest() -> None:
+    dialogs = random_dialog(3, [9, 12, 8])
+    paper, half = (
+        simulate(policy_named("fd-kvc", mu=0, salience=share), dialogs, 40).every_entry()
+        for share in (0, 0.5)
+    )
+
+    for name in ("cumulative", "recency"):
+        np.testing.assert_allclose(half.terms[name], paper.terms[name] / 2, rtol=1e-5)
+    highest = np.nanmax(half.channels["salience"], axis=2, keepdims=True)
+    np.testing.assert_allclose(
+        half.terms["salience"], half.channels["salience"] / highest / 2, rtol=1e-5
+    )
+
+
+def test_a_policy_that_weighs_surprisal_says_so_where_there_is_none() -> None:
+    policy = policy_named("fd-kvc", salience=0.5)
+    sentence = "^this policy weighs the surprisal of every token, which these dialogs do not have$"
+    vectors = dict.fromkeys(("queries", "keys", "values", "embeddings"), np.eye(2))
+
+    with pytest.raises(ValueError, match=sentence):
+        said("ab", None, [2], policy, 2)
+    with pytest.raises(ValueError, match=sentence):
+        OnlineCache(policy, 2).feed(**vectors)
+    cache = OnlineCache(policy, 2)
+    cache.feed(**vectors, surprisal=[1, 2])
+    with pytest.raises(ValueError, match="surprisal must be given in every turn of a stream"):
+        cache.feed(**vectors)
+    for wrong, said_of_it in (
+        ([1], "surprisal holds 1 numbers, but there are 2 tokens"),
+        ([1, -1], "surprisal holds a number below 0, but no probability is above 1"),
+        ([1, math.nan], "surprisal holds a number that is not finite"),
+    ):
+        with pytest.raises(ValueError, match=said_of_it):
+            OnlineCache(policy, 2).feed(**vectors, surprisal=wrong)
+
+
+def test_dialogs_with_surprisal_and_without_do_not_stand_in_one_batch() -> None:
+    with_surprisal = random_dialog(1, [3])
+    without = dataclasses.replace(with_surprisal, surprisal=None)
+
+    with pytest.raises(ValueError, match="some of the dialogs have the surprisal of tokens"):
+        stack([with_surprisal, without])
+
+
+# ------------------------------------------------------------------------------- redundancy
+
+
+def test_of_what_is_said_again_the_last_stays() -> None:
+    policy = policy_named("fd-kvc", w_c=1, redundancy=0.9)
+    trace = said("abcab", None, [3, 1, 1], policy, 3)
+    entries = trace.every_entry()
+
+    # Tokens 0 and 1 have gathered the most attention, and go because 3 and 4 repeat them.
+    assert [kept_tokens(trace, 0, turn) for turn in range(3)] == [[0, 1, 2], [1, 2, 3], [2, 3, 4]]
+    assert by_token(entries, entries.channels["redundancy"], 0, 1) == {0: 1, 1: 0, 2: 0, 3: 0}
+    terms = by_token(entries, entries.terms["redundancy"], 0, 1)
+    assert terms == {0: pytest.approx(-2), 1: 0, 2: 0, 3: 0}
+    assert by_token(entries, entries.score, 0, 1)[0] == pytest.approx(-1)
+    assert evictions(entries, 0, 1) == {0: "budget"}
+
+
+def test_what_is_repeated_stays_while_there_is_room_and_in_the_window() -> None:
+    roomy = policy_named("fd-kvc", redundancy=0.9, tau=0.5)
+    windowed = policy_named("fd-kvc", redundancy=0.9, window=1)
+
+    # Its threshold judges by the score that an entry would have if nothing repeated it.
+    assert kept_tokens(said("aab", None, [1, 1, 1], roomy, 3), 0, 2) == [0, 1, 2]
+    assert kept_tokens(said("baa", None, [3], roomy, 2), 0, 0) == [0, 2]
+    assert kept_tokens(said("baa", None, [3], windowed, 2), 0, 0) == [1, 2]
+
+
+def test_what_is_less_alike_than_the_threshold_repeats_nothing() -> None:
+    dialog = one_dialog(
+        embeddings=[[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]],
+        queries=np.ones((3, 1)),
+        keys=np.zeros((3, 1)),
+        values=np.ones((3, 1)),
+        turn_lengths=[1, 1, 1],
+    )
+    for threshold, kept in ((0.5, [0, 2]), (0.7, [0, 2]), (0.9, [0, 1])):
+        policy = policy_named("fd-kvc", w_c=1, redundancy=threshold)
+        assert kept_tokens(simulate(policy, dialog, 2), 0, 2) == kept
+    entries = simulate(policy, dialog, 3).every_entry()
+    found = by_token(entries, entries.channels["redundancy"], 0, 2)
+    assert found == pytest.approx({0: 0.6, 1: 0.8, 2: 0})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
@@ -102,6 +103,7 @@ def test_tokens_may_overlap_or_stand_for_nothing() -> None:
         queries=np.ones((1, 3, 2), np.float32),
         keys=np.ones((1, 3, 2), np.float32),
         values=np.ones((1, 3, 2), np.float32),
+        surprisal=None,
     )
 
     assert [(piece.text, piece.token) for piece in odd.pieces(0)] == [
@@ -155,3 +157,14 @@ def test_vectors_that_do_not_fit_are_named(name: str, array: Any, sentence: str)
     recording = lexical_recording(said("one two three"))
     with pytest.raises(ValueError, match=sentence):
         dataclasses.replace(recording, **{name: array})
+
+
+def test_the_surprisal_of_a_word_is_that_of_its_frequency() -> None:
+    recording = lexical_recording(said("The the xyzzy", "."))
+
+    rarely = math.log(2_647_357)  # of so many words that were counted, it would be one
+    assert recording.surprisal is not None
+    assert recording.surprisal[[0, 1]] == pytest.approx(math.log(2_647_357 / 72_656))
+    assert recording.surprisal[2:].tolist() == pytest.approx(
+        [rarely, math.log(2_647_357 / 189_073)]
+    )

@@ -87,6 +87,24 @@ def assert_same_logits(ours: Any, theirs: Any) -> None:
     assert np.abs(ours - theirs).max() <= NEAR * np.abs(theirs).max()
 
 
+def test_surprisal_is_what_the_model_gave_each_token_before_it_read_it(decoder: Decoder) -> None:
+    lengths = [7, 0, 12, 4]
+    ids = text(decoder, sum(lengths))
+    memory = Evicting(decoder, policy_named("fd-kvc", salience=0.9), 10)
+    logits = read_in_turns(memory, ids, lengths).astype(float)
+    told = np.log(np.exp(logits).sum(axis=1))[:-1] - logits[np.arange(len(ids) - 1), ids[1:]]
+
+    assert memory.surprisal == pytest.approx([np.log(decoder.shape.vocabulary), *told], rel=1e-4)
+    assert Evicting(decoder, policy_named("fifo"), 10).surprisal is None
+    # Gone back to within a turn, or read a token at a time beside another, it is the same.
+    memory, other = (Evicting(decoder, memory.policy, 10), Memory(decoder))
+    read([memory, other], ids[:9], last=1)
+    again = memory.fork(5)
+    for token in ids[5:9]:
+        assert read([again, other.fork(9)], [token], last=1).shape == (2, 1, len(logits[0]))
+    assert again.surprisal == pytest.approx(memory.surprisal, rel=1e-4)
+
+
 @pytest.mark.parametrize("key", [*STREAMING_POLICIES])
 def test_a_budget_of_the_whole_dialog_gives_the_full_caches_logits(
     decoder: Decoder, key: str

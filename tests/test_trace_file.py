@@ -15,11 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import assert_one_sentence, assert_read_or_refused
 
+from fdkvc.policies import policy_named
+from fdkvc.run.simulate import simulate
 from fdkvc.said import trace_file
 from fdkvc.said.formats import EXAMPLES, read_file
 from fdkvc.said.lexical import lexical_recording
 from fdkvc.said.recordings import Recording
-from fdkvc.said.trace_file import SHAPES, extent, read_trace_file, trace_bytes
+from fdkvc.said.trace_file import OPTIONAL, SHAPES, extent, read_trace_file, trace_bytes
 from fdkvc.said.transcripts import Transcript, Turn
 
 RECORDINGS = [lexical_recording(dialog) for dialog in read_file(EXAMPLES / "dialogues.json")]
@@ -30,7 +32,7 @@ SMALL = [
     for name in ("one", "two")
 ]
 CONTENT = trace_bytes(RECORDINGS)
-VECTORS = ("embeddings", "queries", "keys", "values")
+VECTORS = ("embeddings", "queries", "keys", "values", "surprisal")
 
 
 def read(content: bytes, **settings: int) -> tuple[Recording, ...]:
@@ -98,6 +100,21 @@ def test_anyone_with_numpy_can_load_it_by_its_description() -> None:
     assert cut == loaded["token_texts"][:first].tolist()
     demand, turn, start, end = loaded["mentions"][0]
     assert loaded["demand_values"][demand] == loaded["turn_texts"][turn][start:end]
+
+
+def test_a_file_may_lack_surprisal_and_a_policy_that_weighs_it_says_so() -> None:
+    older = archive({name: array for name, array in arrays().items() if name != OPTIONAL})
+    (first, second) = read(older)
+    without = [dataclasses.replace(one, surprisal=None) for one in RECORDINGS]
+
+    assert (first.surprisal, second.surprisal) == (None, None)
+    assert read(trace_bytes(without))[0].surprisal is None
+    np.testing.assert_array_equal(first.keys, RECORDINGS[0].keys)
+    assert simulate(policy_named("h2o"), first.dialogs, 48).turns == len(first.tokens)
+    with pytest.raises(ValueError, match="weighs the surprisal of every token, which these dialog"):
+        simulate(policy_named("fd-kvc", salience=1), first.dialogs, 48)
+    with pytest.raises(ValueError, match="some of the recordings have surprisal, and others have"):
+        trace_bytes([RECORDINGS[0], without[1]])
 
 
 def test_half_precision_rounds_and_is_smaller() -> None:
@@ -170,7 +187,7 @@ def nudged(name: str, at: tuple[int, ...], value: int) -> np.ndarray[Any, Any]:
         (b"PK\x03\x04 nothing", "the file is not an .npz archive"),
         (CONTENT[:-30], "the file is not an .npz archive"),
         (archive({}), "the file must hold an array version, once"),
-        (changed(extra=np.zeros(3)), "the file holds 23 arrays, but a trace has 22"),
+        (changed(extra=np.zeros(3)), "the file holds 24 arrays, but a trace has 23"),
         (archive(FULL, zipfile.ZIP_BZIP2), "is compressed in a way that is not read"),
         (changed(version=np.int64(2)), "version is 2, but 1 is what can be read"),
         (changed(version=np.array([1])), "version has 1 axes, but must have 0"),
@@ -228,6 +245,10 @@ def nudged(name: str, at: tuple[int, ...], value: int) -> np.ndarray[Any, Any]:
         (
             changed(keys=np.where(np.arange(16) == 3, np.nan, FULL["keys"]).astype("f4")),
             "keys holds a number that is not finite",
+        ),
+        (
+            changed(surprisal=np.where(np.arange(TOKENS) == 3, -1, FULL["surprisal"]).astype("f4")),
+            "surprisal holds a number below 0, but no probability is above 1",
         ),
         (
             changed(keys=np.where(np.arange(16) == 3, 1e38, FULL["keys"]).astype("f4")),

@@ -60,7 +60,12 @@ def random_vectors(
     embeddings = embeddings + noise * random.normal(size=embeddings.shape)
     projections = random.normal(size=(3, dimension, head_dimension)) / math.sqrt(dimension)
     projected = dict(zip(("queries", "keys", "values"), embeddings @ projections, strict=True))
-    return {"embeddings": embeddings, **projected}, ["ABCDEFGH"[index] for index in topic]
+    given = {
+        "embeddings": embeddings,
+        **projected,
+        "surprisal": random.exponential(3, len(embeddings)),
+    }
+    return given, ["ABCDEFGH"[index] for index in topic]
 
 
 def random_dialog(seed: int | Sequence[int], lengths: Sequence[int], **world: Any) -> DialogBatch:
@@ -91,6 +96,7 @@ def plain_dialog(
         values=np.ones_like(tokens),
         turn_lengths=[len(turn) for turn in turns],
         turn_topics=topics,
+        surprisal=np.ones(len(tokens)),
     )
 
 
@@ -182,6 +188,7 @@ def oracle(dialogs: DialogBatch, row: int, policy: Policy, budget: int) -> list[
         dialogs.keys[row].tolist(),
         dialogs.values[row].tolist(),
         around[::-1],
+        None if dialogs.surprisal is None else dialogs.surprisal[row].tolist(),
     )
 
 

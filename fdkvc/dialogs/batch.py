@@ -77,6 +77,8 @@ class DialogBatch:
         Place of each token in its dialog, where that is not its index.
     queries : array (B, N, h), optional
         Each token's own query; projected from the embeddings where not given.
+    surprisal : array (B, N), optional
+        −log of the probability of each token, in nats, where it is known.
     topics : array (B, K, d), optional
         Unit vectors of the topics, where they are known.
     projections : array (3, B, d, h), optional
@@ -99,6 +101,7 @@ class DialogBatch:
     topic_names: tuple[str, ...]
     positions: Ints | None = None
     queries: Floats | None = None
+    surprisal: Floats | None = None
     topics: Floats | None = None
     projections: Floats | None = None
     speakers: Ints | None = None
@@ -361,6 +364,7 @@ class DialogBatch:
             positions=None if self.positions is None else self.positions[:, :tokens],
             queries=None if self.queries is None else self.queries[:, :tokens],
             speakers=None if self.speakers is None else self.speakers[:, :turns],
+            surprisal=None if self.surprisal is None else self.surprisal[:, :tokens],
         )
         # Products of another shape may round differently, so these are cut and not made anew.
         kept_columns = [*range(tokens), -1]
@@ -388,6 +392,7 @@ class DialogBatch:
             topic_bits=self.topic_bits[one, :tokens],
             current=self.current[one, :turns],
             queries=None if self.queries is None else self.queries[one, :tokens],
+            surprisal=None if self.surprisal is None else self.surprisal[one, :tokens],
             topics=None if self.topics is None else self.topics[one],
             projections=None if self.projections is None else self.projections[:, one],
             speakers=None if self.speakers is None else self.speakers[one, :turns],
@@ -441,6 +446,7 @@ def one_dialog(
     values: ArrayLike,
     turn_lengths: Sequence[int],
     turn_topics: Sequence[str | None] | None = None,
+    surprisal: ArrayLike | None = None,
 ) -> DialogBatch:
     """Make a batch of one from a person's own arrays.
 
@@ -452,6 +458,8 @@ def one_dialog(
         Tokens of each turn; their sum is N. A turn may have none.
     turn_topics : sequence of str or None, optional
         The current topic of each turn, which is also that of its tokens.
+    surprisal : array (N,), optional
+        −log of the probability of each token, in nats, where it is known.
 
     Raises
     ------
@@ -492,6 +500,7 @@ def one_dialog(
     return DialogBatch(
         embeddings=checked["embeddings"][None],
         queries=checked["queries"][None],
+        surprisal=None if surprisal is None else check_surprisal(surprisal, tokens)[None],
         keys=checked["keys"][None],
         values=checked["values"][None],
         bounds=np.concatenate([[0], np.cumsum(lengths)])[None],
@@ -520,6 +529,16 @@ def check_vectors(name: str, array: ArrayLike, axes: int) -> Floats:
     return checked
 
 
+def check_surprisal(surprisal: ArrayLike, tokens: int) -> Floats:
+    """Return the surprisal of so many tokens (N,), or raise a ValueError that says why not."""
+    checked = check_vectors("surprisal", surprisal, 1) if tokens else np.zeros(0, np.float32)
+    if len(checked) != tokens:
+        raise ValueError(f"surprisal holds {len(checked)} numbers, but there are {tokens} tokens")
+    if (checked < 0).any():
+        raise ValueError("surprisal holds a number below 0, but no probability is above 1")
+    return checked
+
+
 def stack(batches: Sequence[DialogBatch]) -> DialogBatch:
     """Put the rows of several batches into one, padded to the longest.
 
@@ -527,7 +546,7 @@ def stack(batches: Sequence[DialogBatch]) -> DialogBatch:
     ------
     ValueError
         If the batches differ in dimensions or in their topic names, or only some have queries
-        of their own.
+        of their own or surprisal.
     """
     first = batches[0]
     for batch in batches:
@@ -541,6 +560,8 @@ def stack(batches: Sequence[DialogBatch]) -> DialogBatch:
             raise ValueError("the dialogs differ in their number of heads")
         if (batch.queries is None) != (first.queries is None):
             raise ValueError("some of the dialogs have queries of their own, and others have not")
+        if (batch.surprisal is None) != (first.surprisal is None):
+            raise ValueError("some of the dialogs have the surprisal of tokens, others have not")
     tokens = max(batch.embeddings.shape[1] for batch in batches)
     turns = max(batch.turns for batch in batches)
 
@@ -574,6 +595,7 @@ def stack(batches: Sequence[DialogBatch]) -> DialogBatch:
         current=joined("current", turns, "none"),
         topic_names=first.topic_names,
         queries=None if first.queries is None else joined("queries", tokens),
+        surprisal=None if first.surprisal is None else joined("surprisal", tokens),
         topics=shared("topics", 0),
         projections=shared("projections", 1),
         speakers=None if unknown else joined("speakers", turns, "none"),

@@ -129,6 +129,7 @@ def build(
         topic_bits=_label_bits(embeddings, topics, mixture, n),
         current=np.tile(scenario.current, (rows, 1)),
         topic_names=names,
+        surprisal=np.ones((rows, tokens), np.float32),  # all are alike but for their topic
         topics=topics,
         projections=projections,
         workspace=workspace,

@@ -74,8 +74,8 @@ class LiveModel:
         """What is said of layers that are left to the model, if there are any."""
         return self.full().cache.left
 
-    def full(self) -> LiveMemory:
-        """Return a memory of a new text, that evicts nothing."""
+    def full(self, surprised: bool = False) -> LiveMemory:
+        """Return a memory of a new text, that evicts nothing; of surprise it hears nothing."""
         return LiveMemory(self.decoder, self._cache(policy_named("full"), 1, record=True), False)
 
     def evicting(

@@ -183,7 +183,9 @@ class Answers:
 
         It is known under the first budget.
         """
-        found: dict[tuple[str, int], Remembers] = {(FULL, self.budgets[0]): model.full()}
+        surprised = any("surprisal" in policy.looks_at for policy in self.policies)
+        full = model.full(surprised)  # what is replayed is what it has read
+        found: dict[tuple[str, int], Remembers] = {(FULL, self.budgets[0]): full}
         for budget in self.budgets:
             for policy in self.policies:
                 if policy.name != FULL:

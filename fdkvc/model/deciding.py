@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -145,7 +146,9 @@ class Deciding:
         self._born: Ints = none
         self.count = self.turns = 0
 
-    def after(self, new: int, vectors: Vectors) -> tuple[Deciding, Decision]:
+    def after(
+        self, new: int, vectors: Vectors, surprisal: Sequence[float] | None = None
+    ) -> tuple[Deciding, Decision]:
         """Return what the policy remembers after a turn of new tokens, and what it decided.
 
         Parameters
@@ -154,6 +157,8 @@ class Deciding:
             How many, at least 1.
         vectors : Vectors
             Of the slots before the turn, held and waiting, and of the new tokens.
+        surprisal : sequence of float, optional
+            How surprising each token of the text so far was to the model, in nats.
         """
         heads, (layers, kv_heads, _) = self.heads, self.held.shape
         rows = layers * heads.heads
@@ -163,13 +168,14 @@ class Deciding:
         born = _joined(self._born, np.full((layers, kv_heads, new), self.turns))
         arrivals = np.broadcast_to(np.arange(slots, slots + new), (rows, new))
 
-        def of_rows(column: Ints) -> Ints:
+        def of_rows(column: NDArray[Any]) -> NDArray[Any]:
             return np.repeat(column, heads.group, axis=1).reshape(rows, -1)
 
         def of_kv_heads(column: NDArray[Any]) -> NDArray[Any]:
             return column.reshape(layers, kv_heads, heads.group, -1)[:, :, 0]
 
-        tokens = Observed(vectors, arrivals, of_rows(ids), of_rows(born), layers)
+        known = None if surprisal is None else of_rows(np.asarray(surprisal, np.float32)[ids])
+        tokens = Observed(vectors, arrivals, of_rows(ids), of_rows(born), layers, known)
         turn = Observation(0, Arrivals(arrivals), tokens)
         capacity = self.policy.capacity(self.budget, self.count + new)
         state = self._state.with_tier(self.policy.tier_places(self.budget, self.count + new))

@@ -51,9 +51,9 @@ class LanguageModel:
     tokens: Tokens
     digest: str
 
-    def full(self) -> Memory:
-        """Return a memory of a new text, that evicts nothing."""
-        return Memory(self.decoder)
+    def full(self, surprised: bool = False) -> Memory:
+        """Return a memory of a new text, that evicts nothing; see `Memory`."""
+        return Memory(self.decoder, surprised)
 
     def evicting(self, policy: Policy, budget: int, decides: str = DECIDES.default) -> Memory:
         """Return a memory of a new text under a policy."""
@@ -85,7 +85,7 @@ class AnyModel(Protocol):
     def digest(self) -> str:
         """SHA-256 of its files."""
 
-    def full(self) -> Remembers:
+    def full(self, surprised: bool = False) -> Remembers:
         """Return a memory of a new text, that evicts nothing."""
 
     def evicting(self, policy: Policy, budget: int, decides: str = ...) -> Remembers:

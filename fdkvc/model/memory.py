@@ -80,11 +80,16 @@ class Memory:
     ----------
     decoder : Decoder
         What reads the text.
+    surprised : bool
+        Whether it notes how surprising each token is.
 
     Attributes
     ----------
     ids : list of int
         The tokens read so far.
+    surprisal : list of float, optional
+        −log of the probability that the model gave each of them before it was read, in nats, from
+        what it attended to then; of the first, that of any token alike.
     began : int
         Where the turn that is being read began; its own tokens are all attended to.
     near : array (L, K, S), optional
@@ -98,10 +103,13 @@ class Memory:
         The turn that evicted each token, −1 for none, and its `Rule`.
     """
 
-    def __init__(self, decoder: Decoder) -> None:
+    def __init__(self, decoder: Decoder, surprised: bool = False) -> None:
         shape = decoder.shape
         self.decoder = decoder
         self.ids: list[int] = []
+        self.surprisal: list[float] | None = [] if surprised else None
+        # Logits of the turn's tokens and of the next.
+        self._foretold = [np.zeros(shape.vocabulary, np.float32)]
         self.began = 0
         self.near: Ints | None = None
         self.ends: list[int] = []
@@ -212,10 +220,23 @@ class Memory:
             self._evict()
         self.ends.append(self.count)
         self.left.append(self.near)
+        self._foretold = self._foretold[-1:]
         self.began = self.count
 
     def _evict(self) -> None:
         """Set what is near from now on."""
+
+    def took(self, ids: Sequence[int], logits: Floats) -> None:
+        """Note what was read, and the logits of what comes after each of it (n, V), if asked to."""
+        self.ids += ids
+        if self.surprisal is None:
+            return
+        first = len(self._foretold) - 1
+        self._foretold += [row.copy() for row in logits]
+        foretold = np.stack(self._foretold[first:-1])
+        foretold -= foretold.max(axis=1, keepdims=True)
+        came = foretold[np.arange(len(ids)), list(ids)]
+        self.surprisal += (np.log(np.exp(foretold).sum(axis=1)) - came).tolist()
 
     def _hold(self, near: Ints | None) -> None:
         self.near, self._gathered = near, {}
@@ -238,6 +259,9 @@ class Memory:
         check_parameter("the count of a fork", within, count, int)
         other = copy.copy(self)
         other.ids, other.ends, other.left = self.ids[:count], [*self.ends], [*self.left]
+        other._foretold = self._foretold[: count - self.began + 1]
+        if self.surprisal is not None:
+            other.surprisal = self.surprisal[:count]
         other._vectors = {name: each[:, :, :count].copy() for name, each in self._vectors.items()}
         other._evicted_in = self._evicted_in[:, :, :count].copy()
         other._evicted_by = self._evicted_by[:, :, :count].copy()
@@ -341,13 +365,14 @@ class Evicting(Memory):
     def __init__(
         self, decoder: Decoder, policy: Policy, budget: int, decides: str = DECIDES.default
     ) -> None:
-        super().__init__(decoder)
+        super().__init__(decoder, surprised="surprisal" in policy.looks_at)
         self._deciding = Deciding(policy, budget, decoder.shape, decides)
 
     def _evict(self) -> None:
         before = self._deciding
         stood = np.concatenate([before.held, before.waiting], axis=2)
-        self._deciding, decision = before.after(self.count - self.began, _Stood(self, stood))
+        new = self.count - self.began
+        self._deciding, decision = before.after(new, _Stood(self, stood), self.surprisal)
         where = decision.layer, decision.head, decision.token
         self._evicted_in[where] = len(self.ends)
         self._evicted_by[where] = decision.rule
@@ -482,9 +507,16 @@ def read(memories: Sequence[Remembers], ids: ArrayLike, last: int | None = None)
         raise ValueError(f"the text has {longest:,} tokens, but the model holds at most {most:,}")
     if new.size and not 0 <= new.min() <= new.max() < decoder.shape.vocabulary:
         raise ValueError(f"a token is not one of the {decoder.shape.vocabulary:,} of the model")
-    logits = decoder.read(new, memories, last=last)
-    for memory, own in zip(memories, new.tolist(), strict=True):
-        memory.ids += own
+    wanted = new.shape[1] if last is None else last
+    logits = np.empty((*new.shape, decoder.shape.vocabulary), np.float32)[:, :wanted]
+    for surprised in (False, True):  # who is surprised needs the logits of every token
+        some = [at for at, each in enumerate(memories) if (each.surprisal is not None) == surprised]
+        if some:
+            own = [memories[at] for at in some]
+            found = decoder.read(new[some], own, last=None if surprised else last)
+            logits[some] = found[:, found.shape[1] - wanted :]
+            for memory, ids, each in zip(own, new[some].tolist(), found, strict=True):
+                memory.took(ids, each)
     return logits
 
 

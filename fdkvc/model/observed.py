@@ -43,15 +43,23 @@ class Observed:
         Place of each in the text, and the turn that brought it.
     layers : int
         L, of as many heads each.
+    surprisal : array (L·H, S + n), optional
+        How surprising each was to the model, in nats, if it was asked.
     """
 
     spoken_by = None
 
     def __init__(
-        self, vectors: Vectors, new: Ints, positions: Ints, born: Ints, layers: int
+        self,
+        vectors: Vectors,
+        new: Ints,
+        positions: Ints,
+        born: Ints,
+        layers: int,
+        surprisal: Floats | None = None,
     ) -> None:
         self._vectors, self._new, self._rows = vectors, new, len(new)
-        self.positions, self.born = positions, born
+        self.positions, self.born, self.surprisal = positions, born, surprisal
         self.layers, self.heads = layers, len(new) // layers
 
     def new_tokens(self, turn: int) -> Ints:
@@ -94,9 +102,18 @@ class Observed:
         return np.concatenate([self._vectors.held(name), self._vectors.new(name)], axis=2)
 
     def _of_rows(self, name: str) -> Floats:
-        vectors = self._all(name)
+        return self._per_row(self._all(name))
+
+    def _per_row(self, vectors: Floats) -> Floats:
         group = self._rows // (vectors.shape[0] * vectors.shape[1])
         return np.repeat(vectors, group, axis=1).reshape(self._rows, *vectors.shape[2:])
+
+    @cached_property
+    def embeddings(self) -> Floats:
+        """Hidden states that enter the row's layer (R, N, d)."""
+        held, new = self._vectors.held("hidden"), self._vectors.new("hidden")
+        shared = np.broadcast_to(new, (*held.shape[:2], *new.shape[2:]))
+        return self._per_row(np.concatenate([held, shared], axis=2))
 
     @cached_property
     def keys(self) -> Floats:

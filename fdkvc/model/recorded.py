@@ -54,6 +54,7 @@ def recordings(
             np.repeat(values[layer, head, None], shape.group, axis=0),
             tuple(range(head * shape.group, (head + 1) * shape.group)),
             source="",
+            surprisal=None if memory.surprisal is None else np.array(memory.surprisal, np.float32),
         )
         for layer, head in np.ndindex(shape.layers, shape.kv_heads)
     ]

@@ -41,6 +41,7 @@ Look = Literal[
     "queries",
     "attention",
     "similarity",
+    "surprisal",
     "history",
     "chance",
     "speakers",
@@ -48,8 +49,9 @@ Look = Literal[
 ]
 """What a policy looks at.
 
-``attention`` is that of this turn; ``similarity`` that of embeddings; ``history`` is what it
-remembers of earlier turns; ``future`` is what the dialog has yet to bring.
+``attention`` is that of this turn; ``similarity`` that of embeddings; ``surprisal`` is how
+improbable a token was when it came; ``history`` is what it remembers of earlier turns; ``future``
+is what the dialog has yet to bring.
 """
 
 

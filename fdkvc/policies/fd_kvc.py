@@ -30,6 +30,7 @@ from fdkvc.policies.base import (
     Worth,
     below_threshold,
     share_of_best,
+    total,
     window,
     window_parameter,
 )
@@ -41,6 +42,8 @@ from fdkvc.policies.fd_kvc_steps import (
     CUMULATIVE,
     DECAY,
     MODULATION,
+    REDUNDANCY,
+    SALIENCE,
     SHIFTED_WEIGHTS,
     eviction,
 )
@@ -64,8 +67,9 @@ class FDKVC(Policy):
 
     Options that are not the paper's are off by default: a protected recent window; recency as an
     average, so that new and old entries stand on one scale; relevance by attention; channel
-    weights that shift as the query moves; and a second tier, as `Recall` has it. An instance's
-    `steps` are those that its options take.
+    weights that shift as the query moves; salience, the surprisal with which an entry came;
+    redundancy, by which an entry that a newer one repeats goes first; and a second tier, as
+    `Recall` has it. An instance's `steps` are those that its options take.
     """
 
     key = "fd-kvc"
@@ -75,7 +79,6 @@ class FDKVC(Policy):
         "turn and is reinforced by similarity to the current query; their weighted sum decides."
     )
     source = "Ganguly, Fractional Decay KV-Cache, Algorithm 1"
-    channels = ("cumulative", "recency")
     ties = OF_ONE
     quantity_names = MappingProxyType(
         {
@@ -176,8 +179,41 @@ class FDKVC(Policy):
         high=1,
         by_row=True,
     )
+    salience: float = share(
+        0.0,
+        "Salience weight",
+        "Share of the score that surprisal has: how improbable a token was when it came, as it "
+        "fades; the paper's score has the rest. 0 asks for no surprisal.",
+        symbol=r"w_\sigma",
+    )
+    salience_decay: float = parameter(
+        0.88,
+        "Salience decay",
+        "Share of its salience that an entry keeps from one turn to the next.",
+        symbol=r"\delta",
+        low=0,
+        high=1,
+        open_low=True,
+        by_row=True,
+    )
+    redundancy: float = share(
+        0.0,
+        "Redundancy threshold",
+        "An entry goes first whose embedding has a larger cosine than this with that of a newer "
+        "one, so that of what is said again the last stays; 0 asks for none of this.",
+        symbol=r"\eta",
+    )
     recall: float = tier_parameter(0.0)
     page_match: float = page_match_parameter()
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """The paper's two, and those of the options that are on."""
+        return (
+            *("cumulative", "recency"),
+            *["salience"] * bool(self.salience),
+            *["redundancy"] * bool(self.redundancy),
+        )
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -196,18 +232,25 @@ class FDKVC(Policy):
         yield BY_SIMILARITY if self.relevance == "similarity" else BY_ATTENTION
         if self.kappa:
             yield SHIFTED_WEIGHTS
+        if self.salience:
+            yield SALIENCE
         yield ADAPTIVE_RATE if self.reinforcement == "added" else AVERAGING_RATE
+        if self.redundancy:
+            yield REDUNDANCY
         if self.window:
             yield RECENT_WINDOW
-        yield eviction(bool(self.kappa), self.relevance == "attention")
+        by_attention = self.relevance == "attention"
+        yield eviction(bool(self.kappa), by_attention, bool(self.salience), bool(self.redundancy))
         yield MODULATION
 
     def _own_looks(self) -> Iterator[Look]:
         yield "attention"
-        if self.relevance == "similarity" or self.kappa:
+        if self.relevance == "similarity" or self.kappa or self.redundancy:
             yield "similarity"
+        if self.salience:
+            yield "surprisal"
         yield "history"
-        if self.window or self.recall:
+        if self.window or self.recall or self.redundancy:
             yield "positions"
         if self.recall:
             yield "keys"
@@ -248,10 +291,14 @@ class FDKVC(Policy):
         r = min_max(s, None if cache.full else cache.present)  # Eq. 4
         rho = decayed + alpha[:, None] * r  # Eq. 3
         updated = cache.with_channels(cumulative=c, recency=rho)
+        if self.salience:
+            fading = self.salience_decay * cache["salience"]
+            updated = updated.with_channels(salience=fading)
         if self.kappa:
             updated = updated.with_state(**self._shifted_weights(cache, turn))
 
-        h = worth(updated)  # Eq. 5
+        alone = {"redundancy": np.zeros_like(c)} if self.redundancy else {}
+        h = worth(updated.with_channels(**alone))  # Eq. 5, as if nothing were said again
         h_hat = divide_by_max(h)
         count = np.maximum(cache.count, 1).astype(np.float32)
         loss = entry_sum(h_hat * (1 - h_hat)) / count  # Eq. 6
@@ -296,17 +343,42 @@ class FDKVC(Policy):
             rho = np.maximum(turn.similarity(turn.new), 0)
         else:
             rho = divide_by_max(turn.attention(turn.new))
-        return {"cumulative": c, "recency": rho}
+        start = {"cumulative": c, "recency": rho}
+        if self.salience:
+            start["salience"] = turn.surprisal(turn.new)
+        if self.redundancy:
+            start["redundancy"] = np.zeros_like(c)
+        return start
+
+    def absorb(self, cache: Cache, turn: Observation) -> Cache:
+        """Note the largest cosine of each entry with a newer one, where redundancy counts.
+
+        What the turn brings is compared with all that stands, budget × new cosines a turn; what
+        repeated an entry and left the cache without it is not taken back.
+        """
+        if not self.redundancy:
+            return cache
+        newer = turn.position(turn.new)[:, None] > turn.position(cache.token)[:, :, None]
+        cosines = np.where(newer, turn.likeness(cache.token, turn.new), 0)
+        most = np.maximum(cache["redundancy"], cosines.max(axis=2, initial=0))
+        return cache.with_channels(redundancy=np.where(cache.present, most, 0))
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
-        """Return the two parts of the hybrid score h = w_c·ĉ + w_ρ·ρ (Eq. 5)."""
+        """Return the two parts of the hybrid score h = w_c·ĉ + w_ρ·ρ (Eq. 5), and the options'."""
         w_c: float | Floats = self.w_c
         if self.kappa:
             w_c = cache.state["cumulative_weight"][:, None]
-        return {
+        terms = {
             "cumulative": w_c * divide_by_max(cache["cumulative"]),
             "recency": (1 - w_c) * cache["recency"],
         }
+        if self.salience:
+            terms = {name: (1 - self.salience) * term for name, term in terms.items()}
+            terms["salience"] = self.salience * divide_by_max(cache["salience"])
+        if self.redundancy:
+            below_all = 1 + total(terms).max(axis=1, keepdims=True)
+            terms["redundancy"] = np.where(cache["redundancy"] > self.redundancy, -below_all, 0)
+        return terms
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
         """Protect the newest entries, where a window is asked for."""

@@ -72,17 +72,52 @@ SHIFTED_WEIGHTS = Step(
 )
 
 
-def eviction(shifted: bool = False, by_attention: bool = False) -> Step:
-    """Return the step that removes and inserts, for these weights and this start of new entries."""
+SALIENCE = Step(
+    "Salience",
+    r"\sigma_i \leftarrow \delta\,\sigma_i, \qquad \text{new: } \sigma_j = -\ln p_j",
+    f"{BEYOND}; p is how probable the token was when it came",
+    reads=("salience",),
+    writes=("salience",),
+    kind="change",
+    includes_new=True,
+)
+
+REDUNDANCY = Step(
+    "Redundancy",
+    r"d_i \leftarrow \max\!\Big(d_i,\; \max_{j \text{ new},\, j > i} \cos(e_i, e_j)\Big)",
+    f"{BEYOND}; a new entry starts at 0, and those of its turn that come later count, too",
+    reads=("redundancy",),
+    writes=("redundancy",),
+    kind="change",
+    includes_new=True,
+)
+
+
+def eviction(
+    shifted: bool = False,
+    by_attention: bool = False,
+    salience: bool = False,
+    redundancy: bool = False,
+) -> Step:
+    """Return the step that removes and inserts, with what the options that are on put into it."""
     w_c, w_rho = ("w_{c,t}", r"w_{\rho,t}") if shifted else ("w_c", r"w_\rho")
+    h = rf"{w_c}\,\hat c_i + {w_rho}\,\rho_i"
+    hats = r"\hat c_i = c_i / \max_j c_j"
+    first, beyond = "", ["new entries by attention"] if by_attention else []
+    if salience:
+        h = rf"(1 - w_\sigma)\,({h}) + w_\sigma\,\hat\sigma_i"
+        hats += r",\; \hat\sigma_i = \sigma_i / \max_j \sigma_j"
+        beyond.append("with salience")
+    if redundancy:
+        first = r"s_i = h_i - (1 + \max_j h_j)\,[d_i > \eta] \\ "
+        beyond.append("what is said again goes first")
     rho = r"a_j / \max_l a_l" if by_attention else r"\max(\cos(e_j, \bar e_q),\, 0)"
     return Step(
         "Eviction and insertion",
-        rf"\begin{{gathered}} h_i = {w_c}\,\hat c_i + {w_rho}\,\rho_i,\; "
-        r"\hat c_i = c_i / \max_j c_j \\ "
+        rf"\begin{{gathered}} h_i = {h},\; {hats} \\ {first}"
         rf"\text{{new: }} c_j = 1,\; \rho_j = {rho} \\ "
         r"\text{evict } h_i < \tau \max_j h_j,\quad \text{keep the top } B \end{gathered}",
-        "Eqs. 5 and 8" + (f", new entries by attention, {BEYOND}" if by_attention else ""),
+        ", ".join(["Eqs. 5 and 8", *beyond, *[BEYOND] * bool(beyond)]),
         reads=("hybrid score", "threshold"),
         writes=("score",),
         kind="evict",

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from fdkvc.attention import Floats, Ints
 from fdkvc.cache import Cache
-from fdkvc.dialogs.batch import DialogBatch, check_vectors
+from fdkvc.dialogs.batch import DialogBatch, check_surprisal, check_vectors
 from fdkvc.parameters import check_count
 from fdkvc.policies.base import Policy
 from fdkvc.run.simulate import initial_state, take_turn
@@ -84,7 +84,13 @@ class OnlineCache:
         self._held: dict[str, Floats] = {}
 
     def feed(
-        self, *, queries: ArrayLike, keys: ArrayLike, values: ArrayLike, embeddings: ArrayLike
+        self,
+        *,
+        queries: ArrayLike,
+        keys: ArrayLike,
+        values: ArrayLike,
+        embeddings: ArrayLike,
+        surprisal: ArrayLike | None = None,
     ) -> OnlineTurn:
         """Take the tokens of one turn; nothing changes if they are refused.
 
@@ -92,15 +98,22 @@ class OnlineCache:
         ----------
         queries, keys, values : array (n, h)
         embeddings : array (n, d)
+        surprisal : array (n,), optional
+            −log of the probability of each token, in nats: for a policy that weighs it.
 
         Raises
         ------
         ValueError
-            If shapes disagree with each other or with earlier turns, or a number is not finite.
+            If shapes disagree with each other or with earlier turns, a number is not finite, or
+            the policy weighs surprisal that is not given.
         """
         given = {"queries": queries, "keys": keys, "values": values, "embeddings": embeddings}
         new = {name: check_vectors(name, array, 2) for name, array in given.items()}
         self._check_shapes(new)
+        if surprisal is not None:
+            new["surprisal"] = check_surprisal(surprisal, len(new["keys"]))[:, None]
+        if self._held and self._held.keys() != new.keys():
+            raise ValueError("surprisal must be given in every turn of a stream, or in none")
         if self._state is None:
             self._held = {
                 name: np.zeros((len(self._ids), array.shape[1]), np.float32)
@@ -125,6 +138,7 @@ class OnlineCache:
             current=np.array([[-1]]),
             topic_names=(),
             positions=ids[None],
+            surprisal=held["surprisal"].T if "surprisal" in held else None,
         )
         dialog.__dict__["born"] = born[None]  # it had turns before this one
         turn = dialog.observe(0)

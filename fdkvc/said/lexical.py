@@ -2,8 +2,9 @@
 
 A word's hash seeds the draw of a random direction, so a word has the same vector everywhere and
 two words have nothing to do with each other. Queries, keys and values are the paper's random
-projections of it (Section 4.1). What it shows is how policies deal with real turns, real
-repetitions of words, and real evidence; of meaning it knows nothing.
+projections of it (Section 4.1). A word's surprisal is that of its frequency. What it shows is how
+policies deal with real turns, real repetitions of words, and real evidence; of meaning it knows
+nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from fdkvc.dialogs.scenarios import World
 from fdkvc.parameters import SEED
 from fdkvc.said.recordings import Recording, Token, as_rows
 from fdkvc.said.transcripts import MOST_NAME, Transcript, words
+from fdkvc.said.word_frequencies import word_surprisal
 
 LEXICAL = "lexical embedding"
 """How the source of such a recording begins."""
@@ -74,6 +76,9 @@ def lexical_recording(
         as_rows(values),
         heads=(0,),
         source=f"{LEXICAL}, seed {seed}",
+        surprisal=np.array(
+            [word_surprisal(token.text) for turn in tokens for token in turn], np.float32
+        ),
     )
 
 

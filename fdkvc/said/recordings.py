@@ -13,7 +13,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fdkvc.attention import SPEAKERS, Floats
-from fdkvc.dialogs.batch import DialogBatch, check_vectors, one_dialog, stack
+from fdkvc.dialogs.batch import (
+    DialogBatch,
+    check_surprisal,
+    check_vectors,
+    one_dialog,
+    stack,
+)
 from fdkvc.said.transcripts import Demand, Mention, Transcript, check_size
 
 
@@ -65,6 +71,8 @@ class Recording:
         The number of each head in its layer.
     source : str
         What made the vectors.
+    surprisal : array (N,), optional
+        −log of the probability of each token, in nats, by what the vectors are from.
 
     Raises
     ------
@@ -80,6 +88,7 @@ class Recording:
     values: Floats
     heads: tuple[int, ...]
     source: str
+    surprisal: Floats | None = None
 
     def __post_init__(self) -> None:
         name = self.transcript.name
@@ -104,6 +113,8 @@ class Recording:
                     f"{name}: {kind} have shape {shape}, but there are {len(self.heads)} heads, "
                     f"{tokens} tokens and {self.keys.shape[2]} dimensions"
                 )
+        if self.surprisal is not None:
+            check_surprisal(self.surprisal, tokens)
 
     @cached_property
     def dialogs(self) -> DialogBatch:
@@ -118,6 +129,7 @@ class Recording:
                     values=self.values[head],
                     turn_lengths=[len(turn) for turn in self.tokens],
                     turn_topics=[turn.topic for turn in self.transcript.turns],
+                    surprisal=self.surprisal,
                 )
                 for head in range(len(self.heads))
             ]
@@ -194,7 +206,8 @@ def many_rows(recordings: Sequence[Recording]) -> DialogBatch:
     Raises
     ------
     ValueError
-        If the recordings differ in dimensions or in their number of heads.
+        If the recordings differ in dimensions or in their number of heads, or only some have
+        surprisal.
     """
     if len({len(recording.heads) for recording in recordings}) > 1:
         raise ValueError("the recordings differ in their number of heads")

@@ -27,6 +27,7 @@ demand_slots       (Q,) str
 demand_values      (Q,) str
 mentions           (M, 4) int   demand, turn, first character, end; by demand, the oldest first
 missing            (D,) int     arguments of calls that are said nowhere before
+surprisal          (N,) float   −log of each token's probability, in nats; the file may lack it
 =================  ===========  ==========================================================
 
 Whole numbers are of 64 bits and floats of 16 or 32; what is computed with is float32. Nothing is
@@ -97,8 +98,12 @@ SHAPES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "demand_slots": ("str", ("Q",)),
     "demand_values": ("str", ("Q",)),
     "mentions": ("int", ("M", "4")),
+    "surprisal": ("float", ("N",)),
 }
 """Every array: its kind, and its axes; a letter stands for the same length everywhere."""
+
+OPTIONAL = "surprisal"
+"""The array that a file may lack."""
 
 _KINDS: Mapping[str, tuple[str, str]] = {
     "int": ("i8", "whole numbers of 64 bits"),
@@ -136,6 +141,8 @@ def trace_bytes(recordings: Sequence[Recording], half: bool = False) -> bytes:
     for recording in recordings:
         if recording.heads != first.heads or recording.source != first.source:
             raise ValueError("the recordings are not of the same heads of the same model")
+        if (recording.surprisal is None) != (first.surprisal is None):
+            raise ValueError("some of the recordings have surprisal, and others have not")
     arrays = _arrays_of(recordings, half)
     if refusal := _extent_of(arrays).refusal:
         raise ValueError(refusal)
@@ -225,6 +232,7 @@ def _arrays_of(recordings: Sequence[Recording], half: bool) -> dict[str, Any]:
         fits = half and max(float(np.abs(part).max()) for part in parts) <= MOST_HALF
         return np.concatenate(parts, axis=axis).astype(np.float16 if fits else np.float32)
 
+    known = {} if recordings[0].surprisal is None else {OPTIONAL: joined(OPTIONAL, 0)}
     return {
         "version": np.int64(VERSION),
         "source": np.str_(recordings[0].source),
@@ -248,6 +256,7 @@ def _arrays_of(recordings: Sequence[Recording], half: bool) -> dict[str, Any]:
         "demand_slots": texts([demand.slot for _, demand in demands]),
         "demand_values": texts([demand.value for _, demand in demands]),
         "mentions": ints(mentions, -1, 4),
+        **known,
     }
 
 
@@ -308,6 +317,9 @@ def read_trace_file(file: IO[bytes], most_bytes: int = MOST_BYTES) -> tuple[Reco
                 values=arrays["values"][:, low:high].astype(np.float32),
                 heads=tuple(arrays["heads"].tolist()),
                 source=clean(str(arrays["source"])),
+                surprisal=(
+                    arrays[OPTIONAL][low:high].astype(np.float32) if OPTIONAL in arrays else None
+                ),
             )
         )
         first += count
@@ -340,15 +352,16 @@ def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     """Return the member of each array: all that there are, each once."""
     found = archive.infolist()
     names = [info.filename for info in found]
-    for name in SHAPES:
+    wanted = [name for name in SHAPES if name != OPTIONAL or f"{name}.npy" in names]
+    for name in wanted:
         if names.count(f"{name}.npy") != 1:
             raise ValueError(f"the file must hold an array {name}, once")
-    if len(names) != len(SHAPES):
-        raise ValueError(f"the file holds {len(names)} arrays, but a trace has {len(SHAPES)}")
+    if len(names) != len(wanted):
+        raise ValueError(f"the file holds {len(names)} arrays, but a trace has {len(wanted)}")
     for info in found:
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise ValueError(f"{info.filename} is compressed in a way that is not read")
-    return {name: archive.getinfo(f"{name}.npy") for name in SHAPES}
+    return {name: archive.getinfo(f"{name}.npy") for name in wanted}
 
 
 def _check_header(

@@ -131,7 +131,8 @@ def counterfactual(
     For an entry that was evicted up to `turn`, it is what would have kept it in the turn that
     evicted it; for one in the cache, what would have evicted it by the end of `turn`. The dialog
     is run again from its first turn with one setting changed: each hyperparameter of the policy
-    of which one value can be nearer than another, in order, and the budget.
+    of which one value can be nearer than another, in order, and the budget. One that weighs what
+    the dialogs do not have, such as surprisal, is left out.
 
     An entry may stay and go several times over a setting's range, so every value is run, outward
     from the present one and both ways, in steps of a thousandth of the range where values can run
@@ -212,13 +213,21 @@ def counterfactual(
             is_read=is_read,
         )
 
+    def can_run(name: str) -> bool:
+        """Whether these dialogs have what the policy looks at with another value of a setting."""
+        if dialogs.surprisal is not None or name == BUDGET:
+            return True
+        known = policy.settings[name]
+        other = policy.variant(**{name: _Scale(known, known.default).closed[1]})
+        return "surprisal" not in other.looks_at
+
     places = Field(
         "Budget", "Entries that it may hold.", default=budget, low=1, high=max(tokens, budget)
     )
     return [
         smallest(name, known, _Scale(known, known.default))
         for name, known in {**policy.settings, BUDGET: places}.items()
-        if not known.choices and not known.nominal and not stopped()
+        if not known.choices and not known.nominal and can_run(name) and not stopped()
     ]
 
 

@@ -1,0 +1,49 @@
+"""Count the words of dialogs, for the table by which the lexical embedding knows surprisal.
+
+    python -m benchmarks.word_frequencies train.json.xz fdkvc/said/word_frequencies.tsv
+
+FILE is train.json.xz, the training dialogues of the Schema-Guided Dialogue dataset (Rastogi et al.
+2020, CC BY-SA 4.0) as one list. Words that are said fewer than ten times are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import lzma
+from collections import Counter
+from pathlib import Path
+
+from fdkvc.said.transcripts import words
+
+LEAST = 10
+"""How often a word is said that has a line of its own."""
+
+HEAD = """\
+# How often words are said in {dialogs:,} training dialogues of the Schema-Guided Dialogue dataset
+# (Rastogi et al. 2020; google-research-datasets/dstc8-schema-guided-dialogue): {all:,} words and
+# punctuation marks; those said {least} times or more, in small letters. Licence: CC BY-SA 4.0, that
+# of the dataset. The line without a word counts all. Made by benchmarks/word_frequencies.py.
+"""
+
+
+def main() -> None:
+    """Count and write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file")
+    parser.add_argument("table", type=Path)
+    settings = parser.parse_args()
+    with lzma.open(settings.file) as file:
+        dialogs = json.load(file)
+    said: Counter[str] = Counter()
+    for dialog in dialogs:
+        for turn in dialog["turns"]:
+            text = turn["utterance"]
+            said.update(text[start:end].casefold() for start, end in words(text))
+    lines = [f"{word}\t{count}\n" for word, count in said.most_common() if count >= LEAST]
+    head = HEAD.format(dialogs=len(dialogs), all=said.total(), least=LEAST)
+    settings.table.write_text(f"{head}\t{said.total()}\n{''.join(lines)}", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
