@@ -1,175 +1,250 @@
-"""Settings of FD-KVC's options, searched on one half of a file's dialogs, told on the other.
+"""Settings of FD-KVC's options: searched on training dialogs, and told of others once.
 
-    python -m benchmarks.tune FILE [--trace] [--half even] [--settings 400] [--policies ...]
+    python -m benchmarks.tune draw train.json.xz some.json --dialogs 400
+    python -m benchmarks.tune search some.json log.jsonl [--settings 60] [--seed 0]
+    python -m benchmarks.tune tell dev.json.xz log.jsonl [--policies ...]
 
-The goals: call-argument recall not below H2O's at any budget by more than the paired 95 % interval,
-and late retention above 0.9 on Topic Shift. Settings are drawn at random. Those that reach both are
-listed by their recall, with the Pareto front of the two goals, which alone is listed if none does;
-the first of them are told on the other half of the dialogs and on the synthetic scenarios, beside
-other policies. The second tier stays off, since it is memory beyond the budget.
+A file is dialogues of the Schema-Guided Dialogue dataset in JSON, ``.xz`` or not, or a trace file
+that ``python -m fdkvc capture`` made of some. *draw* takes them by set of services, one of each in
+turn. *search* draws settings at random; the goal is call-argument recall above that of FIFO and of
+H2O, whichever is better, at every budget, and late retention above 0.9 on Topic Shift. *tell*
+compares policies, each preset beside its own ablations, with intervals by set of services.
+
+Every look is written to the log: when, at which file, with which policies, and what came of it. So
+it tells how often a file has been looked at.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
+import lzma
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from io import BytesIO
+from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fdkvc.dialogs.scenarios import SCENARIOS
-from fdkvc.judged.tables import adaptation_table, summary_table
+from fdkvc.judged.tables import summary_table
 from fdkvc.measured.benchmark import Benchmark, run_benchmark
 from fdkvc.measured.replay import Replay, replay, replay_paired, replay_summary
-from fdkvc.measured.statistics import pareto_front
 from fdkvc.policies import Policy, policy_named, read_policy
-from fdkvc.said.formats import read_bytes, read_file
+from fdkvc.said.formats.annotated import read_dialogue
 from fdkvc.said.lexical import lexical_recording
 from fdkvc.said.recordings import Recording
-from fdkvc.said.trace_file import MOST_BYTES, read_trace_file
+from fdkvc.said.trace_file import read_trace_file
 
+BUDGETS = (32, 48, 64, 96, 128, 160)
+SEARCHED = BUDGETS[:4]
+"""Those where policies part; in larger caches nearly all is held."""
+
+BASELINES = ("fifo", "h2o")
+RECALL = "call_recall"
 RETENTION = 0.9
 """Late retention to reach on Topic Shift."""
 
-RECALLS = ("call_recall", "old_call_recall")
 SHIFT = "shift"
-SHIFT_DIALOGS = 40
+SHIFT_DIALOGS = 10
 """Of Topic Shift, for each setting of the search."""
 
 CHOICES: dict[str, tuple[float | str, ...]] = {
-    "window": (0.0, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875),
-    "reinforcement": ("added", "averaged"),
+    "window": (0.25, 0.375, 0.5, 0.625, 0.75),
+    "salience": (0.5, 0.7, 0.9, 1.0),
+    "salience_decay": (0.7, 0.75, 0.8, 0.85, 0.9, 0.95),
+    "redundancy": (0.5, 0.6, 0.65, 0.7, 0.8),
     "relevance": ("similarity", "attention"),
-    "gamma": (0.5, 0.7, 0.8, 0.88, 0.95),
-    "alpha_0": (0.1, 0.3, 0.5),
-    "tau": (0.0, 0.02, 0.1, 0.2),
-    "w_c": (0.0, 0.1, 0.2, 0.3, 0.45, 0.6, 0.8),
-    "kappa": (0.0, 0.0, 0.5, 1.0),
+    "w_c": (0.1, 0.45),
 }
-"""What the options are drawn from."""
+"""What the options are drawn from; recency is an average, so that it stays below 1."""
+
+FIXED: dict[str, float | str] = {"reinforcement": "averaged"}
+
+
+def dialogues(file: str) -> list[dict[str, Any]]:
+    """Read the dialogues of a file as they are."""
+    content = Path(file).read_bytes()
+    found: list[dict[str, Any]] = json.loads(
+        lzma.decompress(content) if file.endswith(".xz") else content
+    )
+    return found
+
+
+def drawn(every: Sequence[dict[str, Any]], count: int, seed: int) -> list[dict[str, Any]]:
+    """Draw dialogues by set of services: one of each in turn, in an order that the seed draws."""
+    random = np.random.default_rng(seed)
+    kinds: dict[tuple[str, ...], list[int]] = {}
+    for at in random.permutation(len(every)).tolist():
+        kinds.setdefault(tuple(sorted(every[at]["services"])), []).append(at)
+    order = [(place, kind, at) for kind in kinds for place, at in enumerate(kinds[kind])]
+    return [every[at] for *_, at in sorted(order)[:count]]
+
+
+def recordings_of(file: str) -> Sequence[Recording]:
+    """Read a trace file, or give the words of a file of dialogues the lexical embedding."""
+    if file.endswith(".npz"):
+        return read_trace_file(BytesIO(Path(file).read_bytes()))
+    return [
+        lexical_recording(transcript)
+        for number, each in enumerate(dialogues(file))
+        for transcript in read_dialogue(each, number)
+    ]
+
+
+def note(log: str, **facts: Any) -> None:
+    """Add a line to the log."""
+    facts["when"] = datetime.now(UTC).isoformat(timespec="seconds")
+    with Path(log).open("a", encoding="utf-8") as lines:
+        lines.write(f"{json.dumps(facts)}\n")
+
+
+def digest(file: str) -> str:
+    """Return what a file is known by in the log."""
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16]
+
+
+# ------------------------------------------------------------------------------- search
 
 
 def candidates(settings: int, seed: int) -> list[Policy]:
-    """Draw different settings; an option that another one silences has its default."""
+    """Draw different settings."""
     random = np.random.default_rng(seed)
     found: dict[str, Policy] = {}
     while len(found) < settings:
-        drawn = {name: values[random.integers(len(values))] for name, values in CHOICES.items()}
-        if drawn["reinforcement"] == "averaged":
-            del drawn["alpha_0"]
-        policy = policy_named("fd-kvc", **drawn)
+        chosen = {name: values[random.integers(len(values))] for name, values in CHOICES.items()}
+        policy = policy_named("fd-kvc", **{**FIXED, **chosen})
         found[policy.name] = policy
     return list(found.values())
 
 
-def margins(replayed: pd.DataFrame, baseline: str) -> pd.DataFrame:
-    """Return of each policy the least difference from the baseline over budgets, and its means.
-
-    Returns
-    -------
-    DataFrame
-        A row a policy: ``least``, the least upper end of the paired interval of recall over the
-        budgets, not below 0 where the goal is reached; and the means of `RECALLS` over budgets.
-    """
-    paired = replay_paired(replayed, baseline)
-    least = paired[paired.metric == RECALLS[0]].groupby("policy", sort=False).ci_high.min()
-    means = replay_summary(replayed).pivot_table("mean", "policy", "metric")[list(RECALLS)]
-    return means.join(least.rename("least"), how="inner")
+def recalls(policies: Sequence[Policy], recordings: Sequence[Recording]) -> pd.DataFrame:
+    """Return call-argument recall in % by policy and budget."""
+    replayed = replay(Replay(tuple(policies), SEARCHED, best=False), recordings)
+    found = replayed[replayed.metric == RECALL]
+    table: pd.DataFrame = 100 * found.pivot_table("value", "policy", "budget", sort=False)
+    return table
 
 
-def shift_retention(policies: Sequence[Policy], dialogs: int) -> pd.Series[float]:
-    """Return the mean late retention of each policy on Topic Shift."""
-    run = Benchmark((SCENARIOS[SHIFT],), tuple(policies), dialogs, metrics=("retention",))
+def shift_retention(policy: Policy) -> float:
+    """Return the mean late retention of a policy on Topic Shift."""
+    run = Benchmark((SCENARIOS[SHIFT],), (policy,), SHIFT_DIALOGS, metrics=("retention",))
     summary = summary_table(run_benchmark(run, workers=1))
-    return summary[summary.scenario == SHIFT].set_index("policy")["mean"].rename("retention")
+    return float(summary[summary.scenario == SHIFT]["mean"].item())
 
 
-def search(recordings: Sequence[Recording], tried: Sequence[Policy]) -> pd.DataFrame:
-    """Return what every setting reaches on these dialogs and on Topic Shift, the best first."""
-    baseline = policy_named("h2o")
-    replayed = replay(Replay((baseline, *tried)), recordings)
-    table = margins(replayed, baseline.name).join(shift_retention(tried, SHIFT_DIALOGS))
-    both = (table.least >= 0) & (table.retention > RETENTION)
-    front = pareto_front(table[["least", "retention"]].to_numpy())
-    table = table.assign(both=both, front=front, mean=table[list(RECALLS)].mean(axis=1))
-    return table.sort_values(["both", "mean"], ascending=False)
+def search(file: str, log: str, settings: int, seed: int, policies: Sequence[str]) -> None:
+    """Measure settings, and print the best by their least and their mean margin."""
+    recordings, known = recordings_of(file), digest(file)
+    base = recalls([policy_named(key) for key in BASELINES], recordings)
+    better = base.max()
+    print(base.round(1).to_string())
+    tried = list(map(read_policy, policies)) or candidates(settings, seed)
+    note(log, look="search", file=known, dialogs=len(recordings), settings=len(tried), seed=seed)
+    rows = {}
+    for number, policy in enumerate(tried, start=1):
+        found = recalls([policy], recordings).loc[policy.name]
+        margin = found - better
+        facts = {
+            "policy": policy.name,
+            "least": round(float(margin.min()), 2),
+            "mean": round(float(margin.mean()), 2),
+            "retention": round(shift_retention(policy), 3),
+            **{str(budget): round(float(found[budget]), 2) for budget in SEARCHED},
+        }
+        note(log, file=known, **facts)
+        rows[policy.name] = facts
+        if number % 10 == 0:
+            print(f"{number} of {len(tried)}", flush=True)
+    table = pd.DataFrame(rows.values()).set_index("policy")
+    reached = table[table.retention >= RETENTION]
+    for by in ("least", "mean"):
+        print(f"\nby the {by} margin over the better of {' and '.join(BASELINES)}")
+        print(reached.sort_values(by, ascending=False).head(12).to_string())
 
 
-def tell(policies: Sequence[Policy], recordings: Sequence[Recording]) -> None:
-    """Print recall on these dialogs beside H2O's, and the synthetic scenarios."""
-    replayed = replay(Replay(tuple(policies)), recordings)
-    percent = "{:.1f}".format
-    for metric in RECALLS:
-        summary = replay_summary(replayed)
-        means = 100 * summary[summary.metric == metric].pivot_table(
-            "mean", "policy", "budget", sort=False
-        )
-        print(f"\n{metric} in %, {len(recordings)} dialogs")
-        print(means.to_string(float_format=percent))
-        paired = replay_paired(replayed, "h2o")
-        paired = paired[paired.metric == metric]
-        words = [
-            f"{100 * mean:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]"
-            for mean, low, high in zip(paired.mean_diff, paired.ci_low, paired.ci_high, strict=True)
-        ]
-        shown = paired.assign(words=words).pivot_table(
+# ------------------------------------------------------------------------------- tell
+
+
+def told(mean: float, low: float, high: float) -> str:
+    """Write a difference in points."""
+    return f"{100 * mean:+.1f} ({100 * low:+.1f} to {100 * high:+.1f})"
+
+
+def tell(file: str, log: str, policies: Sequence[str], seed: int) -> None:
+    """Compare policies on a file, and write down that it was looked at."""
+    recordings = recordings_of(file)
+    chosen = tuple(map(read_policy, policies))
+    note(
+        log,
+        look="tell",
+        file=digest(file),
+        dialogs=len(recordings),
+        source=recordings[0].source,
+        policies=[policy.name for policy in chosen],
+        budgets=BUDGETS,
+    )
+    replayed = replay(Replay(chosen, BUDGETS), recordings)
+    summary = replay_summary(replayed, seed)
+    kinds = int(summary.services.max())
+    print(f"{recordings[0].source}, {len(recordings)} dialogs of {kinds} sets of services")
+    for metric in dict.fromkeys(summary.metric):
+        if metric.endswith("call_recall"):
+            means = summary[summary.metric == metric].pivot_table(
+                "mean", "policy", "budget", sort=False
+            )
+            print(f"\n{metric} in %\n{(100 * means).round(1).to_string()}")
+    for baseline in BASELINES:
+        paired = replay_paired(replayed, baseline, seed)
+        paired = paired[paired.metric == RECALL]
+        words = list(map(told, paired.mean_diff, paired.ci_low, paired.ci_high))
+        table = paired.assign(words=words).pivot_table(
             "words", "policy", "budget", aggfunc="first", sort=False
         )
-        print(f"\n{metric}, difference from h2o in points, paired 95 % interval")
-        print(shown.to_string())
+        print(f"\nless {baseline}, in points\n{table.to_string()}")
+        note(log, baseline=baseline, differences=table.to_dict("index"))
 
-    results = run_benchmark(Benchmark(policies=tuple(policies), dialogs=200), workers=1)
-    summary = summary_table(results)
-    for metric in ("late_retention", "late_diversity", "late_alignment"):
-        print(f"\n{metric} in %")
-        chosen = summary[summary.metric == metric]
-        means = 100 * chosen.pivot_table("mean", "policy", "scenario", sort=False)
-        print(means.to_string(float_format=percent))
-    print("\nturns to adapt")
-    print(adaptation_table(results).to_string(index=False, float_format=percent))
+
+def ablations(policy: Policy) -> list[str]:
+    """Return a preset beside FIFO and H2O, the same window, and itself without each ingredient."""
+    window = policy.settings["window"].default
+    off = {"salience": 0.0, "redundancy": 0.0, "window": 0.0}
+    return [
+        *BASELINES,
+        f"h2o window={window}",
+        "fd-kvc",
+        policy.name,
+        *(policy.variant(**{name: value}).name for name, value in off.items()),
+    ]
 
 
 def main() -> None:
-    """Search on one half, tell on the other."""
+    """Draw, search or tell."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("look", choices=("draw", "search", "tell"))
     parser.add_argument("file")
-    parser.add_argument("--trace", action="store_true", help="the file is a trace file")
-    parser.add_argument("--half", choices=("even", "odd"), default="even", help="to search on")
-    parser.add_argument("--settings", type=int, default=400, help="0 searches nothing")
+    parser.add_argument("out", help="the file to draw into, or the log")
+    parser.add_argument("--dialogs", type=int, default=400, help="to draw")
+    parser.add_argument("--settings", type=int, default=60, help="to search")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--finalists", type=int, default=3)
-    parser.add_argument(
-        "--policies",
-        nargs="+",
-        default=["fifo", "sink", "h2o", "random", "fd-kvc", "fd-kvc-window"],
-        help="to tell of, h2o among them",
-    )
+    parser.add_argument("--policies", nargs="+", help="to tell of, or to search among")
     settings = parser.parse_args()
 
     began = perf_counter()
-    recordings: Sequence[Recording]
-    if settings.trace:
-        recordings = read_trace_file(BytesIO(read_bytes(settings.file, MOST_BYTES)))
-    else:
-        recordings = [lexical_recording(transcript) for transcript in read_file(settings.file)]
-    even, odd = recordings[::2], recordings[1::2]
-    searched, held_out = (even, odd) if settings.half == "even" else (odd, even)
-
-    finalists: list[Policy] = []
-    if settings.settings:
-        table = search(searched, candidates(settings.settings, settings.seed))
-        reached = table[table.both]
-        print(
-            f"{len(reached)} of {len(table)} settings reach both goals on {settings.half} dialogs"
+    if settings.look == "draw":
+        some = drawn(dialogues(settings.file), settings.dialogs, settings.seed)
+        Path(settings.out).write_text(json.dumps(some), "utf-8")
+    elif settings.look == "search":
+        search(
+            settings.file, settings.out, settings.settings, settings.seed, settings.policies or ()
         )
-        shown = reached if len(reached) else table[table.front]
-        print(shown.head(25).to_string(float_format="{:.3f}".format))
-        print("\nPareto front")
-        print(table[table.front].to_string(float_format="{:.3f}".format))
-        finalists = [read_policy(str(name)) for name in shown.index[: settings.finalists]]
-    tell([*map(read_policy, settings.policies), *finalists], held_out)
+    else:
+        names = settings.policies or ablations(policy_named("fd-kvc-salience"))
+        tell(settings.file, settings.out, names, settings.seed)
     print(f"\n{perf_counter() - began:.0f} s")
 
 

@@ -547,7 +547,7 @@ def _dialogs(settings: Any) -> None:
             seconds=perf_counter() - began,
         )
         write_files(settings.out, files)
-    _print(f"{recordings[0].source}\n\n{replay_text(replayed)}", settings.out)
+    _print(f"{recordings[0].source}\n\n{replay_text(replayed, settings.seed)}", settings.out)
 
 
 def _answers(settings: Any) -> None:

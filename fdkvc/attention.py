@@ -389,15 +389,18 @@ class Observation:
             return row_products(one, two)
         # The shape of a matrix product may change how it rounds, so empty slots have no part in it.
         cosines = np.zeros((*token.shape, other.shape[1]), np.float32)
-        for row, (own, theirs) in enumerate(zip(token >= 0, other >= 0, strict=True)):
-            cosines[row][np.ix_(own, theirs)] = one[row, own] @ two[row, theirs].T
+        for row in range(len(token)):
+            own, theirs = np.flatnonzero(token[row] >= 0), np.flatnonzero(other[row] >= 0)
+            cosines[row, own[:, None], theirs] = one[row, own] @ two[row, theirs].T
         return cosines
 
     def _directions(self, token: Ints) -> Floats:
         """Embedding of each token brought to length 1 (B, C, d)."""
         vectors = self._vectors(self._tokens.embeddings, token)
-        length: Floats = np.linalg.norm(vectors, axis=-1, keepdims=True)
-        return vectors / np.where(length > 0, length, 1)
+        length = np.sqrt(np.einsum("bcd,bcd->bc", vectors, vectors))[:, :, None]
+        length[length == 0] = 1
+        vectors /= length
+        return vectors
 
     def surprisal(self, token: Ints) -> Floats:
         """Surprisal −log p of each token in nats (B, C); 0 in empty slots.

@@ -15,9 +15,13 @@ from fdkvc.dialogs.batch import DialogBatch
 from fdkvc.dialogs.draw import generate
 from fdkvc.dialogs.scenarios import SCENARIOS, World
 from fdkvc.policies import POLICIES, Policy, policy_named
-from fdkvc.run.bounds import best_schedule, least_attention_loss
+from fdkvc.run.bounds import best_schedule, least_attention_loss, most_evidence
+from fdkvc.run.evidence import Asked
 from fdkvc.run.metrics import attention_loss, metric_named
 from fdkvc.run.simulate import simulate
+from fdkvc.said.lexical import lexical_recording
+from fdkvc.said.recordings import Recording
+from fdkvc.said.transcripts import Demand, Mention, Transcript, Turn
 
 SMALL = World(tokens_per_turn=8, dimension=16, head_dimension=4, topic_strength=3)
 BOUNDED = [key for key in POLICIES if policy_named(key).bounded]
@@ -98,3 +102,57 @@ def test_with_room_for_all_nothing_is_lost() -> None:
 def test_a_budget_below_1_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^budget is 0, but must be a whole number of at least 1"):
         best_schedule(np.ones((1, 1), np.float32), np.zeros(1, np.intp), 0)
+
+
+# ------------------------------------------------------------------------------- evidence
+
+
+def demanding(seed: int) -> Recording:
+    """Draw a dialog of a few words, and calls that need some of them."""
+    random = np.random.default_rng(seed)
+    turns = tuple(Turn("User", "a b c d"[: 2 * int(random.integers(1, 5)) - 1]) for _ in range(5))
+    demands = []
+    for turn in sorted(random.integers(1, 6, size=4).tolist()):
+        mentions = set()
+        for _ in range(int(random.integers(1, 4))):
+            at = int(random.integers(turn))
+            start = 2 * int(random.integers((len(turns[at].text) + 1) // 2))
+            end = start + int(random.choice([1, 3]))
+            mentions.add(Mention(at, start, min(end, len(turns[at].text))))
+        source = str(random.choice(["One", "Two"]))
+        demands.append(Demand("call", turn, source, "slot", "value", tuple(sorted(mentions))))
+    return lexical_recording(Transcript("own", turns, tuple(demands)))
+
+
+def best_by_trying(recording: Recording, budget: int, asked: Asked) -> float:
+    """Try every choice of a mention, or none, for every demand."""
+    weights = asked.weights([demand for demand, _ in recording.evidence])
+    born = [turn for turn, tokens in enumerate(recording.tokens) for _ in tokens]
+    best = 0.0
+    for choice in product(*([None, *mentions] for _, mentions in recording.evidence)):
+        until: dict[int, int] = {}
+        for (demand, _), mention in zip(recording.evidence, choice, strict=True):
+            for token in mention or ():
+                until[token] = max(until.get(token, 0), demand.turn - 1)
+        most = max(
+            sum(born[token] <= turn <= last for token, last in until.items()) for turn in range(5)
+        )
+        if most <= budget:
+            met = [mention is not None for mention in choice]
+            best = max(best, float(weights @ np.array(met)))
+    return best
+
+
+def test_the_most_evidence_is_what_trying_everything_finds() -> None:
+    asked = Asked("call")
+    found = [
+        (most_evidence(recording, budget, asked), best_by_trying(recording, budget, asked))
+        for recording in map(demanding, range(25))
+        for budget in (1, 2, 3)
+    ]
+
+    np.testing.assert_allclose(*zip(*found, strict=True), atol=1e-9)
+    assert sum(0 < tried < 1 for _, tried in found) > 25
+    assert np.isnan(most_evidence(demanding(0), 3, Asked("state")))
+    with pytest.raises(ValueError, match="budget is 0, but must be a whole number of at least 1"):
+        most_evidence(demanding(0), 0, asked)

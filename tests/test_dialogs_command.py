@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from fdkvc.__main__ import main
+from fdkvc.measured.replay import BEST
 from fdkvc.policies import PAPER_POLICIES
 from fdkvc.said.formats import EXAMPLES, read_file
 from fdkvc.said.lexical import lexical_recording
@@ -32,7 +33,7 @@ def test_dialogs_replays_the_projects_own_by_default(tmp_path: Path, capsys: CAP
     assert said.startswith("lexical embedding, seed 0\n\nMeans over 2 dialogs by budget")
     assert said.endswith(f"Written to {tmp_path / 'out'}\n")
     summary = pd.read_csv(tmp_path / "out" / "replay_summary.csv")
-    assert summary.policy.unique().tolist() == [*PAPER_POLICIES, "random"]
+    assert summary.policy.unique().tolist() == [*PAPER_POLICIES, "random", BEST]
     assert summary.budget.unique().tolist() == [32, 64]
     assert set(pd.read_csv(tmp_path / "out" / "replay_paired.csv").baseline) == {"h2o"}
     about = json.loads((tmp_path / "out" / "replay.json").read_text())
@@ -51,7 +52,7 @@ def test_a_trace_file_gives_the_numbers_of_its_recordings(tmp_path: Path) -> Non
 
     tables = [pd.read_csv(tmp_path / out / "replay.csv") for out in ("one", "other")]
     pd.testing.assert_frame_equal(tables[0], tables[1])
-    assert tables[0].policy.unique().tolist() == ["fifo", "fd-kvc gamma=0.8"]
+    assert tables[0].policy.unique().tolist() == ["fifo", "fd-kvc gamma=0.8", BEST]
 
 
 def test_a_trace_whose_heads_share_keys_is_replayed_as_its_cache_must(

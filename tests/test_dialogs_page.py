@@ -25,6 +25,7 @@ from streamlit.testing.v1 import AppTest
 
 from fdkvc.files.export import csv_text
 from fdkvc.measured.replay import Replay, replay
+from fdkvc.measured.statistics import FEW_KINDS
 from fdkvc.policies import policy_named
 from fdkvc.policies.together import Together
 from fdkvc.run.evidence import answers, lost_in
@@ -37,7 +38,7 @@ from fdkvc.told.explain import explain
 from fdkvc.ui.dialogs import files
 from fdkvc.ui.dialogs.choices import VIEW
 from fdkvc.ui.dialogs.files import BROUGHT, DialogFile, read_dialog_file, shipped_file
-from fdkvc.ui.dialogs.replay import FEW, Replayed, files_of, replay_work
+from fdkvc.ui.dialogs.replay import FILES, Replayed, files_of, replay_work
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.words import count
 
@@ -355,11 +356,13 @@ def test_all_dialogs_are_measured_and_give_the_command_lines_files() -> None:
 
     assert specs(app)[0]["title"]["text"] == "Call-argument recall"
     assert "budget 128" in html(app)
+    assert "Best possible" in html(app)
+    assert "Call-argument recall, by set of services" in html(app)
 
 
-def test_few_dialogs_have_no_intervals_and_many_do() -> None:
+def test_few_kinds_of_dialogs_have_no_intervals_and_more_do() -> None:
     said = [{"role": "user", "content": "hold a table"}, {"role": "bot", "content": "at six?"}]
-    for dialogs, intervals in ((2, False), (FEW, True)):
+    for dialogs, intervals in ((2, False), (FEW_KINDS, True)):
         lines = "\n".join(json.dumps(said) for _ in range(dialogs))
         file = read_dialog_file(lines.encode(), "own.jsonl")
         app = section(open_dialogs(file, policies="fifo"), "All dialogs of the file")
@@ -367,7 +370,9 @@ def test_few_dialogs_have_no_intervals_and_many_do() -> None:
 
         assert ("±" in html(app)) == intervals
         assert ("interval" in specs(app)[0]["title"]["subtitle"]) == intervals
-        assert any("no useful intervals" in each.value for each in app.info) != intervals
+        assert any("they count as one" in each.value for each in app.info) != intervals
+        said_of_it = "over 8 sets of services" if intervals else "unknown: these dialogs have 2"
+        assert said_of_it in words_of(app)
 
 
 def test_as_many_dialogs_are_measured_as_the_page_allows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -387,7 +392,7 @@ def test_the_work_of_a_file_is_the_command_lines() -> None:
 
     files = files_of(done)
     assert files["replay.csv"] == csv_text(own)
-    assert set(files) == {"replay.csv", "replay_summary.csv", "replay_paired.csv", "replay.json"}
+    assert list(files) == FILES
     about = json.loads(files["replay.json"])["parameters"]
     assert (about["file"], about["source"]) == (file.digest, RECORDING.source)
 

@@ -66,7 +66,8 @@ def budgets_spec(
         alt.Tooltip("n:Q", title="dialogs"),
     ]
     lines = policy_lines(base.encode(y=y), policies, theme, tooltip, size=70)
-    subtitle = f"mean over the dialogs{', with its 95 % interval' if intervals else ''}"
+    told = ", with its 95 % interval over sets of services" if intervals else ""
+    subtitle = f"mean over the dialogs{told}"
     layers = [band, *lines] if intervals else lines
     chart = alt.layer(*layers).properties(height=280, title=panel_title(title, subtitle))
     return single(chart, theme)

@@ -20,7 +20,7 @@ from fdkvc.judged import tables
 from fdkvc.measured.answers import Answers, Measured
 from fdkvc.measured.benchmark import Benchmark, Latency, Results
 from fdkvc.measured.proxies import AnswersTables
-from fdkvc.measured.replay import Replay, replay_paired, replay_summary
+from fdkvc.measured.replay import Replay, replay_paired, replay_services, replay_summary
 from fdkvc.measured.study import Study
 from fdkvc.measured.workers import processor
 from fdkvc.model.folder import AnyModel
@@ -203,7 +203,7 @@ def replay_files(
     seed: int,
     seconds: float,
 ) -> dict[str, str]:
-    """Return the files of a replay by name: its three tables and ``replay.json``.
+    """Return the files of a replay by name: its tables and ``replay.json``.
 
     Parameters
     ----------
@@ -220,8 +220,9 @@ def replay_files(
     """
     numbers = {
         "replay.csv": csv_text(replayed),
-        "replay_summary.csv": csv_text(replay_summary(replayed)),
-        "replay_paired.csv": csv_text(replay_paired(replayed, baseline)),
+        "replay_summary.csv": csv_text(replay_summary(replayed, seed)),
+        "replay_paired.csv": csv_text(replay_paired(replayed, baseline, seed)),
+        "replay_services.csv": csv_text(replay_services(replayed)),
     }
     parameters = {
         "source": source,

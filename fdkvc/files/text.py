@@ -15,7 +15,7 @@ from fdkvc.measured.answers import MEASURES
 from fdkvc.measured.benchmark import ADAPTATION, Benchmark, Latency, Results, late_metrics
 from fdkvc.measured.proxies import AnswersTables
 from fdkvc.measured.replay import replay_summary
-from fdkvc.measured.statistics import Paired
+from fdkvc.measured.statistics import Paired, over_kinds
 from fdkvc.measured.study import Study
 from fdkvc.measured.sweep import Sweep
 from fdkvc.paper.tables import BASELINE
@@ -100,9 +100,9 @@ OF_HEADS = {"each": "", "together": ", heads together", "kv": ", by KV head"}
 """What stands after a policy's name, by who decides."""
 
 
-def replay_text(replayed: pd.DataFrame) -> str:
+def replay_text(replayed: pd.DataFrame, seed: int) -> str:
     """Return the means of a replay for a terminal, a column for each budget."""
-    table = replay_summary(replayed)
+    table = replay_summary(replayed, seed)
     budgets = [int(budget) for budget in table.budget.unique()]
     cells: dict[tuple[str, str], list[str]] = {}
     for metric in dict.fromkeys(replayed.metric):
@@ -110,7 +110,8 @@ def replay_text(replayed: pd.DataFrame) -> str:
             name = f"{row['policy']}{OF_HEADS[row['heads']]}"
             texts = cells.setdefault((metric, name), [""] * len(budgets))
             scale, digits = (100, 1) if late_metric(metric).percent else (1, 2)
-            words = plus_minus(row["mean"], row["ci_high"], scale, digits)
+            high = row["mean"] + (row["ci_high"] - row["ci_low"]) / 2
+            words = plus_minus(row["mean"], high, scale, digits)
             texts[budgets.index(row["budget"])] = words
     rows = [
         [f"{metric}{' %' if late_metric(metric).percent else ''}", policy, *texts]
@@ -118,7 +119,8 @@ def replay_text(replayed: pd.DataFrame) -> str:
     ]
     dialogs = count(int(replayed.dialog.nunique()), "dialog")
     return (
-        f"Means over {dialogs} by budget, ± half of the 95 % interval\n\n"
+        f"Means over {dialogs} by budget, ± half of the 95 % interval, which is\n"
+        f"{over_kinds(int(replayed.services.nunique()))}\n\n"
         f"{text_table(['metric', 'policy', *map(str, budgets)], rows, 2, grouped=True)}"
     )
 
@@ -149,10 +151,10 @@ def answers_text(told: AnswersTables) -> str:
         for (metric, policy), texts in cells.items()
     ]
     dialogs = count(int(table.n.max()), "dialog")
-    kinds = count(int(table.services.max()), "set of services", "sets of services")
     text = (
-        f"Means over {dialogs} by budget, with the 95 % interval over {kinds}; "
-        f"= where it cannot be told from {told.baseline}\n\n"
+        f"Means over {dialogs} by budget, with the 95 % interval, which is "
+        f"{over_kinds(int(table.services.max()))};\n= where it cannot be told from "
+        f"{told.baseline}\n\n"
         f"{text_table(['measure', 'policy', *map(str, budgets)], rows, 2, grouped=True)}"
     )
     return "\n\n\n".join(filter(None, [text, _proxies_text(told.proxies)]))

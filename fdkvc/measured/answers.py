@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from fdkvc.attention import Bools, Floats
 from fdkvc.measured.benchmark import Progress, check_different, one_blas_thread, run_chunks
-from fdkvc.measured.replay import Replay, replay
-from fdkvc.measured.statistics import cluster_interval, differences
+from fdkvc.measured.replay import Replay, over_services, replay, told_apart
+from fdkvc.measured.statistics import differences
 from fdkvc.measured.workers import cores
 from fdkvc.model.deciding import DECIDES, check_present
 from fdkvc.model.folder import AnyModel
@@ -30,9 +30,9 @@ from fdkvc.model.memory import Remembers, read
 from fdkvc.model.recorded import recordings
 from fdkvc.model.talk import passages_written
 from fdkvc.model.tokens import LaidOut
-from fdkvc.parameters import BUDGET, SEED, WORKERS, Parameter, check_parameter
+from fdkvc.parameters import BUDGET, WORKERS, Parameter, check_parameter
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
-from fdkvc.run.evidence import OLD
+from fdkvc.run.evidence import OLD, RECENT
 from fdkvc.said.model_text import model_text
 from fdkvc.said.transcripts import Transcript
 from fdkvc.told.answers import judged
@@ -42,9 +42,6 @@ FULL = "full"
 
 CUT_TEXT = "cut-text"
 """The control that reads the last tokens afresh after every turn."""
-
-RECENT = 2
-"""An argument is recent when it was last mentioned at most so many turns before the call."""
 
 CHUNK = 4
 """Dialogs that are handed to a worker at once."""
@@ -270,12 +267,12 @@ def answer_chunk(
     proxies: list[Row] = []
     for transcript in transcripts:
         passages = laid_out(model, transcript)
-        services = " + ".join(sorted(transcript.topics)) or transcript.name
+        about = transcript.name, transcript.services
         found, full = _read(settings, model, passages)
-        answers += [(transcript.name, services, *row) for row in found]
+        answers += [(*about, *row) for row in found]
         if settings.proxies:
             told = _proxies(settings, full, transcript, passages)
-            proxies += [(transcript.name, services, *row, 1) for row in told]
+            proxies += [(*about, *row, 1) for row in told]
     return answers, proxies
 
 
@@ -489,7 +486,7 @@ def _proxies(
     )
     asked = [name.removeprefix("late_") for name in PROXIES if name.startswith("late_")]
     replayed = replay(
-        Replay(settings.policies, settings.budgets, ("together",), tuple(asked)),
+        Replay(settings.policies, settings.budgets, ("together",), tuple(asked), best=False),
         recordings(memory, demanded, passages),
     )
     by_head: dict[tuple[str, int, str], list[float]] = {}
@@ -555,16 +552,12 @@ def answers_paired(measured: pd.DataFrame, baseline: str, seed: int) -> pd.DataF
         other = groups[budget, metric, baseline]
         difference = differences(group.value.to_numpy(), other.value.to_numpy())
         told = _told(group, difference, seed)
-        low, high = told[-2:]
-        apart = None if np.isnan(low) else bool(low > 0 or high < 0)
-        rows.append((budget, metric, policy, baseline, *told, apart))
+        rows.append((budget, metric, policy, baseline, *told, told_apart(*told[-2:])))
     return pd.DataFrame(rows, columns=list(PAIRED))
 
 
 def _told(group: pd.DataFrame, values: NDArray[Any], seed: int) -> tuple[Any, ...]:
     """Return dialogs, sets of services, count, and the weighted mean with its interval."""
-    weights, services = group["count"].to_numpy(float), group.services.tolist()
-    SEED.check(seed, "seed")
-    interval = cluster_interval(values, services, seed, weights=weights)
-    mean = float(np.average(values, weights=weights))
-    return len(group), len(set(services)), int(weights.sum()), mean, *interval
+    weights = group["count"].to_numpy(float)
+    n, services, *mean = over_services(values, group.services.tolist(), seed, weights)
+    return n, services, int(weights.sum()), *mean

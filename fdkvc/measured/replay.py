@@ -1,7 +1,8 @@
 """Replays: the dialogs of a file under policies and budgets, as tidy tables.
 
-One row a dialog and number; then means with intervals over dialogs, and paired differences. Heads
-of a dialog are rows of one batch, and a dialog's number is the mean over them.
+One row a dialog and number; then means with intervals over sets of services, paired differences,
+and the means of each set. Heads of a dialog are rows of one batch, and a dialog's number is the
+mean over them. Beside the policies stands what any cache of the same size could have reached.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fdkvc.measured.benchmark import Progress, check_different
-from fdkvc.measured.statistics import paired, summarize
-from fdkvc.parameters import BUDGET, Field
+from fdkvc.measured.statistics import cluster_interval, differences
+from fdkvc.parameters import BUDGET, SEED, Field
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.policies.together import Together
+from fdkvc.run.bounds import most_evidence
 from fdkvc.run.evidence import Evidence
 from fdkvc.run.metrics import Metric, first_late_turn, metric_named, metrics_of
 from fdkvc.run.simulate import simulate
@@ -30,7 +32,10 @@ from fdkvc.said.recordings import Recording, many_rows
 BUDGETS = (32, 48, 64, 96, 128)
 """Budgets to try when no others are asked for."""
 
-Row = tuple[str, str, str, int, str, float]
+BEST = "best possible"
+"""Stands for a policy: the most evidence that a cache of this size could have held, exactly."""
+
+Row = tuple[str, str, str, str, int, str, float]
 
 CHUNK_NUMBERS = 2**24
 """Numbers of one array that are simulated together: 64 MB."""
@@ -48,12 +53,16 @@ HEADS = Field(
     },
 )
 
-REPLAYED = ("dialog", "policy", "heads", "budget", "metric", "value")
-REPLAY_SUMMARY = ("policy", "heads", "budget", "metric", "n", "mean", "ci_low", "ci_high")
+REPLAYED = ("dialog", "services", "policy", "heads", "budget", "metric", "value")
+REPLAY_SUMMARY = (
+    *("policy", "heads", "budget", "metric"),
+    *("n", "services", "mean", "ci_low", "ci_high"),
+)
 REPLAY_PAIRED = (
     *("heads", "budget", "metric", "policy", "baseline"),
-    *("n", "mean_diff", "ci_low", "ci_high", "t", "p"),
+    *("n", "services", "mean_diff", "ci_low", "ci_high", "told_apart"),
 )
+REPLAY_SERVICES = ("services", "policy", "heads", "budget", "metric", "n", "mean")
 
 
 @dataclass(frozen=True)
@@ -69,6 +78,8 @@ class Replay:
         or those that share a head of keys.
     metrics : tuple of str
         Keys of what is measured beside the evidence; see `fdkvc.run.metrics.metric_named`.
+    best : bool
+        Whether to say what any cache could have held, too.
 
     Raises
     ------
@@ -80,6 +91,7 @@ class Replay:
     budgets: tuple[int, ...] = BUDGETS
     heads: tuple[str, ...] = ("each",)
     metrics: tuple[str, ...] = ()
+    best: bool = True
 
     def __post_init__(self) -> None:
         for budget in self.budgets:
@@ -124,7 +136,7 @@ def replay(
     -------
     DataFrame
         Columns `REPLAYED`: a row for each dialog, policy, way of the heads, budget and metric, by
-        its name; NaN where a metric says nothing of a dialog.
+        its name; NaN where a metric says nothing of a dialog. The policy may be `BEST`.
 
     Raises
     ------
@@ -197,16 +209,50 @@ def _replay_chunk(settings: Replay, recordings: Sequence[Recording]) -> list[Row
         trace = simulate(deciding, dialogs, budget, entries=False, outputs_from=outputs_from)
         of_rows = {metric: metric.late(trace, dialogs) for metric in late}
         for at, recording in enumerate(recordings):
-            name, rows = recording.transcript.name, slice(at * heads, (at + 1) * heads)
+            said, rows = recording.transcript, slice(at * heads, (at + 1) * heads)
+            case = (said.name, said.services, policy.name, mode, budget)
             evidence = Evidence(replace(trace, kept=trace.kept[rows]), recording)
             for metric in settings.measured:
                 values = of_rows[metric][rows] if metric in of_rows else metric.measure(evidence)
-                found.append((name, policy.name, mode, budget, metric.name, float(np.mean(values))))
-    return found
+                found.append((*case, metric.name, float(np.mean(values))))
+    return [*found, *_best(settings, recordings)] if settings.best else found
 
 
-def replay_summary(replayed: pd.DataFrame) -> pd.DataFrame:
-    """Return the mean over dialogs of each number with its 95 % interval.
+def _best(settings: Replay, recordings: Sequence[Recording]) -> Iterator[Row]:
+    """Yield the most that any cache could have reached, the same for each way of the heads."""
+    for recording, budget, metric in product(recordings, settings.budgets, settings.measured):
+        if metric.asked_of is not None:
+            said = recording.transcript
+            most = most_evidence(recording, budget, metric.asked_of)
+            for mode in settings.heads:
+                yield said.name, said.services, BEST, mode, budget, metric.name, most
+
+
+def replay_summary(replayed: pd.DataFrame, seed: int) -> pd.DataFrame:
+    """Return the mean over dialogs of each number with its 95 % interval over sets of services.
+
+    Parameters
+    ----------
+    replayed : DataFrame
+        As `replay` returns it.
+    seed : int
+        Of the bootstrap, which draws dialogs of the same services together.
+
+    Returns
+    -------
+    DataFrame
+        Columns `REPLAY_SUMMARY`; dialogs that a metric says nothing of do not count, and a metric
+        that says nothing of any has no row. The interval is NaN for too few sets of services.
+    """
+    rows = [
+        (*key, *over_services(group.value.to_numpy(), group.services.tolist(), seed))
+        for key, group in _groups(replayed)
+    ]
+    return pd.DataFrame(rows, columns=list(REPLAY_SUMMARY))
+
+
+def replay_services(replayed: pd.DataFrame) -> pd.DataFrame:
+    """Return the mean over the dialogs of each set of services.
 
     Parameters
     ----------
@@ -216,17 +262,14 @@ def replay_summary(replayed: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        Columns `REPLAY_SUMMARY`; dialogs that a metric says nothing of do not count, and a metric
-        that says nothing of any has no row. The interval is NaN for one dialog.
+        Columns `REPLAY_SERVICES`.
     """
-    rows = []
-    for key, values in _groups(replayed):
-        summary = summarize(values)
-        rows.append((*key, summary.n, summary.mean, summary.low, summary.high))
-    return pd.DataFrame(rows, columns=list(REPLAY_SUMMARY))
+    by = [name for name in REPLAY_SERVICES if name not in ("n", "mean")]
+    known = replayed[replayed.value.notna()].groupby(by, sort=False).value
+    return known.agg(["size", "mean"]).reset_index().set_axis(list(REPLAY_SERVICES), axis=1)
 
 
-def replay_paired(replayed: pd.DataFrame, baseline: str) -> pd.DataFrame:
+def replay_paired(replayed: pd.DataFrame, baseline: str, seed: int) -> pd.DataFrame:
     """Return the paired differences of every policy from a baseline over the same dialogs.
 
     Parameters
@@ -235,26 +278,53 @@ def replay_paired(replayed: pd.DataFrame, baseline: str) -> pd.DataFrame:
         As `replay` returns it.
     baseline : str
         The name of a policy that ran.
+    seed : int
+        Of the bootstrap, which draws dialogs of the same services together.
 
     Returns
     -------
     DataFrame
-        Columns `REPLAY_PAIRED`, as `fdkvc.judged.tables.paired_table` has them.
+        Columns `REPLAY_PAIRED`; `told_apart` as `fdkvc.measured.answers.answers_paired` has it.
     """
     groups = dict(_groups(replayed))
     rows = []
-    for (policy, *case), values in groups.items():
-        if policy != baseline:
-            c = paired(values, groups[baseline, *case])
-            rows.append((*case, policy, baseline, c.n, c.mean, c.low, c.high, c.t, c.p))
+    for (policy, *case), group in groups.items():
+        if policy != baseline and (baseline, *case) in groups:
+            other = groups[baseline, *case]
+            difference = differences(group.value.to_numpy(), other.value.to_numpy())
+            told = over_services(difference, group.services.tolist(), seed)
+            rows.append((*case, policy, baseline, *told, told_apart(*told[-2:])))
     return pd.DataFrame(rows, columns=list(REPLAY_PAIRED))
 
 
-def _groups(replayed: pd.DataFrame) -> Iterator[tuple[tuple[Any, ...], NDArray[np.float64]]]:
-    """Yield the known values of each policy, way, budget and metric, in the order of the run.
+def over_services(
+    values: NDArray[np.float64],
+    services: Sequence[str],
+    seed: int,
+    weights: NDArray[np.float64] | None = None,
+) -> tuple[int, int, float, float, float]:
+    """Return dialogs, sets of services, and the weighted mean with the ends of its interval.
+
+    Parameters
+    ----------
+    values, services, weights
+        As `fdkvc.measured.statistics.cluster_interval` takes them.
+    seed : int
+    """
+    SEED.check(seed, "seed")
+    interval = cluster_interval(values, services, seed, weights=weights)
+    return len(values), len(set(services)), float(np.average(values, weights=weights)), *interval
+
+
+def told_apart(low: float, high: float) -> bool | None:
+    """Return whether an interval of a difference leaves 0 out; None where there is none."""
+    return None if np.isnan(low) else bool(low > 0 or high < 0)
+
+
+def _groups(replayed: pd.DataFrame) -> Iterator[tuple[tuple[Any, ...], pd.DataFrame]]:
+    """Yield the known rows of each policy, way, budget and metric, in the order of the run.
 
     Whether a metric says something of a dialog does not depend on the policy.
     """
     by = ["policy", "heads", "budget", "metric"]
-    for key, group in replayed[replayed.value.notna()].groupby(by, sort=False):
-        yield key, group.value.to_numpy()
+    yield from replayed[replayed.value.notna()].groupby(by, sort=False)

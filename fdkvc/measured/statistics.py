@@ -27,6 +27,9 @@ RESAMPLES = 1999
 """How often a bootstrap draws the dialogs anew. A comparison has dozens of intervals; with so many
 their ends are within a few percent of the width of where more would put them."""
 
+FEW_KINDS = 8
+"""Of fewer kinds of dialogs a bootstrap has too few draws that differ, and is too narrow."""
+
 _BOOTSTRAP_CELLS = 2**20  # resampled numbers held at once, so memory does not grow with n
 
 
@@ -419,6 +422,24 @@ def too_few_kinds(kinds: int) -> bool:
     (True, False)
     """
     return float(kinds) ** -kinds > (1 - CONFIDENCE) / 2
+
+
+def over_kinds(kinds: int) -> str:
+    """Say over how many sets of services an interval is, and what that means if they are few.
+
+    Examples
+    --------
+    >>> over_kinds(74)
+    'over 74 sets of services'
+    >>> over_kinds(5)
+    'over 5 sets of services, so few that it may be too narrow'
+    >>> over_kinds(1)
+    'unknown: these dialogs have 1 set of services, and it takes 4'
+    """
+    sets = f"{kinds} set{'s' * (kinds != 1)} of services"
+    if too_few_kinds(kinds):
+        return f"unknown: these dialogs have {sets}, and it takes 4"
+    return f"over {sets}{', so few that it may be too narrow' * (kinds < FEW_KINDS)}"
 
 
 def drawn_kinds(

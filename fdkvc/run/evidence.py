@@ -7,18 +7,53 @@ policy whose turns choose what they read by their own queries, it is asked of wh
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fdkvc.attention import Bools, Floats, Ints
 from fdkvc.run.trace import Trace
 from fdkvc.said.recordings import Recording
-from fdkvc.said.transcripts import Demand
+from fdkvc.said.transcripts import MOST_TURNS, Demand
+
+RECENT = 2
+"""Evidence is recent when its last mention is at most this many turns before the demand."""
 
 OLD = 6
 """Evidence is old when its last mention is more than this many turns before the demand."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which demands a recall is of.
+
+    Attributes
+    ----------
+    kind : {"call", "state"}
+    older_than, up_to : int
+        Only what was last mentioned more turns ago than the one and no more than the other.
+    """
+
+    kind: str
+    older_than: int = 0
+    up_to: int = MOST_TURNS
+
+    def weights(self, demands: Sequence[Demand]) -> NDArray[np.float64]:
+        """Return what part of the recall each demand is (n,): they add up to 1, or all are 0.
+
+        Every call counts alike, and in a call every argument.
+        """
+        calls: dict[tuple[int, str], list[int]] = {}
+        for at, demand in enumerate(demands):
+            if demand.kind == self.kind and self.older_than < demand.age <= self.up_to:
+                calls.setdefault((demand.turn, demand.source), []).append(at)
+        weights = np.zeros(len(demands))
+        for some in calls.values():
+            weights[some] = 1 / (len(calls) * len(some))
+        return weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,9 +114,9 @@ class Evidence:
         """Every demand with its answer."""
         return answers(self.trace, self.recording)
 
-    def recall(self, kind: str, older_than: int = 0) -> float:
+    def recall(self, asked: Asked) -> float:
         """Return `recall` in the mean over heads."""
-        return float(recall(self.answers, kind, older_than).mean())
+        return float(recall(self.answers, asked).mean())
 
     def token_age(self) -> float:
         """Return the mean age in turns of what is cached when a turn ends, every token alike.
@@ -104,24 +139,14 @@ def _held(trace: Trace, recording: Recording) -> Bools:
     return held
 
 
-def recall(found: list[Answer], kind: str, older_than: int = 0) -> Floats:
+def recall(found: list[Answer], asked: Asked) -> Floats:
     """Share of each call's arguments that are met, in the mean over calls (H,), in [0, 1].
 
     The values of a dialogue state at one turn count as one call. NaN where there is none.
-
-    Parameters
-    ----------
-    kind : {"call", "state"}
-    older_than : int
-        Only what was last mentioned more turns ago than this.
     """
-    calls: dict[tuple[int, str], list[Bools]] = {}
-    for answer in found:
-        demand = answer.demand
-        if demand.kind == kind and demand.age > older_than:
-            calls.setdefault((demand.turn, demand.source), []).append(answer.met)
-    if not calls:
+    weights = asked.weights([answer.demand for answer in found])
+    if not weights.any():
         heads = len(found[0].met) if found else 1
         return np.full(heads, np.nan, np.float32)
-    shares = [np.mean(met, axis=0) for met in calls.values()]
-    return np.asarray(np.mean(shares, axis=0), np.float32)
+    met = np.array([answer.met for answer in found])
+    return np.asarray(weights @ met, np.float32)

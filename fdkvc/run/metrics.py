@@ -6,6 +6,7 @@ for each row and turn (B, T), NaN in turns that a row does not have.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +17,7 @@ import numpy as np
 from fdkvc.attention import Bools, Floats, Ints, cosine
 from fdkvc.dialogs.batch import Bits, DialogBatch
 from fdkvc.run.bounds import least_attention_loss
-from fdkvc.run.evidence import OLD, Evidence
+from fdkvc.run.evidence import OLD, RECENT, Asked, Evidence
 from fdkvc.run.trace import Trace
 
 LATE_TURNS = 3
@@ -178,6 +179,8 @@ class Metric:
     ----------
     measure : function
         Of a trace and its dialogs, to a series (B, T); or of `Evidence`, to a dialog's number.
+    asked_of : Asked, optional
+        Of a recall: which demands it is of.
     needs : {"dialogs", "evidence"}
         Which of them: dialogs of vectors, or a recording that says what later turns demanded.
     asked : bool
@@ -200,6 +203,7 @@ class Metric:
     percent: bool = True
     whole: bool = False
     lower_is_better: bool = False
+    asked_of: Asked | None = None
 
     @property
     def name(self) -> str:
@@ -235,6 +239,13 @@ def _alignment(space: str, label: str, asked: bool) -> Metric:
 
 
 _of_evidence = partial(Metric, needs="evidence", whole=True)
+
+
+def _recall(key: str, label: str, help: str, asked: Asked) -> Metric:
+    """Make the recall of some demands."""
+    measure = operator.methodcaller("recall", asked)
+    return _of_evidence(key, label, help, measure, asked_of=asked)
+
 
 METRICS: Mapping[str, Metric] = {
     metric.key: metric
@@ -309,30 +320,42 @@ METRICS: Mapping[str, Metric] = {
         ),
         _alignment("key", "Alignment, key matrix", asked=True),
         _alignment("query", "Alignment, query matrix", asked=True),
-        _of_evidence(
+        _recall(
             "call_recall",
             "Call-argument recall",
             "Average share of a call's arguments that are still fully cached when it is made.",
-            lambda evidence: evidence.recall("call"),
+            Asked("call"),
         ),
-        _of_evidence(
+        _recall(
+            "recent_call_recall",
+            f"Call-argument recall, up to {RECENT} turns",
+            f"The same for arguments last mentioned at most {RECENT} turns before.",
+            Asked("call", up_to=RECENT),
+        ),
+        _recall(
+            "middle_call_recall",
+            f"Call-argument recall, {RECENT + 1} to {OLD} turns",
+            f"The same for arguments last mentioned {RECENT + 1} to {OLD} turns before.",
+            Asked("call", RECENT, OLD),
+        ),
+        _recall(
             "old_call_recall",
             f"Call-argument recall, older than {OLD} turns",
             f"The same for arguments last mentioned more than {OLD} turns before.",
-            lambda evidence: evidence.recall("call", OLD),
+            Asked("call", OLD),
         ),
-        _of_evidence(
+        _recall(
             "state_recall",
             "State-value recall",
             "Average share of the dialogue state's values that are still fully cached after a "
             "turn.",
-            lambda evidence: evidence.recall("state"),
+            Asked("state"),
         ),
-        _of_evidence(
+        _recall(
             "old_state_recall",
             f"State-value recall, older than {OLD} turns",
             f"The same for values last mentioned more than {OLD} turns before.",
-            lambda evidence: evidence.recall("state", OLD),
+            Asked("state", OLD),
         ),
         _of_evidence(
             "token_age",

@@ -33,6 +33,7 @@ from fdkvc.parameters import Field, Parameter, check_parameter
 from fdkvc.said.model_folder import check_model_folder
 from fdkvc.said.recordings import Recording, Token
 from fdkvc.said.transcripts import Transcript, clean_name
+from fdkvc.said.word_frequencies import surprisal_in
 
 INTERFACE = "fdkvc_recorded"
 """The name under which the recording attention is known to the library."""
@@ -272,9 +273,10 @@ def record(model: Model, transcript: Transcript) -> Recording:
     with torch.inference_mode():
         parts = list(read(model, transcript.name, [[i for i, _ in turn] for turn in encoded]))
     embeddings, queries, keys, values = (list(part) for part in zip(*parts, strict=True))
+    tokens = tuple(tuple(token for _, token in turn) for turn in encoded)
     return Recording(
         transcript,
-        tuple(tuple(token for _, token in turn) for turn in encoded),
+        tokens,
         np.concatenate(embeddings),
         np.concatenate(queries, axis=1),
         np.concatenate(keys, axis=1),
@@ -283,6 +285,14 @@ def record(model: Model, transcript: Transcript) -> Recording:
         source=clean_name(
             f"{model.name.rstrip('/').rpartition('/')[2]}, layer {model.layer}, "
             f"{READS.labels[model.reads]}"
+        ),
+        surprisal=np.array(
+            [
+                nats
+                for turn, own in zip(transcript.turns, tokens, strict=True)
+                for nats in surprisal_in(turn.text, [(token.start, token.end) for token in own])
+            ],
+            np.float32,
         ),
     )
 

@@ -187,6 +187,20 @@ class Transcript:
         return tuple(dict.fromkeys(turn.topic for turn in self.turns if turn.topic is not None))
 
     @property
+    def services(self) -> str:
+        """The set of its topics in one text, its own name where it has none.
+
+        Dialogs of the same services resemble each other, so they count as one kind.
+
+        Examples
+        --------
+        >>> dialog = Transcript("own", (Turn("User", "hello"), Turn("System", "hi")))
+        >>> dialog.services, dialog.with_schedule("BA").services
+        ('own', 'A + B')
+        """
+        return " + ".join(sorted(self.topics)) or self.name
+
+    @property
     def texts(self) -> tuple[str, ...]:
         """The text of each turn."""
         return tuple(turn.text for turn in self.turns)

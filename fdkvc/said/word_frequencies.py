@@ -8,9 +8,12 @@ that reads a dialog says better what surprises it, because it knows what came be
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
+
+from fdkvc.said.transcripts import words
 
 TABLE = Path(__file__).with_suffix(".tsv")
 
@@ -27,6 +30,30 @@ def word_surprisal(word: str) -> float:
     """
     counts = _counts()
     return math.log(counts[""]) - math.log(counts.get(word.casefold(), 1))
+
+
+def surprisal_in(text: str, spans: Iterable[tuple[int, int]]) -> list[float]:
+    """Return the surprisal of tokens of a text: that of the word in which each begins.
+
+    Parameters
+    ----------
+    spans : iterable of (start, end)
+        Characters that each token stands for; one that stands for none surprises nobody.
+
+    Examples
+    --------
+    >>> whole, part = surprisal_in("the theatre", [(4, 11), (7, 11)])
+    >>> whole == part == word_surprisal("theatre")
+    True
+    """
+    found = words(text)
+    starts = [start for start, _ in found]
+    surprisal = []
+    for start, end in spans:
+        at = bisect_right(starts, start) - 1
+        inside = end > start and at >= 0 and start < found[at][1]
+        surprisal.append(word_surprisal(text[slice(*found[at])]) if inside else 0.0)
+    return surprisal
 
 
 @cache

@@ -9,7 +9,7 @@ import streamlit as st
 from fdkvc.attention import Floats
 from fdkvc.policies import Policy
 from fdkvc.policies.together import Together
-from fdkvc.run.evidence import answers, recall
+from fdkvc.run.evidence import Asked, answers, recall
 from fdkvc.run.simulate import simulate
 from fdkvc.said.recordings import Recording
 from fdkvc.told.overlap import share_apart
@@ -73,7 +73,7 @@ def _both_ways(
         simulate(deciding, dialogs, budget, entries=False, outputs_from=dialogs.turns)
         for deciding in (policy, Together(policy, len(recording.heads)))
     )
-    shares = [recall(answers(trace, recording), kind) for trace in (alone, joined)]
+    shares = [recall(answers(trace, recording), Asked(kind)) for trace in (alone, joined)]
     return shares[0], shares[1], share_apart(alone, joined).mean(axis=1)
 
 
