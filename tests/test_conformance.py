@@ -17,7 +17,7 @@ from fdkvc.conformance.subject import key_difference, last_attention
 from fdkvc.model.decoder import Decoder
 from fdkvc.model.folder import load_model
 from fdkvc.model.memory import Evicting, Memory
-from fdkvc.policies import policy_named
+from fdkvc.policies import read_policy
 
 BUDGET = 12
 EVERY = 3
@@ -34,7 +34,7 @@ def decoder(tmp_path_factory: pytest.TempPathFactory) -> Decoder:
 
 def our_own(decoder: Decoder, key: str, decides: str = "head", **promises: Any) -> Subject:
     def begin(samples: int) -> MemoryCache:
-        policy = policy_named(key)
+        policy = read_policy(key)
         return MemoryCache(lambda: Evicting(decoder, policy, BUDGET, decides), samples, EVERY)
 
     model = DecoderModel(decoder)
@@ -59,14 +59,22 @@ def test_the_projects_memories_pass(decoder: Decoder, key: str, decides: str) ->
         ("sink", {"sinks": 4}),
         ("tova", {"scores": last_attention}),
         ("keydiff", {"scores": key_difference}),
+        ("recall(h2o)", {"recalls": True, "sinks": 0}),
     ],
 )
 def test_what_a_policy_promises_besides_is_held(
     decoder: Decoder, key: str, promises: dict[str, Any]
 ) -> None:
     subject = our_own(decoder, key, **promises)
-    assert len(checks(subject)) == 7
     run(subject, checks(subject))
+
+
+def test_what_comes_back_was_promised_or_is_a_fault(decoder: Decoder) -> None:
+    returning = our_own(decoder, "recall(h2o)")
+    check = checks(returning)[3]
+    assert check.__name__ == "keeps_its_first_compression"
+    with pytest.raises(Fault, match="what was evicted before question"):
+        check(returning)
 
 
 # ------------------------------------------------------------------------------- wrong ones
@@ -87,7 +95,8 @@ class Simple:
         self.seen = self.written = 0
         self.ids: Any = np.empty((shape.layers, shape.kv_heads, 0), np.intp)
         empty = np.empty((shape.layers, shape.kv_heads, 0, shape.head_width), np.float32)
-        self.keys, self.values, self.queries = empty, empty, {}
+        self.keys, self.values = empty, empty
+        self.queries: dict[int, Any] = {}
 
     @property
     def count(self) -> int:

@@ -56,6 +56,9 @@ def model_of(kind: str) -> Any:
 class SinkLayer(DynamicLayer):  # type: ignore[misc]
     """Keys and values of the first tokens and the last ones."""
 
+    keys: Any
+    values: Any
+
     def __init__(self) -> None:
         super().__init__()
         self.ids: Any = torch.arange(0)

@@ -60,9 +60,9 @@ def test_a_trace_whose_heads_share_keys_is_replayed_as_its_cache_must(
 ) -> None:
     (dialog, *_) = read_file(EXAMPLES / "dialogues.json")
     one = lexical_recording(dialog)
-    two = {name: np.repeat(getattr(one, name), 2, axis=0) for name in ("keys", "values")}
+    keys, values = (np.repeat(each, 2, axis=0) for each in (one.keys, one.values))
     queries = np.concatenate([one.queries, -one.queries])
-    shared = replace(one, queries=queries, **two, heads=(0, 1))
+    shared = replace(one, queries=queries, keys=keys, values=values, heads=(0, 1))
     (tmp_path / "trace.npz").write_bytes(trace_bytes([shared]))
     asked = ("--trace", tmp_path / "trace.npz", "--policies", "tova", "--budgets", "48")
 

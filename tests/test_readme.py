@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -30,7 +31,7 @@ DOCUMENTS = (
     ROOT / "README.md",
     *(
         ROOT / "fdkvc" / f"{room}README.md"
-        for room in ("", "files/", "model/", "said/", "paper/", "policies/")
+        for room in ("", "conformance/", "files/", "model/", "said/", "paper/", "policies/")
     ),
     ROOT / "tests" / "README.md",
     ROOT / "benchmarks" / "README.md",
@@ -169,8 +170,19 @@ def test_the_stream_of_your_own_prints_what_it_kept(capsys: pytest.CaptureFixtur
     assert str(turn.kept) in capsys.readouterr().out  # type: ignore[attr-defined]
 
 
+def test_the_cache_of_your_own_is_checked() -> None:
+    example = next(block for block in blocks("python") if "def test_my_cache(" in block)
+    names: dict[str, Any] = {}
+    exec(example, names)
+
+    found = names["checks"](names["MINE"])
+    assert "evicts_sinks" in [check.__name__ for check in found]
+    for check in found:
+        names["test_my_cache"](check)
+
+
 def test_the_added_policy_is_found_and_keeps_every_policys_promises(tmp_path: Path) -> None:
-    _, policy, example = blocks("python")
+    policy, example = (block for block in blocks("python") if "nearest" in block)
     shutil.copytree(ROOT / "fdkvc", tmp_path / "fdkvc")
     shutil.copytree(ROOT / "tests", tmp_path / "tests")
     shutil.copy(ROOT / "pyproject.toml", tmp_path)

@@ -124,7 +124,8 @@ class Subject:
 def last_attention(queries: Floats, keys: Floats) -> Floats:
     """Return what the turn's last query attends to, on average over the heads (S,): as TOVA."""
     weights: Floats = softmax(queries[:, -1] @ keys.T / np.sqrt(keys.shape[1]).astype(keys.dtype))
-    return weights.mean(axis=0)
+    mean: Floats = weights.mean(axis=0)
+    return mean
 
 
 def key_difference(queries: Floats, keys: Floats) -> Floats:
