@@ -12,7 +12,7 @@ import argparse
 from time import perf_counter
 
 from fdkvc.files.text import replay_text
-from fdkvc.measured.replay import BUDGETS, Replay, replay
+from fdkvc.measured.replay import BUDGETS, Replay, default_heads, replay
 from fdkvc.policies import read_policy
 from fdkvc.said.capture import load_model, record
 from fdkvc.said.formats import read_file
@@ -29,7 +29,7 @@ def main() -> None:
         "--policies", nargs="+", default=["fifo", "sink", "h2o", "random", "fd-kvc"]
     )
     parser.add_argument("--budgets", type=int, nargs="+", default=list(BUDGETS))
-    parser.add_argument("--decide", nargs="+", default=["each"], help="each, together, or both")
+    parser.add_argument("--decide", nargs="+", help="each, together or kv, or several")
     settings = parser.parse_args()
 
     began = perf_counter()
@@ -37,7 +37,8 @@ def main() -> None:
     recordings = [record(model, transcript) for transcript in read_file(settings.file)]
     print(f"{recordings[0].source}: captured in {perf_counter() - began:.0f} s\n")
     policies = tuple(read_policy(name) for name in settings.policies)
-    chosen = Replay(policies, tuple(settings.budgets), tuple(settings.decide))
+    decide = settings.decide or [default_heads(recordings[0])]
+    chosen = Replay(policies, tuple(settings.budgets), tuple(decide))
     print(replay_text(replay(chosen, recordings)))
 
 

@@ -260,6 +260,18 @@ def test_a_token_that_the_model_does_not_know_is_named(causal: str, tmp_path: Pa
     assert_one_sentence(caught.value)
 
 
+def test_a_dialog_beyond_the_bounds_is_refused_before_it_is_read(
+    causal: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fdkvc.said import transcripts
+
+    model = load_model(causal, 0)
+    monkeypatch.setattr(transcripts, "MOST_TURN_TOKENS", 6)
+    monkeypatch.setattr(model.model, "forward", pytest.fail)
+    with pytest.raises(ValueError, match="dialog 0, turn 0: it has 7 tokens, but at most 6 may be"):
+        record(model, DIALOG)
+
+
 def test_a_dialog_longer_than_the_model_holds_is_named(causal: str, encoder: str) -> None:
     long = Transcript("long", (Turn("User", "rome " * 41),))
     with pytest.raises(ValueError, match="long: 42 tokens, but the model holds at most 40"):

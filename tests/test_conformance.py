@@ -388,3 +388,36 @@ def test_a_cache_that_evicts_nothing_is_not_called_right(decoder: Decoder) -> No
     )
     with pytest.raises(Fault, match="nothing was evicted"):
         checks(full)[0](full)
+
+
+@pytest.mark.parametrize(
+    ("told", "sentence"),
+    [
+        (lambda turn: (turn.outputs[:, 1:], turn.held), "the outputs have shape .* but must have"),
+        (lambda turn: (turn.outputs, turn.held[0]), "but must have four axes: 1 texts"),
+        (lambda turn: (turn.outputs, turn.held + 9), "is said to be held, but only 18 were read"),
+        (
+            lambda turn: (turn.outputs, turn.held // 2),
+            "token 0 is said to be held twice by one head",
+        ),
+    ],
+)
+def test_what_an_adapter_tells_and_cannot_be_is_no_fault_of_the_cache(
+    decoder: Decoder, told: Any, sentence: str
+) -> None:
+    right = subject(decoder)
+
+    class Telling(Several):
+        def _turn(self, tokens: Any, call: str) -> Turn:
+            return Turn(*told(super()._turn(tokens, call)))
+
+    wrong = dataclasses.replace(right, begin=lambda samples: Telling([Simple(decoder)] * samples))
+    with pytest.raises(ValueError, match=sentence):
+        checks(wrong)[0](wrong)
+
+
+def test_a_subject_that_nothing_can_be_said_of_is_refused(decoder: Decoder) -> None:
+    with pytest.raises(ValueError, match="the budget of a subject is 7, but must be"):
+        dataclasses.replace(subject(decoder), budget=7)
+    with pytest.raises(ValueError, match="the sinks of a subject is 7, but must be"):
+        dataclasses.replace(subject(decoder), sinks=7)

@@ -87,6 +87,7 @@ class Story:
     def _take(self, call: Callable[[Ints], Turn], n: int) -> None:
         tokens = self._random.integers(self.subject.model.vocabulary, size=(len(self.tokens), n))
         turn = call(tokens)
+        _check_told(turn, tokens.shape, self.subject.model.vocabulary, self.ends[-1] + n)
         self.tokens = np.concatenate([self.tokens, tokens], axis=1)
         self.ends.append(self.tokens.shape[1])
         self._outputs.append(np.asarray(turn.outputs))
@@ -132,6 +133,27 @@ class Story:
         """Return how far the outputs from a token on are from those, of the largest or of 1."""
         wanted = np.stack([each.outputs for each in self.readings(sees, distances)])[:, first:]
         return float(np.abs(self.outputs[:, first:] - wanted).max() / max(1, np.abs(wanted).max()))
+
+
+def _check_told(turn: Turn, asked: tuple[int, ...], vocabulary: int, seen: int) -> None:
+    """Raise a ValueError where an adapter tells what cannot be: of it nothing could be said."""
+    outputs, held = np.asarray(turn.outputs), np.asarray(turn.held)
+    if outputs.shape != (*asked, vocabulary):
+        raise ValueError(
+            f"the outputs have shape {outputs.shape}, but must have {(*asked, vocabulary)}: "
+            "texts, tokens, and the model's vocabulary"
+        )
+    if held.ndim != 4 or len(held) != asked[0]:
+        raise ValueError(
+            f"what is held has shape {held.shape}, but must have four axes: {asked[0]} texts, "
+            "layers, KV heads, entries"
+        )
+    if held.max(initial=-1) >= seen:
+        raise ValueError(f"token {held.max()} is said to be held, but only {seen} were read")
+    ordered = np.sort(held, axis=-1)
+    twice = (ordered[..., 1:] == ordered[..., :-1]) & (ordered[..., 1:] >= 0)
+    if twice.any():
+        raise ValueError(f"token {ordered[..., 1:][twice][0]} is said to be held twice by one head")
 
 
 # ------------------------------------------------------------------------------- the checks

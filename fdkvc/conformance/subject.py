@@ -9,6 +9,10 @@ from typing import Literal, Protocol
 import numpy as np
 
 from fdkvc.attention import Bools, Floats, Ints, softmax
+from fdkvc.parameters import Parameter, check_parameter
+
+LEAST = 8
+"""The smallest budget that the checks can say something of."""
 
 Scores = Callable[[Floats, Floats], Floats]
 """What tokens are worth to a KV head, by the turn's queries (G, n, h) of the heads that share it,
@@ -107,6 +111,11 @@ class Subject:
         `last_attention`; see `Scores`.
     tolerance : float
         How far its outputs may be away, of the largest or of 1.
+
+    Raises
+    ------
+    ValueError
+        For a budget below 8, or one of which sinks are more than a half.
     """
 
     begin: Callable[[int], EvictionCache]
@@ -119,6 +128,11 @@ class Subject:
     recalls: bool = False
     scores: Scores | None = None
     tolerance: float = 1e-4
+
+    def __post_init__(self) -> None:
+        check_parameter("the budget of a subject", Parameter("", "", low=LEAST), self.budget, int)
+        most = Parameter("", "", low=0, high=self.budget // 2)
+        check_parameter("the sinks of a subject", most, self.sinks, int)
 
 
 def last_attention(queries: Floats, keys: Floats) -> Floats:

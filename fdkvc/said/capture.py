@@ -32,7 +32,7 @@ from fdkvc.attention import Bools, Floats, softmax
 from fdkvc.parameters import Field, Parameter, check_parameter
 from fdkvc.said.model_folder import check_model_folder
 from fdkvc.said.recordings import Recording, Token
-from fdkvc.said.transcripts import Transcript, clean_name
+from fdkvc.said.transcripts import Transcript, check_size, clean_name
 from fdkvc.said.word_frequencies import surprisal_in
 
 INTERFACE = "fdkvc_recorded"
@@ -269,6 +269,7 @@ def record(model: Model, transcript: Transcript) -> Recording:
     import torch
 
     encoded = _laid_out(model, transcript)
+    check_size(transcript.name, [len(turn) for turn in encoded])  # before much is read in vain
     read = _read_causally if model.causal else _read_in_windows
     with torch.inference_mode():
         parts = list(read(model, transcript.name, [[i for i, _ in turn] for turn in encoded]))

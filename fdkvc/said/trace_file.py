@@ -18,7 +18,7 @@ token_texts        (N,) str     as the tokenizer writes them
 token_spans        (N, 2) int   characters of the turn's text, the end not included
 embeddings         (N, d) float
 queries            (H, N, h)    float; queries, keys and values after positional rotation, of
-keys               (H, N, h)    the query's heads: q·k/√h is the logit
+keys               (H, N, h)    the query's heads, equal where these share them: q·k/√h is the logit
 values             (H, N, h)
 demand_kinds       (Q,) str     ``call`` or ``state``
 demand_places      (Q, 2) int   dialog, and the turn that needs the value
