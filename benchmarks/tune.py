@@ -20,7 +20,8 @@ import argparse
 import hashlib
 import json
 import lzma
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
@@ -188,7 +189,7 @@ def tell(file: str, log: str, policies: Sequence[str], seed: int) -> None:
         policies=[policy.name for policy in chosen],
         budgets=BUDGETS,
     )
-    replayed = replay(Replay(chosen, BUDGETS), recordings)
+    replayed = pd.concat([replay(Replay(chosen, BUDGETS), recordings), *alike(chosen, recordings)])
     summary = replay_summary(replayed, seed)
     kinds = int(summary.services.max())
     print(f"{recordings[0].source}, {len(recordings)} dialogs of {kinds} sets of services")
@@ -209,17 +210,30 @@ def tell(file: str, log: str, policies: Sequence[str], seed: int) -> None:
         note(log, baseline=baseline, differences=table.to_dict("index"))
 
 
+def alike(policies: Sequence[Policy], recordings: Sequence[Recording]) -> Iterator[pd.DataFrame]:
+    """Yield what policies that weigh surprisal come to if every token is as surprising.
+
+    What is left of it is age, so this is what surprisal itself is worth.
+    """
+    even = [replace(each, surprisal=np.ones(each.starts[-1], np.float32)) for each in recordings]
+    for policy in policies:
+        if "surprisal" in policy.looks_at:
+            replayed = replay(Replay((policy,), BUDGETS, best=False), even)
+            yield replayed.assign(policy=f"{policy.name}, all alike")
+
+
 def ablations(policy: Policy) -> list[str]:
     """Return a preset beside FIFO and H2O, the same window, and itself without each ingredient."""
     window = policy.settings["window"].default
     off = {"salience": 0.0, "redundancy": 0.0, "window": 0.0}
-    return [
+    names = [
         *BASELINES,
         f"h2o window={window}",
-        "fd-kvc",
+        *("fd-kvc", "fd-kvc-window"),
         policy.name,
         *(policy.variant(**{name: value}).name for name, value in off.items()),
     ]
+    return list(dict.fromkeys(read_policy(name).name for name in names))
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ from fdkvc.policies.blocks import Blocks
 from fdkvc.policies.expected_attention import ExpectedAttention
 from fdkvc.policies.fastgen import FastGen
 from fdkvc.policies.fd_kvc import FDKVC
+from fdkvc.policies.fd_kvc_salience import FDKVCSalience
 from fdkvc.policies.fd_kvc_window import FDKVCWindow
 from fdkvc.policies.fifo import Fifo
 from fdkvc.policies.full import Full
@@ -42,6 +43,7 @@ POLICIES: Mapping[str, type[Policy]] = {
         H2O,
         FDKVC,
         FDKVCWindow,
+        FDKVCSalience,
         H2ODecay,
         H2OMean,
         Tova,
