@@ -4,7 +4,7 @@ import streamlit as st
 
 from fdkvc.ui.benchmark import choices, repeat, sections
 from fdkvc.ui.kit import fields, past
-from fdkvc.ui.kit.frame import enter_page, heading, problems
+from fdkvc.ui.kit.frame import enter_page, heading, problems, side_by_side
 from fdkvc.ui.kit.run_panel import run_panel
 from fdkvc.ui.kit.work import study_work
 
@@ -27,8 +27,9 @@ with st.sidebar:
 
 run_panel(PAGE, "Run", study_work(benchmark), content=benchmark)
 shown = past.at_hand(RUNS, benchmark)
-past.show_runs(RUNS, shown)
-repeat.choose_record(PAGE)
+with side_by_side("runs"):
+    past.show_runs(RUNS, shown)
+    repeat.choose_record(PAGE)
 
 if shown is None:
     past.offer()

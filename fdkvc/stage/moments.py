@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from string import ascii_uppercase
+from typing import ClassVar
+
 import numpy as np
 
-from fdkvc.run.trace import Rule, Status
-from fdkvc.stage.run import Run
+from fdkvc.dialogs.batch import DialogBatch
+from fdkvc.policies import Policy
+from fdkvc.run.evidence import answers, lost_in
+from fdkvc.run.simulate import simulate
+from fdkvc.run.trace import Rule, Status, Trace
+from fdkvc.said.recordings import Recording
+from fdkvc.said.segmentation import segmented
+from fdkvc.said.transcripts import Demand
+from fdkvc.stage.run import Run, RunChoice, lay_out
 from fdkvc.told.explain import decision, explain, sentences
 
 
@@ -25,6 +37,99 @@ def nearly_kept(run: Run) -> tuple[int, int | None]:
             gone = gone[~made.new[gone]] if not made.new[gone].all() else gone
             return turn, int(made.token[gone[np.argmax(made.score[gone])]])
     return last, None
+
+
+def rescued(run: Run) -> tuple[int, int | None]:
+    """Return the turn and the entry that a topic's return lifted by the most places.
+
+    The entry is one of that topic's that stayed in the cache. Where no topic returns to any, it is
+    the last turn and no entry.
+    """
+    current, born = run.dialogs.current[0], run.dialogs.born[0]
+    found: tuple[int, int, int | None] = (0, run.dialogs.turns - 1, None)
+    before: dict[int, int] = {}
+    for turn, topic in enumerate(current):
+        made = decision(run.trace, run.dialogs, 0, turn)
+        rank = made.pick(made.entries.rank)
+        ranks = dict(zip(made.token[made.kept].tolist(), rank[made.kept].tolist(), strict=True))
+        if turn and topic != current[turn - 1] and topic in current[:turn]:
+            lifted = [
+                (before[token] - now, turn, token)
+                for token, now in ranks.items()
+                if token in before and current[born[token]] == topic
+            ]
+            found = max([found, *lifted], key=lambda each: each[0])
+        before = ranks
+    return found[1], found[2]
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """Which dialog that people said, as its first head attends; its topics are letters."""
+
+    name: str
+    recording: Recording = field(compare=False, repr=False)
+    alone: ClassVar[bool] = True
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What each token says."""
+        return tuple(token.text for turn in self.recording.tokens for token in turn)
+
+    def load(self) -> DialogBatch:
+        """Return the head's row."""
+        return self.recording.dialogs.row(0)
+
+    def run(self, policy: Policy, dialogs: DialogBatch, budget: int) -> Trace:
+        """Run a policy over it."""
+        return simulate(policy, dialogs, budget)
+
+
+def lettered(recording: Recording) -> Recording:
+    """Return a recording whose topics are letters: those it has, or else found in its words."""
+    said = recording.transcript
+    if not said.topics:
+        said = segmented(said)
+    letters = dict(zip(said.topics, ascii_uppercase, strict=False))
+    topics = [None if turn.topic is None else letters.get(turn.topic) for turn in said.turns]
+    return recording.with_transcript(said.with_topics(topics))
+
+
+@dataclass(frozen=True, eq=False)
+class Failure:
+    """A service call whose argument the cache held no more.
+
+    Attributes
+    ----------
+    run : Run
+    demand : Demand
+        What was needed, and when.
+    turn, token : int
+        When it was lost, and a token of it.
+    """
+
+    run: Run
+    demand: Demand
+    turn: int
+    token: int
+
+
+def failed_call(recordings: Sequence[Recording], policy: Policy, budget: int) -> Failure | None:
+    """Return the first call of a dialog of which a policy had held an argument, and lost it."""
+    for recording in recordings:
+        shown = lettered(recording)
+        choice = RunChoice(Spoken(shown.transcript.name, shown), policy, budget)
+        run = lay_out(choice, choice.dialog.load())
+        lost = lost_in(run.trace, shown)
+        for answer, turns, (demand, mentions) in zip(
+            answers(run.trace, shown), lost, shown.evidence, strict=True
+        ):
+            turn = int(turns[0])
+            last = demand.mentions[-1].turn
+            if demand.kind == "call" and not answer.met[0] and last < turn < demand.turn:
+                gone = [token for token in mentions[-1] if token not in run.trace.kept[0, turn]]
+                return Failure(run, demand, turn, int(gone[0]))
+    return None
 
 
 def told(run: Run, turn: int, token: int) -> list[str]:

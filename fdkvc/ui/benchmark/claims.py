@@ -1,36 +1,76 @@
-"""The paper's claims as a table: published, recomputed, measured, and whether each holds."""
+"""The scorecard of a run, and the paper's claims, each with why and its evidence."""
 
 from __future__ import annotations
 
 import streamlit as st
 
-from fdkvc.judged.claims import Judged, judged_claims, measured_words, recomputed_words
+from fdkvc.judged.cells import measured_tables, verdicts_of
+from fdkvc.judged.claims import Judged, judged_claims
+from fdkvc.judged.rules import FEWEST_DIALOGS, SIGNS
+from fdkvc.measured.benchmark import is_the_papers
 from fdkvc.measured.study import Study
+from fdkvc.report.claims import MEANINGS, STYLE, claims_html, counted, name_of
+from fdkvc.report.claims import SIGNS as CLAIM_SIGNS
+from fdkvc.ui.kit.frame import side_by_side
 from fdkvc.ui.kit.markdown import Markdown, plain
+from fdkvc.ui.kit.memory import kept
 
-_SIGNS = {"holds": "✓", "direction only": "◐", "does not hold": "✗", "open": "?", None: "·"}
-_MEANINGS = {
-    "holds": "the measured interval agrees with it",
-    "direction only": "true as a direction, but not the printed size",
-    "does not hold": "the measured interval excludes it",
-    "open": "the interval does not decide",
-    None: "this run did not measure what it needs",
-}
 EVERY = "all"
+
+
+@kept
+def claims_of(study: Study) -> tuple[Judged, ...]:
+    """Return the claims judged by a study, once for all that show them."""
+    return tuple(judged_claims(study))
+
+
+def show_scorecard(study: Study) -> None:
+    """Say in two lines how many published figures come out, and which claims hold."""
+    if not is_the_papers(study.results.benchmark):
+        return
+    figures = verdicts_of(measured_tables(study))
+    if not any(figures.values()):
+        st.info(
+            plain(
+                f"With fewer than {FEWEST_DIALOGS} dialogs a scenario nothing is said about what "
+                "is published."
+            ),
+            icon=":material/balance:",
+        )
+        return
+    claims = counted(claims_of(study))
+    with side_by_side("scorecard"):
+        for title, total, parts in (
+            ("Published figures", sum(figures.values()), _parts(figures, SIGNS)),
+            ("Claims", sum(claims.values()), _parts(claims, CLAIM_SIGNS)),
+        ):
+            with st.container(border=True):
+                st.markdown(
+                    Markdown("**{}** :gray[({})]  \n{}").format(
+                        title, total, Markdown(" · ").join(parts)
+                    )
+                )
+
+
+def _parts(counts: dict[str | None, int], signs: dict[str | None, str]) -> list[Markdown]:
+    return [
+        Markdown("{} {} **{}**").format(signs[verdict], name_of(verdict), count)
+        for verdict, count in counts.items()
+        if count
+    ]
 
 
 def show_claims(page: str, study: Study) -> None:
     """Show the claims, all or those with one verdict."""
-    judged = judged_claims(study)
-    counts = {verdict: sum(each.verdict == verdict for each in judged) for verdict in _SIGNS}
+    judged = claims_of(study)
+    counts = counted(judged)
     st.markdown(
         Markdown(
-            "What the paper claims, what its own printed cells give when they are computed again, "
-            "and what was measured here, with its 95 % interval.  \n{}"
+            "What the paper claims, whether it holds, and why; behind each, the numbers.\n{}"
         ).format(
-            Markdown(" · ").join(
-                Markdown("{} {} (**{}**): {}").format(
-                    _SIGNS[verdict], _name(verdict), count, _MEANINGS[verdict]
+            Markdown("\n").join(
+                Markdown("- {} **{}**, {}: {}").format(
+                    CLAIM_SIGNS[verdict], name_of(verdict), count, MEANINGS[verdict]
                 )
                 for verdict, count in counts.items()
                 if count
@@ -41,8 +81,8 @@ def show_claims(page: str, study: Study) -> None:
 
 
 @st.fragment
-def _list(page: str, judged: list[Judged], verdicts: list[str | None]) -> None:
-    names = {EVERY: "all", **{str(verdict): _name(verdict) for verdict in verdicts}}
+def _list(page: str, judged: tuple[Judged, ...], verdicts: list[str | None]) -> None:
+    names = {EVERY: "all", **{str(verdict): name_of(verdict) for verdict in verdicts}}
     wanted = st.segmented_control(
         "Show",
         list(names),
@@ -52,24 +92,5 @@ def _list(page: str, judged: list[Judged], verdicts: list[str | None]) -> None:
         key=f"{page}/claims/shown",
         label_visibility="collapsed",
     )
-    st.table(
-        [
-            {
-                "Claim": Markdown("{} :gray[({})]").format(each.claim.claim, each.claim.source),
-                "Published": plain(each.claim.published.printed if each.claim.published else ""),
-                "From its own cells": plain(recomputed_words(each.claim)),
-                "Measured": plain(measured_words(each)),
-                "Verdict, and why": Markdown("{} **{}**. {}").format(
-                    _SIGNS[each.verdict], _name(each.verdict), each.claim.why
-                ),
-            }
-            for each in judged
-            if wanted in (EVERY, str(each.verdict))
-        ],
-        hide_index=True,
-        alt="The paper's claims and whether they hold",
-    )
-
-
-def _name(verdict: str | None) -> str:
-    return verdict or "not measured"
+    chosen = [each for each in judged if wanted in (EVERY, str(each.verdict))]
+    st.html(f"<style>{STYLE}</style>{claims_html(chosen, opened=False)}")

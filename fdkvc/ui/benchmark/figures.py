@@ -1,52 +1,33 @@
-"""The paper's figures, live: every line with its interval, and any other that one asks for."""
+"""The paper's figures, live, and any other that one asks for."""
 
 from __future__ import annotations
 
 import pandas as pd
 import streamlit as st
 
-from fdkvc.charts.series import series_data, series_spec, topics_data
-from fdkvc.charts.sweep import curve_spec
-from fdkvc.charts.theme import Spec, Theme, with_data
-from fdkvc.dialogs.scenarios import SCENARIOS
+from fdkvc.charts.theme import MOST_DRAWN
 from fdkvc.judged.tables import ablation_table, series_table
 from fdkvc.measured.study import Study
-from fdkvc.paper.tables import ABLATED_POLICY
-from fdkvc.parameters import defaults_of, parameters_of
-from fdkvc.policies import POLICIES
-from fdkvc.run.metrics import late_metric, metric_named, metrics_of
+from fdkvc.report.figures import (
+    ABLATIONS_TITLE,
+    ABLATIONS_WORDS,
+    FIGURES,
+    ablation_chart,
+    drawn_first,
+    printed_metrics,
+    quantity_label,
+    series_chart,
+)
 from fdkvc.ui.kit.fields import pick
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.memory import kept
 
-FIGURES = (
-    (
-        "Alignment turn by turn (Figure 1)",
-        "After a change of topic H2O's alignment falls and stays low, because half of its cache "
-        "is the first topic for good. FIFO recovers at once, FD-KVC over some turns.",
-        (("shift", "alignment"), ("return", "alignment"), ("mixed", "alignment")),
-    ),
-    (
-        "Ownership loss and learning rate (Figure 2)",
-        "The paper says that the loss settles within 2 to 3 turns as scores become nearly binary. "
-        "Here it rises with every change of topic, and the learning rate follows it within a few "
-        "percent: mind the axes, which show only the range that the lines take.",
-        (("mixed", "ownership_loss"), ("mixed", "learning_rate")),
-    ),
-    (
-        "Retention after a shift (Figure 3)",
-        "The paper says that FD-KVC turns to the new topic like FIFO. It takes about twice the "
-        "turns, and for the first two H2O's frozen half holds more of the new topic.",
-        (("shift", "retention"), ("adaptation", "retention")),
-    ),
-)
-"""The paper's figures over turns: title, what to see, and a panel a scenario and quantity."""
-
 
 def show_figures(page: str, study: Study) -> None:
     """Show the paper's figures, then any quantity over the turns of any scenario."""
     table = turns_of(study)
+    drawn = choose_drawn(page, study)
     shown = {scenario.key for scenario in study.results.benchmark.scenarios}
     for number, (title, words, panels) in enumerate(FIGURES, 1):
         wanted = [(scenario, quantity) for scenario, quantity in panels if scenario in shown]
@@ -56,10 +37,27 @@ def show_figures(page: str, study: Study) -> None:
             with side_by_side(f"figure-{number}"):
                 for scenario, quantity in wanted:
                     with panel(f"figure-{scenario}-{quantity}"):
-                        _chart(page, study, table, scenario, quantity)
+                        _chart(page, study, table, scenario, quantity, drawn)
     if study.sweeps:
         _ablations(page, study)
-    _any_other(page, study, table)
+    _any_other(page, study, table, drawn)
+
+
+def choose_drawn(page: str, study: Study) -> tuple[str, ...]:
+    """Return the policies that figures draw: all, or those that a person chooses of many."""
+    policies = study.results.benchmark.policies
+    if len(policies) <= MOST_DRAWN:
+        return tuple(policy.name for policy in policies)
+    titles = {policy.name: policy.title for policy in policies}
+    chosen = st.multiselect(
+        plain(f"Drawn, at most {MOST_DRAWN} of {len(policies)}"),
+        list(titles),
+        default=list(drawn_first(policies)),
+        format_func=titles.__getitem__,
+        max_selections=MOST_DRAWN,
+        key=f"{page}/drawn",
+    )
+    return tuple(chosen) or drawn_first(policies)
 
 
 @kept
@@ -69,9 +67,15 @@ def turns_of(study: Study) -> pd.DataFrame:
 
 
 def _chart(
-    page: str, study: Study, table: pd.DataFrame, scenario: str, quantity: str, place: str = ""
+    page: str,
+    study: Study,
+    table: pd.DataFrame,
+    scenario: str,
+    quantity: str,
+    drawn: tuple[str, ...],
+    place: str = "",
 ) -> None:
-    chart = series_chart(study, table, scenario, quantity, page_theme())
+    chart = series_chart(study, table, scenario, quantity, page_theme(), drawn)
     if chart is None:
         st.info(plain(f"{quantity_label(quantity)} was not measured for these policies."))
     else:
@@ -80,52 +84,9 @@ def _chart(
         )
 
 
-def series_chart(
-    study: Study, table: pd.DataFrame, scenario: str, quantity: str, theme: Theme
-) -> Spec | None:
-    """Return the chart of a quantity over a scenario's turns; None if nothing was measured."""
-    titles = {policy.name: policy.title for policy in study.results.benchmark.policies}
-    rows = series_data(table, scenario, quantity)
-    if rows.empty:
-        return None
-    rows = rows.assign(policy=rows.policy.map(titles))
-    schedule = SCENARIOS[scenario].schedule
-    spec = series_spec(
-        SCENARIOS[scenario].label,
-        quantity_label(quantity),
-        len(schedule),
-        tuple(titles.values()),
-        *_axis(rows, quantity),
-        theme,
-    )
-    return with_data(spec, {"series": rows, "topics": topics_data(schedule)})
-
-
-def _axis(rows: pd.DataFrame, quantity: str) -> tuple[float, float]:
-    """Return the y axis: all of 0 to 1 for a metric, else what the lines take."""
-    low, high = float(rows.ci_low.min()), float(rows.ci_high.max())
-    if quantity in metrics_of():
-        return min(0.0, low), max(1.0, high)
-    room = 0.08 * (high - low) or 0.05
-    return low - room, high + room
-
-
-def quantity_label(quantity: str) -> str:
-    """Return what a quantity of a turn is called."""
-    if quantity in metrics_of():
-        return metric_named(quantity).label
-    if quantity.startswith("evicted_"):
-        return f"Entries evicted by {quantity.removeprefix('evicted_')}"
-    return quantity.replace("_", " ").capitalize()
-
-
 def _ablations(page: str, study: Study) -> None:
-    st.header("Ablation curves (Figure 4)", anchor=False)
-    st.markdown(
-        "The paper finds a peak of the alignment inside each sweep. With the topic projected by "
-        "the value matrix there is none: alignment falls as w_c grows, and is flat over γ until "
-        "recency fades too slowly. Retention comes out as published."
-    )
+    st.header(plain(ABLATIONS_TITLE), anchor=False)
+    st.markdown(plain(ABLATIONS_WORDS))
     for parameter, results in study.sweeps.items():
         table = ablation_table(results, parameter)
         with side_by_side(f"ablation-{parameter}"):
@@ -138,51 +99,12 @@ def _ablations(page: str, study: Study) -> None:
                     )
 
 
-def printed_metrics(table: pd.DataFrame) -> list[str]:
-    """Return the metrics of an ablation that the paper prints."""
-    return list(table[table.published.notna()].metric.unique())
-
-
-def ablation_chart(table: pd.DataFrame, parameter: str, metric: str, theme: Theme) -> Spec:
-    """Return the chart of one metric over one of the paper's sweeps."""
-    rows = table[table.metric == metric]
-    low = min(0.0, float(rows.ci_low.min()), float(rows.published.min()))
-    spec = curve_spec(
-        late_metric(metric).title,
-        parameters_of(POLICIES[ABLATED_POLICY])[parameter].label,
-        (float(rows.value.min()), float(rows.value.max())),
-        (low, max(1.0, float(rows.ci_high.max()))),
-        float(defaults_of(POLICIES[ABLATED_POLICY])[parameter]),
-        theme,
-        bool(rows.published.notna().any()),
-    )
-    data = rows.assign(setting=[f"{parameter}={value:g}" for value in rows.value])
-    return with_data(spec, {"curve": data})
-
-
-def figure_charts(study: Study, theme: Theme) -> dict[str, Spec]:
-    """Return the charts of the paper's figures by name, those of which something was measured."""
-    table = turns_of(study)
-    found = {
-        f"{quantity}_{scenario}": series_chart(study, table, scenario, quantity, theme)
-        for _, _, panels in FIGURES
-        for scenario, quantity in panels
-    }
-    charts = {name: chart for name, chart in found.items() if chart is not None}
-    for parameter, results in study.sweeps.items():
-        swept = ablation_table(results, parameter)
-        for metric in printed_metrics(swept):
-            name = f"ablation_{parameter}_{metric}"
-            charts[name] = ablation_chart(swept, parameter, metric, theme)
-    return charts
-
-
 @st.fragment
-def _any_other(page: str, study: Study, table: pd.DataFrame) -> None:
+def _any_other(page: str, study: Study, table: pd.DataFrame, drawn: tuple[str, ...]) -> None:
     st.header("Any other", anchor=False)
     scenarios = {each.key: each.label for each in study.results.benchmark.scenarios}
     quantities = {name: quantity_label(name) for name in table.quantity.unique()}
     with st.container(horizontal=True):
         scenario = pick(f"{page}/other/scenario", "Scenario", scenarios)
         quantity = pick(f"{page}/other/quantity", "Over the turns", quantities)
-    _chart(page, study, table, scenario, quantity, "other/")
+    _chart(page, study, table, scenario, quantity, drawn, "other/")

@@ -9,7 +9,7 @@ import streamlit as st
 from fdkvc.measured.benchmark import Benchmark
 from fdkvc.measured.study import Study
 from fdkvc.ui.benchmark.alignment import show_alignment
-from fdkvc.ui.benchmark.claims import show_claims
+from fdkvc.ui.benchmark.claims import show_claims, show_scorecard
 from fdkvc.ui.benchmark.cost import show_cost
 from fdkvc.ui.benchmark.figures import show_figures
 from fdkvc.ui.benchmark.pair import show_comparison
@@ -20,8 +20,8 @@ from fdkvc.ui.kit.past import Past, about
 from fdkvc.words import count
 
 SECTIONS: dict[str, Callable[[str, Study], None]] = {
-    "Tables": show_tables,
     "Claims": show_claims,
+    "Tables": show_tables,
     "Alignment": show_alignment,
     "Figures": show_figures,
     "Compare two": show_comparison,
@@ -47,6 +47,7 @@ def show_sections(page: str, study: Study) -> None:
     if not any(study.results.measured.values()):
         st.info("The run was cancelled before anything was finished.")
         return
+    show_scorecard(study)
     tabs = st.tabs([plain(name) for name in SECTIONS], key=f"{page}/sections", on_change="rerun")
     for tab, show in zip(tabs, SECTIONS.values(), strict=True):
         if tab.open:

@@ -11,14 +11,13 @@ from fdkvc.judged.cells import (
     MeasuredTable,
     figure_words,
     measured_tables,
-    sign_of,
     unit_of,
-    verdicts_of,
 )
 from fdkvc.judged.chance import behind_chance, has_chance
 from fdkvc.judged.judge import Fact, values_behind
-from fdkvc.judged.rules import LEGEND, RULES, SIGNS
+from fdkvc.judged.rules import LEGEND, RULES
 from fdkvc.measured.study import Study
+from fdkvc.report.tables import STYLE, measured_html
 from fdkvc.ui.kit.chance import say_chance
 from fdkvc.ui.kit.frame import page_theme
 from fdkvc.ui.kit.glossary import show_glossary
@@ -27,28 +26,48 @@ from fdkvc.ui.kit.markdown import Markdown, plain
 _TINTS = {rule.verdict: f"background-color: {rule.tint}" for rule in RULES}
 
 
+LAYOUTS = {"printed": "as the paper prints them", "sorted": "to sort and to click"}
+
+
 def show_tables(page: str, study: Study) -> None:
     """Show every table of the paper."""
     tables = measured_tables(study)
-    counts = verdicts_of(tables)
-    st.markdown(
-        Markdown(
-            "In each cell: measured ± half of its 95 % interval; below it the sign of the verdict, "
-            "the figure that the paper prints, and how far ours is from it. Click a cell to see "
-            "the dialogs behind it.  \n{}"
-        ).format(
-            Markdown(" · ").join(
-                Markdown("{} {}: **{}**").format(SIGNS[verdict], verdict, n)
-                for verdict, n in counts.items()
-            )
-        )
-    )
     _say_chance(study)
     with st.expander("How a cell is judged"):
         st.markdown(Markdown("1. " + "\n1. ".join(LEGEND)))
     show_glossary(study.results.benchmark.metrics)
+    _show_all(page, study, tables)
+
+
+@st.fragment
+def _show_all(page: str, study: Study, tables: list[MeasuredTable]) -> None:
+    """Show the tables in the layout that is chosen."""
+    layout = st.segmented_control(
+        "Layout",
+        list(LAYOUTS),
+        format_func=LAYOUTS.__getitem__,
+        default="printed",
+        required=True,
+        key=f"{page}/layout",
+        label_visibility="collapsed",
+    )
+    if layout == "printed":
+        st.markdown(
+            "In each cell: measured ± half of its 95 % interval; below it the sign of the verdict, "
+            "the figure that the paper prints, and how far ours is from it."
+        )
+        st.html(f"<style>{STYLE}</style>")
+    else:
+        st.markdown(
+            "Measured alone, in the colour of its verdict. A click on a heading sorts; a click on "
+            "a cell shows the dialogs behind it."
+        )
     for table in tables:
-        _show_table(page, study, table)
+        st.header(plain(table.heading), anchor=False)
+        if layout == "printed":
+            st.html(measured_html(table))
+        else:
+            _show_table(page, study, table)
 
 
 def _say_chance(study: Study) -> None:
@@ -65,56 +84,52 @@ def _say_chance(study: Study) -> None:
 @st.fragment
 def _show_table(page: str, study: Study, table: MeasuredTable) -> None:
     """Show one table; a click in it runs nothing else again."""
-    st.header(plain(table.heading), anchor=False)
-    texts, tints = _frames(table)
+    figures, tints = frames(table)
+    formats = {
+        label: next(
+            (unit_of(fact).digits for (_, at), fact in table.cells.items() if at == column), 2
+        )
+        for column, label in table.columns.items()
+    }
     event = st.dataframe(
-        texts.style.apply(lambda _: tints, axis=None),
+        figures.style.apply(lambda _: tints, axis=None),
         key=f"{page}/table/{table.number}",
         hide_index=True,
         height="content",
         on_select="rerun",
         selection_mode="single-cell",
-        alt=f"{table.heading}, measured and published",
+        alt=f"{table.heading}, measured",
+        column_config={
+            label: st.column_config.NumberColumn(format=f"%.{digits}f")
+            for label, digits in formats.items()
+        },
     )
     picked = event.selection.cells
     if picked:
-        row_place, label = picked[0]
-        row = list(table.rows)[row_place // (2 if _printed(table) else 1)]
-        by_label = {label: column for column, label in table.columns.items()}
-        column = by_label.get(label, "")
+        place, label = picked[0]
+        row = [row for row in table.rows if _measured(table, row)][place]
+        column = {label: column for column, label in table.columns.items()}.get(label, "")
         if (row, column) in table.cells:
             _show_cell(page, study, table, row, column)
 
 
-def _frames(table: MeasuredTable) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the texts of a table's cells, and their styles: a row measured, the next published.
-
-    A table of which the paper prints nothing has no published rows.
-    """
-    texts, tints = [], []
-    for row, row_label in table.rows.items():
-        tint = ["", *table.texts(row, lambda fact: _TINTS.get(fact.verdict or "", ""))]
-        texts.append([row_label, *table.texts(row, figure_words)])
-        tints.append(tint)
-        if _printed(table):
-            texts.append(["published", *table.texts(row, _published)])
-            tints.append(tint)
+def frames(table: MeasuredTable) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the measured figures of a table's cells, as they are written, and their styles."""
     header = [table.corner, *table.columns.values()]
-    return pd.DataFrame(texts, columns=header), pd.DataFrame(tints, columns=header)
+    figures, tints = [], []
+    for row, label in table.rows.items():
+        if _measured(table, row):
+            cells = [table.cells.get((row, column)) for column in table.columns]
+            means = [None if cell is None else unit_of(cell).scale * cell.mean for cell in cells]
+            styles = [_TINTS.get(cell.verdict or "", "") if cell else "" for cell in cells]
+            figures.append([label, *means])
+            tints.append(["", *styles])
+    return pd.DataFrame(figures, columns=header), pd.DataFrame(tints, columns=header)
 
 
-def _printed(table: MeasuredTable) -> bool:
-    """Whether the paper prints any of a table's figures."""
-    return any(fact.is_published for fact in table.cells.values())
-
-
-def _published(fact: Fact) -> str:
-    """Write the sign of the verdict, the published figure, and the difference from it."""
-    if not fact.is_published:
-        return ""
-    unit = unit_of(fact)
-    difference = f"{unit.scale * fact.difference:+.{unit.digits}f}"
-    return f"{sign_of(fact)} {fact.printed} ({difference})".strip()
+def _measured(table: MeasuredTable, row: str) -> bool:
+    """Whether anything of a row was measured."""
+    return any((row, column) in table.cells for column in table.columns)
 
 
 def _show_cell(page: str, study: Study, table: MeasuredTable, row: str, column: str) -> None:
@@ -160,4 +175,6 @@ def cell_sentence(fact: Fact) -> Markdown:
         parts.append("the paper prints nothing")
     if fact.verdict is not None:
         parts.append(Markdown("**{}**").format(fact.verdict))
+    if fact.chance and fact.rule == "alignment":
+        parts.append("what is published may as well be chance")
     return Markdown("{}.").format(Markdown("; ").join(parts))

@@ -13,7 +13,7 @@ from fdkvc.files.report import as_zip, study_files, sweep_files
 from fdkvc.measured.benchmark import Results
 from fdkvc.measured.study import Study
 from fdkvc.measured.sweep import Sweep
-from fdkvc.ui.benchmark.figures import figure_charts
+from fdkvc.report.figures import figure_charts
 from fdkvc.ui.kit.downloads import KINDS, PICTURE_WIDTH, download_pictures, shown_charts
 from fdkvc.ui.kit.fields import pick
 from fdkvc.ui.kit.frame import page_theme

@@ -211,11 +211,9 @@ def show_runs(kind: Kind, shown: Past | None) -> None:
 
 def _row(kind: Kind, past: Past, is_shown: bool) -> None:
     page, key = kind.page, _title(kind.page, past.name)
-    with st.container(horizontal=True, vertical_alignment="bottom", key=f"past-{past.name}"):
-        st.session_state.setdefault(key, past.title)
-        st.text_input(
-            plain(f"Name of: {kind.describe(past.content)}"), key=key, persist_state="session"
-        )
+    st.session_state.setdefault(key, past.title)
+    st.text_input(plain(kind.describe(past.content)), key=key, persist_state="session")
+    with st.container(horizontal=True, key=f"past-{past.name}"):
         st.button(
             "Shown" if is_shown else "Show",
             key=f"{key}/show",

@@ -1,0 +1,172 @@
+"""The paper's claims one by one as HTML: the verdict, why, and the evidence drawn on a line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from fdkvc.judged.claims import Judged, figure_words, measured_words, recomputed_words
+from fdkvc.paper.claims import TIMES
+
+SIGNS: dict[str | None, str] = {
+    "holds": "✓",
+    "direction only": "◐",
+    "does not hold": "✗",
+    "open": "?",
+    None: "·",
+}
+MEANINGS: dict[str | None, str] = {
+    "holds": "what was measured confirms it",
+    "direction only": "true as a direction, but the printed size is not confirmed",
+    "does not hold": "what was measured excludes it",
+    "open": "what was measured does not decide",
+    None: "a time, which depends on the machine; too few dialogs; or not measured by this run",
+}
+"""The sign of each verdict on a claim, and what it means."""
+
+STYLE = """
+.claims { list-style: none; margin: 0 !important; padding: 0 !important; max-width: 66rem; }
+.claims li { margin: 0; }
+.claims li { border-top: 1px solid color-mix(in srgb, currentColor 18%, transparent); }
+.claims details { padding: .35rem 0; break-inside: avoid; }
+.claims summary {
+  cursor: pointer; display: grid; grid-template-columns: 1.2em 1fr max-content; column-gap: .6rem;
+}
+.claims summary::marker { content: ""; }
+.claims summary b { text-align: center; }
+.claims summary small { opacity: .8; }
+.claims summary em { grid-column: 2 / -1; font-style: normal; font-size: .85rem; opacity: .8; }
+.claims .evidence { padding: .2rem 0 .5rem 1.8rem; }
+.claims dl {
+  display: grid; grid-template-columns: max-content 1fr; gap: 0 1rem; margin: .2rem 0 !important;
+  padding: 0 !important;
+  font-variant-numeric: tabular-nums;
+}
+.claims dt { opacity: .75; }
+.claims dd { margin: 0; }
+.claims .line { position: relative; height: 26px; max-width: 38rem; margin-top: .3rem; }
+.claims .line::before {
+  content: ""; position: absolute; inset: 12.5px 0 auto; border-top: 1px solid; opacity: .35;
+}
+.claims .line i { position: absolute; }
+.claims .line .true { inset: 3px auto; min-width: 3px; background: #009E73; opacity: .3; }
+.claims .line .interval { top: 11.5px; height: 3px; background: currentColor; }
+.claims .line .measured::after {
+  content: ""; position: absolute; left: -5px; top: 8px; width: 10px; height: 10px;
+  border-radius: 50%; background: currentColor;
+}
+.claims .line .printed::after {
+  content: ""; position: absolute; left: -6px; top: 7px; width: 12px; height: 12px; rotate: 45deg;
+  border: 2px solid #D55E00;
+}
+.claims .ends { display: flex; justify-content: space-between; gap: 1rem; max-width: 38rem; }
+.claims .ends { font-size: .8rem; opacity: .75; }
+.claims .ends span:not(:nth-child(2)) { white-space: nowrap; }
+@media (max-width: 600px) {
+  .claims summary { grid-template-columns: 1.2em 1fr; }
+  .claims summary small { grid-column: 2; font-weight: 600; }
+  .claims .evidence { padding-left: 0; }
+  .claims dl { grid-template-columns: 1fr; }
+}
+"""
+
+
+def name_of(verdict: str | None) -> str:
+    """Return a verdict on a claim in words."""
+    return verdict or "not judged"
+
+
+def counted(judged: Sequence[Judged]) -> dict[str | None, int]:
+    """Count the verdicts."""
+    return {verdict: sum(each.verdict == verdict for each in judged) for verdict in SIGNS}
+
+
+def claims_html(judged: Sequence[Judged], *, opened: bool) -> str:
+    """Return claims as a list of HTML, each with its evidence, which is open or behind a click."""
+    return f'<ul class="claims">{"".join(_claim(each, opened) for each in judged)}</ul>'
+
+
+def _claim(judged: Judged, opened: bool) -> str:
+    claim, verdict = judged.claim, judged.verdict
+    printed = "" if claim.published is None else claim.published.printed
+    measured = measured_words(judged)
+    if measured and judged.measured is not None and judged.measured.n:
+        measured += f", {judged.measured.n:,} dialogs"
+    facts = {
+        "published": printed,
+        "from its own cells": recomputed_words(claim),
+        "measured": measured,
+        "said in": claim.source,
+    }
+    rows = "".join(
+        f"<dt>{name}</dt><dd>{escape(words)}</dd>" for name, words in facts.items() if words
+    )
+    why = claim.why
+    if claim.measure.metric in TIMES:
+        why += " Times are not judged."
+    return (
+        f'<li id="claim-{escape(claim.key)}"><details{" open" if opened else ""}>'
+        f"<summary><b>{SIGNS[verdict]}</b><span>{escape(claim.claim)}</span>"
+        f"<small>{escape(name_of(verdict))}</small><em>{escape(why)}</em></summary>"
+        f'<div class="evidence">{line_html(judged)}<dl>{rows}</dl></div>'
+        "</details></li>"
+    )
+
+
+# ------------------------------------------------------------------------------- the evidence
+
+
+def line_html(judged: Judged) -> str:
+    """Draw a claim's numbers on one line; nothing where there is but one.
+
+    The measured one with its interval is a dot, the printed one a diamond; a band is where the
+    claim would be true.
+    """
+    numbers = list(_numbers(judged))
+    low, high = min(numbers, default=0.0), max(numbers, default=0.0)
+    if judged.measured is None or high - low <= 1e-9 * max(abs(low), abs(high)):
+        return ""
+    claim, measured = judged.claim, judged.measured
+    room = 0.08 * (high - low)
+    low, high = low - room, high + room
+
+    def place(value: float) -> float:
+        return 100 * (min(max(value, low), high) - low) / (high - low)
+
+    def mark(kind: str, first: float, last: float) -> str:
+        begin, width = place(first), place(last) - place(first)
+        return f'<i class="{kind}" style="left:{begin:.2f}%;width:{width:.2f}%"></i>'
+
+    marks, said = [], f"measured {measured_words(judged)}"
+    if claim.holds_when is not None:
+        marks.append(mark("true", claim.holds_when.low, claim.holds_when.high))
+    if not measured.among:
+        marks.append(mark("interval", measured.low, measured.high))
+    marks += [mark("measured", value, value) for value in measured.among or (measured.value,)]
+    key = ["● measured, with its interval"]
+    if claim.published is not None:
+        marks.append(mark("printed", claim.published.value, claim.published.value))
+        key.append("◇ published")
+        said += f", published {claim.published.printed}"
+    if claim.holds_when is not None:
+        key.append("band: where it would be true")
+    ends = [escape(figure_words(claim.measure, end)) for end in (low, high)]
+    return (
+        f'<div class="line" role="img" aria-label="{escape(said)}">{"".join(marks)}</div>'
+        f'<div class="ends"><span>{ends[0]}</span><span>{escape(" · ".join(key))}</span>'
+        f"<span>{ends[1]}</span></div>"
+    )
+
+
+def _numbers(judged: Judged) -> Iterator[float]:
+    """Yield the finite numbers of a claim."""
+    claim, measured = judged.claim, judged.measured
+    every: list[float] = []
+    if measured is not None:
+        every += [measured.value, measured.low, measured.high]
+    if claim.published is not None:
+        every.append(claim.published.value)
+    if claim.holds_when is not None:
+        every += [claim.holds_when.low, claim.holds_when.high]
+    yield from (number for number in every if math.isfinite(number))

@@ -1,0 +1,501 @@
+"""A report to hand over: claims with verdict and evidence, tables, figures, moments, provenance."""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from html import escape
+
+import pandas as pd
+
+from fdkvc.charts.picture import picture
+from fdkvc.charts.theme import DARK, LIGHT, Spec, standalone
+from fdkvc.dialogs.scenarios import SCENARIOS, World, scenario_named
+from fdkvc.files.export import digest, versions
+from fdkvc.files.report import study_files
+from fdkvc.files.shipped import papers_run
+from fdkvc.judged.cells import measured_tables, verdicts_of
+from fdkvc.judged.claims import judged_claims
+from fdkvc.judged.rules import LEGEND, SIGNS
+from fdkvc.measured.answers import MEASURES, Answers
+from fdkvc.measured.benchmark import Benchmark, is_the_papers
+from fdkvc.measured.proxies import AnswersTables
+from fdkvc.measured.replay import Replay, replay_paired, replay_summary
+from fdkvc.measured.statistics import holm
+from fdkvc.measured.study import Study
+from fdkvc.measured.workers import processor
+from fdkvc.policies import Policy, policy_named
+from fdkvc.report import claims, tables
+from fdkvc.report.figures import ABLATIONS_TITLE, ABLATIONS_WORDS, FIGURES, figure_charts
+from fdkvc.report.page import page
+from fdkvc.report.scene import Scene, scene_html, told_of
+from fdkvc.run.metrics import late_metric
+from fdkvc.said.recordings import Recording
+from fdkvc.stage.moments import Failure, failed_call, nearly_kept, rescued
+from fdkvc.stage.payload import pack
+from fdkvc.stage.run import DialogChoice, Run, RunChoice, lay_out
+from fdkvc.words import count
+
+PICTURE_WIDTH = 560
+
+MOMENT_SEED, MOMENT_POLICY = 7, "fd-kvc"
+"""The dialog of the first two moments, as the page Step through opens on it."""
+
+EASY = (
+    "The method is written down: equations, an algorithm, defaults, scenarios. Retention, "
+    "diversity and adaptation follow from them; those of FIFO, Sink+Window and H2O do in every "
+    "dialog.",
+    "Everything is small: the whole benchmark takes seconds on one machine, without a GPU.",
+)
+HARD = (
+    "The paper leaves choices open: how Mixed is split, what a new entry starts with, when metrics "
+    "are taken. Each was tried, and the reading is taken whose results match the tables.",
+    "It does not say which matrix projects the topic of an alignment. Projected by the matrix that "
+    "made the values, alignments are near 1 where about 0.02 is printed.",
+    "It prints no spread beside a mean, so that of our own dialogs stands for it.",
+)
+NOT_TRIED = (
+    "The paper's own code, dialogs and seeds, which are not at hand.",
+    "A large language model: what a small one loses is measured by the command answers.",
+    "Another reading of the choices that the paper leaves open, where one matched.",
+    "Time on other hardware; times are not judged.",
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a report.
+
+    Attributes
+    ----------
+    title : str
+        Words.
+    body : str
+        HTML.
+    """
+
+    title: str
+    body: str
+
+
+# ------------------------------------------------------------------------------- the whole
+
+
+def report_html(title: str, scope: Sequence[str], parts: Sequence[Part], made: str = "") -> str:
+    """Return a report as a whole page.
+
+    Parameters
+    ----------
+    scope : sequence of str
+        What was done, a paragraph each.
+    made : str
+        When the numbers were measured; today by default.
+    """
+    day = made or datetime.now(UTC).date().isoformat()
+    names = [re.sub(r"\W+", "-", part.title.lower()).strip("-") for part in parts]
+    contents = "".join(
+        f'<li><a href="#{name}">{escape(part.title)}</a></li>'
+        for name, part in zip(names, parts, strict=True)
+    )
+    sections = "".join(
+        f'<section id="{name}"><h2>{escape(part.title)}</h2>{part.body}</section>'
+        for name, part in zip(names, parts, strict=True)
+    )
+    body = (
+        f"<main><header><h1>{escape(title)}</h1>"
+        f"<p>Measured on {escape(day)} with FD-KVC Lab {escape(versions()['fdkvc-lab'])}.</p>"
+        f"{_paragraphs(scope)}<nav><ol>{contents}</ol></nav></header>{sections}</main>"
+    )
+    return page(title, body, f"{_STYLE}{claims.STYLE}{tables.STYLE}")
+
+
+def papers_report(recordings: Sequence[Recording]) -> str:
+    """Return the report of the paper's run that is shipped."""
+    run = papers_run()
+    ran = {"seed": str(run.study.results.benchmark.seed), "fdkvc-lab": run.version}
+    ran |= {f"processor, {name}": which for name, which in run.processor.items()}
+    return study_report(run.study, recordings, ran, run.made)
+
+
+def study_report(
+    study: Study,
+    recordings: Sequence[Recording],
+    ran: Mapping[str, str] | None = None,
+    made: str = "",
+) -> str:
+    """Return the report of a study.
+
+    Parameters
+    ----------
+    recordings : sequence of Recording
+        Dialogs that people said, among which a failed call is looked for.
+    ran : mapping of str to str, optional
+        What the numbers rest on; by default, what is here.
+    made : str
+        See `report_html`.
+    """
+    benchmark = study.results.benchmark
+    finished = min(map(study.results.dialogs, study.results.measured), default=0)
+    scope = [
+        "Ganguly, Fractional Decay KV-Cache (FD-KVC): its tables, figures and claims, measured "
+        "again and judged, each beside what is published.",
+        f"{count(finished, 'dialog')} of each of {count(len(benchmark.scenarios), 'scenario')}, "
+        f"{count(len(benchmark.policies), 'policy', 'policies')} on the same dialogs, a cache of "
+        f"{count(benchmark.budget, 'entry', 'entries')}, seed {benchmark.seed}.",
+    ]
+    if finished < benchmark.dialogs:
+        scope.append(f"The run was cut short: {benchmark.dialogs:,} dialogs were asked for.")
+    parts = [Part("Claims", _claims(study)), Part("Tables", _tables(study))]
+    parts += [
+        Part("Figures", _figures(study)),
+        Part("Three moments", _moments(recordings)),
+        Part("What was easy, what was hard, what was not tried", _told()),
+        provenance(
+            [
+                study_command(benchmark),
+                "python -m fdkvc report --out report.html",
+                f"python -m fdkvc trace --scenario mixed --policy {MOMENT_POLICY} "
+                f"--seed {MOMENT_SEED} --out results/trace",
+            ],
+            ran or ran_here(benchmark.seed),
+            study_files(study),
+        ),
+    ]
+    return report_html("FD-KVC: the paper's claims, measured again", scope, parts, made)
+
+
+def study_command(benchmark: Benchmark) -> str:
+    """Return the command that measures a benchmark's study again.
+
+    Examples
+    --------
+    >>> study_command(Benchmark(dialogs=100))
+    'python -m fdkvc study --dialogs 100 --seed 0 --budget 56 --out results'
+    """
+    words = ["python -m fdkvc study"]
+    usual = Benchmark()
+    if benchmark.scenarios != usual.scenarios:
+        words.append("--scenarios " + " ".join(each.key for each in benchmark.scenarios))
+    if benchmark.policies != usual.policies:
+        words.append("--policies " + " ".join(map(_written, benchmark.policies)))
+    if benchmark.metrics != usual.metrics:
+        words.append("--metrics " + " ".join(benchmark.metrics))
+    words += [f"--{name} {getattr(benchmark, name)}" for name in ("dialogs", "seed", "budget")]
+    return " ".join([*words, "--out results"])
+
+
+def _written(policy: Policy) -> str:
+    return policy.name.replace(", ", ",").replace(" ", ":")
+
+
+def ran_here(seed: int) -> dict[str, str]:
+    """Return what numbers that were measured just now rest on."""
+    ran = {"seed": str(seed), **versions()}
+    return ran | {f"processor, {name}": which for name, which in processor().items()}
+
+
+def provenance(commands: Sequence[str], ran: Mapping[str, str], files: Mapping[str, str]) -> Part:
+    """Say how the numbers are made again: commands, seeds, versions, and digests of the files."""
+    lines = "\n".join(commands)
+    known = {name: digest(text) for name, text in files.items()}
+    return Part(
+        "How to repeat it",
+        f"<p>The commands:</p><pre>{escape(lines)}</pre>"
+        + tables.plain_html(
+            {"what": list(ran), "which": list(ran.values())}, "Seeds and versions", words=2
+        )
+        + "<details><summary>SHA-256 of the files that the first command writes; those with times "
+        "in them differ from run to run</summary>"
+        + tables.plain_html(
+            {"file": list(known), "SHA-256": list(known.values())}, "Digests", words=2
+        )
+        + "</details>",
+    )
+
+
+# ------------------------------------------------------------------------------- the parts
+
+
+def _claims(study: Study) -> str:
+    judged = judged_claims(study)
+    counts = claims.counted(judged)
+    said = "".join(
+        f"<li><b>{claims.SIGNS[verdict]} {escape(claims.name_of(verdict))}: {number}</b>, "
+        f"{escape(claims.MEANINGS[verdict])}</li>"
+        for verdict, number in counts.items()
+        if number
+    )
+    return (
+        f"<p>Of {len(judged)} claims:</p><ul>{said}</ul>{claims.claims_html(judged, opened=True)}"
+    )
+
+
+def _tables(study: Study) -> str:
+    found = measured_tables(study)
+    counts = verdicts_of(found)
+    said = (
+        ", ".join(f"{SIGNS[verdict]} {verdict} {number}" for verdict, number in counts.items())
+        if any(counts.values()) and is_the_papers(study.results.benchmark)
+        else "no verdict"
+    )
+    legend = "".join(f"<li>{_bold(escape(rule))}</li>" for rule in LEGEND)
+    return (
+        f"<p>Measured ± half of the 95 % interval; below it the published figure. Of the published "
+        f"figures: {escape(said)}.</p>"
+        + "".join(
+            f"<h3>{escape(table.heading)}</h3>{tables.measured_html(table)}" for table in found
+        )
+        + f"<details><summary>How a figure is judged</summary><ul>{legend}</ul></details>"
+    )
+
+
+def _bold(text: str) -> str:
+    return re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", text)
+
+
+def _figures(study: Study) -> str:
+    charts = figure_charts(study, LIGHT)
+    if not charts:
+        return "<p>Nothing of the paper's figures was measured.</p>"
+    parts = []
+    titled = [(title, words, [f"{q}_{s}" for s, q in panels]) for title, words, panels in FIGURES]
+    ablations = [name for name in charts if name.startswith("ablation_")]
+    for title, words, names in (*titled, (ABLATIONS_TITLE, ABLATIONS_WORDS, ablations)):
+        shown = [name for name in names if name in charts]
+        if shown:
+            drawn = "".join(drawing(charts[name], name) for name in shown)
+            parts.append(
+                f"<h3>{escape(title)}</h3><p>{escape(words)}</p><div class='row'>{drawn}</div>"
+            )
+    return "".join(parts)
+
+
+def drawing(chart: Spec, name: str) -> str:
+    """Return a chart as a picture in the page, in whose colours it is drawn.
+
+    Parameters
+    ----------
+    chart : Spec
+        Joined with its data, in the colours of `LIGHT`.
+    name : str
+        Of which there is but one in the page.
+    """
+    drawn = picture(standalone(chart, chart["datasets"], LIGHT, PICTURE_WIDTH), "svg").decode()
+    drawn = drawn[drawn.index("<svg") :]
+    # A page may hold many pictures, and each names its parts from the beginning.
+    drawn = re.sub(r'\bid="', f'id="{name}-', drawn).replace("url(#", f"url(#{name}-")
+    for colour, variable in _COLOURS.items():
+        drawn = re.sub(rf'"{colour}"', f'"var(--{variable})"', drawn, flags=re.IGNORECASE)
+    return f"<figure>{drawn}</figure>"
+
+
+def _themes() -> tuple[dict[str, str], str]:
+    """Return the variables of light colours, and CSS that says what they are on light and dark."""
+    pairs = {"ink": (LIGHT.ink, DARK.ink), "faint": (LIGHT.faint, DARK.faint)}
+    pairs["paper"] = (LIGHT.paper, DARK.paper)
+    for kind in ("terms", "policies"):
+        both = zip(getattr(LIGHT, kind), getattr(DARK, kind), strict=True)
+        pairs |= {f"{kind}-{place}": colours for place, colours in enumerate(both)}
+    names = {light: name for name, (light, _) in pairs.items()}
+    said = " ".join(f"--{name}: light-dark({a}, {b});" for name, (a, b) in pairs.items())
+    return names, f":root {{ {said} }}\n"
+
+
+_COLOURS, _VARIABLES = _themes()
+
+
+def _moments(recordings: Sequence[Recording]) -> str:
+    """Show one eviction, one rescue and one failed call as stages that step."""
+    policy = policy_named(MOMENT_POLICY)
+    mixed = DialogChoice(scenario_named("mixed"), MOMENT_SEED, World())
+    run = lay_out(RunChoice(mixed, policy, Benchmark.budget), mixed.load())
+    scenes = [
+        _scene(run, "An eviction", *nearly_kept(run)),
+        _scene(run, "A rescue", *rescued(run)),
+    ]
+    failure = failed_call(recordings, policy, Benchmark.budget)
+    if failure is not None:
+        scenes.append(failed_scene(failure))
+    return (
+        "<p>Each steps by its buttons, or by the arrow keys after a click into it; point at an "
+        "entry to see why it stays or goes.</p>" + "".join(map(framed, scenes))
+    )
+
+
+def _scene(run: Run, what: str, turn: int, token: int | None) -> Scene:
+    label = SCENARIOS["mixed"].label
+    return Scene(
+        f"{what}: {run.trace.policy.title} on {label}, turn {turn}",
+        "Stage",
+        pack(run, "moment"),
+        turn,
+        token,
+        told=told_of([run], token),
+    )
+
+
+def failed_scene(failure: Failure) -> Scene:
+    """Return the moment in which a call lost what it needed."""
+    run, demand = failure.run, failure.demand
+    return Scene(
+        f"A failed call: {run.trace.policy.title} loses “{demand.value}” in turn {failure.turn}",
+        "Stage",
+        pack(run, "moment"),
+        failure.turn,
+        failure.token,
+        told=told_of([run], failure.token),
+        words=(
+            f"{demand.source} in turn {demand.turn} needs {demand.slot}, which "
+            f"was last said in turn {demand.mentions[-1].turn}; the cache holds "
+            f"{count(run.trace.budget, 'entry', 'entries')}."
+        ),
+    )
+
+
+def framed(scene: Scene) -> str:
+    """Return a scene in a frame of its own, where its keys and its names are its own."""
+    inside = html.escape(scene_html(scene), quote=True)
+    title = escape(scene.title, quote=True)
+    return (
+        f'<iframe class="scene" title="{title}" srcdoc="{inside}" sandbox="allow-scripts"></iframe>'
+    )
+
+
+def _told() -> str:
+    parts = (("What was easy", EASY), ("What was hard", HARD), ("What was not tried", NOT_TRIED))
+    return "".join(
+        f"<h3>{title}</h3><ul>{''.join(f'<li>{escape(each)}</li>' for each in words)}</ul>"
+        for title, words in parts
+    )
+
+
+def _paragraphs(words: Sequence[str]) -> str:
+    return "".join(f"<p>{escape(each)}</p>" for each in words)
+
+
+# ------------------------------------------------------------------------------- dialogs, answers
+
+
+def replay_parts(
+    settings: Replay,
+    replayed: pd.DataFrame,
+    recordings: Sequence[Recording],
+    baseline: str,
+    seed: int,
+    files: Mapping[str, str],
+) -> list[Part]:
+    """Return the parts of a report on dialogs that people said."""
+    body = (
+        f"<p>{escape(count(int(replayed.dialog.nunique()), 'dialog'))}, replayed: the cache of "
+        f"{escape(recordings[0].source)}. Means over dialogs with their 95 % interval; a ≠ where "
+        f"the paired difference from {escape(baseline)} is sure (p adjusted for all tests here, "
+        "Holm).</p>"
+    )
+    summary, paired = replay_summary(replayed), replay_paired(replayed, baseline)
+    paired = paired.assign(p_holm=holm(paired.p))
+    sure = paired[(paired.p_holm < 0.05) | (paired.p.isna() & (paired.mean_diff.abs() > 0))]
+    by = ["heads", "budget", "metric", "policy"]
+    apart = set(sure[by].itertuples(index=False, name=None))
+    budgets = list(settings.budgets)
+    for metric in dict.fromkeys(summary.metric):
+        rows = summary[summary.metric == metric]
+        scale, digits = (100, 1) if late_metric(metric).percent else (1, 3)
+        names = list(dict.fromkeys(zip(rows.policy, rows.heads, strict=True)))
+        columns: dict[str, list[str]] = {
+            "policy": [f"{p}{'' if h == 'each' else ', heads together'}" for p, h in names]
+        }
+        for budget in budgets:
+            column = []
+            for policy, heads in names:
+                (row,) = rows[
+                    (rows.policy == policy) & (rows.heads == heads) & (rows.budget == budget)
+                ].itertuples()
+                sign = " ≠" if (heads, budget, metric, policy) in apart else ""
+                column.append(_figure(row.mean, row.ci_low, row.ci_high, scale, digits) + sign)
+            columns[f"budget {budget}"] = column
+        title = f"{late_metric(metric).title}{', %' if late_metric(metric).percent else ''}"
+        body += f"<h3>{escape(title)}</h3>{tables.plain_html(columns, title)}"
+    parts = [Part("Dialogs that people said", body)]
+    failure = failed_call(recordings, policy_named(MOMENT_POLICY), min(budgets))
+    if failure is not None:
+        parts.append(Part("A failed call", framed(failed_scene(failure))))
+    command = "python -m fdkvc report --dialogs FILE --out report.html"
+    return [*parts, provenance([command], ran_here(seed), files)]
+
+
+def answers_parts(
+    settings: Answers, told: AnswersTables, model: str, seed: int, files: Mapping[str, str]
+) -> list[Part]:
+    """Return the parts of a report on what a model's answers lose."""
+    table = told.summary
+    body = (
+        f"<p>{escape(model)} answers {escape(count(int(table.n.max()), 'dialog'))} from what each "
+        "policy left in its cache. Means with the 95 % interval over sets of services, where there "
+        f"are enough; a ≠ where the difference from {escape(told.baseline)} is told apart.</p>"
+    )
+    apart = {
+        (row.metric, row.policy, row.budget)
+        for row in told.paired.itertuples()
+        if row.told_apart is True
+    }
+    for metric, measure in MEASURES.items():
+        rows = table[table.metric == metric]
+        if rows.empty:
+            continue
+        scale, digits = (100, 1) if measure.unit == "%" else (1, 3)
+        names = list(dict.fromkeys(rows.policy))
+        columns: dict[str, list[str]] = {"policy": names}
+        for budget in dict.fromkeys(rows.budget):
+            found = {row.policy: row for row in rows[rows.budget == budget].itertuples()}
+            columns[f"budget {budget}"] = [
+                ""
+                if name not in found
+                else _figure(
+                    found[name].mean, found[name].ci_low, found[name].ci_high, scale, digits
+                )
+                + (" ≠" if (metric, name, budget) in apart else "")
+                for name in names
+            ]
+        title = f"{measure.label}, {measure.unit}"
+        body += f"<h3>{escape(title)}</h3><p>{escape(measure.help)}</p>"
+        body += tables.plain_html(columns, title)
+    command = "python -m fdkvc report --answers FILE --out report.html"
+    return [Part("Answers of a model", body), provenance([command], ran_here(seed), files)]
+
+
+def _figure(mean: float, low: float, high: float, scale: float, digits: int) -> str:
+    text = f"{scale * mean:.{digits}f}"
+    if math.isnan(low) or low == high:
+        return text
+    return f"{text} ({scale * low:.{digits}f} to {scale * high:.{digits}f})"
+
+
+_STYLE = (
+    _VARIABLES
+    + """
+main { max-width: 74rem; margin: 0 auto; padding: 1.2rem 1.2rem 4rem; }
+h1 { font-size: 1.8rem; line-height: 1.2; margin: .5rem 0; }
+h2 { font-size: 1.4rem; margin: 2.5rem 0 .6rem; }
+h3 { font-size: 1.05rem; margin: 1.4rem 0 .3rem; }
+nav ol { columns: 18rem; padding-left: 1.4rem; }
+a { color: var(--accent); }
+pre { overflow-x: auto; padding: .6rem .8rem; border: 1px solid var(--faint); border-radius: 6px; }
+.row { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(26rem, 100%), 1fr)); }
+figure { margin: .4rem 0; }
+figure svg { max-width: 100%; height: auto; }
+.scene { width: 100%; height: 56rem; border: 1px solid var(--faint); border-radius: 8px; }
+.scene { margin: .8rem 0; }
+@media (max-width: 560px) { .scene { height: 82rem; } main { padding: .8rem; } }
+@media print {
+  main { max-width: none; padding: 0; }
+  h2, h3 { break-after: avoid; }
+  section, figure { break-inside: auto; }
+  .grid { overflow: visible; font-size: .75rem; }
+  nav, .scene { break-inside: avoid; }
+}
+"""
+)

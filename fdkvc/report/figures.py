@@ -1,0 +1,146 @@
+"""The paper's figures from what was measured: every line with its interval."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from fdkvc.charts.series import series_data, series_spec, topics_data
+from fdkvc.charts.sweep import curve_spec
+from fdkvc.charts.theme import MOST_DRAWN, Spec, Theme, with_data
+from fdkvc.dialogs.scenarios import SCENARIOS
+from fdkvc.judged.tables import ablation_table, series_table
+from fdkvc.measured.study import Study
+from fdkvc.paper.tables import ABLATED_POLICY
+from fdkvc.parameters import defaults_of, parameters_of
+from fdkvc.policies import POLICIES, Policy
+from fdkvc.run.metrics import late_metric, metric_named, metrics_of
+
+FIGURES = (
+    (
+        "Alignment turn by turn (Figure 1)",
+        "After a change of topic H2O's alignment falls and stays low, because half of its cache "
+        "is the first topic for good. FIFO recovers at once, FD-KVC over some turns.",
+        (("shift", "alignment"), ("return", "alignment"), ("mixed", "alignment")),
+    ),
+    (
+        "Ownership loss and learning rate (Figure 2)",
+        "The paper says that the loss settles within 2 to 3 turns as scores become nearly binary. "
+        "Here it rises with every change of topic, and the learning rate follows it within a few "
+        "percent: mind the axes, which show only the range that the lines take.",
+        (("mixed", "ownership_loss"), ("mixed", "learning_rate")),
+    ),
+    (
+        "Retention after a shift (Figure 3)",
+        "The paper says that FD-KVC turns to the new topic like FIFO. It takes about twice the "
+        "turns, and for the first two H2O's frozen half holds more of the new topic.",
+        (("shift", "retention"), ("adaptation", "retention")),
+    ),
+)
+"""The paper's figures over turns: title, what to see, and a panel a scenario and quantity."""
+
+ABLATIONS_TITLE = "Ablation curves (Figure 4)"
+ABLATIONS_WORDS = (
+    "The paper finds a peak of the alignment inside each sweep. With the topic projected by the "
+    "value matrix there is none: alignment falls as w_c grows, and is flat over γ until recency "
+    "fades too slowly. Retention follows the published points."
+)
+
+
+def drawn_first(policies: Sequence[Policy]) -> tuple[str, ...]:
+    """Return the names of the policies that a figure draws as long as nobody chooses others."""
+    return tuple(policy.name for policy in policies[:MOST_DRAWN])
+
+
+def series_chart(
+    study: Study,
+    table: pd.DataFrame,
+    scenario: str,
+    quantity: str,
+    theme: Theme,
+    drawn: Sequence[str] = (),
+) -> Spec | None:
+    """Return the chart of a quantity over a scenario's turns; None if nothing was measured.
+
+    Parameters
+    ----------
+    drawn : sequence of str
+        The names of the policies that are drawn; `drawn_first` by default. A policy of which
+        nothing was measured is not named either.
+    """
+    policies = study.results.benchmark.policies
+    rows = series_data(table, scenario, quantity)
+    rows = rows[rows.policy.isin(drawn or drawn_first(policies))]
+    if rows.empty:
+        return None
+    known = set(rows.policy)
+    titles = {policy.name: policy.title for policy in policies if policy.name in known}
+    rows = rows.assign(policy=rows.policy.map(titles))
+    schedule = SCENARIOS[scenario].schedule
+    spec = series_spec(
+        SCENARIOS[scenario].label,
+        quantity_label(quantity),
+        len(schedule),
+        tuple(titles.values()),
+        *_axis(rows, quantity),
+        theme,
+    )
+    return with_data(spec, {"series": rows, "topics": topics_data(schedule)})
+
+
+def _axis(rows: pd.DataFrame, quantity: str) -> tuple[float, float]:
+    """Return the y axis: all of 0 to 1 for a metric, else what the lines take."""
+    low, high = float(rows.ci_low.min()), float(rows.ci_high.max())
+    if quantity in metrics_of():
+        return min(0.0, low), max(1.0, high)
+    room = 0.08 * (high - low) or 0.05
+    return low - room, high + room
+
+
+def quantity_label(quantity: str) -> str:
+    """Return what a quantity of a turn is called."""
+    if quantity in metrics_of():
+        return metric_named(quantity).label
+    if quantity.startswith("evicted_"):
+        return f"Entries evicted by {quantity.removeprefix('evicted_')}"
+    return quantity.replace("_", " ").capitalize()
+
+
+def printed_metrics(table: pd.DataFrame) -> list[str]:
+    """Return the metrics of an ablation that the paper prints."""
+    return list(table[table.published.notna()].metric.unique())
+
+
+def ablation_chart(table: pd.DataFrame, parameter: str, metric: str, theme: Theme) -> Spec:
+    """Return the chart of one metric over one of the paper's sweeps."""
+    rows = table[table.metric == metric]
+    low = min(0.0, float(rows.ci_low.min()), float(rows.published.min()))
+    spec = curve_spec(
+        late_metric(metric).title,
+        parameters_of(POLICIES[ABLATED_POLICY])[parameter].label,
+        (float(rows.value.min()), float(rows.value.max())),
+        (low, max(1.0, float(rows.ci_high.max()))),
+        float(defaults_of(POLICIES[ABLATED_POLICY])[parameter]),
+        theme,
+        bool(rows.published.notna().any()),
+    )
+    data = rows.assign(setting=[f"{parameter}={value:g}" for value in rows.value])
+    return with_data(spec, {"curve": data})
+
+
+def figure_charts(study: Study, theme: Theme) -> dict[str, Spec]:
+    """Return the charts of the paper's figures by name, those of which something was measured."""
+    table = series_table(study.results)
+    found = {
+        f"{quantity}_{scenario}": series_chart(study, table, scenario, quantity, theme)
+        for _, _, panels in FIGURES
+        for scenario, quantity in panels
+    }
+    charts = {name: chart for name, chart in found.items() if chart is not None}
+    for parameter, results in study.sweeps.items():
+        swept = ablation_table(results, parameter)
+        for metric in printed_metrics(swept):
+            name = f"ablation_{parameter}_{metric}"
+            charts[name] = ablation_chart(swept, parameter, metric, theme)
+    return charts

@@ -1,0 +1,92 @@
+"""Tables as HTML, beside what is published, and as plain ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from fdkvc.judged.cells import MeasuredTable, figure_words, sign_of, unit_of
+from fdkvc.judged.judge import Fact
+from fdkvc.judged.rules import RULES
+
+STYLE = """
+.grid { overflow-x: auto; margin: .3rem 0 1rem; }
+.grid table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+.grid th, .grid td {
+  padding: .2rem .55rem; text-align: right; vertical-align: top; white-space: nowrap;
+  border-bottom: 1px solid color-mix(in srgb, currentColor 16%, transparent); line-height: 1.35;
+}
+.grid th { font-weight: 600; white-space: normal; vertical-align: bottom; }
+.grid th:first-child, .grid .words { text-align: left !important; }
+.grid tbody th { vertical-align: top; min-width: 5.5rem; }
+.grid thead th:first-child, .grid tbody th {
+  position: sticky; left: 0; background: var(--st-background-color, Canvas);
+}
+.grid small { display: block; opacity: .8; font-size: .82em; }
+""" + "".join(
+    f".grid .{rule.verdict.replace(' ', '-')} {{ background: {rule.tint}; }}\n" for rule in RULES
+)
+
+
+def measured_html(table: MeasuredTable) -> str:
+    """Return a table as the paper lays it out: measured, and below it published with the sign."""
+    columns = [table.corner, *table.columns.values()]
+    rows = [
+        [f"<th scope='row'>{escape(label)}</th>"]
+        + [_cell(table.cells.get((row, column))) for column in table.columns]
+        for row, label in table.rows.items()
+        if any((row, column) in table.cells for column in table.columns)
+    ]
+    return _grid(columns, rows, f"{table.heading}, measured and published")
+
+
+def _cell(fact: Fact | None) -> str:
+    if fact is None:
+        return "<td></td>"
+    name = (fact.verdict or "").replace(" ", "-")
+    printed = f"<small>{escape(published_words(fact))}</small>" if fact.is_published else ""
+    return f"<td class='{name}'>{escape(figure_words(fact))}{printed}</td>"
+
+
+def published_words(fact: Fact) -> str:
+    """Write the sign of the verdict, the published figure, and the difference from it."""
+    if not fact.is_published:
+        return ""
+    unit = unit_of(fact)
+    difference = f"{unit.scale * fact.difference:+.{unit.digits}f}"
+    return f"{sign_of(fact)} {fact.printed} ({difference})".strip()
+
+
+def plain_html(columns: Mapping[str, Sequence[str]], caption: str, words: int = 1) -> str:
+    """Return a table of texts, of which the first columns hold words.
+
+    Parameters
+    ----------
+    columns : mapping of str to sequence of str
+    caption : str
+        For those who hear the page.
+    words : int
+        How many columns, from the first.
+    """
+    rows = [
+        [
+            f"<td class='words'>{escape(cell)}</td>" if at < words else f"<td>{escape(cell)}</td>"
+            for at, cell in enumerate(row)
+        ]
+        for row in zip(*columns.values(), strict=True)
+    ]
+    return _grid(list(columns), rows, caption, words)
+
+
+def _grid(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str, words: int = 1
+) -> str:
+    names = "".join(
+        f"<th scope='col'{' class=words' if at < words else ''}>{escape(name)}</th>"
+        for at, name in enumerate(columns)
+    )
+    body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
+    return (
+        f"<div class='grid' tabindex='0' role='region' aria-label='{escape(caption, quote=True)}'>"
+        f"<table><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
