@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fdkvc.measured.answers import Answers
     from fdkvc.measured.benchmark import Benchmark, Progress, Results
     from fdkvc.model.folder import AnyModel
+    from fdkvc.report.document import Part
     from fdkvc.said.recordings import Recording
     from fdkvc.said.transcripts import Transcript
 
@@ -135,6 +136,32 @@ def _parser() -> argparse.ArgumentParser:
     _add_dialogs(option, replace(DIALOGS, default=200))
     _add_metrics(option)
     option("--out", required=True, metavar="DIR", help="write sweep.csv and run.json there")
+
+    option = command(
+        "report", _report, "write one HTML file to hand over: claims, tables, figures, moments"
+    )
+    option(
+        "--run",
+        dest="run_file",
+        metavar="FILE",
+        help="a run.json to measure again; default: the paper's run",
+    )
+    option(
+        "--dialogs",
+        nargs="?",
+        const="",
+        metavar="FILE",
+        help="report on dialogs that people said instead; default: two of the project's own",
+    )
+    option(
+        "--answers",
+        nargs="?",
+        const="",
+        metavar="FILE",
+        help="report on what a small language model answers in them, instead or as well",
+    )
+    _add_place(option)
+    option("--out", required=True, metavar="FILE", help="the file to write: report.html")
 
     option = command("repeat", _repeat, "run a run.json again and compare the numbers")
     option("file", metavar="FILE", help="a run.json")
@@ -475,6 +502,105 @@ def _swept(settings: Any, benchmark: Benchmark) -> Results:
     check_folder(settings.out)
     with _place(settings) as place, _progress() as on_progress:
         return run_benchmark(benchmark, **place, on_progress=on_progress)
+
+
+def _report(settings: Any) -> None:
+    from pathlib import Path
+
+    from fdkvc.files.write import check_folder, write_files
+
+    out = Path(settings.out)
+    if out.suffix != ".html":
+        raise ValueError(f"--out must name a file that ends in .html, not {settings.out!r}")
+    check_folder(out.parent, [out.name])
+    with _place(settings) as place, _progress() as on_progress:
+        text = _reported(settings, {**place, "on_progress": on_progress})
+    write_files(out.parent, {out.name: text})
+    _print(f"{len(text.encode()) / 1e6:.1f} MB", settings.out)
+
+
+def _reported(settings: Any, place: Mapping[str, Any]) -> str:
+    """Return the report that is asked for."""
+    from fdkvc.report.document import papers_report, report_html, study_report
+
+    if settings.dialogs is not None or settings.answers is not None:
+        if settings.run_file is not None:
+            raise ValueError("--run does not go with --dialogs or --answers: give one of them")
+        parts = [] if settings.dialogs is None else _reported_dialogs(settings.dialogs)
+        if settings.answers is not None:
+            parts += _reported_answers(settings.answers, place)
+        scope = ["What policies keep of dialogs that people said, and what is lost by it."]
+        return report_html("Cache policies on real dialogs", scope, parts)
+    recordings, _, _ = _said(None)
+    if settings.run_file is None:
+        return papers_report(recordings)
+    from fdkvc.files.repeat import MOST_BYTES, read_run
+    from fdkvc.measured.study import run_study
+    from fdkvc.said.formats import read_bytes
+
+    record = read_run(read_bytes(settings.run_file, MOST_BYTES))
+    if record.sweep is not None:
+        raise ValueError("the file is of a sweep, but a report is of a benchmark or a study")
+    return study_report(run_study(record.benchmark, **place), recordings)
+
+
+def _reported_dialogs(file: str) -> list[Part]:
+    from time import perf_counter
+
+    from fdkvc.files.export import replay_files
+    from fdkvc.measured.benchmark import default_baseline
+    from fdkvc.measured.replay import Replay, replay
+    from fdkvc.report.document import replay_parts
+
+    recordings, _, sha = _said(file)
+    asked, began = Replay(), perf_counter()
+    baseline = default_baseline(asked.policies)
+    replayed = replay(asked, recordings)
+    files = replay_files(
+        *(asked, replayed, baseline),
+        source=recordings[0].source,
+        file=sha,
+        seed=SEED.default,
+        seconds=perf_counter() - began,
+    )
+    return replay_parts(asked, replayed, recordings, baseline, SEED.default, files)
+
+
+def _reported_answers(file: str, place: Mapping[str, Any]) -> list[Part]:
+    from time import perf_counter
+
+    from fdkvc.files.export import answers_files
+    from fdkvc.measured.answers import FULL, Answers, run_answers
+    from fdkvc.measured.proxies import answers_tables
+    from fdkvc.model import HOUSE
+    from fdkvc.model.folder import load_model
+    from fdkvc.report.document import answers_parts
+
+    _, transcripts, sha = _said(file)
+    asked, model, began = Answers(), load_model(HOUSE), perf_counter()
+    measured = run_answers(asked, model, transcripts, **place)
+    told = answers_tables(measured, FULL, SEED.default)
+    files = answers_files(
+        *(asked, measured, told),
+        model=model,
+        file=sha,
+        seed=SEED.default,
+        seconds=perf_counter() - began,
+    )
+    return answers_parts(told, model.name, SEED.default, files)
+
+
+def _said(
+    file: str | None,
+) -> tuple[Sequence[Recording], Sequence[Transcript], str]:
+    """Return the dialogs of a file, or the project's own, as lexical recordings; and its digest."""
+    import hashlib
+
+    from fdkvc.said.lexical import lexical_recording
+
+    transcripts, content = _transcripts(argparse.Namespace(dialogs=file or None))
+    recordings = [lexical_recording(each, SEED.default) for each in transcripts]
+    return recordings, transcripts, hashlib.sha256(content).hexdigest()
 
 
 def _repeat(settings: Any) -> None:

@@ -21,11 +21,11 @@ from fdkvc.files.shipped import papers_run
 from fdkvc.judged.cells import measured_tables, verdicts_of
 from fdkvc.judged.claims import judged_claims
 from fdkvc.judged.rules import LEGEND, SIGNS
-from fdkvc.measured.answers import MEASURES, Answers
+from fdkvc.measured.answers import MEASURES
 from fdkvc.measured.benchmark import Benchmark, is_the_papers
 from fdkvc.measured.proxies import AnswersTables
 from fdkvc.measured.replay import Replay, replay_paired, replay_summary
-from fdkvc.measured.statistics import holm
+from fdkvc.measured.statistics import holm, too_few_kinds
 from fdkvc.measured.study import Study
 from fdkvc.measured.workers import processor
 from fdkvc.policies import Policy, policy_named
@@ -198,12 +198,14 @@ def ran_here(seed: int) -> dict[str, str]:
     return ran | {f"processor, {name}": which for name, which in processor().items()}
 
 
-def provenance(commands: Sequence[str], ran: Mapping[str, str], files: Mapping[str, str]) -> Part:
+def provenance(
+    commands: Sequence[str], ran: Mapping[str, str], files: Mapping[str, str], of: str = "it"
+) -> Part:
     """Say how the numbers are made again: commands, seeds, versions, and digests of the files."""
     lines = "\n".join(commands)
     known = {name: digest(text) for name, text in files.items()}
     return Part(
-        "How to repeat it",
+        f"How to repeat {of}",
         f"<p>The commands:</p><pre>{escape(lines)}</pre>"
         + tables.plain_html(
             {"what": list(ran), "which": list(ran.values())}, "Seeds and versions", words=2
@@ -391,10 +393,11 @@ def replay_parts(
     """Return the parts of a report on dialogs that people said."""
     body = (
         f"<p>{escape(count(int(replayed.dialog.nunique()), 'dialog'))}, replayed: the cache of "
-        f"{escape(recordings[0].source)}. Means over dialogs with their 95 % interval; a ≠ where "
-        f"the paired difference from {escape(baseline)} is sure (p adjusted for all tests here, "
-        "Holm).</p>"
+        f"{escape(recordings[0].source)}. Means over dialogs, with their 95 % interval where there "
+        f"are enough of them; a ≠ where the paired difference from {escape(baseline)} is sure (p "
+        "adjusted for all tests here, Holm).</p>"
     )
+    few = too_few_kinds(int(replayed.dialog.nunique()))
     summary, paired = replay_summary(replayed), replay_paired(replayed, baseline)
     paired = paired.assign(p_holm=holm(paired.p))
     sure = paired[(paired.p_holm < 0.05) | (paired.p.isna() & (paired.mean_diff.abs() > 0))]
@@ -414,8 +417,10 @@ def replay_parts(
                 (row,) = rows[
                     (rows.policy == policy) & (rows.heads == heads) & (rows.budget == budget)
                 ].itertuples()
-                sign = " ≠" if (heads, budget, metric, policy) in apart else ""
-                column.append(_figure(row.mean, row.ci_low, row.ci_high, scale, digits) + sign)
+                sure_of = not few and (heads, budget, metric, policy) in apart
+                low, high = (math.nan, math.nan) if few else (row.ci_low, row.ci_high)
+                figure = _figure(row.mean, low, high, scale, digits)
+                column.append(f"{figure} ≠" if sure_of else figure)
             columns[f"budget {budget}"] = column
         title = f"{late_metric(metric).title}{', %' if late_metric(metric).percent else ''}"
         body += f"<h3>{escape(title)}</h3>{tables.plain_html(columns, title)}"
@@ -424,11 +429,11 @@ def replay_parts(
     if failure is not None:
         parts.append(Part("A failed call", framed(failed_scene(failure))))
     command = "python -m fdkvc report --dialogs FILE --out report.html"
-    return [*parts, provenance([command], ran_here(seed), files)]
+    return [*parts, provenance([command], ran_here(seed), files, "the dialogs")]
 
 
 def answers_parts(
-    settings: Answers, told: AnswersTables, model: str, seed: int, files: Mapping[str, str]
+    told: AnswersTables, model: str, seed: int, files: Mapping[str, str]
 ) -> list[Part]:
     """Return the parts of a report on what a model's answers lose."""
     table = told.summary
@@ -464,7 +469,8 @@ def answers_parts(
         body += f"<h3>{escape(title)}</h3><p>{escape(measure.help)}</p>"
         body += tables.plain_html(columns, title)
     command = "python -m fdkvc report --answers FILE --out report.html"
-    return [Part("Answers of a model", body), provenance([command], ran_here(seed), files)]
+    again = provenance([command], ran_here(seed), files, "the answers")
+    return [Part("Answers of a model", body), again]
 
 
 def _figure(mean: float, low: float, high: float, scale: float, digits: int) -> str:

@@ -69,7 +69,9 @@ def told_of(runs: Sequence[Run], entry: int | None) -> Told:
         for turn, token in zip(run.entries["turn"], run.entries["token"], strict=True)
     }
     if len(pairs) * len(runs) > MOST_TOLD:
-        pairs = {pair for pair in pairs if pair[1] == entry}
+        pairs = set()
+    if entry is not None:
+        pairs |= {(turn, entry) for turn in range(runs[0].dialogs.turns)}
     return {f"{turn} {token}": _said(runs, turn, token) for turn, token in sorted(pairs)}
 
 
