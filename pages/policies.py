@@ -19,6 +19,9 @@ heading(
 )
 problems(wrong)
 
+st.header("The map", anchor=False)
+policies.show_map(PAGE)
+
 st.header("Side by side", anchor=False)
 policies.show_overview(fields.several(PAGE, policies.SHOWN))
 fields.write_link(PAGE, [policies.SHOWN])

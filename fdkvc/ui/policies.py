@@ -6,19 +6,28 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import streamlit as st
 
+from fdkvc.charts.sweep import PICK, tradeoff_spec
+from fdkvc.charts.theme import with_data
 from fdkvc.dialogs.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
 from fdkvc.judged.chance import behind_chance
 from fdkvc.measured.benchmark import Benchmark, run_benchmark
+from fdkvc.measured.policy_map import AXES, map_points, policy_map
 from fdkvc.measured.statistics import summarize
-from fdkvc.policies import POLICIES, WRAPPERS, Policy, policy_named, wrapped
+from fdkvc.policies import POLICIES, WRAPPERS, Policy, policy_named, read_policy, wrapped
 from fdkvc.policies.base import Step
 from fdkvc.run.metrics import metric_named, metrics_of, usual_metrics
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.chance import say_chance
+from fdkvc.ui.kit.downloads import show_chart
+from fdkvc.ui.kit.frame import page_theme, table_html
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.kit.sidebar import MEASURED
+from fdkvc.ui.kit.variants import CHOSEN
+
+COMPARE_PAGE = "pages/compare.py"
 
 DIALOGS = 50
 """Dialogs a scenario behind the overview: enough to tell the policies apart, soon done."""
@@ -95,6 +104,95 @@ def show_overview(metrics: tuple[str, ...]) -> None:
         )
     )
     say_chance(chance)
+
+
+@st.fragment
+def show_map(page: str) -> None:
+    """Show two axes of the map, with the front, and the way to Compare for a point."""
+    table = policy_map()
+    labels = {axis: known.label for axis, known in AXES.items()}
+    with st.container(horizontal=True):
+        x = fields.pick(f"{page}/across", "Across", labels, "call_recall", width=300)
+        others = {axis: label for axis, label in labels.items() if axis != x}
+        y = fields.pick(f"{page}/up", "Up", others, "calls_exact_of_full", width=300)
+    policies = {name: read_policy(name) for name in table.policy.unique()}
+    stored = table[table.axis == "memory"].set_index("policy")["mean"]
+    bound = stored["fifo"] + 1e-6
+    judged = frozenset(
+        name
+        for name, policy in policies.items()
+        if "future" not in policy.looks_at
+        and ("memory" in (x, y) or stored.get(name, stored.get(policy.core.key)) <= bound)
+    )
+    points = map_points(table, x, y, judged)
+    group = [policies[name].core.label for name in points.setting]
+    named = [policies[name].title for name in points.setting]
+    points = points.assign(group=group, name=named)
+    points["name"] = points.name.where(points.front | points.setting.isin(POLICIES), "")
+    front = points[points.front].sort_values(["x", "y"]).reset_index(drop=True)
+    spec = tradeoff_spec(
+        AXES[x].label,
+        AXES[y].label,
+        _range(points, "x"),
+        _range(points, "y"),
+        tuple(policy.label for policy in POLICIES.values()),
+        (AXES[x].lower_is_better, AXES[y].lower_is_better),
+        page_theme(),
+    )
+    data = {"points": points, "front": front.assign(place=front.index)[["x", "y", "place"]]}
+    name = "map"
+    show_chart(page, name, with_data(spec, data), on_select=lambda: _pick(page, name))
+    _show_picked(page, table, policies)
+    sources = " and ".join(dict.fromkeys(AXES[axis].data for axis in (x, y)))
+    st.caption(
+        plain(
+            f"On {sources}, with 95 % intervals. The front is of those that keep to the budget; "
+            "the oracle, which knows the future, is on none. Measured by benchmarks/policy_map.py."
+        )
+    )
+
+
+def _pick(page: str, name: str) -> None:
+    clicked = st.session_state[f"{page}/{name}"].selection.get(PICK, [])
+    if clicked:
+        st.session_state[f"{page}/picked"] = clicked[0]["setting"]
+
+
+def _show_picked(page: str, table: pd.DataFrame, policies: Mapping[str, Policy]) -> None:
+    """Below the map, say what was measured of the policy that was clicked; link to Compare."""
+    policy = policies.get(st.session_state.get(f"{page}/picked", ""))
+    if policy is None:
+        return
+    rows = table[table.policy == policy.name]
+    figures = {
+        "axis": [AXES[axis].label for axis in rows.axis],
+        "mean": [f"{mean:.3f}" for mean in rows["mean"]],
+        "95 % interval": [
+            f"{low:.3f} to {high:.3f}" for low, high in zip(rows.ci_low, rows.ci_high, strict=True)
+        ],
+        "rank": [f"{rank:.0f}" for rank in rows["rank"]],
+        "rank, 95 %": [
+            f"{low:.0f} to {high:.0f}"
+            for low, high in zip(rows.rank_low, rows.rank_high, strict=True)
+        ],
+        "of": [str((table.axis == axis).sum()) for axis in rows.axis],
+    }
+    with st.container(border=True, key="picked-policy"):
+        st.markdown(Markdown("**{}** :gray[({})]").format(policy.title, policy.source))
+        st.html(table_html(figures, f"Measured of {policy.title}"))
+        lanes = list(dict.fromkeys(("fifo", policy.name)))
+        st.page_link(
+            COMPARE_PAGE,
+            label=plain(f"Compare {policy.title} with FIFO, turn by turn"),
+            icon=":material/compare:",
+            query_params={"policies": CHOSEN.written(lanes)},
+        )
+
+
+def _range(points: pd.DataFrame, axis: str) -> tuple[float, float]:
+    low, high = float(points[f"{axis}_low"].min()), float(points[f"{axis}_high"].max())
+    room = 0.06 * (high - low) or 0.05
+    return low - room, high + room
 
 
 def _format(metric: str, means: Mapping[str, Mapping[str, tuple[float, float]]]) -> str:

@@ -1,0 +1,181 @@
+"""Measure the map of policies: fdkvc/measured/policy_map.csv.
+
+    python -m benchmarks.policy_map FILE FOLDER [--drawn 100] [--dialogs 200] [--answers 200]
+
+FILE holds annotated dialogues of people; that many of them, drawn by the seed, are replayed with
+the lexical embedding, and answered by the house model. FOLDER keeps what is measured of each
+dialog, so that an interrupted run goes on; what is there is not measured again. The map is written
+last.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from threadpoolctl import threadpool_limits
+
+from fdkvc.dialogs.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
+from fdkvc.measured.answers import MEASURED, Answers, answer_chunk
+from fdkvc.measured.benchmark import Benchmark, measure_latency, run_benchmark
+from fdkvc.measured.policy_map import AXES, COLUMNS, FILE, placed
+from fdkvc.measured.replay import Replay, replay
+from fdkvc.model import HOUSE
+from fdkvc.model.folder import load_model
+from fdkvc.policies import POLICIES, Policy, policy_named, read_policy
+from fdkvc.said.formats import read_file
+from fdkvc.said.lexical import lexical_recording
+from fdkvc.said.transcripts import Transcript
+
+BUDGET = 48
+
+OF_HEADS = (
+    *(f"ada-heads({key})" for key in ("h2o", "snapkv", "keydiff")),
+    *(f"pyramid({key})" for key in ("h2o", "snapkv", "keydiff")),
+    *(f"pyramid({key}, last=1.5)" for key in ("h2o", "snapkv", "keydiff")),
+)
+"""What makes a difference where there are several heads or layers: on the model's answers."""
+
+VARIANTS = (
+    "retrieval size=8",
+    "h2o window=0.75",
+    "window(snapkv, share=0.75)",
+    "whitelist(fd-kvc)",
+    "turns(snapkv)",
+    "turns(h2o)",
+    "recall(fifo)",
+    "blocks(h2o, size=8)",
+    "blocks(h2o, size=16)",
+    "blocks(fd-kvc-window, size=8)",
+)
+"""What is on the map beside every policy at its defaults."""
+
+
+def policies() -> tuple[Policy, ...]:
+    """Return what is on the map."""
+    names = (*POLICIES, *VARIANTS, *OF_HEADS)
+    return tuple(policy_named(name) if name in POLICIES else read_policy(name) for name in names)
+
+
+def drawn(every: Sequence[Policy], dialogs: int, seed: int) -> pd.DataFrame:
+    """Return each drawn dialog's numbers, in the mean over the scenarios."""
+    metrics = [
+        axis.removeprefix("late_") for axis in AXES if AXES[axis].data == AXES["memory"].data
+    ]
+    results = run_benchmark(
+        Benchmark(
+            scenarios=tuple(SCENARIOS[key] for key in BENCHMARK_SCENARIOS),
+            policies=tuple(every),
+            dialogs=dialogs,
+            seed=seed,
+            metrics=tuple(metric for metric in metrics if metric != "time"),
+        )
+    )
+    rows = []
+    for policy in every:
+        for axis in AXES:
+            metric = axis if axis.startswith("late_") else f"late_{axis}"
+            found = [
+                values
+                for key in BENCHMARK_SCENARIOS
+                if (values := results.values(key, policy.name, metric)) is not None
+            ]
+            for at, value in enumerate(np.mean(found, axis=0) if found else ()):
+                rows.append((at, at, policy.name, axis, float(value), 1))
+    columns = ["dialog", "services", "policy", "metric", "value", "count"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def real(every: Sequence[Policy], said: Sequence[Transcript]) -> pd.DataFrame:
+    """Return what each of the dialogues of people comes to in a replay."""
+    recordings = [lexical_recording(each, 0) for each in said]
+    found = replay(Replay(tuple(every), (BUDGET,)), recordings)
+    services = {each.name: _services(each) for each in said}
+    found = found.assign(services=found.dialog.map(services), count=1)
+    return found[found.value.notna()]
+
+
+def answered(every: Sequence[Policy], said: Sequence[Transcript], path: Path) -> pd.DataFrame:
+    """Return what the model's answers lose in each dialogue, a row as `run_answers` has them."""
+    model = load_model(HOUSE)
+    done = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=list(MEASURED))
+    have = set(zip(done.dialog, done.policy, strict=True))
+    with threadpool_limits(1, user_api="blas"):
+        for transcript in said:
+            lacking = tuple(each for each in every if (transcript.name, each.name) not in have)
+            if not lacking:
+                continue
+            settings = Answers(lacking, (BUDGET,), cut_text=False, proxies=False)
+            rows, _ = answer_chunk(settings, model, [transcript])
+            table = pd.DataFrame(rows, columns=list(MEASURED))
+            table.to_csv(path, mode="a", header=not path.exists(), index=False)
+    found = pd.read_csv(path).drop_duplicates(["dialog", "policy", "metric"])
+    return found[found.dialog.isin({each.name for each in said})]
+
+
+def times(every: Sequence[Policy], repeats: int = 5) -> Iterator[tuple[object, ...]]:
+    """Yield the rows of the time of a turn: the median of rounds, and the least and the most."""
+    rounds = [
+        {
+            each.policy: each.milliseconds
+            for each in measure_latency(every, repeats=3, batched=False)
+        }
+        for _ in range(repeats)
+    ]
+    ratios = {
+        policy.name: [each[policy.name] / each["fifo"] for each in rounds] for policy in every
+    }
+    order = sorted(ratios, key=lambda name: float(np.median(ratios[name])))
+    places = [sorted(ratios, key=lambda name, at=at: ratios[name][at]) for at in range(repeats)]
+    for name, found in ratios.items():
+        ranks = [place.index(name) + 1 for place in places]
+        figures = (float(np.median(found)), min(found), max(found))
+        yield name, "time", repeats, *figures, order.index(name) + 1, min(ranks), max(ranks)
+
+
+def _services(transcript: Transcript) -> str:
+    return " + ".join(sorted(transcript.topics)) or transcript.name
+
+
+def main() -> None:
+    """Measure what is not there yet, and write the map."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--drawn", type=int, default=100)
+    parser.add_argument("--dialogs", type=int, default=200)
+    parser.add_argument("--answers", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    settings = parser.parse_args()
+    settings.folder.mkdir(parents=True, exist_ok=True)
+    every = policies()
+    alone = [policy for policy in every if policy.name not in OF_HEADS]
+    said = read_file(settings.file)
+    order = np.random.default_rng(settings.seed).permutation(len(said)).tolist()
+    tables = []
+    for name, measure in (
+        ("drawn", lambda: drawn(alone, settings.drawn, settings.seed)),
+        ("real", lambda: real(alone, [said[at] for at in order[: settings.dialogs]])),
+    ):
+        path = settings.folder / f"{name}.csv"
+        if not path.exists():
+            measure().to_csv(path, index=False)
+        tables.append(pd.read_csv(path))
+    present = [policy for policy in every if "future" not in policy.looks_at]
+    chosen = [said[at] for at in order[: settings.answers]]
+    tables.append(answered(present, chosen, settings.folder / "answers.csv"))
+    measured = pd.concat(tables)
+    rows = [
+        placed(measured[measured.metric == axis], axis, settings.seed)
+        for axis in AXES
+        if axis != "time"
+    ]
+    whole = pd.concat([*rows, pd.DataFrame(times(alone), columns=list(COLUMNS))])
+    whole.round(6).to_csv(FILE, index=False)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""The map of policies: means, ranks and how stable they are, and the page that shows it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from app_pages import open_page
+
+from benchmarks.policy_map import policies
+from fdkvc.measured.policy_map import AXES, COLUMNS, map_points, placed, policy_map
+from fdkvc.policies import POLICIES, read_policy
+
+
+def measured(values: dict[str, list[float]]) -> pd.DataFrame:
+    rows = [
+        (dialog, "AABBCCDD"[dialog], policy, value, 1 + dialog % 2)
+        for policy, series in values.items()
+        for dialog, value in enumerate(series)
+    ]
+    return pd.DataFrame(rows, columns=["dialog", "services", "policy", "value", "count"])
+
+
+def test_ranks_are_as_stable_as_the_order_is() -> None:
+    table = measured(
+        {"best": [9.0] * 8, "one": [1, 2] * 4, "other": [2, 1] * 4, "worst": [0.0] * 8}
+    )
+    found = placed(table, "late_retention").set_index("policy")
+
+    assert list(found.columns) == [name for name in COLUMNS if name != "policy"]
+    assert found.n.tolist() == [8] * 4
+    # Every second dialog counts twice.
+    assert found["mean"].tolist() == pytest.approx([9, 5 / 3, 4 / 3, 0])
+    assert found["rank"].tolist() == [1, 2, 3, 4]
+    ends = found[["rank_low", "rank_high"]].to_numpy().tolist()
+    assert ends == [[1, 1], [2, 2], [3, 3], [4, 4]]  # in every kind the same
+    assert placed(table, "nats").set_index("policy")["rank"].tolist() == [4, 3, 2, 1]
+
+    mixed = measured({"one": [1, 1, 1, 1, 0, 0, 0, 0], "other": [0, 0, 0, 0, 1, 1, 1, 1]})
+    ends = placed(mixed, "late_retention")[["rank_low", "rank_high"]].to_numpy().tolist()
+    assert ends == [[1, 2], [1, 2]]
+
+
+def test_the_front_is_of_those_that_may_be_on_it() -> None:
+    rows = [
+        (policy, axis, 9, mean, mean - 0.1, mean + 0.1, 1, 1, 2)
+        for policy, x, y in (("a", 1.0, 3.0), ("b", 2.0, 2.0), ("c", 1.5, 1.0), ("d", 9.0, 9.0))
+        for axis, mean in (("call_recall", x), ("nats", -y))
+    ]
+    table = pd.DataFrame(rows, columns=list(COLUMNS))
+    points = map_points(table, "call_recall", "nats", frozenset("abc")).set_index("setting")
+
+    assert points.front.to_dict() == {"a": True, "b": True, "c": False, "d": False}
+    assert points.loc["a", ["x", "x_low", "y"]].tolist() == pytest.approx([1, 0.9, -3])
+
+
+def test_what_is_shipped_is_whole() -> None:
+    table = policy_map()
+
+    assert list(table.columns) == list(COLUMNS)
+    assert set(table.axis) == set(AXES)
+    assert {policy.name for policy in policies()} == set(table.policy)
+    assert set(POLICIES) <= set(table[table.axis == "call_recall"].policy)
+    assert all(read_policy(name).name == name for name in table.policy)
+    assert (table.ci_low <= table["mean"] + 1e-6).all()
+    assert (table["mean"] <= table.ci_high + 1e-6).all()
+    assert (table.rank_low <= table.rank_high).all()
+    memory = table[table.axis == "memory"].set_index("policy")["mean"]
+    assert memory["retrieval"] == pytest.approx(1)
+    assert (memory[["h2o", "snapkv", "fd-kvc"]] == memory["fifo"]).all()
+    reads = table[table.axis == "reads"].set_index("policy")["mean"]
+    np.testing.assert_allclose(reads["retrieval"], reads["fifo"], rtol=1e-5)
+
+
+def test_the_page_shows_two_axes_and_opens_compare() -> None:
+    app = open_page("policies")
+    assert not app.exception
+    assert any(
+        "The front is of those that keep to the budget" in each.value for each in app.caption
+    )
+    app.selectbox(key="policies/up").set_value("memory").run()
+    app.session_state["policies/picked"] = "turns(snapkv)"
+    app.run()
+
+    assert not app.exception
+    links = [link.proto for link in app.get("page_link")]
+    assert any("turns" in link.query_string for link in links), links
