@@ -268,6 +268,27 @@ def why_table(talk: Talk, name: str, word: Word, looks: Looks) -> pd.DataFrame:
     return table.astype({"first_evicted_in": "Int64", "last_evicted_in": "Int64"})
 
 
+def first_evicted(talk: Talk, name: str, first: int, end: int, before: int) -> tuple[int, int, int]:
+    """Return which KV head was the first to evict any of some tokens, which one, and in which turn.
+
+    Heads are counted through all layers; of several, the first.
+
+    Parameters
+    ----------
+    talk : Talk
+    name : str
+        Of a memory.
+    first, end : int
+        The tokens, of which at least one was evicted before that passage.
+    before : int
+    """
+    gone = talk.memories[name].evicted_in[:, :, first:end]
+    gone = gone.reshape(-1, end - first)
+    when = np.where((gone >= 0) & (gone < before), gone, before)
+    head, token = np.unravel_index(when.argmin(), when.shape)
+    return int(head), first + int(token), turns_of(talk.passages[name])[when[head, token]]
+
+
 # ------------------------------------------------------------------------------- bring it back
 
 

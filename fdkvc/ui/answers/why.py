@@ -11,7 +11,14 @@ import pandas as pd
 import streamlit as st
 
 from fdkvc.parameters import Field
-from fdkvc.told.answers import Looks, Word, changed_words, turns_of, why_table
+from fdkvc.told.answers import (
+    Looks,
+    Word,
+    changed_words,
+    first_evicted,
+    turns_of,
+    why_table,
+)
 from fdkvc.ui.answers import choices
 from fdkvc.ui.answers.conversation import FULL, Answered
 from fdkvc.ui.dialogs.files import SHIPPED, shipped_file
@@ -60,7 +67,7 @@ def show_why(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
     gone = table[table.evicted > 0].nlargest(MOST_GONE, "all_there")
     if len(gone):
         st.html(table_html(_gone(gone), "Words that were evicted and would have been looked at"))
-    _link(answered, name, gone)
+    _link(answered, name, word, gone)
     return {"why.csv": table}
 
 
@@ -204,27 +211,40 @@ def _word_html(row: Mapping[Hashable, Any], top: float) -> str:
     return f'<{tag}{partly} style="--share:{share:.2f}" title="{escape(title)}">{text}</{tag}>'
 
 
-def _link(answered: Answered, name: str, gone: pd.DataFrame) -> None:
+def _link(answered: Answered, name: str, word: Word, gone: pd.DataFrame) -> None:
     """Lead to where this policy's decisions can be stepped through."""
     conversation = answered.conversation
     keys = [key for key in SHIPPED if shipped_file(key).digest == conversation.file]
     if name == FULL or not keys or gone.empty:
         return
-    turn = int(gone.iloc[0].first_evicted_in)
+    names = [said.name for said in shipped_file(keys[0]).transcripts]
+    shape = answered.talk.model.decoder.shape
+    most = gone.iloc[0]
+    kv_head, token, turn = first_evicted(
+        answered.talk, name, int(most["first"]), int(most["end"]), word.passage
+    )
     st.page_link(
         "pages/dialogs.py",
-        label=plain(f"Step through turn {turn} of this dialog on Dialogs"),
+        label=plain(
+            f"Step through turn {turn}, in layer {kv_head // shape.kv_heads}, KV head "
+            f"{kv_head % shape.kv_heads}"
+        ),
         icon=":material/step_over:",
         query_params={
             "file": keys[0],
+            "dialog": str(names.index(conversation.dialog)),
+            "vectors": "house",
+            "kv": str(kv_head),
+            "heads": "together",
             "policies": name.replace(" ", ":"),
             "budget": str(conversation.budget),
             "turn": str(turn),
-            "section": "cache",
+            "entry": str(token),
+            "view": "cache",
         },
     )
     st.caption(
-        "There the same policy decides about the same words entry by entry, with vectors drawn "
-        "from the letters of each word, not with those of this model: the step pages cannot show "
-        "this model's own cache."
+        "There this policy decides by this model's own keys and queries, as they are with the "
+        "whole text before them, and once a turn; here every head computes with what was left, "
+        "and evicts after a call, too. So the two may part in an entry near the cutoff."
     )

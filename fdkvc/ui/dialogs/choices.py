@@ -13,6 +13,7 @@ from fdkvc.parameters import Field
 from fdkvc.said.formats import FORMATS, endings
 from fdkvc.said.recordings import Recording
 from fdkvc.said.transcripts import MOST_CHARACTERS, MOST_DIALOGS
+from fdkvc.ui.answers.conversation import house
 from fdkvc.ui.dialogs.files import (
     BROUGHT,
     MOST_HEADS,
@@ -88,6 +89,15 @@ SCHEDULE = Field("Topics", "One letter a turn, A to Z.", name="schedule", defaul
 HEADS = replace(WAYS, default="kv")
 """Where heads share no keys, that is no choice, and each decides for itself."""
 
+VECTORS = Field(
+    "Attention by",
+    "Vectors drawn from the letters of each word, or those of the model that comes with the "
+    "project as it reads the dialog.",
+    name="vectors",
+    default="lexical",
+    choices={"lexical": "the letters of words", "house": "the house model"},
+)
+KV_HEAD = Field("KV head", "Whose cache it is.", name="kv", default=0, low=0, high=MOST_HEADS - 1)
 HEAD = Field("Head", "", name="head", default=0, low=0, high=MOST_HEADS - 1)
 BUDGET = replace(BUDGET_HERE, default=48, follows=False)
 POLICIES = replace(LANES, default=("fifo", "h2o", "fd-kvc"))
@@ -122,7 +132,16 @@ VIEW = Field(
 SECTIONS_KEY = "sections"
 """Where the session holds the words of the open section."""
 
-PLACED = (DIALOG, TOPICS, SCHEDULE, HEAD, HEADS, *(replace(each, follows=False) for each in LOOK))
+PLACED = (
+    DIALOG,
+    TOPICS,
+    SCHEDULE,
+    VECTORS,
+    KV_HEAD,
+    HEAD,
+    HEADS,
+    *(replace(each, follows=False) for each in LOOK),
+)
 """What has a meaning in one file alone."""
 
 FIELDS = (FILE, DIGEST, *PLACED, BUDGET, POLICIES, WHOSE, VIEW, ORDER, SECTION, *PAIR, ASKED)
@@ -149,7 +168,8 @@ def choose_dialog(page: str) -> Chosen | None:
     dialog = fields.choice(page, replace(DIALOG, choices=dict(enumerate(names_of))))
     way, schedule = _choose_topics(page, file, dialog)
     try:
-        recording, names = shown_recording(file, dialog, way, schedule)
+        kv_head = None if file.traced else _choose_vectors(page)
+        recording, names = shown_recording(file, dialog, way, schedule, kv_head)
     except ValueError as error:
         problems([f"{error}."])
         return None
@@ -282,6 +302,20 @@ def _choose_topics(page: str, file: DialogFile, dialog: int) -> tuple[str, str]:
         problems([f"{error}. Staying with one topic."])
         schedule = unmarked
     return way, schedule
+
+
+def _choose_vectors(page: str) -> int | None:
+    """Let a person choose whose vectors policies look at: no head's, or one of the house model."""
+    if fields.choice(page, VECTORS) != "house":
+        hold(page, KV_HEAD, 0)
+        return None
+    shape = house().decoder.shape
+    labels = {
+        place: f"layer {place // shape.kv_heads}, head {place % shape.kv_heads}"
+        for place in range(shape.layers * shape.kv_heads)
+    }
+    kv_head: int = fields.choice(page, replace(KV_HEAD, choices=labels))
+    return kv_head
 
 
 def _choose_head(page: str, recording: Recording) -> tuple[int, str]:

@@ -8,9 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from io import BytesIO
-from itertools import accumulate
+from itertools import accumulate, product
 
 from fdkvc.dialogs.batch import DialogBatch, stack
+from fdkvc.measured.answers import laid_out
+from fdkvc.model.memory import Memory, read
+from fdkvc.model.recorded import recordings
 from fdkvc.policies import Policy
 from fdkvc.policies.together import Together
 from fdkvc.run.simulate import simulate
@@ -21,7 +24,9 @@ from fdkvc.said.recordings import Recording
 from fdkvc.said.segmentation import segmented
 from fdkvc.said.trace_file import read_trace_file
 from fdkvc.said.transcripts import MOST_TOPICS, Transcript
-from fdkvc.ui.kit.memory import Memory, kept
+from fdkvc.ui.answers.conversation import house
+from fdkvc.ui.kit.memory import Memory as Store
+from fdkvc.ui.kit.memory import kept
 
 MOST_MEGABYTES = 20
 """Of a trace that a person brings, and of all its arrays together."""
@@ -119,7 +124,7 @@ def read_dialog_file(content: bytes, name: str) -> DialogFile:
     return DialogFile(name, digest, tuple(each.transcript for each in traced), traced)
 
 
-BROUGHT: Memory[DialogFile] = Memory(MOST_KEPT_MEGABYTES * 1_000_000)
+BROUGHT: Store[DialogFile] = Store(MOST_KEPT_MEGABYTES * 1_000_000)
 """Files that people have brought, by name and digest: a session knows no more of its own."""
 
 
@@ -226,9 +231,40 @@ def _shared_run(
 # ------------------------------------------------------------------------------- topics
 
 
+def read_by_house(said: Transcript) -> tuple[Recording, ...]:
+    """Let the model that comes with the project read a dialog: a recording for each KV head.
+
+    Raises
+    ------
+    ValueError
+        If it is longer than the model can hold.
+    """
+    model = house()
+    passages = laid_out(model, said)
+    memory = Memory(model.decoder)
+    if model.tokens.first:
+        read([memory], model.tokens.first)
+    for passage in passages:
+        read([memory], passage.ids)
+    shape = model.decoder.shape
+    return tuple(
+        replace(each, source=f"the {model.name} model, layer {layer}, KV head {head}")
+        for each, (layer, head) in zip(
+            recordings(memory, said, passages),
+            product(range(shape.layers), range(shape.kv_heads)),
+            strict=True,
+        )
+    )
+
+
+@kept
+def _read_dialog(file: DialogFile, dialog: int) -> tuple[Recording, ...]:
+    return read_by_house(file.transcripts[dialog])
+
+
 @kept
 def shown_recording(
-    file: DialogFile, dialog: int, way: str, schedule: str
+    file: DialogFile, dialog: int, way: str, schedule: str, kv_head: int | None
 ) -> tuple[Recording, tuple[str, ...]]:
     """Return a dialog of a file with topics that are letters, and what these stand for.
 
@@ -242,13 +278,15 @@ def shown_recording(
         Where the topics come from.
     schedule : str
         The letter of each turn, where a person marks them.
+    kv_head : int, optional
+        With the vectors of which KV head of the house model; else with the file's own.
 
     Raises
     ------
     ValueError
         If the dialog is too large to be shown, or the schedule does not fit it.
     """
-    recording = file.recording(dialog)
+    recording = file.recording(dialog) if kv_head is None else _read_dialog(file, dialog)[kv_head]
     said = recording.transcript
     check_shown(said, recording)
     if way == "segmented":
