@@ -4,7 +4,7 @@ import streamlit as st
 
 from fdkvc.ui.dialogs import choices, sections
 from fdkvc.ui.dialogs.evidence import show_headline
-from fdkvc.ui.dialogs.transcript import moment
+from fdkvc.ui.dialogs.transcript import moment, tell_source
 from fdkvc.ui.kit import fields, sidebar
 from fdkvc.ui.kit.frame import enter_page, heading, problems
 from fdkvc.ui.kit.lanes import MOST_LANES, load_lanes
@@ -48,5 +48,6 @@ problems(sidebar.keep_to_dialog(PAGE, recording.dialogs, link))
 with st.container(key="headline"):
     show_headline(recording, lane)
 follow = sections.show_view(PAGE, view, chosen, lanes, lane)
+tell_source(recording)
 sections.open_section(PAGE, chosen, lanes, lane, asked)
 follow()

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from html import escape
+from urllib.parse import parse_qsl
 
+import pandas as pd
 import pytest
 import streamlit as st
-from app_pages import html, link_of, open_page, press, settled
+from app_pages import html, link_of, open_page, press, settled, specs, told
 from hostile import HOSTILE
 from streamlit.testing.v1 import AppTest
 
+from fdkvc.files.export import digest
+from fdkvc.measured.answers import MEASURES
+from fdkvc.model import MEASURED
 from fdkvc.model.talk import Talk
 from fdkvc.told.answers import judged
 from fdkvc.ui.answers import choices, conversation, scene
-from fdkvc.ui.answers.conversation import FULL, Conversation
+from fdkvc.ui.answers.conversation import FULL, Conversation, house
+from fdkvc.ui.answers.measured import damage_rows
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.memory import Memory
 
@@ -91,6 +98,56 @@ def test_what_was_evicted_is_brought_back_and_the_call_is_right() -> None:
     table = next(each for each in html(app).split("\n") if "scrolls back" in each)
     assert table.count("<tr>") == 1 + 1 + 8 + 1  # names, nothing, eight spans, all together
     assert "as it would be computed now" in table
+
+
+@pytest.mark.parametrize("look", ["fifo", "h2o"])
+def test_why_leads_to_where_that_head_evicted_the_word(look: str) -> None:
+    app = open_page("answers", section="why", look=look)
+    (query,) = [each.proto.query_string for each in app.get("page_link") if each.proto.query_string]
+    link = dict(parse_qsl(query))
+    there = open_page("dialogs", **link)
+
+    assert not there.error
+    assert link_of(there).items() >= link.items()
+    assert "the house model, layer 0, KV head 0" in html(there)
+    (view,) = [each for each in told(there) if each.get("what") == "view"]
+    assert (str(view["turn"]), str(view["entry"])) == (link["turn"], link["entry"])
+    assert view["sentences"][0].startswith(f"Token {link['entry']} ")
+    assert f"was evicted in turn {link['turn']} by the budget" in view["sentences"][0]
+
+
+def test_what_was_measured_over_many_dialogs_is_shown_as_its_files_say() -> None:
+    app = open_page("answers", section="measured", measure="calls_exact_of_full", at=64)
+    paired = pd.read_csv(MEASURED / "answers_paired.csv")
+    rows = paired[(paired.metric == "calls_exact_of_full") & (paired.budget == 64)]
+
+    shown = html(app)
+    for row in rows.itertuples():
+        low, high = (f"{-100 * each:.1f}".replace("-", "−") for each in (row.ci_high, row.ci_low))
+        assert f"<td>{-100 * row.mean_diff:.1f} ({low} to {high})</td>" in shown
+    damage = damage_rows("calls_exact_of_full").query("budget == 64").sort_values("mean")
+    least = rows.sort_values("mean_diff", ascending=False)  # fewest calls lost first
+    assert damage.policy.tolist() == least.policy.tolist()
+    assert [each["title"]["text"] for each in specs(app)] == [
+        "Damage by the budget",
+        "Every policy at 64 entries a head",
+    ]
+    words = words_of(app)
+    assert "over 200 dialogues" in words
+    assert f"by {rows.services.max()} sets of services" in words
+    measure = MEASURES["calls_exact_of_full"]
+    assert f"{measure.label}: {measure.help}" in words
+    proxies = pd.read_csv(MEASURED / "proxies.csv").set_index(["proxy", "damage", "over"])
+    best = proxies.loc[("call_recall", "nats", "policies and budgets")]
+    assert f"−{-best.rho:.2f} (−{-best.ci_low:.2f} to −{-best.ci_high:.2f})" in shown
+
+
+def test_what_was_measured_is_what_its_run_json_says() -> None:
+    run = json.loads((MEASURED / "run.json").read_text("utf-8"))
+
+    assert run["parameters"]["model"]["digest"] == house().digest
+    for name in ("answers_paired.csv", "proxies.csv"):
+        assert digest((MEASURED / name).read_text("utf-8")) == run["digests"][name]
 
 
 def test_damage_is_shown_over_turns_and_by_layer_and_head() -> None:

@@ -29,6 +29,7 @@ def dots_spec(
     low: float,
     high: float,
     theme: Theme,
+    of: str = "scenario",
 ) -> Spec:
     """Build the spec of several figures a row.
 
@@ -42,10 +43,12 @@ def dots_spec(
         Whose figures they are, in the order of their colours.
     low, high : float
         What the x axis shows.
+    of : str
+        What a row is.
     """
     base = alt.Chart(alt.NamedData("dots"))
     scale = alt.Scale(domain=[low, high], nice=False)
-    axis = alt.Axis(title=None, format="~g", tickCount=5)
+    axis = alt.Axis(title=None, format="~f", tickCount=5)
     x = alt.X("mean:Q", scale=scale, axis=axis)
     y = alt.Y(
         "row:N",
@@ -56,7 +59,7 @@ def dots_spec(
     legend = top_legend(columns=3) if len(names) > 1 else None
     color = alt.Color("name:N", scale=policy_scale(names, theme), legend=legend)
     tooltip = [
-        alt.Tooltip("row:N", title="scenario"),
+        alt.Tooltip("row:N", title=of),
         alt.Tooltip("name:N", title="of"),
         alt.Tooltip("mean:Q", format=".4f"),
         alt.Tooltip("ci_low:Q", title="interval from", format=".4f"),

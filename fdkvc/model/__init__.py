@@ -4,3 +4,6 @@ from pathlib import Path
 
 HOUSE = Path(__file__).parent / "house"
 """The folder of the model that comes with the project."""
+
+MEASURED, MEASURED_ON = HOUSE / "answers", "22 November 2026"
+"""What its answers lose under every policy, as ``python -m fdkvc answers`` wrote it, and when."""

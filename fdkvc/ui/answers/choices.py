@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import streamlit as st
 
+from fdkvc.measured.answers import MEASURES
 from fdkvc.model.deciding import DECIDES
 from fdkvc.parameters import Field
 from fdkvc.policies import Policy
@@ -77,13 +78,23 @@ SECTION = Field(
         "why": "Why this answer",
         "back": "Bring it back",
         "damage": "Damage",
+        "measured": "Over many dialogs",
     },
     chosen=False,
 )
+MEASURE = Field(
+    "Damage to",
+    "",
+    name="measure",
+    default="nats",
+    choices={key: measure.label for key, measure in MEASURES.items()},
+    chosen=False,
+)
+BY = Field("Entries a head", "", name="at", default=48, low=1, high=8192, chosen=False)
 
 FIELDS = (
     *(BEGINNING, DIGEST, DIALOG, ANSWERED, SAID, POLICIES, BUDGET, DECIDES),
-    *(WHOSE, WORD, LAYER, HEAD, SECTION),
+    *(WHOSE, WORD, LAYER, HEAD, SECTION, MEASURE, BY),
 )
 """Every field of the page's view."""
 

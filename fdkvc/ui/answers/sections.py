@@ -9,10 +9,12 @@ import pandas as pd
 import streamlit as st
 
 from fdkvc.files.export import csv_text
+from fdkvc.measured.answers import MEASURES
 from fdkvc.ui.answers.back import show_back
 from fdkvc.ui.answers.choices import SECTION, sections_key
 from fdkvc.ui.answers.conversation import Answered, house, size_in_words
 from fdkvc.ui.answers.damage import show_damage
+from fdkvc.ui.answers.measured import show_measured
 from fdkvc.ui.answers.scene import answers_table
 from fdkvc.ui.answers.why import show_why
 from fdkvc.ui.kit.downloads import download_files, download_pictures, shown_charts
@@ -38,7 +40,16 @@ HELP = (
         "Nats",
         "−log of the probability of what came, a token: 0.7 more halves the probability.",
     ),
+    *((measure.label, measure.help) for measure in MEASURES.values()),
 )
+
+
+PICTURES = {
+    "damage": "damage.csv",
+    "budgets": "answers_paired.csv",
+    "policies": "answers_paired.csv",
+}
+"""Each chart, and the table that stands behind it."""
 
 
 def tell_model() -> None:
@@ -64,6 +75,7 @@ def open_section(page: str, answered: Answered) -> None:
         "why": lambda: show_why(page, answered),
         "back": lambda: show_back(page, answered),
         "damage": lambda: show_damage(page, answered),
+        "measured": lambda: show_measured(page, answered),
     }
     labels, opened = SECTION.labels, sections_key(page)
     # Not as a default: one that changes makes new tabs of them, and the click on the old is lost.
@@ -93,5 +105,5 @@ def _downloads(page: str, tables: Mapping[str, pd.DataFrame]) -> None:
             lambda: {name: csv_text(table) for name, table in tables.items()},
             list(tables),
         )
-        if "damage.csv" in tables:
-            download_pictures(page, {"damage": partial(charts.__getitem__, "damage")})
+        shown = [name for name, table in PICTURES.items() if table in tables]
+        download_pictures(page, {name: partial(charts.__getitem__, name) for name in shown})

@@ -40,7 +40,6 @@ def show_transcript(
     """
     recording = head.recording
     show_words(page, lanes, _said(recording, head.topic_names, tuple(lane.run for lane in lanes)))
-    tell_source(recording)
 
     @st.fragment
     def following() -> None:

@@ -1,0 +1,209 @@
+"""Over many dialogs: what answers lose by the budget, and what foretells it, measured once.
+
+The files are those that ``python -m fdkvc answers`` wrote; `fdkvc.model` says how.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from fdkvc.charts.budgets import budgets_spec
+from fdkvc.charts.dots import dots_spec
+from fdkvc.charts.theme import Spec, with_data
+from fdkvc.measured.answers import CUT_TEXT, MEASURES, PROXIES, Measure
+from fdkvc.measured.proxies import DAMAGES
+from fdkvc.model import MEASURED, MEASURED_ON
+from fdkvc.policies import read_policy
+from fdkvc.run.metrics import late_metric
+from fdkvc.ui.answers.choices import BY, MEASURE
+from fdkvc.ui.answers.conversation import Answered
+from fdkvc.ui.kit import fields
+from fdkvc.ui.kit.downloads import show_chart
+from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
+from fdkvc.ui.kit.markdown import Markdown
+from fdkvc.words import count
+
+
+@dataclass(frozen=True, eq=False)
+class Shipped:
+    """What was measured of the house model.
+
+    Attributes
+    ----------
+    paired : DataFrame
+        As `fdkvc.measured.answers.answers_paired` gives it, from the full cache.
+    proxies : DataFrame
+        As `fdkvc.measured.proxies.proxies_table` gives it.
+    run : mapping
+        What its ``run.json`` says.
+    """
+
+    paired: pd.DataFrame
+    proxies: pd.DataFrame
+    run: Mapping[str, Any]
+
+    @property
+    def budgets(self) -> tuple[int, ...]:
+        """Those that were measured, in rising order."""
+        return tuple(sorted(self.paired.budget.unique().tolist()))
+
+
+@lru_cache(maxsize=1)
+def shipped() -> Shipped:
+    """Read the files, once."""
+    paired, proxies = (
+        pd.read_csv(MEASURED / f"{name}.csv") for name in ("answers_paired", "proxies")
+    )
+    return Shipped(paired, proxies, json.loads((MEASURED / "run.json").read_text("utf-8")))
+
+
+def damage_rows(metric: str) -> pd.DataFrame:
+    """Return by how much worse each policy is than the full cache: above 0 is worse."""
+    paired = shipped().paired
+    rows = paired[paired.metric == metric].copy()
+    if not MEASURES[metric].lower_is_better:
+        rows["mean_diff"] = -rows.mean_diff
+        rows["ci_low"], rows["ci_high"] = -rows.ci_high, -rows.ci_low
+    rows["title"] = [_title(name) for name in rows.policy]
+    return rows.rename(columns={"mean_diff": "mean"})
+
+
+def _title(name: str) -> str:
+    return "Cut text" if name == CUT_TEXT else read_policy(name).title
+
+
+def show_measured(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
+    """Show the damage by the budget and the proxies' table; return the tables behind them."""
+    known = shipped()
+    _tell(known)
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        metric: str = fields.choice(page, MEASURE, width=330)
+        by: dict[int, str] = {each: f"{each} entries" for each in known.budgets}
+        budget: int = fields.choice(page, replace(BY, choices=by), width=150)
+    measure, rows = MEASURES[metric], damage_rows(metric)
+    st.caption(
+        Markdown("{}: {} Damage is how much worse it is than with the full cache{}.").format(
+            measure.label,
+            measure.help,
+            ", in nats a token" if measure.unit == "nats" else ", in points of a hundred",
+        )
+    )
+    own = [policy.title for policy in answered.conversation.policies]
+    with side_by_side("measured"):
+        with panel("measured-budgets"):
+            show_chart(page, "budgets", _by_budget(rows, own, measure.unit == "%"))
+        with panel("measured-policies"):
+            show_chart(page, "policies", _by_policy(rows[rows.budget == budget], budget, measure))
+    st.html(table_html(_table(rows, measure.unit == "%"), f"Damage: {measure.label}"))
+    st.subheader("What foretells it", anchor=False)
+    st.markdown(
+        "What a replay of the same dialogs says of a cache, set beside what the answers lost: rank "
+        "correlation over policies and budgets, with its interval. Near 1 or −1 it foretells the "
+        "damage, near 0 it says nothing of it."
+    )
+    st.html(table_html(proxies_columns(known.proxies), "Rank correlation of proxy and damage"))
+    return {"answers_paired.csv": known.paired, "proxies.csv": known.proxies}
+
+
+def _tell(known: Shipped) -> None:
+    run = known.run
+    st.markdown(
+        Markdown(
+            "{} over {} that the house model has not learnt from, at {}, measured on {} "
+            "with version {} of the lab. Intervals are 95 %, by {}: dialogs of the same services "
+            "are drawn together."
+        ).format(
+            count(known.paired.policy.nunique(), "policy", "policies"),
+            count(run["parameters"]["dialogs"], "dialogue"),
+            count(len(known.budgets), "budget"),
+            MEASURED_ON,
+            run["versions"]["fdkvc-lab"],
+            count(int(known.paired.services.max()), "set of services", "sets of services"),
+        )
+    )
+
+
+def _by_budget(rows: pd.DataFrame, own: Sequence[str], percent: bool) -> Spec:
+    """Draw the lines of the policies that the page is about, and of cutting the text."""
+    chosen = [title for title in rows.title.unique() if title in (*own, _title(CUT_TEXT))]
+    shown = rows[rows.title.isin(chosen)]
+    spec = budgets_spec(
+        "Damage by the budget",
+        shipped().budgets,
+        tuple(chosen),
+        1.05 * float(shown[["mean", "ci_high"]].max().max()),
+        percent,
+        True,
+        page_theme(),
+    )
+    data = shown.assign(policy=shown.title)[["policy", "budget", "n", "mean", "ci_low", "ci_high"]]
+    return with_data(spec, {"budgets": data.reset_index(drop=True)})
+
+
+def _by_policy(rows: pd.DataFrame, budget: int, measure: Measure) -> Spec:
+    """Draw every policy at one budget, the least damage on top."""
+    ordered = rows.sort_values("mean")
+    scale = 100 if measure.unit == "%" else 1
+    data = pd.DataFrame(
+        {
+            "row": ordered.title.tolist(),
+            "name": "damage",
+            **{name: (scale * ordered[name]).tolist() for name in ("mean", "ci_low", "ci_high")},
+            "words": "",
+        }
+    )
+    low, high = min(0.0, float(data.ci_low.min())), float(data.ci_high.max())
+    room = 0.04 * (high - low)
+    spec = dots_spec(
+        f"Every policy at {budget} entries a head",
+        "the least damage on top, with its 95 % interval",
+        tuple(data["row"]),
+        ("damage",),
+        low - room,
+        high + room,
+        page_theme(),
+        "policy",
+    )
+    return with_data(spec, {"dots": data})
+
+
+def _table(rows: pd.DataFrame, percent: bool) -> dict[str, list[str]]:
+    """Return a row for each policy, and its damage with the interval at each budget."""
+    by_policy = rows.set_index(["title", "budget"])
+    first = shipped().budgets[0]
+    titles = rows[rows.budget == first].sort_values("mean").title.tolist()
+    scale, digits = (100, 1) if percent else (1, 3)
+
+    def words(title: str, budget: int) -> str:
+        mean, low, high = (
+            f"{scale * float(by_policy.loc[(title, budget), name]):.{digits}f}".replace("-", "−")
+            for name in ("mean", "ci_low", "ci_high")
+        )
+        return f"{mean} ({low} to {high})"
+
+    return {
+        "policy": titles,
+        **{
+            f"{budget} a head": [words(title, budget) for title in titles]
+            for budget in shipped().budgets
+        },
+    }
+
+
+def proxies_columns(table: pd.DataFrame) -> dict[str, list[str]]:
+    """Return a row for each proxy, and its correlation with each damage."""
+    over = table[table.over == "policies and budgets"].set_index(["proxy", "damage"])
+    columns = {"proxy": [late_metric(name).title for name in PROXIES]}
+    for damage in DAMAGES:
+        columns[MEASURES[damage].label] = [
+            f"{row.rho:+.2f} ({row.ci_low:+.2f} to {row.ci_high:+.2f})".replace("-", "−")
+            for row in (over.loc[(name, damage)] for name in PROXIES)
+        ]
+    return columns
