@@ -82,7 +82,7 @@ def test_four_policies_are_compared_in_step(page: Page) -> None:
     below = page.get_by_role("heading", name="The whole run in figures")
     place = below.bounding_box()
 
-    for key, turn in (("ArrowRight", 1), ("End", LAST), ("ArrowLeft", LAST - 1), ("Home", 0)):
+    for key, turn in (("ArrowRight", 5), ("End", LAST), ("ArrowLeft", LAST - 1), ("Home", 0)):
         page.keyboard.press(key)
         expect_turn(page, turn)
     page.get_by_role("button", name="Last").click()

@@ -30,6 +30,7 @@ _PAGE = """
 .stApp .token:is(.string, .triple-quoted-string) {color: light-dark(#0c5a44, #7ed5b0);}
 .stApp .token:is(.comment, .number, .punctuation, .operator) {color: light-dark(#5b5650, #b8b3a8);}
 .stApp :is([data-testid="stCaptionContainer"], kbd) {opacity: .75;}
+.stApp [data-variant="segmented_control"] p {color: light-dark(#262730, #fafafa);}
 [data-testid="stBaseButton-primary"]:enabled {color: light-dark(#fff, #171614);}
 /* Slanted letters lean out of their boxes: no formula is to scroll for that. */
 .stApp .katex-display {overflow-y: hidden; padding: .5rem 3px; margin-inline: -3px;}
