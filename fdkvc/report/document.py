@@ -18,6 +18,7 @@ from fdkvc.dialogs.scenarios import SCENARIOS, World, scenario_named
 from fdkvc.files.export import digest, versions
 from fdkvc.files.report import study_files
 from fdkvc.files.shipped import papers_run
+from fdkvc.files.text import OF_HEADS
 from fdkvc.judged.cells import measured_tables, verdicts_of
 from fdkvc.judged.claims import judged_claims
 from fdkvc.judged.rules import LEGEND, SIGNS
@@ -25,7 +26,7 @@ from fdkvc.measured.answers import MEASURES
 from fdkvc.measured.benchmark import Benchmark, is_the_papers
 from fdkvc.measured.proxies import AnswersTables
 from fdkvc.measured.replay import Replay, replay_paired, replay_summary
-from fdkvc.measured.statistics import holm, too_few_kinds
+from fdkvc.measured.statistics import over_kinds
 from fdkvc.measured.study import Study
 from fdkvc.measured.workers import processor
 from fdkvc.policies import Policy, policy_named
@@ -393,39 +394,22 @@ def replay_parts(
     """Return the parts of a report on dialogs that people said."""
     body = (
         f"<p>{escape(count(int(replayed.dialog.nunique()), 'dialog'))}, replayed: the cache of "
-        f"{escape(recordings[0].source)}. Means over dialogs, with their 95 % interval where there "
-        f"are enough of them; a ≠ where the paired difference from {escape(baseline)} is sure (p "
-        "adjusted for all tests here, Holm).</p>"
+        f"{escape(recordings[0].source)}. Means over dialogs, with their 95 % interval "
+        f"{over_kinds(replayed.services.nunique())}; a ≠ where the difference from "
+        f"{escape(baseline)} is told apart.</p>"
     )
-    few = too_few_kinds(int(replayed.dialog.nunique()))
-    summary, paired = replay_summary(replayed), replay_paired(replayed, baseline)
-    paired = paired.assign(p_holm=holm(paired.p))
-    sure = paired[(paired.p_holm < 0.05) | (paired.p.isna() & (paired.mean_diff.abs() > 0))]
-    by = ["heads", "budget", "metric", "policy"]
-    apart = set(sure[by].itertuples(index=False, name=None))
-    budgets = list(settings.budgets)
+    summary, paired = (
+        table.assign(policy=table.policy + table.heads.map(OF_HEADS))
+        for table in (replay_summary(replayed, seed), replay_paired(replayed, baseline, seed))
+    )
     for metric in dict.fromkeys(summary.metric):
-        rows = summary[summary.metric == metric]
-        scale, digits = (100, 1) if late_metric(metric).percent else (1, 3)
-        names = list(dict.fromkeys(zip(rows.policy, rows.heads, strict=True)))
-        columns: dict[str, list[str]] = {
-            "policy": [f"{p}{'' if h == 'each' else ', heads together'}" for p, h in names]
-        }
-        for budget in budgets:
-            column = []
-            for policy, heads in names:
-                (row,) = rows[
-                    (rows.policy == policy) & (rows.heads == heads) & (rows.budget == budget)
-                ].itertuples()
-                sure_of = not few and (heads, budget, metric, policy) in apart
-                low, high = (math.nan, math.nan) if few else (row.ci_low, row.ci_high)
-                figure = _figure(row.mean, low, high, scale, digits)
-                column.append(f"{figure} ≠" if sure_of else figure)
-            columns[f"budget {budget}"] = column
-        title = f"{late_metric(metric).title}{', %' if late_metric(metric).percent else ''}"
+        known = late_metric(metric)
+        scale, digits = (100, 1) if known.percent else (1, 3)
+        title = f"{known.title}{', %' if known.percent else ''}"
+        columns = _by_budget(summary, paired, metric, scale, digits)
         body += f"<h3>{escape(title)}</h3>{tables.plain_html(columns, title)}"
     parts = [Part("Dialogs that people said", body)]
-    failure = failed_call(recordings, policy_named(MOMENT_POLICY), min(budgets))
+    failure = failed_call(recordings, policy_named(MOMENT_POLICY), min(settings.budgets))
     if failure is not None:
         parts.append(Part("A failed call", framed(failed_scene(failure))))
     command = "python -m fdkvc report --dialogs FILE --out report.html"
@@ -442,35 +426,37 @@ def answers_parts(
         "policy left in its cache. Means with the 95 % interval over sets of services, where there "
         f"are enough; a ≠ where the difference from {escape(told.baseline)} is told apart.</p>"
     )
-    apart = {
-        (row.metric, row.policy, row.budget)
-        for row in told.paired.itertuples()
-        if row.told_apart is True
-    }
     for metric, measure in MEASURES.items():
-        rows = table[table.metric == metric]
-        if rows.empty:
+        if metric not in set(table.metric):
             continue
         scale, digits = (100, 1) if measure.unit == "%" else (1, 3)
-        names = list(dict.fromkeys(rows.policy))
-        columns: dict[str, list[str]] = {"policy": names}
-        for budget in dict.fromkeys(rows.budget):
-            found = {row.policy: row for row in rows[rows.budget == budget].itertuples()}
-            columns[f"budget {budget}"] = [
-                ""
-                if name not in found
-                else _figure(
-                    found[name].mean, found[name].ci_low, found[name].ci_high, scale, digits
-                )
-                + (" ≠" if (metric, name, budget) in apart else "")
-                for name in names
-            ]
+        columns = _by_budget(table, told.paired, metric, scale, digits)
         title = f"{measure.label}, {measure.unit}"
         body += f"<h3>{escape(title)}</h3><p>{escape(measure.help)}</p>"
         body += tables.plain_html(columns, title)
     command = "python -m fdkvc report --answers FILE --out report.html"
     again = provenance([command], ran_here(seed), files, "the answers")
     return [Part("Answers of a model", body), again]
+
+
+def _by_budget(
+    summary: pd.DataFrame, paired: pd.DataFrame, metric: str, scale: float, digits: int
+) -> dict[str, list[str]]:
+    """Return a row for each policy and a column for each budget, with a sign for what is told."""
+    rows = summary[summary.metric == metric].set_index(["policy", "budget"])
+    told = paired[(paired.metric == metric) & (paired.told_apart == True)]  # noqa: E712
+    apart = set(zip(told.policy, told.budget, strict=True))
+
+    def words(policy: str, budget: int) -> str:
+        if (policy, budget) not in rows.index:
+            return ""
+        mean, low, high = rows.loc[(policy, budget), ["mean", "ci_low", "ci_high"]]
+        figure = _figure(mean, low, high, scale, digits)
+        return f"{figure} ≠" if (policy, budget) in apart else figure
+
+    policies, budgets = (list(dict.fromkeys(rows.index.get_level_values(at))) for at in (0, 1))
+    columns = {f"budget {budget}": [words(p, budget) for p in policies] for budget in budgets}
+    return {"policy": policies, **columns}
 
 
 def _figure(mean: float, low: float, high: float, scale: float, digits: int) -> str:
