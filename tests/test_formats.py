@@ -6,7 +6,7 @@ import copy
 import json
 import time
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any, cast
 
 import pytest
@@ -464,7 +464,8 @@ def test_every_format_stands_in_the_documentation_and_the_help(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     documented = (ROOT / "fdkvc/said/README.md").read_text("utf-8").splitlines()
-    table = [line for line in documented if line.startswith("|")]
+    heading = next(at for at, line in enumerate(documented) if line.startswith("|"))
+    table = list(takewhile(lambda line: line.startswith("|"), documented[heading:]))
     rows = [f"| {each.described} | {each.topics} | {each.demands} |" for each in FORMATS.values()]
     assert [row.replace("|  |  |", "| | |") for row in rows] == table[2:]
     main(["dialogs", "--help"])

@@ -90,14 +90,15 @@ def assert_same_logits(ours: Any, theirs: Any) -> None:
 def test_surprisal_is_what_the_model_gave_each_token_before_it_read_it(decoder: Decoder) -> None:
     lengths = [7, 0, 12, 4]
     ids = text(decoder, sum(lengths))
-    memory = Evicting(decoder, policy_named("fd-kvc", salience=0.9), 10)
+    policy = policy_named("fd-kvc", salience=0.9)
+    memory = Evicting(decoder, policy, 10)
     logits = read_in_turns(memory, ids, lengths).astype(float)
     told = np.log(np.exp(logits).sum(axis=1))[:-1] - logits[np.arange(len(ids) - 1), ids[1:]]
 
     assert memory.surprisal == pytest.approx([np.log(decoder.shape.vocabulary), *told], rel=1e-4)
     assert Evicting(decoder, policy_named("fifo"), 10).surprisal is None
     # Gone back to within a turn, or read a token at a time beside another, it is the same.
-    memory, other = (Evicting(decoder, memory.policy, 10), Memory(decoder))
+    memory, other = (Evicting(decoder, policy, 10), Memory(decoder))
     read([memory, other], ids[:9], last=1)
     again = memory.fork(5)
     for token in ids[5:9]:
@@ -177,6 +178,7 @@ def test_a_head_keeps_what_a_stream_of_its_vectors_keeps(tmp_path: Path, key: st
             turn = stream.feed(
                 embeddings=memory.vectors("hidden")[layer, 0, first:end],
                 **{name: each[layer, head, first:end] for name, each in vectors.items()},
+                surprisal=None if memory.surprisal is None else memory.surprisal[first:end],
             )
             assert left is not None
             assert [at for at in left[layer, head].tolist() if at >= 0] == turn.kept.tolist()
