@@ -106,8 +106,10 @@ def held_by_keys(whole: Any, left: Any, before: Any, new: Any) -> Iterator[Any]:
         for head, keys in enumerate(heads):
             own = np.empty(0, np.intp) if before is None else before[text, head]
             ids = np.concatenate([own, new])
-            same = (left[text, head][:, None] == keys[None]).all(axis=2)
-            found.append(ids[same.argmax(axis=1)])
+            if left.shape[2] < len(keys):
+                same = (left[text, head][:, None] == keys[None]).all(axis=2)
+                ids = ids[same.argmax(axis=1)]
+            found.append(ids)
         yield np.stack(found)
 
 

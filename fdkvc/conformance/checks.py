@@ -71,7 +71,7 @@ class Story:
         self.subject, self.cache = subject, subject.begin(samples)
         self._random = np.random.default_rng(seed)
         self.tokens: Ints = np.empty((samples, 0), np.intp)
-        self.ends, self.held = [0], list[Ints]()
+        self.ends, self.held, self._before = [0], list[Ints](), list[Ints]()
         self._outputs: list[Floats] = []
 
     def feed(self, *lengths: int) -> None:
@@ -91,6 +91,10 @@ class Story:
         self.tokens = np.concatenate([self.tokens, tokens], axis=1)
         self.ends.append(self.tokens.shape[1])
         self._outputs.append(np.asarray(turn.outputs))
+        if turn.before is not None:
+            self._before.append(np.asarray(turn.before))
+        else:
+            self._before.append(self.held[-1] if self.held else np.asarray(turn.held)[..., :0])
         self.held.append(np.asarray(turn.held))
 
     @property
@@ -112,7 +116,7 @@ class Story:
         for call, (first, end) in enumerate(zip(self.ends, self.ends[1:], strict=False)):
             own = np.arange(first, end)
             for head in np.ndindex(*shape):
-                held = self.held[call - 1][head] if call else np.empty(0, np.intp)
+                held = self._before[call][head]
                 held = np.sort(held[held >= 0])
                 sees[head][first:end, held] = True
                 sees[head][first:end, first:end] = np.tri(end - first, dtype=np.bool_)
@@ -160,10 +164,17 @@ def _check_told(turn: Turn, asked: tuple[int, ...], vocabulary: int, seen: int) 
 
 
 def attends_to_what_was_evicted(subject: Subject) -> None:
-    """Ask that outputs are those of the full model with what was evicted masked."""
+    """Ask that outputs are those of the full model with what was evicted masked.
+
+    As in a conversation: turns are read, and between them the model writes.
+    """
     b = subject.budget
     story = Story(subject)
-    story.feed(b + 6, 7, 1, b // 2, 5)
+    story.feed(b + 6, 7)
+    story.write(5)
+    story.feed(1, b // 2)
+    story.write(2)
+    story.feed(5)
     sees, distances, _ = story.seen()
     everything = np.broadcast_to(np.tri(sees.shape[-1], dtype=np.bool_), sees.shape)
     if sees.sum() == everything.sum():
@@ -179,13 +190,14 @@ def attends_to_what_was_evicted(subject: Subject) -> None:
 
 
 def holds_more_than_the_budget(subject: Subject) -> None:
-    """Ask that after every turn no head holds more than the budget."""
+    """Ask that after every turn no head holds more than the budget, whatever the model wrote."""
     story = Story(subject)
     b = subject.budget
     for turn, n in enumerate((b // 2, b + 9, 3, b, 1, b // 2)):
         story.feed(n)
         if story.most_held() > b:
             raise Fault(f"after turn {turn} a head holds {story.most_held()} entries of {b}")
+        story.write(2)
 
 
 def outgrows_the_budget_while_writing(subject: Subject) -> None:

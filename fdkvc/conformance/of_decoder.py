@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -80,9 +81,13 @@ class MemoryCache:
         self._every, self._written = every, 0
 
     def feed(self, tokens: Ints) -> Turn:
-        """Read the next turn (C, n), and let it end."""
+        """Let what was written end its turn, read the next one (C, n), and let it end."""
+        before = None
+        if self._written:
+            self._end_turn()
+            before = self._held()
         self._written = 0
-        return self._turn(tokens, ends=True)
+        return replace(self._turn(tokens, ends=True), before=before)
 
     def write(self, tokens: Ints) -> Turn:
         """Read one token of each text (C, 1); every so many end a turn."""
@@ -92,9 +97,15 @@ class MemoryCache:
     def _turn(self, tokens: Ints, ends: bool) -> Turn:
         outputs = read(self._memories, tokens)
         if ends:
-            for memory in self._memories:
-                memory.end_turn()
-        return Turn(outputs, np.stack(padded([_held(memory) for memory in self._memories])))
+            self._end_turn()
+        return Turn(outputs, self._held())
+
+    def _end_turn(self) -> None:
+        for memory in self._memories:
+            memory.end_turn()
+
+    def _held(self) -> Ints:
+        return np.stack(padded([_held(memory) for memory in self._memories]))
 
 
 def _held(memory: Memory) -> Ints:

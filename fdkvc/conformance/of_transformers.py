@@ -133,16 +133,23 @@ class LibraryCache:
         end_turn: Callable[[Any], None] | None = None,
     ) -> None:
         self._model, self._cache, self._held, self._end_turn = model, cache, held, end_turn
+        self._written = False
 
     def feed(self, tokens: Ints) -> Turn:
-        """Read the next turn (C, n), and let it end."""
+        """Let what was written end its turn, read the next one (C, n), and let it end."""
+        before, end_turn = None, self._end_turn
+        if self._written and end_turn is not None:
+            end_turn(self._cache)
+            before = self._held(self._cache)
+        self._written = False
         outputs = self._outputs(tokens)
-        if self._end_turn is not None:
-            self._end_turn(self._cache)
-        return Turn(outputs, self._held(self._cache))
+        if end_turn is not None:
+            end_turn(self._cache)
+        return Turn(outputs, self._held(self._cache), before)
 
     def write(self, tokens: Ints) -> Turn:
         """Read tokens (C, 1) as one that the model has just written."""
+        self._written = True
         return Turn(self._outputs(tokens), self._held(self._cache))
 
     def _outputs(self, tokens: Ints) -> Floats:

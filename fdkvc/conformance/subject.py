@@ -30,10 +30,14 @@ class Turn:
     held : array (C, L, K, S)
         The tokens that each KV head of each layer holds now, counted from the first of its text;
         −1 for none.
+    before : array (C, L, K, S), optional
+        The same as the tokens were read, where that is not what the call before left: for a cache
+        that lets go of what the model wrote when the next turn comes.
     """
 
     outputs: Floats
     held: Ints
+    before: Ints | None = None
 
 
 class EvictionCache(Protocol):
