@@ -146,7 +146,7 @@ def test_how_large_a_file_becomes_is_known_as_it_grows() -> None:
     assert grown.refusal is None
     assert (extent(RECORDINGS[0], half=True) + extent(RECORDINGS[1], half=True)).bytes < grown.bytes
     many = sum([extent(RECORDINGS[0])] * 2000, extent(RECORDINGS[0]))
-    assert many.refusal == "D is 2,001, but at most 2,000 are allowed"
+    assert many.refusal == "the trace has 2,001 dialogs, but at most 2,000 are allowed"
 
 
 def test_what_could_not_be_read_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,7 +155,7 @@ def test_what_could_not_be_read_is_not_written(monkeypatch: pytest.MonkeyPatch) 
         trace_bytes(RECORDINGS)
     monkeypatch.setattr(trace_file, "MOST_BYTES", 1_000_000)
     monkeypatch.setitem(trace_file._MOST, "N", 100)
-    with pytest.raises(ValueError, match=r"N is 657, but at most 100 are allowed"):
+    with pytest.raises(ValueError, match="the trace has 657 tokens, but at most 100 are allowed"):
         trace_bytes(RECORDINGS)
 
 

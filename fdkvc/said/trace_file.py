@@ -151,6 +151,16 @@ def trace_bytes(recordings: Sequence[Recording], half: bool = False) -> bytes:
     return file.getvalue()
 
 
+AXES = {
+    **{"D": "dialogs", "T": "turns", "N": "tokens", "Q": "demands", "M": "mentions"},
+    **{"H": "heads", "d": "dimensions of an embedding", "h": "dimensions of a head"},
+}
+"""What the letters of `SHAPES` count."""
+
+ADDED = "DTNQM"
+"""Those that grow with every recording."""
+
+
 @dataclass(frozen=True)
 class Extent:
     """How much recordings take of a trace file; those of several are added.
@@ -169,16 +179,18 @@ class Extent:
     def __add__(self, other: Extent) -> Extent:
         mine, theirs = self.lengths, other.lengths
         return Extent(
-            {axis: mine[axis] + theirs[axis] * (axis not in "Hdh") for axis in mine},
+            {axis: mine[axis] + (theirs[axis] if axis in ADDED else 0) for axis in mine},
             {name: max(width, other.widths[name]) for name, width in self.widths.items()},
         )
 
     @property
     def bytes(self) -> int:
         """Bytes of all arrays together."""
-        sizes = {**self.lengths, **{digit: int(digit) for digit in "24"}}
         return sum(
-            width * math.prod(sizes[axis] for axis in SHAPES[name][1])
+            width
+            * math.prod(
+                int(axis) if axis.isdigit() else self.lengths[axis] for axis in SHAPES[name][1]
+            )
             for name, width in self.widths.items()
         )
 
@@ -187,7 +199,8 @@ class Extent:
         """Why so much cannot be read, in a sentence; None if it can."""
         for axis, length in self.lengths.items():
             if length > _MOST[axis]:
-                return f"{axis} is {length:,}, but at most {_MOST[axis]:,} are allowed"
+                most = f"but at most {_MOST[axis]:,} are allowed"
+                return f"the trace has {length:,} {AXES[axis]}, {most}"
         if self.bytes > MOST_BYTES:
             return f"the trace has {self.bytes:,} bytes, but at most {MOST_BYTES:,} are allowed"
         return None
