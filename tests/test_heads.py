@@ -137,9 +137,9 @@ def test_heads_that_share_keys_keep_the_same_tokens() -> None:
             shares.append(METRICS["call_recall"].measure(Evidence(trace, recording)))
         return float(np.mean(shares))
 
-    own = found[(found.metric == "call_recall") & (found.policy == "tova")]
-    means = own.groupby("heads", sort=False).value.mean()
     tova = policy_named("tova")
+    of_tova = found[(found.metric == "call_recall") & (found.policy == tova.name)]
+    means = of_tova.groupby("heads", sort=False).value.mean()
     of_modes = (tova, Together(tova, 6), Together(tova, 2))
     np.testing.assert_allclose(means[list(modes)], [recall(each) for each in of_modes])
     assert len(set(means)) == 3
