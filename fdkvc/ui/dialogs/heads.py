@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from fdkvc.attention import Floats
+from fdkvc.measured.replay import default_heads
 from fdkvc.policies import Policy
 from fdkvc.policies.together import Together
 from fdkvc.run.evidence import Asked, answers, recall
@@ -33,7 +34,8 @@ def show_heads(chosen: Chosen, lanes: Sequence[Lane], lane: Lane) -> None:
     kind, name = demanded(recording)
     met = f"{name} evidence met"
     policies = [lane.run.trace.policy for lane in lanes]
-    ways = [_both_ways(policy, recording, chosen.budget, kind) for policy in policies]
+    every = len(recording.heads)
+    ways = [_both_ways(policy, recording, chosen.budget, kind, every) for policy in policies]
     columns = {
         "policy": [lane.label for lane in lanes],
         f"{met}, each head by itself": [_percent(way[0].mean()) for way in ways],
@@ -43,6 +45,12 @@ def show_heads(chosen: Chosen, lanes: Sequence[Lane], lane: Lane) -> None:
         f"{met}, together": [_percent(way[1].mean()) for way in ways],
         "entries that differ": [_percent(way[2].mean()) for way in ways],
     }
+    if default_heads(recording) == "kv":
+        size = recording.groups[0]
+        shared = [
+            _both_ways(policy, recording, chosen.budget, kind, size)[1] for policy in policies
+        ]
+        columns[f"{met}, those that share keys together"] = [_percent(it.mean()) for it in shared]
     st.html(table_html(columns, "Each policy, each head by itself and all together"))
     st.caption(
         "Together: an entry is worth its average score over the heads, so that all keep the same "
@@ -65,13 +73,13 @@ def show_heads(chosen: Chosen, lanes: Sequence[Lane], lane: Lane) -> None:
 
 @kept
 def _both_ways(
-    policy: Policy, recording: Recording, budget: int, kind: str
+    policy: Policy, recording: Recording, budget: int, kind: str, together: int
 ) -> tuple[Floats, Floats, Floats]:
-    """Return each head's recall by itself and together, and the share of entries that differ."""
+    """Return each head's recall alone and with so many, and the share of entries that differ."""
     dialogs = recording.dialogs
     alone, joined = (
         simulate(deciding, dialogs, budget, entries=False, outputs_from=dialogs.turns)
-        for deciding in (policy, Together(policy, len(recording.heads)))
+        for deciding in (policy, Together(policy, together))
     )
     shares = [recall(answers(trace, recording), Asked(kind)) for trace in (alone, joined)]
     return shares[0], shares[1], share_apart(alone, joined).mean(axis=1)
