@@ -126,6 +126,44 @@ def test_half_precision_rounds_and_is_smaller() -> None:
     np.testing.assert_allclose(first.keys, RECORDINGS[0].keys, rtol=1e-3, atol=1e-4)
 
 
+def shared(groups: tuple[int, ...], values_too: bool = True) -> list[Recording]:
+    """Return recordings with heads of which these groups have the same keys."""
+    found = []
+    for recording in RECORDINGS:
+        own = np.repeat(np.arange(len(groups), dtype=np.float32), groups)[:, None, None] + 1
+        every = np.arange(len(own), dtype=np.float32)[:, None, None] + 1
+        vectors = {
+            "queries": recording.queries * every,
+            "keys": recording.keys * own,
+            "values": recording.values * (own if values_too else every),
+        }
+        heads = tuple(range(len(own)))
+        found.append(dataclasses.replace(recording, heads=heads, **vectors))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("groups", "values_too", "stored"),
+    [((2, 2), True, 2), ((4,), True, 1), ((1, 3), True, 4), ((2, 2), False, 4)],
+)
+def test_what_heads_share_is_stored_once(
+    groups: tuple[int, ...], values_too: bool, stored: int
+) -> None:
+    recordings = shared(groups, values_too)
+    content = trace_bytes(recordings)
+    with np.load(io.BytesIO(content)) as loaded:
+        assert loaded["queries"].shape[0] == 4
+        assert loaded["keys"].shape[0] == loaded["values"].shape[0] == stored
+
+    grown = extent(recordings[0]) + extent(recordings[1])
+    with np.load(io.BytesIO(content)) as loaded:
+        assert grown.bytes == sum(array.nbytes for array in loaded.values())
+    for one, other in zip(recordings, read(content), strict=True):
+        assert other.groups == groups
+        for name in VECTORS:
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name), strict=True)
+
+
 def test_numbers_beyond_half_precision_stay_whole() -> None:
     embeddings = SMALL[0].embeddings.copy()
     embeddings[0, 0] = 70_000
@@ -199,6 +237,14 @@ def nudged(name: str, at: tuple[int, ...], value: int) -> np.ndarray[Any, Any]:
         (changed(source=header("(3")), "source is not an array in NumPy's format"),
         (changed(source=header("()", "<U-3")), "source is not an array in NumPy's format"),
         (changed(keys=header("(1, -4, 16)")), "keys has an impossible shape"),
+        (
+            changed(
+                **{name: FULL[name].repeat(3, axis=0) for name in ("keys", "values")},
+                queries=FULL["queries"].repeat(4, axis=0),
+                heads=np.arange(4),
+            ),
+            "there are 3 heads of keys, but they must go evenly into the 4 of queries",
+        ),
         (changed(keys=header("(1, 10, 16)")), f"keys has shape .*, but its N must be {TOKENS}"),
         (
             changed(embeddings=header(f"({TOKENS}, {2**60})")),

@@ -17,9 +17,9 @@ turn_tokens        (T,) int     tokens of each turn
 token_texts        (N,) str     as the tokenizer writes them
 token_spans        (N, 2) int   characters of the turn's text, the end not included
 embeddings         (N, d) float
-queries            (H, N, h)    float; queries, keys and values after positional rotation, of
-keys               (H, N, h)    the query's heads, equal where these share them: q·k/√h is the logit
-values             (H, N, h)
+queries            (H, N, h)    float; queries and keys after positional rotation: q·k/√h is the
+keys               (K, N, h)    logit; K is H, or where H / K query heads in a row share their keys
+values             (K, N, h)    and values, the number of these
 demand_kinds       (Q,) str     ``call`` or ``state``
 demand_places      (Q, 2) int   dialog, and the turn that needs the value
 demand_sources     (Q,) str     method, or service
@@ -50,6 +50,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from fdkvc.attention import Floats
 from fdkvc.said.recordings import Recording, Token
 from fdkvc.said.transcripts import (
     MOST_DIALOGS,
@@ -90,8 +91,8 @@ SHAPES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "token_spans": ("int", ("N", "2")),
     "embeddings": ("float", ("N", "d")),
     "queries": ("float", ("H", "N", "h")),
-    "keys": ("float", ("H", "N", "h")),
-    "values": ("float", ("H", "N", "h")),
+    "keys": ("float", ("K", "N", "h")),
+    "values": ("float", ("K", "N", "h")),
     "demand_kinds": ("str", ("Q",)),
     "demand_places": ("int", ("Q", "2")),
     "demand_sources": ("str", ("Q",)),
@@ -112,7 +113,7 @@ _KINDS: Mapping[str, tuple[str, str]] = {
 }
 _MOST = {
     **{"D": MOST_DIALOGS, "T": 200_000, "N": 1_000_000, "Q": 500_000, "M": 1_000_000},
-    **{"H": MOST_HEADS, "d": MOST_DIMENSIONS, "h": MOST_DIMENSIONS},
+    **{"H": MOST_HEADS, "K": MOST_HEADS, "d": MOST_DIMENSIONS, "h": MOST_DIMENSIONS},
 }
 
 
@@ -153,7 +154,8 @@ def trace_bytes(recordings: Sequence[Recording], half: bool = False) -> bytes:
 
 AXES = {
     **{"D": "dialogs", "T": "turns", "N": "tokens", "Q": "demands", "M": "mentions"},
-    **{"H": "heads", "d": "dimensions of an embedding", "h": "dimensions of a head"},
+    **{"H": "heads", "K": "heads of keys"},
+    **{"d": "dimensions of an embedding", "h": "dimensions of a head"},
 }
 """What the letters of `SHAPES` count."""
 
@@ -240,12 +242,13 @@ def _arrays_of(recordings: Sequence[Recording], half: bool) -> dict[str, Any]:
     def ints(values: Any, *shape: int) -> NDArray[np.int64]:
         return np.array(values, np.int64).reshape(shape or -1)
 
-    def joined(name: str, axis: int) -> NDArray[Any]:
-        parts = [getattr(recording, name) for recording in recordings]
+    def joined(name: str, axis: int, step: int = 1) -> NDArray[Any]:
+        parts = [getattr(recording, name)[::step] for recording in recordings]
         fits = half and max(float(np.abs(part).max()) for part in parts) <= MOST_HALF
         return np.concatenate(parts, axis=axis).astype(np.float16 if fits else np.float32)
 
     known = {} if recordings[0].surprisal is None else {OPTIONAL: joined(OPTIONAL, 0)}
+    sharing = _sharing(recordings)
     return {
         "version": np.int64(VERSION),
         "source": np.str_(recordings[0].source),
@@ -261,8 +264,8 @@ def _arrays_of(recordings: Sequence[Recording], half: bool) -> dict[str, Any]:
         "token_spans": ints([(token.start, token.end) for token in tokens], -1, 2),
         "embeddings": joined("embeddings", 0),
         "queries": joined("queries", 1),
-        "keys": joined("keys", 1),
-        "values": joined("values", 1),
+        "keys": joined("keys", 1, sharing),
+        "values": joined("values", 1, sharing),
         "demand_kinds": texts([demand.kind for _, demand in demands]),
         "demand_places": ints([(at, demand.turn) for at, demand in demands], -1, 2),
         "demand_sources": texts([demand.source for _, demand in demands]),
@@ -271,6 +274,16 @@ def _arrays_of(recordings: Sequence[Recording], half: bool) -> dict[str, Any]:
         "mentions": ints(mentions, -1, 4),
         **known,
     }
+
+
+def _sharing(recordings: Sequence[Recording]) -> int:
+    """Return how many heads in a row have the same keys and values, in all recordings."""
+    size, *others = {size for recording in recordings for size in recording.groups}
+    if others or size == 1:
+        return 1
+    values = (recording.values for recording in recordings)
+    same = (np.array_equal(each, each[::size].repeat(size, axis=0)) for each in values)
+    return size if all(same) else 1
 
 
 # ------------------------------------------------------------------------------- reading
@@ -301,6 +314,12 @@ def read_trace_file(file: IO[bytes], most_bytes: int = MOST_BYTES) -> tuple[Reco
     names = [clean_name(str(name)) for name in arrays["dialog_names"]]
     if len(set(names)) < len(names):
         raise ValueError("dialog_names holds a name twice")
+    heads, kv_heads = len(arrays["heads"]), len(arrays["keys"])
+    if heads % kv_heads:
+        raise ValueError(
+            f"there are {kv_heads} heads of keys, but they must go evenly into the {heads} of "
+            "queries"
+        )
     demands = _demands(arrays, turns)
     token_starts = np.concatenate([[0], np.cumsum(arrays["turn_tokens"])])
     found, first = [], 0
@@ -326,8 +345,8 @@ def read_trace_file(file: IO[bytes], most_bytes: int = MOST_BYTES) -> tuple[Reco
                 tokens,
                 embeddings=arrays["embeddings"][low:high].astype(np.float32),
                 queries=arrays["queries"][:, low:high].astype(np.float32),
-                keys=arrays["keys"][:, low:high].astype(np.float32),
-                values=arrays["values"][:, low:high].astype(np.float32),
+                keys=_of_heads(arrays["keys"][:, low:high], heads),
+                values=_of_heads(arrays["values"][:, low:high], heads),
                 heads=tuple(arrays["heads"].tolist()),
                 source=clean(str(arrays["source"])),
                 surprisal=(
@@ -337,6 +356,11 @@ def read_trace_file(file: IO[bytes], most_bytes: int = MOST_BYTES) -> tuple[Reco
         )
         first += count
     return tuple(found)
+
+
+def _of_heads(vectors: NDArray[Any], heads: int) -> Floats:
+    """Return the vectors of KV heads (K, n, h) for each of the heads that share them (H, n, h)."""
+    return vectors.astype(np.float32).repeat(heads // len(vectors), axis=0)
 
 
 def _read_arrays(file: IO[bytes], most_bytes: int) -> dict[str, NDArray[Any]]:
