@@ -162,6 +162,33 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_place(option)
     option("--out", required=True, metavar="FILE", help="the file to write: report.html")
+    option = command("tune", _tune, "search hyperparameters of any policy, for several goals")
+    option("--policy", default="fd-kvc", metavar="KEY", help="default: %(default)s")
+    option("--names", nargs="+", default=[], metavar="NAME", help="what to search; default: all")
+    option(
+        "--metrics",
+        nargs="+",
+        default=["retention", "diversity"],
+        metavar="KEY",
+        help="one goal each; default: retention diversity",
+    )
+    option("--scenarios", nargs="+", metavar="KEY", help="default: the benchmark's five")
+    option("--trials", type=_number, default=200, metavar="N", help="default: %(default)s")
+    _add_number(option, replace(DIALOGS, default=20, help="Of each scenario, in the search."))
+    option(
+        "--fresh",
+        type=_number,
+        default=200,
+        metavar="N",
+        help="dialogs of each scenario on which what was found is measured; default: %(default)s",
+    )
+    _add_run(option)
+    option(
+        "--out",
+        required=True,
+        metavar="DIR",
+        help="write the tables and run.json there, and a journal, from which the search goes on",
+    )
 
     option = command("repeat", _repeat, "run a run.json again and compare the numbers")
     option("file", metavar="FILE", help="a run.json")
@@ -469,6 +496,36 @@ def _sweep(settings: Any) -> None:
     _written(settings, sweep_files(sweep, results), sweep_text(sweep, results))
 
 
+def _tune(settings: Any) -> None:
+    from pathlib import Path
+    from time import perf_counter
+
+    from fdkvc.dialogs.scenarios import BENCHMARK_SCENARIOS
+    from fdkvc.files.report import tuning_files
+    from fdkvc.files.text import tuning_text
+    from fdkvc.files.write import check_folder
+    from fdkvc.measured.tuning import Tuning, tune
+    from fdkvc.policies import read_policy
+
+    tuning = Tuning(
+        policy=read_policy(settings.policy),
+        names=tuple(settings.names),
+        metrics=tuple(dict.fromkeys(settings.metrics)),
+        scenarios=tuple(settings.scenarios or BENCHMARK_SCENARIOS),
+        trials=settings.trials,
+        dialogs=settings.dialogs,
+        fresh=settings.fresh,
+        seed=settings.seed,
+        budget=settings.budget,
+    )
+    check_folder(settings.out)
+    began = perf_counter()
+    with _progress() as on_progress:
+        tuned = tune(tuning, Path(settings.out) / "journal.log", on_progress)
+    files = tuning_files(tuning, tuned, perf_counter() - began)
+    _written(settings, files, tuning_text(tuned))
+
+
 def _ablation(settings: Any) -> None:
     from fdkvc.files.export import ablation_files
     from fdkvc.files.text import ablation_text
@@ -608,16 +665,19 @@ def _repeat(settings: Any) -> None:
 
     from fdkvc.files.export import benchmark_files
     from fdkvc.files.repeat import MOST_BYTES, NOTHING_COMPARED, compare, read_run, told, with_files
-    from fdkvc.files.report import study_files, sweep_files
+    from fdkvc.files.report import study_files, sweep_files, tuning_files
     from fdkvc.measured.benchmark import run_benchmark
     from fdkvc.measured.study import run_study
+    from fdkvc.measured.tuning import tune
     from fdkvc.said.formats import read_bytes
 
     record = read_run(read_bytes(settings.file, MOST_BYTES))
     if not record.digests:
         raise ValueError(NOTHING_COMPARED)
     with _place(settings) as place, _progress() as on_progress:
-        if record.needs_study:
+        if record.tuning is not None:
+            files = tuning_files(record.tuning, tune(record.tuning, on_progress=on_progress))
+        elif record.needs_study:
             files = study_files(run_study(record.benchmark, **place, on_progress=on_progress))
         else:
             results = run_benchmark(record.benchmark, **place, on_progress=on_progress)
@@ -877,12 +937,16 @@ def _trace(settings: Any) -> None:
     from fdkvc.files.text import trace_text
     from fdkvc.files.write import check_folder
     from fdkvc.measured.benchmark import check_different
-    from fdkvc.policies import policy_named
+    from fdkvc.policies import read_policy
     from fdkvc.run.metrics import metric_named
     from fdkvc.run.simulate import simulate
 
     scenario = _scenario(settings)
-    policy = policy_named(settings.policy, **_settings(settings.set))
+    policy, changed = read_policy(settings.policy), _settings(settings.set)
+    for name in changed.keys() - policy.settings.keys():
+        allowed = ", ".join(policy.settings) or "none"
+        raise ValueError(f"{name!r} is not a hyperparameter of {policy.name} (it has: {allowed})")
+    policy = policy.variant(**changed)
     BUDGET.check(settings.budget, "budget")
     SEED.check(settings.seed, "seed")
     export.check_entries(policy, scenario, settings.budget)

@@ -51,6 +51,7 @@ PACKAGES = {
     "scipy": {"run", "measured"},
     "threadpoolctl": {"measured"},
     "distributed": {"measured"},
+    "optuna": {"measured"},
     "pandas": {"live", "told", "measured", "judged", "files", "charts", "stage", "report", "ui"},
     "altair": {"charts", "ui"},
     "pyarrow": {"ui"},

@@ -16,6 +16,7 @@ from fdkvc.dialogs.scenarios import Scenario, World
 from fdkvc.files.export import NUMBERS, digest, versions
 from fdkvc.measured.benchmark import Benchmark, check_baseline
 from fdkvc.measured.sweep import Sweep, check_sweepable
+from fdkvc.measured.tuning import Tuning
 from fdkvc.measured.workers import processor
 from fdkvc.policies import recorded_policy
 from fdkvc.said.json_input import an_object, part
@@ -50,6 +51,7 @@ class Record:
     baseline : str
         The policy that the paired differences are from.
     sweep : Sweep, optional
+    tuning : Tuning, optional
         If it was one.
     numbers : mapping of file name to text
         Those of the files that are known whole, and not only by their digest.
@@ -62,13 +64,14 @@ class Record:
     digests: Mapping[str, str]
     baseline: str
     sweep: Sweep | None = None
+    tuning: Tuning | None = None
     numbers: Mapping[str, str] = field(default_factory=dict)
     processor: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def needs_study(self) -> bool:
         """Whether it knows of files that a benchmark alone does not give again."""
-        return self.sweep is None and not set(self.digests) <= set(NUMBERS)
+        return self.sweep is None and self.tuning is None and not set(self.digests) <= set(NUMBERS)
 
 
 def read_run(content: bytes | str) -> Record:
@@ -126,6 +129,7 @@ def read_run(content: bytes | str) -> Record:
         digests,
         baseline,
         sweep,
+        _tuning(benchmark, parameters),
         _numbers(run, digests),
         _texts(run, "processor"),
     )
@@ -171,6 +175,26 @@ def _sweep(benchmark: Benchmark, parameters: dict[str, Any]) -> Sweep | None:
         seed=benchmark.seed,
         budget=benchmark.budget,
         metrics=benchmark.metrics,
+    )
+
+
+def _tuning(benchmark: Benchmark, parameters: dict[str, Any]) -> Tuning | None:
+    """Read what was searched; None if nothing was."""
+    if "tuning" not in parameters:
+        return None
+    searched = _part(parameters, "tuning", dict)
+    if len(benchmark.policies) != 1:
+        raise ValueError("the file is not right at tuning: it needs one policy")
+    return Tuning(
+        policy=benchmark.policies[0],
+        names=tuple(str(name) for name in _part(searched, "names", list)),
+        metrics=benchmark.metrics,
+        scenarios=tuple(scenario.key for scenario in benchmark.scenarios),
+        trials=_part(searched, "trials", int),
+        dialogs=benchmark.dialogs,
+        fresh=_part(searched, "fresh", int),
+        seed=benchmark.seed,
+        budget=benchmark.budget,
     )
 
 

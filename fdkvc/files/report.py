@@ -32,6 +32,7 @@ from fdkvc.judged.rules import LEGEND, RULES
 from fdkvc.measured.benchmark import Results, default_baseline
 from fdkvc.measured.study import Study
 from fdkvc.measured.sweep import Sweep, swept_only
+from fdkvc.measured.tuning import Tuned, Tuning
 
 TIMED = ("latency.csv", "cost.csv", "cells.csv", "claims.csv", "tables.md", "tables.tex")
 """Files with times in them, which differ from run to run."""
@@ -88,6 +89,19 @@ def sweep_files(sweep: Sweep, results: Results) -> dict[str, str]:
     baseline = default_baseline(sweep.benchmark.policies)
     parameters = {**benchmark_parameters(sweep.benchmark, baseline), "sweep": swept}
     return files | {"run.json": run_json(sweep.seed, parameters, results.seconds, files)}
+
+
+def tuning_files(tuning: Tuning, tuned: Tuned, seconds: float = 0.0) -> dict[str, str]:
+    """Return the files of a search by name."""
+    files = {
+        "trials.csv": csv_text(tuned.trials),
+        "front.csv": csv_text(tuned.front),
+        "gains.csv": csv_text(tuned.gains),
+    }
+    benchmark = tuning.benchmark(tuning.dialogs, tuning.seed, [tuning.policy])
+    searched = {"names": list(tuning.names), "trials": tuning.trials, "fresh": tuning.fresh}
+    parameters = {**benchmark_parameters(benchmark, tuning.policy.name), "tuning": searched}
+    return files | {"run.json": run_json(tuning.seed, parameters, seconds, files)}
 
 
 def dialogs_table(results: Results) -> pd.DataFrame:

@@ -18,6 +18,7 @@ from fdkvc.measured.replay import replay_summary
 from fdkvc.measured.statistics import Paired, over_kinds
 from fdkvc.measured.study import Study
 from fdkvc.measured.sweep import Sweep
+from fdkvc.measured.tuning import Tuned
 from fdkvc.paper.tables import BASELINE
 from fdkvc.run.metrics import late_metric, metric_named
 from fdkvc.run.trace import Trace
@@ -94,6 +95,29 @@ def sweep_text(sweep: Sweep, results: Results) -> str:
     figures = table[["mean", "ci_low", "ci_high"]].map("{:.3f}".format)
     rows = table[["setting", "metric"]].join(figures).to_numpy().tolist()
     return text_table(["setting", "metric", "mean", "from", "to"], rows, 2, grouped=True)
+
+
+def tuning_text(tuned: Tuned) -> str:
+    """Return the report of a search for a terminal: fresh dialogs, and the gain on them."""
+    gains = {
+        (row["setting"], row["goal"]): f"{row['mean_diff']:+.3f} "
+        f"({row['ci_low']:+.3f} to {row['ci_high']:+.3f})"
+        for row in _records(tuned.gains)
+    }
+    rows = [
+        [
+            row["setting"],
+            row["goal"],
+            "" if math.isnan(row["searched"]) else f"{row['searched']:.3f}",
+            f"{row['mean']:.3f}",
+            f"{row['ci_low']:.3f}",
+            f"{row['ci_high']:.3f}",
+            gains.get((row["setting"], row["goal"]), ""),
+        ]
+        for row in _records(tuned.front)
+    ]
+    heads = ["setting", "goal", "searched", "fresh", "from", "to", "gain"]
+    return text_table(heads, rows, 2, grouped=True)
 
 
 OF_HEADS = {"each": "", "together": ", heads together", "kv": ", by KV head"}

@@ -55,6 +55,7 @@ def behind_chance(results: Results) -> list[str]:
         f"{late_metric(name).title}: random eviction ({_mean(results, CHANCE, name)}) is ahead of "
         f"{_whom(results, name, policies)}."
         for name, policies in behind.items()
+        if not late_metric(name).cost
     ]
 
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from fdkvc.dialogs.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
 from fdkvc.measured.benchmark import Benchmark, Progress, run_benchmark
 from fdkvc.measured.statistics import paired, pareto_front, summarize
 from fdkvc.parameters import SEED, Field, Parameter
-from fdkvc.policies import Policy
+from fdkvc.policies import Policy, read_policy
 from fdkvc.run.metrics import metric_named
 
 TRIALS = Field(
@@ -173,9 +174,11 @@ def tune(
     ValueError
         If Optuna is not installed, or the journal is of another search.
     """
-    study = _study(tuning, storage)
+    study, began = _study(tuning, storage), perf_counter()
     done = len(study.get_trials(deepcopy=False, states=[_optuna().trial.TrialState.COMPLETE]))
     for at in range(done, tuning.trials):
+        # A sampler anew for each trial, so that a search that goes on asks the same.
+        study.sampler = _optuna().samplers.TPESampler(seed=tuning.seed + at)
         trial = study.ask()
         policy = suggested(tuning, trial)
         values = tuning.measured(tuning.dialogs, tuning.seed, [policy])[policy.name].mean(axis=1)
@@ -186,7 +189,8 @@ def tune(
         trial.set_user_attr("setting", policy.name)
         study.tell(trial, values.tolist())
         if on_progress is not None:
-            on_progress(Progress(at + 1, tuning.trials, f"{at + 1} of {tuning.trials} trials", 0))
+            title = f"{at + 1} of {tuning.trials} trials"
+            on_progress(Progress(at + 1, tuning.trials, title, perf_counter() - began))
     complete = [trial for trial in study.get_trials(deepcopy=False) if trial.values]
     return told(tuning, [(trial.user_attrs["setting"], trial.values) for trial in complete])
 
@@ -198,8 +202,6 @@ def told(tuning: Tuning, tried: Sequence[tuple[str, Sequence[float]]]) -> Tuned:
     ----------
     tried : sequence of (name, goals)
     """
-    from fdkvc.policies import read_policy
-
     goals = np.array([values for _, values in tried], float)
     signs = [-1 if metric_named(metric).lower_is_better else 1 for metric in tuning.metrics]
     on_front = pareto_front(goals * signs)
@@ -287,7 +289,7 @@ def _optuna() -> Any:
 
 
 def _study(tuning: Tuning, storage: Path | None) -> Any:
-    """Return the study in a journal, or a new one; the sampler of a seed asks the same again."""
+    """Return the study in a journal, or a new one that begins with the policy as it is."""
     optuna = _optuna()
     kept = None
     if storage is not None:
@@ -303,7 +305,6 @@ def _study(tuning: Tuning, storage: Path | None) -> Any:
         storage=kept,
         directions=directions,
         load_if_exists=True,
-        sampler=optuna.samplers.TPESampler(seed=tuning.seed),
     )
     said = repr(replace(tuning, trials=1, fresh=2))
     if study.user_attrs.get("tuning", said) != said:

@@ -191,6 +191,8 @@ class Metric:
         Whether people read it as a percentage.
     whole : bool
         Whether the number that stands for a dialog is of all of its turns, not the late ones.
+    cost : bool
+        Whether it is what a policy costs, and not how well it does.
     """
 
     key: str
@@ -204,6 +206,7 @@ class Metric:
     whole: bool = False
     lower_is_better: bool = False
     asked_of: Asked | None = None
+    cost: bool = False
 
     @property
     def name(self) -> str:
@@ -307,6 +310,7 @@ METRICS: Mapping[str, Metric] = {
             asked=True,
             whole=True,
             lower_is_better=True,
+            cost=True,
         ),
         Metric(
             "reads",
@@ -317,6 +321,7 @@ METRICS: Mapping[str, Metric] = {
             asked=True,
             whole=True,
             lower_is_better=True,
+            cost=True,
         ),
         _alignment("key", "Alignment, key matrix", asked=True),
         _alignment("query", "Alignment, query matrix", asked=True),

@@ -36,7 +36,7 @@ DIALOGS = 50
 SHOWN = replace(
     MEASURED,
     help="Regret takes some seconds more than the others.",
-    default=(*usual_metrics(), "attention_loss", "memory", "reads"),
+    default=(*usual_metrics(), "memory", "reads"),
 )
 """The metrics of the overview."""
 
@@ -219,26 +219,14 @@ def _columns(means: Mapping[str, tuple[float, float]]) -> dict[str, float]:
 
 def show_what_they_look_at() -> None:
     """Show what each policy decides by, what it remembers, and where it comes from."""
-    st.dataframe(
-        [
-            {
-                "Policy": policy.label,
-                "Looks at": ", ".join(policy.looks_at),
-                "Remembers": ", ".join(map(policy.quantity_name, policy.channels)),
-                "Source": policy.source,
-            }
-            for policy in map(policy_named, POLICIES)
-        ],
-        column_config={
-            "Policy": st.column_config.TextColumn(pinned=True),
-            "Looks at": st.column_config.TextColumn(width="medium"),
-            "Remembers": st.column_config.TextColumn(width="medium"),
-            "Source": st.column_config.TextColumn(width="medium"),
-        },
-        hide_index=True,
-        width="stretch",
-        height="content",
-    )
+    shown = [policy_named(key) for key in POLICIES]
+    columns = {
+        "Policy": [policy.label for policy in shown],
+        "Looks at": [", ".join(policy.looks_at) for policy in shown],
+        "Remembers": [", ".join(map(policy.quantity_name, policy.channels)) for policy in shown],
+        "Source": [policy.source for policy in shown],
+    }
+    st.html(table_html(columns, "What each policy looks at"))
 
 
 @st.fragment

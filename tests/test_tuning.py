@@ -1,0 +1,162 @@
+"""Search instead of guess: what is searched, what goes on, and what is told of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fdkvc.__main__ import main
+from fdkvc.files.repeat import compare, read_run
+from fdkvc.files.report import tuning_files
+from fdkvc.files.text import tuning_text
+from fdkvc.measured.tuning import FRESH_SEED, Tuning, suggested, told, tune
+from fdkvc.policies import policy_named, read_policy
+
+SMALL = Tuning(policy_named("h2o"), scenarios=("shift", "mixed"), trials=6, dialogs=2, fresh=4)
+
+
+class Highest:
+    """A trial that suggests the highest of everything."""
+
+    def suggest_float(self, name: str, low: float, high: float) -> float:
+        return high
+
+    def suggest_int(self, name: str, low: int, high: int) -> int:
+        return high
+
+    def suggest_categorical(self, name: str, choices: list[str]) -> str:
+        return choices[-1]
+
+
+def test_any_declared_hyperparameter_is_searched_also_of_what_is_around() -> None:
+    around = Tuning(read_policy("blocks(h2o, size=8)"))
+    found = suggested(around, Highest())
+
+    assert found.name == "blocks(h2o window=1.0 queries=each, size=80, score=largest)"
+    only = Tuning(read_policy("blocks(h2o, size=8)"), names=("size",))
+    assert suggested(only, Highest()).name == "blocks(h2o, size=80)"
+    for name in ("fd-kvc", "whitelist(snapkv)", "ada-heads(scissorhands)", "retrieval"):
+        tuning = Tuning(read_policy(name))
+        assert suggested(tuning, Highest()).settings.keys() == tuning.policy.settings.keys()
+
+
+def test_the_dialogs_of_the_report_are_others_than_those_of_the_search() -> None:
+    policy = policy_named("random")
+    one, other = (
+        SMALL.measured(4, seed, [policy])["random"]
+        for seed in (SMALL.seed, SMALL.seed + FRESH_SEED)
+    )
+    assert not np.array_equal(one, other)
+
+
+def test_what_was_found_is_told_on_fresh_dialogs() -> None:
+    start, other = SMALL.policy, policy_named("h2o", window=0.9)
+    searched = SMALL.measured(SMALL.dialogs, SMALL.seed, [start, other])
+    fresh = SMALL.measured(SMALL.fresh, SMALL.seed + FRESH_SEED, [start, other])
+    tried = [(name, numbers.mean(axis=1).tolist()) for name, numbers in searched.items()]
+
+    tuned = told(SMALL, [*tried, tried[1]])
+
+    assert tuned.trials.setting.tolist() == [start.name, other.name, other.name]
+    assert tuned.trials.front.tolist() == [False, True, True]
+    row = tuned.front.set_index(["setting", "goal"]).loc[other.name, "retention"]
+    assert row.searched == pytest.approx(searched[other.name][0].mean())
+    assert row["mean"] == pytest.approx(fresh[other.name][0].mean())
+    assert row.n == 4
+    gain = tuned.gains.set_index(["setting", "goal"]).loc[other.name, "retention"]
+    difference = fresh[other.name][0] - fresh[start.name][0]
+    assert gain.mean_diff == pytest.approx(difference.mean())
+    assert "h2o window=0.9" in tuning_text(tuned)
+
+    files = tuning_files(SMALL, tuned)
+    record = read_run(files["run.json"])
+    assert record.tuning == SMALL
+    assert not record.needs_study
+    assert compare(record, files).repeated
+    run = json.loads(files["run.json"])
+    run["parameters"]["policies"].append({"key": "fifo"})
+    with pytest.raises(ValueError, match="it needs one policy"):
+        read_run(json.dumps(run))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"policy": policy_named("fifo")}, "fifo has no hyperparameters to search"),
+        ({"names": ("gamma",)}, "'gamma' is not a hyperparameter of h2o to search: choose from"),
+        ({"metrics": ()}, "a search needs at least one goal, such as retention"),
+        ({"metrics": ("beauty",)}, "metric 'beauty' is unknown: choose from"),
+        ({"scenarios": ("adaptation",)}, "scenario 'adaptation' cannot be searched: choose from"),
+        ({"trials": 0}, "trials is 0, but must be a whole number from 1 to 10000"),
+        ({"fresh": 1}, "fresh is 1, but must be a whole number from 2 to 5000"),
+    ],
+)
+def test_what_cannot_be_searched_is_said_in_a_sentence(
+    changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=f"^{message}"):
+        Tuning(**{"policy": policy_named("h2o"), **changes})
+
+
+def test_without_optuna_the_command_says_what_it_needs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+
+    assert main(["tune", "--policy", "h2o", "--trials", "1", "--out", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == (
+        "fdkvc: tuning needs Optuna: install it with pip install -r requirements-tune.txt\n"
+    )
+
+
+# ------------------------------------------------------------------------------- with Optuna
+
+
+@pytest.fixture
+def optuna() -> Any:
+    if os.environ.get("FDKVC_REQUIRE_TUNE") == "1":
+        import optuna
+
+        return optuna
+    reason = "Optuna is not installed: get it with `pip install -r requirements-tune.txt`"
+    return pytest.importorskip("optuna", reason=reason)
+
+
+def test_a_search_that_goes_on_is_as_if_never_interrupted(optuna: Any, tmp_path: Path) -> None:
+    whole = tune(SMALL)
+    stopped: list[int] = []
+
+    def stop(progress: Any) -> None:
+        stopped.append(progress.done)
+        if progress.done == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tune(SMALL, tmp_path / "journal.log", stop)
+    went_on = tune(SMALL, tmp_path / "journal.log", lambda progress: stopped.append(progress.done))
+
+    assert stopped == [1, 2, 3, 4, 5, 6]
+    assert tuning_files(SMALL, whole) == tuning_files(SMALL, went_on)
+    assert whole.trials.setting.iloc[0] == "h2o"  # the policy as it is comes first
+    assert whole.trials.setting.nunique() > 3
+    other = Tuning(policy_named("snapkv"), trials=6, dialogs=2, fresh=4)
+    with pytest.raises(ValueError, match="is the journal of another search: choose another folder"):
+        tune(other, tmp_path / "journal.log")
+
+
+def test_the_command_writes_what_repeats_it(
+    optuna: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = ["--trials", "4", "--dialogs", "2", "--fresh", "4", "--scenarios", "shift"]
+
+    assert main(["tune", "--policy", "window(tova)", *small, "--out", str(tmp_path)]) == 0
+    files = {path.name for path in tmp_path.iterdir()}
+    assert files == {"trials.csv", "front.csv", "gains.csv", "run.json", "journal.log"}
+    assert main(["repeat", str(tmp_path / "run.json")]) == 0
+    assert "the same, byte for byte, in trials.csv, front.csv" in capsys.readouterr().out
