@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from fdkvc.dialogs.scenarios import Scenario
+    from fdkvc.files.repeat import AnswersRecord
     from fdkvc.measured.answers import Answers
     from fdkvc.measured.benchmark import Benchmark, Progress, Results
     from fdkvc.model.folder import AnyModel
@@ -192,6 +193,8 @@ def _parser() -> argparse.ArgumentParser:
 
     option = command("repeat", _repeat, "run a run.json again and compare the numbers")
     option("file", metavar="FILE", help="a run.json")
+    option("--model", metavar="FOLDER", help="that answers were of; default: the house's")
+    option("--dialogs", metavar="FILE", help="that answers were to; default: as for answers")
     _add_place(option)
 
     option = command(
@@ -664,18 +667,28 @@ def _repeat(settings: Any) -> None:
     from pathlib import Path
 
     from fdkvc.files.export import benchmark_files
-    from fdkvc.files.repeat import MOST_BYTES, NOTHING_COMPARED, compare, read_run, told, with_files
+    from fdkvc.files.repeat import (
+        MOST_BYTES,
+        NOTHING_COMPARED,
+        Record,
+        compare,
+        read_any_run,
+        told,
+        with_files,
+    )
     from fdkvc.files.report import study_files, sweep_files, tuning_files
     from fdkvc.measured.benchmark import run_benchmark
     from fdkvc.measured.study import run_study
     from fdkvc.measured.tuning import tune
     from fdkvc.said.formats import read_bytes
 
-    record = read_run(read_bytes(settings.file, MOST_BYTES))
+    record = read_any_run(read_bytes(settings.file, MOST_BYTES))
     if not record.digests:
         raise ValueError(NOTHING_COMPARED)
     with _place(settings) as place, _progress() as on_progress:
-        if record.tuning is not None:
+        if not isinstance(record, Record):
+            files = _answers_again(settings, record, place, on_progress)
+        elif record.tuning is not None:
             files = tuning_files(record.tuning, tune(record.tuning, on_progress=on_progress))
         elif record.needs_study:
             files = study_files(run_study(record.benchmark, **place, on_progress=on_progress))
@@ -691,6 +704,33 @@ def _repeat(settings: Any) -> None:
     if not comparison.repeated:
         raise ValueError(told(record, comparison))
     _print(f"Repeated: {told(record, comparison)}.", None)
+
+
+def _answers_again(
+    settings: Any, record: AnswersRecord, place: Mapping[str, Any], on_progress: Any
+) -> Mapping[str, str]:
+    """Run answers as a record says, with the model and the dialogs that it was of."""
+    import hashlib
+
+    from fdkvc.files.export import answers_files
+    from fdkvc.measured.answers import run_answers
+    from fdkvc.measured.proxies import answers_tables
+    from fdkvc.model import HOUSE
+    from fdkvc.model.folder import load_model
+
+    model = load_model(HOUSE if settings.model is None else settings.model)
+    if model.digest != record.model:
+        raise ValueError("the run was of another model: name its folder with --model")
+    transcripts, content = _transcripts(settings)
+    file = hashlib.sha256(content).hexdigest()
+    if file != record.file:
+        raise ValueError("the run read another file of dialogs: name it with --dialogs")
+    measured = run_answers(record.answers, model, transcripts, **place, on_progress=on_progress)
+    tables = answers_tables(measured, record.baseline, record.seed)
+    files = answers_files(
+        record.answers, measured, tables, model=model, file=file, seed=record.seed, seconds=0
+    )
+    return {name: text for name, text in files.items() if name in record.digests}
 
 
 def _dialogs(settings: Any) -> None:

@@ -18,6 +18,7 @@ from models import write_model
 from refusals import assert_one_sentence
 
 from fdkvc.__main__ import main
+from fdkvc.files.repeat import read_any_run, read_run
 from fdkvc.measured.answers import (
     CUT_TEXT,
     FULL,
@@ -32,6 +33,7 @@ from fdkvc.measured.answers import (
 from fdkvc.measured.proxies import OVER, proxies_table, rank_correlation, row_correlations
 from fdkvc.measured.replay import Replay, replay
 from fdkvc.measured.statistics import cluster_interval, drawn_kinds
+from fdkvc.model import HOUSE
 from fdkvc.model.folder import LanguageModel, load_model
 from fdkvc.model.memory import Evicting, Memory, read
 from fdkvc.model.recorded import recordings
@@ -440,8 +442,21 @@ def test_the_command_writes_what_its_help_and_document_say(
     about = json.loads((out / "run.json").read_text())
     assert about["parameters"]["model"]["name"] == folder.name
     assert about["parameters"]["cut_text"] is True
-    assert run("repeat", out / "run.json") == 2
-    assert "answers of a language model: run those again" in capsys.readouterr().err
+
+    assert run("repeat", out / "run.json", *files[:4]) == 0
+    assert "the same, byte for byte, in answers.csv, answers_summary" in capsys.readouterr().out
+    others: list[tuple[Path, str]] = [
+        (HOUSE, "the run was of another model: name its folder with --model"),
+        (folder, "the run read another file of dialogs: name it with --dialogs"),
+    ]
+    for other, sentence in others:
+        assert run("repeat", out / "run.json", "--model", other) == 2
+        assert capsys.readouterr().err == f"fdkvc: {sentence}\n"
+    with pytest.raises(ValueError, match=r"answers of a language model: run `python -m fdkvc"):
+        read_run((out / "run.json").read_text())
+    about["parameters"]["baseline"] = "tova"
+    with pytest.raises(ValueError, match="not right at baseline: 'tova' is none of its policies"):
+        read_any_run(json.dumps(about))
 
 
 @pytest.mark.parametrize(

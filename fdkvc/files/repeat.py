@@ -9,16 +9,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fdkvc.attention import TOLERANCE
 from fdkvc.dialogs.scenarios import Scenario, World
 from fdkvc.files.export import NUMBERS, digest, versions
+from fdkvc.measured.answers import Answers
 from fdkvc.measured.benchmark import Benchmark, check_baseline
 from fdkvc.measured.sweep import Sweep, check_sweepable
 from fdkvc.measured.tuning import Tuning
 from fdkvc.measured.workers import processor
-from fdkvc.policies import recorded_policy
+from fdkvc.policies import Policy, recorded_policy
 from fdkvc.said.json_input import an_object, part
 from fdkvc.words import listed
 
@@ -37,36 +38,46 @@ _part = partial(part, place="the file is not a run.json")
 
 
 @dataclass(frozen=True)
-class Record:
-    """What a ``run.json`` says.
+class Ran:
+    """What a ``run.json`` says of any run.
 
     Attributes
     ----------
-    benchmark : Benchmark
-        What ran.
     versions : mapping of str to str
         Of the packages and of the code that ran.
     digests : mapping of file name to str
         SHA-256 of the files that the same run gives again.
-    baseline : str
-        The policy that the paired differences are from.
-    sweep : Sweep, optional
-    tuning : Tuning, optional
-        If it was one.
     numbers : mapping of file name to text
         Those of the files that are known whole, and not only by their digest.
     processor : mapping of str to str
         What it ran on, as `workers.processor` says it; empty in a file that does not tell.
     """
 
-    benchmark: Benchmark
     versions: Mapping[str, str]
     digests: Mapping[str, str]
+    numbers: Mapping[str, str] = field(default_factory=dict)
+    processor: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record(Ran):
+    """What the ``run.json`` of a benchmark or a sweep says.
+
+    Attributes
+    ----------
+    benchmark : Benchmark
+        What ran.
+    baseline : str
+        The policy that the paired differences are from.
+    sweep : Sweep, optional
+    tuning : Tuning, optional
+        If it was one.
+    """
+
+    benchmark: Benchmark
     baseline: str
     sweep: Sweep | None = None
     tuning: Tuning | None = None
-    numbers: Mapping[str, str] = field(default_factory=dict)
-    processor: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def needs_study(self) -> bool:
@@ -74,8 +85,47 @@ class Record:
         return self.sweep is None and self.tuning is None and not set(self.digests) <= set(NUMBERS)
 
 
+@dataclass(frozen=True, kw_only=True)
+class AnswersRecord(Ran):
+    """What the ``run.json`` of answers says.
+
+    Attributes
+    ----------
+    answers : Answers
+        What ran.
+    model, file : str
+        Digests of the model and of the file of dialogs.
+    baseline : str
+        The policy or control that the paired differences are from.
+    seed : int
+        Of the bootstrap.
+    """
+
+    answers: Answers
+    model: str
+    file: str
+    baseline: str
+    seed: int
+
+
 def read_run(content: bytes | str) -> Record:
-    """Read a ``run.json``.
+    """Read the ``run.json`` of a benchmark or a sweep.
+
+    Raises
+    ------
+    ValueError
+        In a sentence that says what is wrong with it, and where.
+    """
+    record = read_any_run(content)
+    if isinstance(record, AnswersRecord):
+        raise ValueError(
+            "the file is of answers of a language model: run `python -m fdkvc repeat run.json`"
+        )
+    return record
+
+
+def read_any_run(content: bytes | str) -> Record | AnswersRecord:
+    """Read the ``run.json`` of any run.
 
     Raises
     ------
@@ -93,8 +143,6 @@ def read_run(content: bytes | str) -> Record:
     if not isinstance(run, dict):
         raise ValueError("the file is not a run.json: it holds no object")
     parameters = _part(run, "parameters", dict)
-    if "model" in parameters:
-        raise ValueError("the file is of answers of a language model: run those again instead")
     policies = [
         _checked(
             recorded_policy,
@@ -103,6 +151,11 @@ def read_run(content: bytes | str) -> Record:
         )
         for number, policy in enumerate(_part(parameters, "policies", list))
     ]
+    versions = {str(name): str(text) for name, text in _part(run, "versions", dict).items()}
+    digests = _texts(run, "digests")
+    ran = (versions, digests, _numbers(run, digests), _texts(run, "processor"))
+    if "model" in parameters:
+        return _answers(Ran(*ran), run, parameters, policies)
     scenarios = [
         _scenario(an_object(scenario, f"the file is not a run.json: scenario {number}"), number)
         for number, scenario in enumerate(_part(parameters, "scenarios", list))
@@ -122,16 +175,51 @@ def read_run(content: bytes | str) -> Record:
     baseline = _part(parameters, "baseline", str)
     check_baseline(baseline, benchmark.policies)
     sweep = _sweep(benchmark, parameters)
-    digests = _texts(run, "digests")
     return Record(
-        benchmark if sweep is None else sweep.benchmark,
-        {str(name): str(text) for name, text in _part(run, "versions", dict).items()},
-        digests,
-        baseline,
-        sweep,
-        _tuning(benchmark, parameters),
-        _numbers(run, digests),
-        _texts(run, "processor"),
+        *ran,
+        benchmark=benchmark if sweep is None else sweep.benchmark,
+        baseline=baseline,
+        sweep=sweep,
+        tuning=_tuning(benchmark, parameters),
+    )
+
+
+def _answers(
+    ran: Ran, run: dict[str, Any], parameters: dict[str, Any], policies: list[Policy]
+) -> AnswersRecord:
+    every = parameters.get("every")
+    if every is not None and type(every) is not int:
+        raise ValueError("the file is not right at every: it is no whole number")
+    budgets = _part(parameters, "budgets", list)
+    if not all(type(budget) is int for budget in budgets):
+        raise ValueError("the file is not right at budgets: it has no list of whole numbers")
+    cut_text = parameters.get("cut_text")
+    if not isinstance(cut_text, bool):
+        raise ValueError("the file is not right at cut_text: it is neither true nor false")
+    answers = _checked(
+        Answers,
+        "parameters",
+        {
+            "policies": tuple(policies),
+            "budgets": tuple(budgets),
+            "cut_text": cut_text,
+            "decides": _part(parameters, "decides", str),
+            "every": every,
+        },
+    )
+    baseline = _part(parameters, "baseline", str)
+    if baseline not in answers.names:
+        raise ValueError(f"the file is not right at baseline: {baseline!r} is none of its policies")
+    return AnswersRecord(
+        ran.versions,
+        ran.digests,
+        ran.numbers,
+        ran.processor,
+        answers=answers,
+        model=_part(_part(parameters, "model", dict), "digest", str),
+        file=_part(parameters, "file", str),
+        baseline=baseline,
+        seed=_part(run, "seed", int),
     )
 
 
@@ -233,7 +321,10 @@ class Comparison:
         return bool(self.same or self.close) and not self.apart
 
 
-def with_files(record: Record, folder: Path, names: Mapping[str, str]) -> Record:
+AnyRan = TypeVar("AnyRan", bound=Ran)
+
+
+def with_files(record: AnyRan, folder: Path, names: Mapping[str, str]) -> AnyRan:
     """Add the files of these names that lie in a folder as the run of the record wrote them."""
     found = {}
     for name in set(names) & set(record.digests) - set(record.numbers):
@@ -246,7 +337,7 @@ def with_files(record: Record, folder: Path, names: Mapping[str, str]) -> Record
     return replace(record, numbers={**record.numbers, **found})
 
 
-def compare(record: Record, files: Mapping[str, str]) -> Comparison:
+def compare(record: Ran, files: Mapping[str, str]) -> Comparison:
     """Compare the files of a run with those that the record knows."""
     same, unknown = [], []
     close: dict[str, float] = {}
@@ -304,7 +395,7 @@ def _moved(cell: str, twin: str) -> float:
     return math.inf if math.isnan(moved) else moved
 
 
-def told(record: Record, comparison: Comparison) -> str:
+def told(record: Ran, comparison: Comparison) -> str:
     """Say in a sentence how a repeated run stands to the record."""
     close, apart = comparison.close, comparison.apart
     same, unknown = comparison.same, comparison.unknown
@@ -329,7 +420,7 @@ def told(record: Record, comparison: Comparison) -> str:
     return "; ".join(parts)
 
 
-def _circumstances(record: Record) -> str:
+def _circumstances(record: Ran) -> str:
     """Say what is not as it was when the record was written."""
     now = versions()
     changed = [

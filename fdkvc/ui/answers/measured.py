@@ -176,14 +176,14 @@ def _by_policy(rows: pd.DataFrame, budget: int, measure: Measure) -> Spec:
 
 def _table(rows: pd.DataFrame, percent: bool) -> dict[str, list[str]]:
     """Return a row for each policy, and its damage with the interval at each budget."""
-    by_policy = rows.set_index(["title", "budget"])
+    by_policy = {(row["title"], row["budget"]): row for row in rows.to_dict("records")}
     first = shipped().budgets[0]
     titles = rows[rows.budget == first].sort_values("mean").title.tolist()
     scale, digits = (100, 1) if percent else (1, 3)
 
     def words(title: str, budget: int) -> str:
         mean, low, high = (
-            f"{scale * float(by_policy.loc[(title, budget), name]):.{digits}f}".replace("-", "−")
+            f"{scale * by_policy[title, budget][name]:.{digits}f}".replace("-", "−")
             for name in ("mean", "ci_low", "ci_high")
         )
         return f"{mean} ({low} to {high})"
@@ -199,11 +199,12 @@ def _table(rows: pd.DataFrame, percent: bool) -> dict[str, list[str]]:
 
 def proxies_columns(table: pd.DataFrame) -> dict[str, list[str]]:
     """Return a row for each proxy, and its correlation with each damage."""
-    over = table[table.over == "policies and budgets"].set_index(["proxy", "damage"])
+    rows = table[table.over == "policies and budgets"].to_dict("records")
+    over = {(row["proxy"], row["damage"]): row for row in rows}
     columns = {"proxy": [late_metric(name).title for name in PROXIES]}
     for damage in DAMAGES:
         columns[MEASURES[damage].label] = [
-            f"{row.rho:+.2f} ({row.ci_low:+.2f} to {row.ci_high:+.2f})".replace("-", "−")
-            for row in (over.loc[(name, damage)] for name in PROXIES)
+            f"{row['rho']:+.2f} ({row['ci_low']:+.2f} to {row['ci_high']:+.2f})".replace("-", "−")
+            for row in (over[name, damage] for name in PROXIES)
         ]
     return columns
