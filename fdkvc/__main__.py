@@ -956,13 +956,13 @@ def _recordings(settings: Any) -> tuple[Sequence[Recording], str]:
     from io import BytesIO
 
     from fdkvc.said.formats import read_bytes
-    from fdkvc.said.lexical import lexical_recording
+    from fdkvc.said.lexical import LexicalRecordings
     from fdkvc.said.trace_file import MOST_BYTES, read_trace_file
 
     recordings: Sequence[Recording]
     if settings.trace is None:
         transcripts, content = _transcripts(settings)
-        recordings = [lexical_recording(transcript, settings.seed) for transcript in transcripts]
+        recordings = LexicalRecordings(transcripts, settings.seed)
     elif settings.dialogs is not None:
         raise ValueError("--dialogs and --trace do not go together: give one of them")
     else:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import weakref
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fdkvc.dialogs.scenarios import World
+from fdkvc.measured.replay import Replay, replay
 from fdkvc.policies import policy_named
 from fdkvc.run.simulate import simulate
 from fdkvc.said.formats import EXAMPLES, read_file
-from fdkvc.said.lexical import lexical_recording, word_vector
+from fdkvc.said.lexical import LexicalRecordings, lexical_recording, word_vector
 from fdkvc.said.recordings import Recording, Token, many_rows
 from fdkvc.said.transcripts import Mention, Transcript, Turn
 
@@ -24,6 +27,25 @@ DIALOGS = read_file(EXAMPLES / "dialogues.json")
 
 def said(*texts: str) -> Transcript:
     return Transcript("own", tuple(Turn("User", text) for text in texts))
+
+
+# ------------------------------------------------------------------------------- many dialogs
+
+
+def test_recordings_of_a_file_are_made_when_they_are_asked_for_and_not_kept() -> None:
+    made = LexicalRecordings(DIALOGS, seed=3)
+
+    assert len(made) == len(DIALOGS) > 1
+    for one, transcript in zip(made[:], DIALOGS, strict=True):
+        own = lexical_recording(transcript, 3)
+        assert (one.transcript, one.tokens, one.source) == (transcript, own.tokens, own.source)
+        np.testing.assert_array_equal(one.keys, own.keys)
+    assert [ref() for ref in list(map(weakref.ref, made))] == [None] * len(made)
+    policies = (policy_named("fifo"),)
+    pd.testing.assert_frame_equal(
+        replay(Replay(policies), made),
+        replay(Replay(policies), [lexical_recording(each, 3) for each in DIALOGS]),
+    )
 
 
 # ------------------------------------------------------------------------------- the embedding

@@ -10,7 +10,9 @@ nothing.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from functools import lru_cache
+from typing import overload
 
 import numpy as np
 from numpy.random import SFC64, Generator, SeedSequence
@@ -80,6 +82,42 @@ def lexical_recording(
             [word_surprisal(token.text) for turn in tokens for token in turn], np.float32
         ),
     )
+
+
+class LexicalRecordings(Sequence[Recording]):
+    """Dialogs as lexical recordings, each made when it is asked for, and not kept.
+
+    The vectors of a word take a hundred times as much memory as the word.
+
+    Parameters
+    ----------
+    transcripts : sequence of Transcript
+    seed : int
+        As for `lexical_recording`.
+
+    Raises
+    ------
+    ValueError
+        If the seed is negative.
+    """
+
+    def __init__(self, transcripts: Sequence[Transcript], seed: int = 0) -> None:
+        SEED.check(seed, "seed")
+        self._transcripts, self._seed = transcripts, seed
+
+    def __len__(self) -> int:
+        return len(self._transcripts)
+
+    @overload
+    def __getitem__(self, at: int) -> Recording: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> LexicalRecordings: ...
+
+    def __getitem__(self, at: int | slice) -> Recording | LexicalRecordings:
+        if isinstance(at, slice):
+            return LexicalRecordings(self._transcripts[at], self._seed)
+        return lexical_recording(self._transcripts[at], self._seed)
 
 
 @lru_cache(maxsize=_MOST_WORDS)
