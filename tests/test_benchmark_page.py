@@ -137,8 +137,8 @@ def test_runs_are_listed_named_compared_shown_again_and_deleted() -> None:
     app.number_input(key="benchmark/dialogs").set_value(600).run()
     assert shown_in(app).startswith("Shown: 600 dialogs")  # at hand, and shown at once
     mine, shipped = app.text_input
-    assert mine.value.startswith("Run: 4 dialogs")
-    assert shipped.value.startswith("The paper's run: 600 dialogs")
+    assert str(mine.value).startswith("Run: 4 dialogs")
+    assert str(shipped.value).startswith("The paper's run: 600 dialogs")
     mine.set_value("mine").run()
     assert "mine" in app.selectbox(key="benchmark/runs-one").options
     (table,) = [each.value for each in app.dataframe if "one less the other" in each.value]

@@ -287,10 +287,9 @@ def _adaptations(results: Results) -> Iterator[Fact]:
             figure = printed(results.benchmark, *place)
             turns = float(np.quantile(values.astype(np.float64), share))
             low, high = percentile_interval(values, share)
-            ends = {"low": low, "high": high}
-            fact = Fact(ADAPTATION, *place, len(values), turns, rule="percentile", **ends)
+            fact = Fact(ADAPTATION, *place, len(values), turns, rule="percentile")
             case = None if figure is None else percentile_case(values, share, figure)
-            yield _beside(fact, figure, case)
+            yield _beside(fact._replace(low=low, high=high), figure, case)
 
 
 def _latencies(study: Study) -> Iterator[Fact]:

@@ -14,7 +14,7 @@ import pandas as pd
 
 from fdkvc.charts.picture import picture
 from fdkvc.charts.theme import DARK, LIGHT, Spec, standalone
-from fdkvc.dialogs.scenarios import SCENARIOS, World, scenario_named
+from fdkvc.dialogs.scenarios import World, scenario_named
 from fdkvc.files.export import digest, versions
 from fdkvc.files.report import study_files
 from fdkvc.files.shipped import papers_run
@@ -330,9 +330,8 @@ def _moments(recordings: Sequence[Recording]) -> str:
 
 
 def _scene(run: Run, what: str, turn: int, token: int | None) -> Scene:
-    label = SCENARIOS["mixed"].label
     return Scene(
-        f"{what}: {run.trace.policy.title} on {label}, turn {turn}",
+        f"{what}: {run.trace.policy.title} on {run.choice.dialog.title}, turn {turn}",
         "Stage",
         pack(run, "moment"),
         turn,

@@ -59,7 +59,7 @@ def told_of(runs: Sequence[Run], entry: int | None) -> Told:
     Parameters
     ----------
     runs : sequence of Run
-        Of one, all sentences; of several, the first in each.
+        Of one, its sentences; of several, those of each in one.
     entry : int, optional
         The one that is held.
     """
@@ -77,7 +77,7 @@ def told_of(runs: Sequence[Run], entry: int | None) -> Told:
 
 def _said(runs: Sequence[Run], turn: int, token: int) -> Sequence[str]:
     every = [told(run, turn, token) for run in runs]
-    return every[0] if len(every) == 1 else [each[0] for each in every]
+    return every[0] if len(every) == 1 else [" ".join(each) for each in every]
 
 
 def scene_html(scene: Scene) -> str:

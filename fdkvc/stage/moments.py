@@ -72,6 +72,11 @@ class Spoken:
     alone: ClassVar[bool] = True
 
     @property
+    def title(self) -> str:
+        """Its name."""
+        return self.name
+
+    @property
     def words(self) -> tuple[str, ...]:
         """What each token says."""
         return tuple(token.text for turn in self.recording.tokens for token in turn)

@@ -33,6 +33,10 @@ class Choice(Hashable, Protocol):
         """What each token says; empty where tokens say nothing."""
 
     @property
+    def title(self) -> str:
+        """What the dialog is called."""
+
+    @property
     def alone(self) -> bool:
         """Whether the dialog's cache decides by itself, so that it can be run again."""
 
@@ -52,6 +56,11 @@ class DialogChoice:
     world: World
     words: ClassVar[tuple[str, ...]] = ()
     alone: ClassVar[bool] = True
+
+    @property
+    def title(self) -> str:
+        """The scenario, and the seed."""
+        return f"{self.scenario.label}, seed {self.seed}"
 
     @property
     def size(self) -> int:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import streamlit as st
 
 from fdkvc.judged.cells import measured_tables, verdicts_of
@@ -52,7 +55,10 @@ def show_scorecard(study: Study) -> None:
                 )
 
 
-def _parts(counts: dict[str | None, int], signs: dict[str | None, str]) -> list[Markdown]:
+def _parts(
+    counts: Mapping[Any, int],
+    signs: Mapping[Any, str],
+) -> list[Markdown]:
     return [
         Markdown("{} {} **{}**").format(signs[verdict], name_of(verdict), count)
         for verdict, count in counts.items()

@@ -39,7 +39,8 @@ from fdkvc.ui.kit.lanes import (
 )
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.kit.sidebar import ASKED, DIALOG, ENTRY, LOOK
-from fdkvc.ui.stage.lanes import follow_lanes, places, show_lanes
+from fdkvc.ui.stage.lanes import beside, follow_lanes, packed, places, show_lanes
+from fdkvc.ui.stage.save import save_scene
 from fdkvc.words import count, listed
 
 FILE = "comparison.csv"
@@ -278,6 +279,9 @@ def downloads(page: str, lanes: tuple[Lane, ...], *, pictures: bool = True) -> N
 
     with st.popover("Download", icon=":material/download:"):
         st.caption("The address of this page reopens exactly this comparison.")
+        rows = [lane.run for lane in beside(lanes)]
+        title = f"{listed([lane.label for lane in lanes])} on {rows[0].choice.dialog.title}"
+        save_scene(page, title, "Lanes", lambda: packed(lanes), rows)
         download_files(page, lambda: {FILE: csv_text(comparison(lanes))}, [FILE])
         if pictures:
             download_pictures(

@@ -191,6 +191,11 @@ class HeadChoice:
     topic_names: tuple[str, ...]
 
     @property
+    def title(self) -> str:
+        """The dialog's name."""
+        return self.name
+
+    @property
     def words(self) -> tuple[str, ...]:
         """What each token says."""
         return tuple(token.text for turn in self.recording.tokens for token in turn)

@@ -38,6 +38,15 @@ def open_on(
         hold(page, ENTRY, token)
 
 
+def standing(page: str) -> dict[str, Any]:
+    """Return where a page keeps what its stage has come to; the same in every run.
+
+    It is for what is made outside of the session's script, where nothing of it can be asked for.
+    """
+    stands: dict[str, Any] = st.session_state.setdefault(f"{page}/stands", {})
+    return stands
+
+
 def follow(page: str, name: str, dialogs: DialogBatch, tell: Callable[[int, int], Any]) -> int:
     """Take over what the stage has come to, tell it what the server shows; return the turn.
 
@@ -63,6 +72,7 @@ def follow(page: str, name: str, dialogs: DialogBatch, tell: Callable[[int, int]
         hold(page, ENTRY, _token(dialogs, news["entry"]))
         hold(page, ORDER, news["order"] if news["order"] in ORDER.choices else ORDER.default)
     turn, token = int(held(page, TURN)), held(page, ENTRY)
+    standing(page).update(turn=turn, entry=token, order=held(page, ORDER))
     listen(
         key,
         "view",

@@ -14,15 +14,16 @@ from fdkvc.ui.stage.payload import LaneHead, Said, lanes_payload, name_of_all
 
 def show_lanes(page: str, lanes: Sequence[Lane]) -> None:
     """Show each run's river and cache, a fork beside what it continues."""
-    stage.show_lanes(f"{page}/lanes", _payload(lanes))
+    stage.show_lanes(f"{page}/lanes", packed(lanes))
 
 
 def show_words(page: str, lanes: Sequence[Lane], said: Said) -> None:
     """Write out what was said, and mark under each word which runs hold it."""
-    stage.show_words(f"{page}/words", _payload(lanes, said))
+    stage.show_words(f"{page}/words", packed(lanes, said))
 
 
-def _payload(lanes: Sequence[Lane], said: Said | None = None) -> bytes:
+def packed(lanes: Sequence[Lane], said: Said | None = None) -> bytes:
+    """Return what the browser gets of lanes."""
     rows = beside(lanes)
     return lanes_payload(tuple(lane.run for lane in rows), heads(rows), said)
 

@@ -22,6 +22,8 @@ from fdkvc.ui.kit.memory import kept
 from fdkvc.ui.kit.runs import Run
 from fdkvc.ui.kit.sidebar import ENTRY, ORDER
 from fdkvc.ui.stage.lanes import follow_lanes, show_lanes
+from fdkvc.ui.stage.payload import payload
+from fdkvc.ui.stage.save import save_scene
 from fdkvc.ui.step import stage, story
 
 FILES = ["entries.csv", "turns.csv"]
@@ -185,6 +187,8 @@ def downloads(page: str, run: Run) -> None:
     charts = shown_charts(page)
     with st.popover("Download", icon=":material/download:"):
         st.caption("The address of this page reopens exactly this view.")
+        title = f"{run.trace.policy.title} on {run.choice.dialog.title}"
+        save_scene(page, title, "Stage", lambda: payload(run), [run])
         download_files(page, lambda: trace_files(run.trace, run.dialogs, run.choice.asked), FILES)
         download_pictures(
             page, {"timeline": lambda: charts["timeline"], "cache": lambda: charts["cache"]}

@@ -1,0 +1,46 @@
+"""The stage of a page as one HTML file, as it stands at the click."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import streamlit as st
+
+from fdkvc.report.scene import Scene, scene_html, told_of
+from fdkvc.stage.drawn import Kind
+from fdkvc.ui.kit.runs import Run
+from fdkvc.ui.stage.follow import standing
+
+FILE = "scene.html"
+
+
+def save_scene(
+    page: str, title: str, kind: Kind, packed: Callable[[], bytes], runs: Sequence[Run]
+) -> None:
+    """Offer what is on the stage as a file that steps without this server.
+
+    Parameters
+    ----------
+    packed : function
+        Gives what the browser got.
+    runs : sequence of Run
+        What it shows, in its order.
+    """
+    stands = standing(page)
+
+    def content() -> bytes:
+        entry = stands.get("entry")
+        told = told_of(runs, entry)
+        turn, order = stands.get("turn", 0), stands.get("order", "age")
+        return scene_html(Scene(title, kind, packed(), turn, entry, order, told)).encode()
+
+    st.download_button(
+        "Save this scene",
+        content,
+        FILE,
+        "text/html",
+        key=f"{page}/download/{FILE}",
+        icon=":material/theaters:",
+        on_click="ignore",
+        help="One HTML file, which steps from a disk as the stage does here.",
+    )
