@@ -27,7 +27,7 @@ from fdkvc.measured.answers import Answers, run_answers
 from fdkvc.model import HOUSE
 from fdkvc.model.folder import load_model
 from fdkvc.model.memory import read
-from fdkvc.policies import policy_named, read_policy
+from fdkvc.policies import WRAPPERS, policy_named, read_policy
 from fdkvc.policies.together import Together
 from fdkvc.run.simulate import simulate
 from fdkvc.said.formats import EXAMPLES, read_file
@@ -79,6 +79,7 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     "gemma3": ("Gemma3TextConfig", {"query_pre_attn_scalar": 20, **WINDOWS}),
     "gpt2": ("GPT2Config", {"n_positions": 256}),
 }
+EVICTING = tuple(key for key in STREAMING_POLICIES if not policy_named(key).reads_afresh)
 CAPPED = ("gemma2", "sdpa")
 LENGTHS = [7, 1, 9, 4, 6]
 
@@ -201,7 +202,7 @@ def test_an_eviction_is_the_full_cache_with_the_evicted_masked(shape: str, atten
 
 @settings(max_examples=12)
 @given(
-    policy=policies(STREAMING_POLICIES),
+    policy=policies(EVICTING),
     lengths=turn_lengths(5, 8),
     budget=st.integers(1, 12),
     decides=st.sampled_from(["head", "layer", "model"]),
@@ -224,6 +225,17 @@ def test_so_it_is_for_any_policy_budget_and_whoever_decides(
             assert (left == left[:, :1]).all()
         if decides == "model":
             assert (left == left[:1]).all()
+
+
+@pytest.mark.parametrize("wrapper", [key for key in WRAPPERS if key != "recall"])
+def test_so_it_is_for_policies_around_policies(llama: Any, wrapper: str) -> None:
+    ids, policy = text(sum(LENGTHS)), read_policy(f"{wrapper}(h2o)")
+    for decides in ("head", "layer", "model"):
+        cache = PolicyCache(policy, 5, llama, decides=decides, record=True)
+        ours = read_in_turns(llama, cache, ids, LENGTHS)
+        assert_same_logits(ours, masked(llama, ids, what_was_seen(cache, LENGTHS)))
+        for decision in cache.decisions:
+            assert (decision.held >= 0).sum() <= 5 * 3 * 2, "heads and layers share their budgets"
 
 
 # ------------------------------------------------------------------------------- generate
@@ -353,6 +365,7 @@ def test_more_than_one_text_is_refused(llama: Any) -> None:
     ("policy", "how", "sentence"),
     [
         ("oracle", {}, "looks at the future of the dialog, which a model has yet to write"),
+        ("retrieval", {}, "stores everything and chooses afresh what each turn reads, but a"),
         ("h2o", {"budget": 0}, "budget is 0, but must be a whole number"),
         ("h2o", {"every": 0}, "every is 0, but must be a whole number of at least 1"),
         ("h2o", {"decides": "all"}, "decides is 'all', but must be one of head, layer, model"),
@@ -394,7 +407,7 @@ def passages(model: Any, turns: int) -> list[Any]:
 def test_the_house_model_decides_in_the_library_as_in_numpy() -> None:
     ours, theirs = load_live(HOUSE), load_model(HOUSE)
     decided, same = 0, 0
-    for key in STREAMING_POLICIES:
+    for key in EVICTING:
         if key == "random":  # which draws by the bits of keys
             continue
         memories = (

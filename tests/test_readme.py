@@ -31,7 +31,9 @@ DOCUMENTS = (
     ROOT / "README.md",
     *(
         ROOT / "fdkvc" / f"{room}README.md"
-        for room in ("", "conformance/", "files/", "model/", "said/", "paper/", "policies/")
+        for room in (
+            *("", "conformance/", "files/", "live/", "model/", "said/", "paper/", "policies/"),
+        )
     ),
     ROOT / "tests" / "README.md",
     ROOT / "benchmarks" / "README.md",

@@ -134,7 +134,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     Parameters
     ----------
     policy : Policy
-        Any that does not look at the future.
+        Any that evicts and does not look at the future.
     budget : int
         Entries that each KV head may hold at the end of a turn.
     model : the library's
@@ -430,7 +430,9 @@ def _check_within_a_cache(policy: Policy, budget: int) -> None:
     elif policy.slots(budget, layers=2, heads=2) != budget:
         refusal = "gives heads or layers budgets of their own, but one mask serves all of a model"
     elif policy.reads_afresh:
-        refusal = "reads anew for every token, but a cache decides after turns"
+        refusal = (
+            "stores everything and chooses afresh what each turn reads, but a PolicyCache evicts"
+        )
     if refusal:
         raise ValueError(f"{policy.label} {refusal}")
 

@@ -131,14 +131,16 @@ class Deciding:
         self.policy, self.budget, self.heads = policy, budget, heads
         rows = heads.layers * heads.heads
         together = {"head": heads.group, "layer": heads.heads, "model": rows}[decides]
+        # Layers that decide together share no budget among them: they are as one.
+        self._layers = 1 if decides == "model" else heads.layers
         self._together = Together(policy, together, pool)
         self._state = initial_state(
             self._together,
             rows,
             budget,
             heads.head_width,
-            layers=heads.layers,
-            heads=heads.heads,
+            layers=self._layers,
+            heads=rows // self._layers,
         )
         none = np.empty((heads.layers, heads.kv_heads, 0), np.intp)
         self.held: Ints = none
@@ -175,7 +177,7 @@ class Deciding:
             return column.reshape(layers, kv_heads, heads.group, -1)[:, :, 0]
 
         known = None if surprisal is None else of_rows(np.asarray(surprisal, np.float32)[ids])
-        tokens = Observed(vectors, arrivals, of_rows(ids), of_rows(born), layers, known)
+        tokens = Observed(vectors, arrivals, of_rows(ids), of_rows(born), self._layers, known)
         turn = Observation(0, Arrivals(arrivals), tokens)
         capacity = self.policy.capacity(self.budget, self.count + new)
         state = self._state.with_tier(self.policy.tier_places(self.budget, self.count + new))

@@ -42,7 +42,7 @@ class Observed:
     positions, born : array (L·H, S + n)
         Place of each in the text, and the turn that brought it.
     layers : int
-        L, of as many heads each.
+        That may share a budget, of as many rows each.
     surprisal : array (L·H, S + n), optional
         How surprising each was to the model, in nats, if it was asked.
     """
