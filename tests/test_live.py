@@ -217,7 +217,7 @@ def test_so_it_is_for_any_policy_budget_and_whoever_decides(
     ours = read_in_turns(llama, cache, ids, lengths)
 
     assert_same_logits(ours, masked(llama, ids, what_was_seen(cache, lengths)))
-    for decision in cache.decisions or ():
+    for decision in cache.decisions:
         left = decision.held
         if policy.bounded:
             assert left.shape[2] <= budget
@@ -249,6 +249,15 @@ def turns_of(model: Any, cache: Any, prompts: Sequence[int], **how: Any) -> Iter
         given = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
         ids = model.generate(**given, past_key_values=cache, max_new_tokens=7, **how)
         yield ids
+
+
+def test_a_long_prompt_is_read_in_parts(llama: Any) -> None:
+    cache = PolicyCache(policy_named("snapkv"), 6, llama)
+    ids = text(23)
+    given = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "past_key_values": cache}
+    llama.generate(**given, max_new_tokens=2, prefill_chunk_size=8, do_sample=False)
+    assert cache.ends == [8, 16, 23]
+    assert cache.held.shape == (3, 2, 7)
 
 
 @pytest.mark.parametrize("every", [None, 1, 3])
@@ -411,14 +420,15 @@ def test_the_house_model_decides_in_the_library_as_in_numpy() -> None:
         if key == "random":  # which draws by the bits of keys
             continue
         memories = (
-            ours.evicting(policy_named(key), 24, record=True),
-            theirs.evicting(policy_named(key), 24),
+            ours.evicting(policy_named(key), 16, record=True),
+            theirs.evicting(policy_named(key), 16),
         )
-        for passage in passages(theirs, 8):
+        for passage in passages(theirs, 6):
             for memory in memories:
                 read([memory], passage.ids, last=0)
                 memory.end_turn()
         for decision, left in zip(memories[0].cache.decisions, memories[1].left, strict=True):
+            assert left is not None
             assert decision.held.shape == left.shape
             decided += left[..., 0].size
             same += int((np.sort(decision.held) == np.sort(left)).all(axis=-1).sum())

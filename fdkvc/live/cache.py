@@ -20,7 +20,7 @@ from torch.nn.functional import pad
 from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
 from fdkvc.attention import Floats, Ints
-from fdkvc.live.listening import ENTERING, NO_INTERFACE, expect, listen
+from fdkvc.live.listening import NO_INTERFACE, expect, listen
 from fdkvc.live.turning import Turning
 from fdkvc.model.deciding import DECIDES, Deciding, Decision, Heads, check_choice
 from fdkvc.parameters import Field, Parameter, check_parameter
@@ -36,10 +36,11 @@ POSITIONS = Field(
     choices={"kept": "as they were", "slots": "closed up"},
 )
 
-HEARD = {"attention": "queries", "queries": "queries", "similarity": "hidden"}
 CARRIED = {"queries": "queries", "similarity": "hidden"}
-"""Vectors, beside keys and values, that a policy needs of a turn, and of what it holds, by what it
-looks at."""
+"""Vectors, beside keys and values, that a policy needs of what it holds, by what it looks at."""
+
+HEARD = {"attention": "queries", **CARRIED}
+"""Those that it needs of a turn's own tokens."""
 
 
 class PolicyLayer(DynamicLayer):  # type: ignore[misc]
@@ -161,7 +162,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         What the policy remembers; nothing before the first turn has ended.
     ends : list of int
         The tokens seen at the end of each turn.
-    decisions : list of Decision, optional
+    decisions : list of Decision
         What each turn came to, where that is recorded.
 
     Raises
@@ -213,7 +214,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             self.layers[number] = PolicyLayer(carried)
         self.deciding: Deciding | None = None
         self.ends: list[int] = []
-        self.decisions: list[Decision] | None = [] if record else None
+        self.decisions: list[Decision] = []
         self._recorded: dict[tuple[str, int], list[Floats]] | None = {} if record else None
         self._heads: int | None = None  # of queries, which nothing but listening tells
         self._read = 0  # tokens of this forward pass
@@ -227,14 +228,16 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         sizes: tuple[int, int] = super().get_mask_sizes(query_length, layer_idx)
         return sizes
 
-    def update(self, key_states: Any, value_states: Any, layer_idx: int, *args: Any) -> Any:
+    def update(
+        self, key_states: Any, value_states: Any, layer_idx: int, *args: Any, **named: Any
+    ) -> Any:
         """Take the keys and values of new tokens; return all that the layer has."""
         if len(key_states) != 1:
             raise ValueError(
                 f"a PolicyCache is for one text, but there are {len(key_states)} at once: "
                 "generate one after the other, each with a cache of its own"
             )
-        keys, values = super().update(key_states, value_states, layer_idx, *args)
+        keys, values = super().update(key_states, value_states, layer_idx, *args, **named)
         if layer_idx in self.decided:
             expect(self, layer_idx, keys)
         return keys, values
@@ -253,7 +256,9 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
 
     # --------------------------------------------------------------------------- what is heard
 
-    def hear(self, layer: int, module: Any, query: Any, mask: Any, scaling: float | None) -> Any:
+    def hear(
+        self, layer: int, query: Any, mask: Any, *, scaling: float | None, entering: Any
+    ) -> Any:
         """See `fdkvc.live.listening.Listener`."""
         held, (_, self._heads, self._read, h) = self.layers[layer], query.shape
         if layer == self.decided[0]:
@@ -263,7 +268,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             scale = 1.0 if scaling is None else float(scaling) * math.sqrt(h)
             brought["queries"] = query[0].detach() * scale
         if "hidden" in self._heard:
-            brought["hidden"] = vars(module)[ENTERING].detach()
+            brought["hidden"] = entering.detach()
         held.bring(**brought)
         if self._recorded is not None:
             own = {name: getattr(held, name)[0, :, -self._read :] for name in ("keys", "values")}
@@ -274,17 +279,18 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         unseen = held.empty.repeat_interleave(self._heads // len(held.empty), dim=0)
         unseen = pad(unseen, (0, held.keys.shape[2] - held.held))[None, :, None]
         if mask is None:  # as one token sees all that there is
-            return ~unseen
+            mask = query.new_zeros(())
         if mask.dtype == torch.bool:
             return mask & ~unseen
-        return mask.masked_fill(unseen, torch.finfo(mask.dtype).min)
+        return mask.where(~unseen, torch.finfo(mask.dtype).min)
 
     def heard(self, layer: int) -> None:
         """See `fdkvc.live.listening.Listener`."""
-        if self.by_itself and layer == self.decided[-1]:
-            written = self._read == 1
-            if not written or (self.every is not None and self._new >= self.every):
-                self.end_turn()
+        if not self.by_itself or layer != self.decided[-1]:
+            return
+        a_prompt = self._read > 1
+        if a_prompt or (self.every is not None and self._new >= self.every):
+            self.end_turn()
 
     # --------------------------------------------------------------------------- what is decided
 
@@ -347,7 +353,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
                 keys = turned(keys, own.to(keys.device), number)
                 layer.keys = keys[None].to(layer.keys.dtype)
         self.ends = [*self.ends, self.seen]
-        if self.decisions is not None:
+        if self._recorded is not None:
             self.decisions = [*self.decisions, decision]
 
     def _beginning(self, layers: Sequence[PolicyLayer]) -> Deciding:

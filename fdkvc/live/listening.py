@@ -33,8 +33,21 @@ Attention = Callable[..., tuple[Any, Any]]
 class Listener(Protocol):
     """What is told of a layer's attention."""
 
-    def hear(self, layer: int, module: Any, query: Any, mask: Any, scaling: float | None) -> Any:
-        """Take the queries (1, H, n, h) of a layer, and return the mask that they are to have."""
+    def hear(
+        self, layer: int, query: Any, mask: Any, *, scaling: float | None, entering: Any
+    ) -> Any:
+        """Take the queries of a layer, and return the mask that they are to have.
+
+        Parameters
+        ----------
+        layer : int
+        query : tensor (1, H, n, h)
+        mask : tensor (1, 1, n, S) or None
+        scaling : float, optional
+            Of their products with keys; 1/√h by default.
+        entering : tensor (1, n, d)
+            The hidden states that enter the layer.
+        """
 
     def heard(self, layer: int) -> None:
         """Learn that a layer has attended."""
@@ -64,7 +77,7 @@ def listen(model: Any) -> None:
     """
     config = model.config.get_text_config(decoder=True)
     name = str(config._attn_implementation)
-    if name.startswith(PREFIX):
+    if name.removeprefix(PREFIX) in MASKS and name not in MASKS:
         return
     if name not in MASKS:
         raise ValueError(
@@ -100,11 +113,13 @@ def _attend(
 ) -> tuple[Any, Any]:
     """Attend as the implementation of this name does."""
     said, _expected.said = _expected.said, None
+    entering = vars(module).pop(ENTERING, None)  # or it would stay until the next pass
     own = _implementation(name, module)
     if said is None or said[2] is not key:
         return own(module, query, key, value, attention_mask, **settings)
     listener, layer, _ = said
-    mask = listener.hear(layer, module, query, attention_mask, settings.get("scaling"))
+    scaling = settings.get("scaling")
+    mask = listener.hear(layer, query, attention_mask, scaling=scaling, entering=entering)
     result = own(module, query, key, value, mask, **settings)
     listener.heard(layer)
     return result
