@@ -80,6 +80,9 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt2": ("GPT2Config", {"n_positions": 256}),
 }
 EVICTING = tuple(key for key in STREAMING_POLICIES if not policy_named(key).reads_afresh)
+RAGGED = "fd-kvc:tau=0.9"
+"""A threshold evicts more of one head than of another: they have empty slots."""
+
 CAPPED = ("gemma2", "sdpa")
 LENGTHS = [7, 1, 9, 4, 6]
 
@@ -180,21 +183,22 @@ def assert_same_logits(ours: Any, theirs: Any) -> None:
 
 @pytest.mark.parametrize(
     ("shape", "attention"),
-    # Gemma 2 has caps on its logits, which only its eager attention knows.
+    # Gemma 2 has caps on its logits, and eager attention alone.
     [(shape, how) for shape in SHAPES for how in ("eager", "sdpa") if (shape, how) != CAPPED],
 )
 def test_an_eviction_is_the_full_cache_with_the_evicted_masked(shape: str, attention: str) -> None:
     model, ids = made(shape, attention), text(sum(LENGTHS))
     plain = read_in_turns(model, transformers.DynamicCache(config=model.config), ids, LENGTHS)
 
-    # A threshold evicts more of one head than of another: they have empty slots.
-    for policy in ("h2o", "fd-kvc:tau=0.6", "expected-attention", "recall(h2o, tier=1)"):
+    for policy in ("h2o", RAGGED, "expected-attention", "recall(h2o, tier=1)"):
         cache = PolicyCache(read_policy(policy), 5, model, record=True)
         ours = read_in_turns(model, cache, ids, LENGTHS)
         assert_same_logits(ours, masked(model, ids, what_was_seen(cache, LENGTHS)))
         assert np.abs(ours - plain).max() > 0.01 * np.abs(plain).max(), "it has evicted something"
         for layer in cache.decided:
             assert cache.layers[layer].keys.shape[2] <= 5
+        empty = any((decision.held < 0).any() for decision in cache.decisions)
+        assert empty == (policy == RAGGED)
 
     whole = PolicyCache(policy_named("h2o"), sum(LENGTHS), model)
     assert_same_logits(read_in_turns(model, whole, ids, LENGTHS), plain)

@@ -205,9 +205,9 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         self.decided = _full_layers(self.layers)
         listen(model)
         self._turning = Turning(model) if positions == "slots" else None
-        looks = policy.looks_at
-        self._heard = {"queries", "hidden"} if record else {HEARD.get(look) for look in looks}
-        carried = list(dict.fromkeys(CARRIED[look] for look in looks if look in CARRIED))
+        self._needed = {HEARD[look] for look in policy.looks_at if look in HEARD}
+        self._heard = {"queries", "hidden"} if record else self._needed
+        carried = [CARRIED[look] for look in policy.looks_at if look in CARRIED]
         if self._turning is not None:
             carried.append("unturned")
         for number in self.decided:
@@ -263,16 +263,16 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         held, (_, self._heads, self._read, h) = self.layers[layer], query.shape
         if layer == self.decided[0]:
             _check_whole(mask)
-        brought = {}
+        told = {}
         if "queries" in self._heard:
             scale = 1.0 if scaling is None else float(scaling) * math.sqrt(h)
-            brought["queries"] = query[0].detach() * scale
+            told["queries"] = query[0].detach() * scale
         if "hidden" in self._heard:
-            brought["hidden"] = entering.detach()
-        held.bring(**brought)
+            told["hidden"] = entering.detach()
+        held.bring(**{name: told[name] for name in self._needed})
         if self._recorded is not None:
             own = {name: getattr(held, name)[0, :, -self._read :] for name in ("keys", "values")}
-            for name, vectors in (brought | own).items():
+            for name, vectors in (told | own).items():
                 self._recorded.setdefault((name, layer), []).append(_numpy(vectors))
         if held.empty is None:
             return mask

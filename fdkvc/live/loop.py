@@ -21,6 +21,7 @@ from transformers.utils.logging import disable_progress_bar, set_verbosity_error
 
 from fdkvc.attention import Floats, Ints
 from fdkvc.live.cache import POSITIONS, PolicyCache
+from fdkvc.live.turning import head_width
 from fdkvc.model.deciding import DECIDES
 from fdkvc.model.decoder import Sizes
 from fdkvc.model.folder import folder_digest
@@ -124,7 +125,7 @@ class LiveDecoder:
             layers=len(PolicyCache(policy_named("full"), 1, model).decided),
             heads=heads,
             kv_heads=getattr(config, "num_key_value_heads", None) or heads,
-            head_width=getattr(config, "head_dim", None) or config.hidden_size // heads,
+            head_width=head_width(config),
             vocabulary=config.vocab_size,
             positions=getattr(config, "max_position_embeddings", None) or 2**31,
         )

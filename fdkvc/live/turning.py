@@ -18,6 +18,12 @@ MOVING = ("dynamic", "longrope")
 """Kinds of rotary positions whose angles depend on how long the text is."""
 
 
+def head_width(config: Any) -> int:
+    """Return the dimensions of a key, by what a model's configuration says."""
+    named = getattr(config, "head_dim", None)
+    return int(named or config.hidden_size // config.num_attention_heads)
+
+
 class Turning:
     """The rotary positions of a model, as its own attention turns keys by them.
 
@@ -38,7 +44,7 @@ class Turning:
         config = model.config.get_text_config(decoder=True)
         by_type = "layer_type" in inspect.signature(self._angles.forward).parameters
         self._types = config.layer_types if by_type else None
-        if not self._turns_back(torch.ones(1, 5, module.head_dim, device=model.device)):
+        if not self._turns_back(torch.ones(1, 5, head_width(config), device=model.device)):
             raise ValueError("this model's rotary positions are not such that a key turns back")
 
     def _turns_back(self, keys: Any) -> bool:
