@@ -860,9 +860,8 @@ def _live(settings: Any) -> None:
     with _progress() as on_progress:
         measured = run_answers(asked, model, transcripts, workers=1, on_progress=on_progress)
     told = answers_tables(measured, baseline, settings.seed)
-    passages = [laid_out(model, transcript) for transcript in transcripts]
-    longest = max(passages, key=lambda each: sum(len(passage.ids) for passage in each))
-    turns = [passage.ids for passage in longest]
+    read = ([each.ids for each in laid_out(model, transcript)] for transcript in transcripts)
+    turns = max(read, key=lambda dialog: sum(map(len, dialog)))
     cases = asked.policies, asked.budgets
     cost = measure_cost(model, *cases, turns, decides=asked.decides, every=asked.every)
     about = _about_answers(settings, model, content, began)
@@ -870,20 +869,24 @@ def _live(settings: Any) -> None:
         **answers_files(asked, measured, told, **about, more=model.about),
         "live_cost.csv": csv_text(cost),
     }
+    left: list[str] = []
     if settings.trace:
         chosen = asked.policies[0], asked.budgets[0], asked.decides
-        both = zip(transcripts, passages, strict=True)
-        recorded = [record_dialog(model, *chosen, *each) for each in both]
-        files["trace.npz"] = trace_bytes([layer for dialog in recorded for layer in dialog])
+        recorded, left = _captured(
+            lambda each: record_dialog(model, *chosen, each, laid_out(model, each)), transcripts
+        )
+        if recorded:
+            files["trace.npz"] = trace_bytes(recorded)
     title = "\n".join(filter(None, [model.name, model.left]))
-    _written(settings, files, f"{title}\n\n{answers_text(told)}\n\n\n{cost_text(cost)}")
+    text = f"{title}\n\n{answers_text(told)}\n\n\n{cost_text(cost)}{_left_out(left)}"
+    _written(settings, files, text)
 
 
 def _capture(settings: Any) -> None:
     from pathlib import Path
 
     from fdkvc.files.write import check_folder, write_files
-    from fdkvc.said.capture import READS, load_model
+    from fdkvc.said.capture import READS, load_model, record
     from fdkvc.said.trace_file import trace_bytes
     from fdkvc.words import count
 
@@ -894,7 +897,7 @@ def _capture(settings: Any) -> None:
     check_folder(out.parent, [out.name])
     transcripts, _ = _transcripts(settings)
     model = load_model(settings.model, settings.layer, settings.heads, settings.reads)
-    recordings, left = _captured(model, transcripts, settings.half)
+    recordings, left = _captured(lambda each: [record(model, each)], transcripts, settings.half)
     if not recordings:
         raise ValueError(left[0])
     write_files(out.parent, {out.name: trace_bytes(recordings, settings.half)})
@@ -904,20 +907,26 @@ def _capture(settings: Any) -> None:
         f"{first.source}: {count(len(recordings), 'dialog')}, {tokens} tokens, "
         f"{count(len(first.heads), 'head')} of {first.keys.shape[2]} dimensions"
     )
-    if left:
-        more = [f"and {len(left) - MOST_LEFT} more"] if len(left) > MOST_LEFT else []
-        text = "\n  ".join([f"{text}\n\nLeft out:", *left[:MOST_LEFT], *more])
-    _print(text, settings.out)
+    _print(text + _left_out(left), settings.out)
+
+
+def _left_out(left: Sequence[str]) -> str:
+    """Say what a trace file lacks, and why."""
+    if not left:
+        return ""
+    more = [f"and {len(left) - MOST_LEFT} more"] if len(left) > MOST_LEFT else []
+    return "\n  ".join(["\n\nLeft out:", *left[:MOST_LEFT], *more])
 
 
 def _captured(
-    model: Any, transcripts: Sequence[Transcript], half: bool
+    record: Callable[[Transcript], Sequence[Recording]],
+    transcripts: Sequence[Transcript],
+    half: bool = False,
 ) -> tuple[list[Recording], list[str]]:
     """Return what could be recorded and goes into one file, and why the rest was left out."""
     from time import perf_counter
 
     from fdkvc.measured.benchmark import Progress
-    from fdkvc.said.capture import record
     from fdkvc.said.trace_file import extent
 
     began, recordings, left = perf_counter(), [], []
@@ -925,16 +934,17 @@ def _captured(
     with _progress() as on_progress:
         for done, transcript in enumerate(transcripts, start=1):
             try:
-                recording = record(model, transcript)
+                found = record(transcript)
             except ValueError as mistake:
                 left.append(str(mistake))
             else:
-                own = extent(recording, half)
-                grown = own if grown is None else grown + own
-                if grown.refusal:
+                for each in found:
+                    own = extent(each, half)
+                    grown = own if grown is None else grown + own
+                if grown is not None and grown.refusal:
                     left.append(f"{transcript.name} and what follows: {grown.refusal}")
                     break
-                recordings.append(recording)
+                recordings += found
             if on_progress is not None:
                 title = f"{done} of {len(transcripts)} dialogs"
                 on_progress(Progress(done, len(transcripts), title, perf_counter() - began))
