@@ -929,7 +929,9 @@ def _captured(
     from fdkvc.measured.benchmark import Progress
     from fdkvc.said.trace_file import extent
 
-    began, recordings, left = perf_counter(), [], []
+    began = perf_counter()
+    recordings: list[Recording] = []
+    left: list[str] = []
     grown = None
     with _progress() as on_progress:
         for done, transcript in enumerate(transcripts, start=1):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -194,3 +195,16 @@ def test_capture_says_what_it_needs(tmp_path: Path, capsys: CAPTURED) -> None:
         said = capsys.readouterr().err
         assert "requirements-capture.txt" in said or "cannot be loaded" in said
         assert said.count("\n") == 1
+
+
+def test_live_says_what_it_needs(tmp_path: Path, capsys: CAPTURED) -> None:
+    for mistake, sentence in (
+        (("--policies", "cut-text"), "live needs at least one policy besides cut-text"),
+        (("--budgets", "0"), "budget is 0, but must be a whole number from 1 to 8192"),
+        ((), "requirements-capture.txt|cannot be loaded"),
+    ):
+        assert run("live", "--model", tmp_path, "--out", tmp_path / "out", *mistake) == 2
+        said = capsys.readouterr().err
+        assert re.search(sentence, said)
+        assert said.count("\n") == 1
+    assert not (tmp_path / "out").exists()

@@ -562,8 +562,6 @@ def test_the_command_writes_what_its_document_says(
     [
         (["--model", "nowhere"], "the model 'nowhere' cannot be loaded: there is no such folder"),
         (["--pool", "sum"], "pool is 'sum', but must be one of mean, max"),
-        (["--policies", "cut-text"], "live needs at least one policy besides cut-text"),
-        (["--budgets", "0"], "budget is 0, but must be a whole number from 1 to 8192"),
     ],
 )
 def test_a_mistake_is_one_sentence(
