@@ -132,7 +132,7 @@ def shared(groups: tuple[int, ...], values_too: bool = True) -> list[Recording]:
     for recording in RECORDINGS:
         own = np.repeat(np.arange(len(groups), dtype=np.float32), groups)[:, None, None] + 1
         every = np.arange(len(own), dtype=np.float32)[:, None, None] + 1
-        vectors = {
+        vectors: dict[str, Any] = {
             "queries": recording.queries * every,
             "keys": recording.keys * own,
             "values": recording.values * (own if values_too else every),
