@@ -3,7 +3,6 @@
 import streamlit as st
 
 from fdkvc.ui.compare import scenes, what_if
-from fdkvc.ui.compare.figures import show_figures
 from fdkvc.ui.kit import fields, sidebar
 from fdkvc.ui.kit.frame import enter_page, heading, problems
 from fdkvc.ui.kit.lanes import MOST_LANES, POLICIES, load_lanes
@@ -41,5 +40,4 @@ lanes = what_if.with_fork(PAGE, runs)
 with files:
     scenes.downloads(PAGE, lanes)
 follow = scenes.show(PAGE, lanes, lambda: fields.write_link(PAGE, scenes.FIELDS))
-show_figures(lanes)
 follow()

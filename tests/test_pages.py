@@ -28,6 +28,7 @@ from fdkvc.said.lexical import lexical_recording
 from fdkvc.told.tables import entries_table
 from fdkvc.ui.kit.frame import PAGES
 from fdkvc.ui.kit.lanes import POLICIES as LANES
+from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.runs import load_run
 from fdkvc.ui.step.tour import STOPS, forked
 
@@ -72,6 +73,8 @@ def test_metrics_that_are_asked_for_are_shown_and_stand_in_the_link(name: str) -
     assert all(
         metric.label.lower() in written.lower() for metric in metrics_of(asked=True).values()
     )
+    (said,) = [text.value for text in app.markdown if text.value.startswith("- **Alignment:**")]
+    assert all(plain(metric.help) in said for metric in metrics_of(asked=True).values())
 
 
 @pytest.mark.parametrize("name", ["step", "compare"])

@@ -22,7 +22,8 @@ CHECK = """async (colours) => {
 
 @pytest.mark.parametrize(("path", "title"), [(path, title) for path, title, _ in PAGES])
 def test_a_page_can_be_heard_and_read_in_either_theme(page: Page, path: str, title: str) -> None:
-    page.goto(path.removeprefix("pages/").removesuffix(".py"))
+    first, *_ = PAGES[0]
+    page.goto("/" if path == first else path.removeprefix("pages/").removesuffix(".py"))
     expect(page.get_by_role("heading", level=1, name=title)).to_be_visible()
     settled(page)
     expect(page).to_have_title(f"{title} · FD-KVC Lab")

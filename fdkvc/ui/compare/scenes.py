@@ -15,6 +15,7 @@ from fdkvc.files.export import csv_text
 from fdkvc.parameters import Field
 from fdkvc.run.metrics import usual_metrics
 from fdkvc.told.overlap import all_entries, first_difference
+from fdkvc.ui.compare.figures import show_figures
 from fdkvc.ui.compare.what_if import FORKED
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import (
@@ -87,6 +88,7 @@ def show(page: str, lanes: tuple[Lane, ...], write: Callable[[], None]) -> Calla
     """
     show_lanes(page, lanes)
     lines, pair, difference = difference_panels(page, lanes)
+    show_figures(lanes)
 
     @st.fragment
     def following() -> None:

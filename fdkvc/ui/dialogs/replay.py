@@ -32,6 +32,7 @@ from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import download_files, download_pictures, show_chart, shown_charts
 from fdkvc.ui.kit.fields import pick
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
+from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.jobs import Report, Work
 from fdkvc.ui.kit.lanes import Lane
 from fdkvc.ui.kit.markdown import plain
@@ -182,6 +183,7 @@ def _show(page: str, done: Replayed) -> None:
         with st.expander("By set of services"):
             title = f"{late_metric(key).title}, by set of services"
             st.html(table_html(_by_services(done, key), title))
+    show_glossary(key.removeprefix("late_") for key in metrics)
     charts = shown_charts(page)
     with st.popover("Download the run", icon=":material/download:"):
         st.caption("The same files as `python -m fdkvc dialogs` writes.")

@@ -13,10 +13,11 @@ from fdkvc.charts import turn as turn_charts
 from fdkvc.charts.theme import Spec, Theme, with_data
 from fdkvc.charts.timeline import Line
 from fdkvc.files.export import trace_files
-from fdkvc.run.metrics import memory
+from fdkvc.run.metrics import memory, usual_metrics
 from fdkvc.ui.kit.downloads import download_files, download_pictures, show_chart, shown_charts
 from fdkvc.ui.kit.fields import held
 from fdkvc.ui.kit.frame import page_theme
+from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.lanes import Lane
 from fdkvc.ui.kit.memory import kept
 from fdkvc.ui.kit.runs import Run
@@ -56,6 +57,7 @@ def show(
         stage.show(page, run)
         st.fragment(stage.answer)(page, run)
     below = st.container()
+    show_glossary((*usual_metrics(), *run.choice.asked), [run.choice.policy])
     steps = story.algorithm(run)
 
     @st.fragment
