@@ -34,6 +34,6 @@ if shown is None:
     past.offer()
 else:
     sections.about_sweep(shown, chosen)
-    sections.show_sweep(PAGE, *shown.result)
+    sections.show_sweep(PAGE, shown)
     show_sweep_files(PAGE, *shown.result)
 fields.write_link(PAGE, choices.link_fields(PAGE))

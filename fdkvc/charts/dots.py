@@ -9,6 +9,7 @@ import altair as alt
 from fdkvc.charts.theme import (
     Spec,
     Theme,
+    legend_columns,
     mark_at,
     panel_title,
     policy_scale,
@@ -56,7 +57,7 @@ def dots_spec(
         axis=alt.Axis(title=None, ticks=False, domain=False, labelLimit=130),
     )
     offset = alt.YOffset("name:N", scale=alt.Scale(domain=list(names)))
-    legend = top_legend(columns=3) if len(names) > 1 else None
+    legend = top_legend(columns=legend_columns(names)) if len(names) > 1 else None
     color = alt.Color("name:N", scale=policy_scale(names, theme), legend=legend)
     tooltip = [
         alt.Tooltip("row:N", title=of),

@@ -162,13 +162,32 @@ def shape_scale(names: Sequence[str]) -> alt.Scale:
     return alt.Scale(domain=list(names), range=shapes)
 
 
-def _policy_legend() -> alt.Legend:
-    return top_legend(symbolSize=70, symbolStrokeWidth=0, symbolOpacity=1, labelLimit=260)
+NARROWEST = 350
+"""Pixels of a chart in a window of 390."""
+
+
+def legend_columns(names: Sequence[str]) -> int:
+    """Return how many of these names stand beside each other in a legend, even where it is narrow.
+
+    Examples
+    --------
+    >>> legend_columns(["FIFO", "Sink+Window"]), legend_columns(["FD-KVC gamma=0.8 w_c=0.3"])
+    (3, 1)
+    """
+    widest = 30 + 6.5 * max(map(len, names), default=0)
+    return max(1, min(4, int(NARROWEST / widest)))
+
+
+def _policy_legend(policies: Sequence[str]) -> alt.Legend:
+    looks = {"symbolSize": 70, "symbolStrokeWidth": 0, "symbolOpacity": 1, "labelLimit": 260}
+    return top_legend(**looks, columns=legend_columns(policies))
 
 
 def policy_colour(policies: Sequence[str], theme: Theme) -> alt.Color:
     """Return the encoding that gives each policy its tint."""
-    return alt.Color("policy:N", scale=policy_scale(policies, theme), legend=_policy_legend())
+    return alt.Color(
+        "policy:N", scale=policy_scale(policies, theme), legend=_policy_legend(policies)
+    )
 
 
 def policy_lines(
@@ -189,7 +208,7 @@ def policy_lines(
     """
     base = base.encode(color=policy_colour(policies, theme))
     dash = alt.StrokeDash("policy:N", scale=dash_scale(policies), legend=None)
-    shape = alt.Shape("policy:N", scale=shape_scale(policies), legend=_policy_legend())
+    shape = alt.Shape("policy:N", scale=shape_scale(policies), legend=_policy_legend(policies))
     return [
         base.mark_line(strokeWidth=2, aria=False).encode(strokeDash=dash),
         base.mark_point(filled=True, size=size, opacity=1).encode(

@@ -60,9 +60,14 @@ def downloaded(page: Page, name: str, folder: Path) -> bytes:
 
 def look_at_every_section(page: Page) -> None:
     """Each shows what it is for, and the figures draw every policy."""
-    expect(page.get_by_text(re.compile("reproduced: [1-9]"))).to_be_visible()
+    scorecard = page.locator(".st-key-panels-scorecard")
+    expect(scorecard).to_contain_text(re.compile(r"reproduced [1-9]\d"))
+    expect(scorecard).to_contain_text(re.compile(r"does not hold [1-9]\d"))
+    claim = page.locator("#claim-peak-gamma")
+    expect(claim).to_contain_text("the rate of fading hardly matters")
+    claim.locator("summary").click()
+    expect(claim.get_by_role("img")).to_have_attribute("aria-label", re.compile("0.7 or 0.85"))
     for name, shown in (
-        ("Claims", "What the paper claims"),
         ("Alignment", "FD-KVC does not lead the composite"),
         ("Compare two", "FD-KVC less H2O in every dialog"),
         ("Time and memory", "Bytes of a cache of 56 entries"),
@@ -78,24 +83,47 @@ def look_at_every_section(page: Page) -> None:
 def look_behind_a_cell(page: Page) -> None:
     """A click on a number shows the dialogs that it is the mean of."""
     page.get_by_role("tab", name="Tables").click()
+    printed = page.get_by_role("region", name="Table 3: ")
+    expect(printed.get_by_role("cell", name="72.1 ± 0.8 ✓ 72.1%")).to_be_visible()
+    page.get_by_text("to sort and to click").click()
     table = page.locator(".st-key-benchmark-table-3").get_by_test_id("stDataFrame")
     table.scroll_into_view_if_needed()
     box = table.bounding_box()
     assert box is not None
-    rows = 9  # a heading, and two rows for each of four policies
-    page.mouse.click(box["x"] + 0.5 * box["width"], box["y"] + 7.5 / rows * box["height"])
-    behind = page.get_by_text(re.compile(r"FD-KVC, .*: measured .* over 20 dialogs; published"))
+    rows = 5  # a heading, and four policies
+    page.mouse.click(box["x"] + 0.5 * box["width"], box["y"] + 4.5 / rows * box["height"])
+    behind = page.get_by_text(re.compile(r"FD-KVC, .*: measured .* over 600 dialogs; published"))
     expect(behind).to_be_visible()
     spread = page.get_by_test_id("stVegaLiteChart")
-    expect(spread.locator("[aria-label*='dialogs: 20']").first).to_be_attached()
+    expect(spread.locator("[aria-label*='dialogs: 600']").first).to_be_attached()
 
 
-def test_a_run_is_shown_downloaded_and_repeated(page: Page, tmp_path: Path) -> None:
+def test_the_papers_run_is_shown_at_once_and_handed_over(page: Page, tmp_path: Path) -> None:
     open_page(page, "Benchmark")
-    run(page, 20)
+    expect(page.get_by_text("Shown: 600 dialogs a scenario, seed 0")).to_be_visible()
     look_at_every_section(page)
     look_behind_a_cell(page)
 
+    page.get_by_role("tab", name="Files").click()
+    report = tmp_path / "fdkvc-report.html"
+    downloaded(page, "Report as one HTML file", tmp_path)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(report.as_uri())
+    scene = page.frame_locator("iframe.scene").first
+    expect(scene.get_by_role("status")).to_contain_text("Turn 3: ")
+    scene.get_by_role("button", name="Next").click()
+    expect(scene.get_by_role("status")).to_contain_text("Turn 4: ")
+    expect(scene.get_by_role("region", name="Why")).to_contain_text("In words")
+    assert {url.partition(":")[0] for url in asked} == {"file"}
+
+
+def test_a_run_is_kept_downloaded_and_repeated(page: Page, tmp_path: Path) -> None:
+    open_page(page, "Benchmark")
+    run(page, 20)
+    page.reload()
+    expect(page.get_by_text(re.compile("Shown: 20 dialogs"))).to_be_visible()
+    settled(page)
     page.get_by_role("tab", name="Files").click()
     packed = downloaded(page, "Everything as a ZIP", tmp_path)
     with zipfile.ZipFile(io.BytesIO(packed)) as archive:
@@ -148,9 +176,8 @@ def test_a_run_begins_as_typed_goes_on_unseen_and_may_be_cancelled(page: Page) -
     )
     expect(run_button(page)).to_be_disabled()
     page.get_by_role("button", name="Cancel").click()
-    expect(page.get_by_text(re.compile("Cancelled: .* of 12,000 dialogs"))).to_be_visible(
-        timeout=SECONDS
-    )
+    cut_short = re.compile(r"Cancelled: this is of [\d,]+ of 2,000 dialogs of each scenario")
+    expect(page.get_by_text(cut_short)).to_be_visible(timeout=SECONDS)
     expect(page.get_by_role("tab", name="Tables")).to_be_visible()
     expect(run_button(page)).to_be_enabled()
 

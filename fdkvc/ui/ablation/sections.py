@@ -7,11 +7,16 @@ import streamlit as st
 
 from fdkvc.charts.sweep import PICK, curve_spec, heat_spec, tradeoff_spec
 from fdkvc.charts.theme import Spec, with_data
+from fdkvc.files.shipped import papers_run
+from fdkvc.judged.claims import judged_claims
 from fdkvc.judged.tables import sweep_table
 from fdkvc.measured.benchmark import Results
 from fdkvc.measured.sweep import Sweep, grid_table, tradeoff_table
+from fdkvc.paper.claims import claim
+from fdkvc.paper.tables import ABLATIONS
 from fdkvc.parameters import defaults_of, parameters_of
 from fdkvc.policies import POLICIES, Policy, policy_named
+from fdkvc.report.claims import STYLE, claims_html
 from fdkvc.run.metrics import late_metric
 from fdkvc.ui.kit.downloads import show_chart, shown_charts
 from fdkvc.ui.kit.fields import pick
@@ -38,17 +43,32 @@ def about_sweep(past: Past, chosen: Sweep) -> None:
     about(past, words, (finished, sweep.dialogs), chosen)
 
 
-def show_sweep(page: str, sweep: Sweep, results: Results) -> pd.DataFrame:
-    """Show the sweep; return its table."""
+def show_sweep(page: str, past: Past) -> None:
+    """Show the sweep; if it is one of the paper's, with what it claims, and its other one."""
+    sweep, results = past.result
     table = sweep_table(sweep, results)
     if table.empty:
         st.info("The run was cancelled before anything was finished.")
-        return table
+        return
     shown_charts(page).clear()
+    if past.is_shipped:
+        _peaks()
     _metrics(page, sweep, results, table)
+    if past.is_shipped:
+        for other, swept in papers_run().sweeps.items():
+            if other != sweep:
+                (name,) = other.parameters
+                st.header(plain(f"The paper's other sweep: {_parameter_label(other, name)}"))
+                _panels(page, f"other-{name}", other, swept, sweep_table(other, swept))
     _tradeoff(page, sweep, results, table)
     show_glossary(results.benchmark.metrics)
-    return table
+
+
+def _peaks() -> None:
+    """Say whether the peaks that the paper claims are there."""
+    claims = [claim(f"peak-{parameter}") for parameter in ABLATIONS]
+    judged = judged_claims(papers_run().study, claims)
+    st.html(f"<style>{STYLE}</style>{claims_html(judged, opened=False)}")
 
 
 # ------------------------------------------------------------------------------- each metric
@@ -64,11 +84,16 @@ def _metrics(page: str, sweep: Sweep, results: Results, table: pd.DataFrame) -> 
         if len(sweep.axes) == 1
         else "Click a cell to open that setting on the step page."
     )
-    with side_by_side("sweep"):
+    _panels(page, "sweep", sweep, results, table)
+
+
+def _panels(page: str, kind: str, sweep: Sweep, results: Results, table: pd.DataFrame) -> None:
+    """Show a panel for each metric."""
+    with side_by_side(kind):
         for metric in table[table.swept].metric.unique():
-            with panel(f"sweep-{metric}"):
+            with panel(f"{kind}-{metric}"):
                 chart = _curve if len(sweep.axes) == 1 else _heat
-                name = f"sweep/{metric}"
+                name = f"{kind}/{metric}"
                 _show(page, name, chart(sweep, table, metric))
                 _picked(page, name, sweep, results, table)
 

@@ -11,9 +11,11 @@ from fdkvc.charts.theme import with_data
 from fdkvc.judged.cells import scenario_label
 from fdkvc.judged.projections import PROJECTIONS, PUBLISHED, alignments_table, differences_table
 from fdkvc.measured.benchmark import is_the_papers
+from fdkvc.measured.statistics import holm
 from fdkvc.measured.study import Study
 from fdkvc.paper.tables import ABLATED_POLICY, BASELINE
 from fdkvc.policies import read_policy
+from fdkvc.ui.benchmark.figures import choose_drawn
 from fdkvc.ui.benchmark.pair import show_differences
 from fdkvc.ui.kit.fields import pick
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
@@ -47,14 +49,15 @@ def show_alignment(page: str, study: Study) -> None:
         "aligned vectors would give 1. Here are the same outputs against the same topics, "
         "projected three ways, and beside them what the paper prints."
     )
-    policies = {policy.name: policy.title for policy in results.benchmark.policies}
+    drawn = choose_drawn(f"{page}/alignment", study)
+    policies = {p.name: p.title for p in results.benchmark.policies if p.name in drawn}
     with side_by_side("projections"):
         for projection, name in _NAMES.items():
-            rows = table[table.projection == projection]
+            rows = table[(table.projection == projection) & table.policy.isin(policies)]
             if not rows.empty:
                 with panel(f"projection-{projection}"):
                     _levels(page, projection, name, rows, policies)
-    _levels_in_words(table)
+    _levels_in_words(table[table.policy.isin(policies)])
 
     st.header("2. The dialogs behind a mean", anchor=False)
     _dialogs(page, study, policies)
@@ -63,7 +66,10 @@ def show_alignment(page: str, study: Study) -> None:
     if differences.empty:
         return
     st.header(
-        plain(f"3. {policies[ABLATED_POLICY]} less {policies[BASELINE]}, dialog by dialog"),
+        plain(
+            f"3. {read_policy(ABLATED_POLICY).title} less {read_policy(BASELINE).title}, dialog by "
+            "dialog"
+        ),
         anchor=False,
     )
     st.markdown(
@@ -166,8 +172,10 @@ def conclusion(table: pd.DataFrame, differences: pd.DataFrame) -> Markdown:
     """Say what follows, with the numbers of this run."""
     measured = differences[differences.projection == "value"].set_index("scenario")
     published = differences[differences.projection == PUBLISHED]
-    above = [str(scenario) for scenario, row in measured.iterrows() if row.ci_low > 0]
-    below = [str(scenario) for scenario, row in measured.iterrows() if row.ci_high < 0]
+    sure = measured[holm(measured.p) < 0.05]
+    above, below = (
+        list(map(str, sure.index[side])) for side in (sure.mean_diff > 0, sure.mean_diff < 0)
+    )
     lines = [
         Markdown(
             "- **The published differences cannot be told from zero**: the largest |t| is {:.2f}, "

@@ -57,13 +57,18 @@ def show_cost(page: str, study: Study) -> None:
 
 
 def _show(key: str, table: pd.DataFrame, **columns: tuple[str, str]) -> None:
-    """Show these columns for each policy, each under a name and in a format of its own."""
+    """Show these columns for each policy, each under a name and in a format of its own.
+
+    A column of which nothing is known, such as published ones where nothing is, is left out.
+    """
+    known = {name: looks for name, looks in columns.items() if table[name].notna().any()}
+    formats = {name: lambda value, form=form: form % value for name, (_, form) in known.items()}
     st.dataframe(
-        table[["policy", *columns]],
+        table[["policy", *known]].style.format(formats, na_rep=""),
         hide_index=True,
         key=key,
+        height="content",
         column_config={
-            name: st.column_config.NumberColumn(plain(label), format=form)
-            for name, (label, form) in columns.items()
+            name: st.column_config.NumberColumn(plain(label)) for name, (label, _) in known.items()
         },
     )

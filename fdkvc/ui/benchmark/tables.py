@@ -86,23 +86,18 @@ def _show_table(page: str, study: Study, table: MeasuredTable) -> None:
     """Show one table; a click in it runs nothing else again."""
     figures, tints = frames(table)
     formats = {
-        label: next(
-            (unit_of(fact).digits for (_, at), fact in table.cells.items() if at == column), 2
-        )
-        for column, label in table.columns.items()
+        label: f"{{:.{unit_of(fact).digits}f}}"
+        for (_, column), fact in table.cells.items()
+        for label in [table.columns[column]]
     }
     event = st.dataframe(
-        figures.style.apply(lambda _: tints, axis=None),
+        figures.style.apply(lambda _: tints, axis=None).format(formats, na_rep=""),
         key=f"{page}/table/{table.number}",
         hide_index=True,
         height="content",
         on_select="rerun",
         selection_mode="single-cell",
         alt=f"{table.heading}, measured",
-        column_config={
-            label: st.column_config.NumberColumn(format=f"%.{digits}f")
-            for label, digits in formats.items()
-        },
     )
     picked = event.selection.cells
     if picked:

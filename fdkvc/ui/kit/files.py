@@ -10,10 +10,14 @@ import streamlit as st
 from fdkvc.charts.picture import picture
 from fdkvc.charts.theme import Spec, Theme, standalone
 from fdkvc.files.report import as_zip, study_files, sweep_files
+from fdkvc.files.shipped import papers_run
 from fdkvc.measured.benchmark import Results
 from fdkvc.measured.study import Study
 from fdkvc.measured.sweep import Sweep
+from fdkvc.report.document import papers_report, study_report
 from fdkvc.report.figures import figure_charts
+from fdkvc.said.formats import EXAMPLES, read_transcripts
+from fdkvc.said.lexical import lexical_recording
 from fdkvc.ui.kit.downloads import KINDS, PICTURE_WIDTH, download_pictures, shown_charts
 from fdkvc.ui.kit.fields import pick
 from fdkvc.ui.kit.frame import page_theme
@@ -52,6 +56,15 @@ def file_of(study: Study, name: str) -> str:
     return files_of(study)[name]
 
 
+def report_of(study: Study) -> str:
+    """Return a study as a report, with a failed call out of the project's own dialogs."""
+    path = EXAMPLES / "dialogues.json"
+    recordings = [*map(lexical_recording, read_transcripts(path.read_bytes(), path.name))]
+    if study is papers_run().study:
+        return papers_report(recordings)
+    return study_report(study, recordings)
+
+
 def show_files(page: str, study: Study) -> None:
     """Offer everything in one archive, and each file and figure by itself."""
     theme = page_theme()
@@ -65,6 +78,17 @@ def show_files(page: str, study: Study) -> None:
         icon=":material/folder_zip:",
         type="primary",
         help="All files below, and the paper's figures as SVG and PNG.",
+    )
+    st.download_button(
+        "Report as one HTML file",
+        lambda: report_of(study),
+        "fdkvc-report.html",
+        "text/html",
+        key=f"{page}/report",
+        on_click="ignore",
+        icon=":material/description:",
+        help="Claims, tables, figures and three moments that step, with all that it takes to "
+        "repeat them: to attach to a review, or to send to a team.",
     )
     st.markdown(
         "Numbers are not rounded, shares run from 0 to 1, and what does not exist is left empty."
