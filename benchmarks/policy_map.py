@@ -11,7 +11,7 @@ last.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -125,15 +125,20 @@ def times(every: Sequence[Policy], repeats: int = 5) -> Iterator[tuple[object, .
         }
         for _ in range(repeats)
     ]
-    ratios = {
-        policy.name: [each[policy.name] / each["fifo"] for each in rounds] for policy in every
-    }
-    order = sorted(ratios, key=lambda name: float(np.median(ratios[name])))
-    places = [sorted(ratios, key=lambda name, at=at: ratios[name][at]) for at in range(repeats)]
-    for name, found in ratios.items():
-        ranks = [place.index(name) + 1 for place in places]
-        figures = (float(np.median(found)), min(found), max(found))
-        yield name, "time", repeats, *figures, order.index(name) + 1, min(ranks), max(ranks)
+    numbers = np.array([[each[policy.name] / each["fifo"] for each in rounds] for policy in every])
+    medians = np.median(numbers, axis=1)
+    ranks = 1 + (numbers[None] < numbers[:, None]).sum(axis=1)
+    for at, policy in enumerate(every):
+        rank = 1 + int((medians < medians[at]).sum())
+        figures = (float(medians[at]), float(numbers[at].min()), float(numbers[at].max()))
+        within = (int(ranks[at].min()), int(ranks[at].max()))
+        yield policy.name, "time", repeats, *figures, rank, *within
+
+
+def _once(path: Path, measure: Callable[[], pd.DataFrame]) -> pd.DataFrame:
+    if not path.exists():
+        measure().to_csv(path, index=False)
+    return pd.read_csv(path)
 
 
 def _services(transcript: Transcript) -> str:
@@ -155,15 +160,11 @@ def main() -> None:
     alone = [policy for policy in every if policy.name not in OF_HEADS]
     said = read_file(settings.file)
     order = np.random.default_rng(settings.seed).permutation(len(said)).tolist()
-    tables = []
-    for name, measure in (
-        ("drawn", lambda: drawn(alone, settings.drawn, settings.seed)),
-        ("real", lambda: real(alone, [said[at] for at in order[: settings.dialogs]])),
-    ):
-        path = settings.folder / f"{name}.csv"
-        if not path.exists():
-            measure().to_csv(path, index=False)
-        tables.append(pd.read_csv(path))
+    replayed = [said[at] for at in order[: settings.dialogs]]
+    tables = [
+        _once(settings.folder / "drawn.csv", lambda: drawn(alone, settings.drawn, settings.seed)),
+        _once(settings.folder / "real.csv", lambda: real(alone, replayed)),
+    ]
     present = [policy for policy in every if "future" not in policy.looks_at]
     chosen = [said[at] for at in order[: settings.answers]]
     tables.append(answered(present, chosen, settings.folder / "answers.csv"))

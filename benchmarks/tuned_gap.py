@@ -53,7 +53,7 @@ class OnDialogs(Tuning):
         different = {policy.name: policy for policy in policies}
         found = replay(Replay(tuple(different.values()), (self.budget,)), recordings)
         found = found[(found.metric == "call_recall") & found.value.notna()]
-        return {name: group.value.to_numpy()[None] for name, group in found.groupby("policy")}
+        return {str(name): group.value.to_numpy()[None] for name, group in found.groupby("policy")}
 
 
 def row(name: str, tuning: Tuning, journal: Path) -> tuple[str, Policy]:

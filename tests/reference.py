@@ -608,7 +608,7 @@ def turns(around: Around, seen: Seen, verdict: Verdict, ties: tuple[float, float
 def blocks(around: Around, seen: Seen, verdict: Verdict, ties: tuple[float, float]) -> Verdict:
     """Give every entry the terms of its page: their means, or those of its best entry."""
     pages = by_page(list(verdict.terms), around.parameters["size"])
-    terms = {}
+    terms: dict[int, dict[str, float]] = {}
     for tokens in pages:
         own = [verdict.terms[token] for token in tokens]
         if around.parameters["score"] == "mean":
@@ -727,6 +727,7 @@ def run(
     queries: list[Vector],
     keys: list[Vector],
     values: list[Vector],
+    *,
     around: Sequence[Around] = (),
     surprisal: list[float] | None = None,
 ) -> list[Turn]:

@@ -187,8 +187,8 @@ def oracle(dialogs: DialogBatch, row: int, policy: Policy, budget: int) -> list[
         queries.tolist(),
         dialogs.keys[row].tolist(),
         dialogs.values[row].tolist(),
-        around[::-1],
-        None if dialogs.surprisal is None else dialogs.surprisal[row].tolist(),
+        around=around[::-1],
+        surprisal=None if dialogs.surprisal is None else dialogs.surprisal[row].tolist(),
     )
 
 

@@ -103,7 +103,7 @@ def _ranks(means: NDArray[np.float64], lower_is_better: bool) -> NDArray[np.floa
     """Rank the columns of each row, 1 for the best; equal ones share the best place."""
     signed = means if lower_is_better else -means
     better = signed[:, None, :] < signed[:, :, None]
-    return 1.0 + better.sum(axis=2)
+    return np.asarray(1.0 + better.sum(axis=2), np.float64)
 
 
 @cache

@@ -249,7 +249,7 @@ def _suggested(trial: Any, name: str, known: Field) -> Value:
         whole: Value = trial.suggest_int(name, int(low), int(high))
         return whole
     # Four digits are what a person would write, and what a name says in full.
-    return round(trial.suggest_float(name, low, high), 4)
+    return round(float(trial.suggest_float(name, low, high)), 4)
 
 
 def limits(known: Parameter, default: float) -> tuple[float, float]:

@@ -96,5 +96,5 @@ class Retrieval(Policy):
             query = turn.queries(turn.new[:, at, None])
             bound = np.maximum(query * low, query * high).sum(axis=2)
             nearest = np.where(turn.new[:, at, None] >= 0, np.maximum(nearest, bound), nearest)
-        asked = np.isfinite(nearest)
-        return {"nearness": np.where(asked, nearest, 0) / np.float32(np.sqrt(keys.shape[2]))}
+        known = np.where(np.isfinite(nearest), nearest, np.float32(0))
+        return {"nearness": np.divide(known, np.sqrt(keys.shape[2]), dtype=np.float32)}

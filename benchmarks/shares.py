@@ -1,0 +1,109 @@
+"""What budgets that differ between heads and between layers gain, at the same total.
+
+    python -m benchmarks.shares FILE FOLDER [--dialogs 500] [--recorded 60]
+
+FILE holds annotated dialogues. Their answers by the house model are measured as the map's are, in
+FOLDER/answers.csv; then the model's own heads are recorded, all query heads of a layer as one
+recording, and replayed. Paired differences from equal budgets are printed, with intervals by sets
+of services.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from benchmarks.policy_map import BUDGET, OF_HEADS, answered
+from fdkvc.measured.answers import answers_paired, answers_summary
+from fdkvc.measured.replay import Replay, replay
+from fdkvc.measured.statistics import cluster_interval
+from fdkvc.model import HOUSE
+from fdkvc.model.folder import LanguageModel, load_model
+from fdkvc.model.memory import Memory, read
+from fdkvc.model.recorded import recordings
+from fdkvc.policies import read_policy
+from fdkvc.said.formats import read_file
+from fdkvc.said.model_text import model_text
+from fdkvc.said.recordings import Recording
+from fdkvc.said.transcripts import Transcript
+
+EQUAL = ("h2o", "snapkv", "keydiff")
+
+
+def layers_of(model: LanguageModel, said: Transcript) -> list[Recording]:
+    """Record a dialogue as the model reads it: all query heads of each layer together."""
+    passages = [model.tokens.laid_out(passage) for passage in model_text(said)]
+    memory = Memory(model.decoder)
+    if model.tokens.first:
+        read([memory], model.tokens.first, last=1)
+    for passage in passages:
+        read([memory], passage.ids, last=1)
+        memory.end_turn()
+    demanded = replace(said, demands=tuple(each for each in said.demands if each.kind == "call"))
+    each, shape = recordings(memory, demanded, passages), model.decoder.shape
+    found = []
+    for layer in range(shape.layers):
+        heads = each[layer * shape.kv_heads : (layer + 1) * shape.kv_heads]
+        queries, keys, values = (
+            np.concatenate([getattr(head, name) for head in heads])
+            for name in ("queries", "keys", "values")
+        )
+        named = replace(heads[0].transcript, name=f"{said.name}, {layer}")
+        numbers = tuple(number for head in heads for number in head.heads)
+        vectors = (queries, keys, values)
+        found.append(Recording(named, heads[0].tokens, heads[0].embeddings, *vectors, numbers, ""))
+    return found
+
+
+def recorded(model: LanguageModel, said: Sequence[Transcript]) -> None:
+    """Print what heads that share gain in call-argument recall, in the mean over layers."""
+    names = [name for key in EQUAL for name in (key, f"ada-heads({key})")]
+    each = [one for transcript in said for one in layers_of(model, transcript)]
+    found = replay(Replay(tuple(map(read_policy, names)), (BUDGET,)), each)
+    found = found[(found.metric == "call_recall") & found.value.notna()]
+    found = found.assign(dialog=found.dialog.str.rpartition(",")[0])
+    means = found.pivot_table("value", "dialog", "policy")
+    services = {each.name: " + ".join(sorted(each.topics)) or each.name for each in said}
+    kinds = [services[name] for name in means.index]
+    for key in EQUAL:
+        gain = (means[f"ada-heads({key})"] - means[key]).to_numpy()
+        low, high = cluster_interval(gain, kinds, 0)
+        print(
+            f"{key}: {100 * means[key].mean():.1f}, shared by heads {100 * gain.mean():+.1f} "
+            f"({100 * low:+.1f} to {100 * high:+.1f}), {len(gain)} dialogues"
+        )
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--dialogs", type=int, default=500)
+    parser.add_argument("--recorded", type=int, default=60)
+    settings = parser.parse_args()
+    settings.folder.mkdir(parents=True, exist_ok=True)
+    said = read_file(settings.file)
+    order = np.random.default_rng(0).permutation(len(said)).tolist()
+    every = [read_policy(name) for name in (*EQUAL, *OF_HEADS)]
+    chosen = [said[at] for at in order[: settings.dialogs]]
+    table = answered(every, chosen, settings.folder / "answers.csv")
+    shown = ("calls_exact_of_full", "nats")
+    columns = ["metric", "policy", "n", "services", "count", "mean", "ci_low", "ci_high"]
+    summary = answers_summary(table, 0)
+    print(summary[summary.metric.isin(shown)][columns].to_string(index=False))
+    for key in EQUAL:
+        names = {key, *(name for name in OF_HEADS if read_policy(name).core.key == key)}
+        pairs = answers_paired(table[table.policy.isin(names)], key, 0)
+        pairs = pairs[pairs.metric.isin(shown)]
+        print(pd.DataFrame(pairs).drop(columns=["budget"]).to_string(index=False))
+    recorded(load_model(HOUSE), [said[at] for at in order[: settings.recorded]])
+
+
+if __name__ == "__main__":
+    main()
