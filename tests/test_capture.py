@@ -17,6 +17,7 @@ from fdkvc.said.capture import load_model, record
 from fdkvc.said.formats import read_transcripts
 from fdkvc.said.recordings import Recording
 from fdkvc.said.transcripts import Transcript, Turn
+from fdkvc.said.word_frequencies import word_surprisal
 
 NO_TRANSFORMERS = "torch is not installed: get it with `pip install -r requirements-capture.txt`"
 
@@ -122,6 +123,35 @@ def test_a_models_own_scale_is_in_its_queries(tmp_path: Path) -> None:
     attention, _ = read_at_once(name, ids, 1)
     seen = np.tri(len(ids), dtype=bool)
     np.testing.assert_allclose(weights(recording, seen), attention, atol=2e-5)
+
+
+def test_surprisal_is_what_the_model_foretold_or_else_how_rare_the_word_is(
+    causal: str, tmp_path: Path
+) -> None:
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        **SHAPE, vocab_size=16, num_key_value_heads=2, max_position_embeddings=40
+    )
+    config.initializer_range = 0.5
+    whole = transformers.AutoModelForCausalLM.from_config(config).eval()
+    whole.save_pretrained(tmp_path)
+    tokenizer(("<s>", "")).save_pretrained(tmp_path)
+    model = load_model(str(tmp_path), 1)
+    recording = record(model, DIALOG)
+
+    texts = [token.text for turn in recording.tokens for token in turn]
+    ids = model.tokenizer.convert_tokens_to_ids(texts)
+    with torch.inference_mode():
+        logits = whole(input_ids=torch.tensor([ids])).logits[0].double()
+    foretold = logits.log_softmax(dim=-1)[range(len(ids) - 1), ids[1:]]
+    assert recording.surprisal is not None
+    np.testing.assert_allclose(recording.surprisal[0], math.log(16), rtol=1e-5)
+    np.testing.assert_allclose(recording.surprisal[1:], -foretold.numpy(), rtol=1e-4)
+    # One that was kept without what foretells goes by the frequency of words.
+    plain = record(load_model(causal, 1), DIALOG)
+    assert plain.surprisal is not None
+    expected = [0.0, *map(word_surprisal, ("a", "table", "for"))]
+    np.testing.assert_allclose(plain.surprisal[:4], expected, rtol=1e-5)
 
 
 def test_grouped_heads_have_the_keys_of_their_group(causal: str) -> None:

@@ -28,7 +28,6 @@ class FDKVCSalience(FDKVC):
     )
     source = "this project; tuned on the Schema-Guided Dialogue dataset"
 
-    tau: float = with_default(FDKVC, "tau", 0.0)
     window: float = with_default(FDKVC, "window", 0.5)
     salience: float = with_default(FDKVC, "salience", 1.0)
     salience_decay: float = with_default(FDKVC, "salience_decay", 0.8)

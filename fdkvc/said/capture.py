@@ -73,6 +73,9 @@ READS = Field(
 Vectors = tuple[Floats, Floats, Floats, Floats]
 """Embeddings (n, d), and queries, keys and values (H, n, h), of n tokens."""
 
+Read = tuple[Floats, Floats, Floats, Floats, Floats]
+"""Those, and the surprisal of the tokens (n,), none where the model does not say it."""
+
 Encoded = list[tuple[int, Token]]
 """The tokens of a turn, each after its id."""
 
@@ -153,6 +156,8 @@ class Model:
         Ids of the tokens that the tokenizer puts around a text.
     reads : {"words", "names", "chat"}
         What it reads of a turn, see `READS`.
+    foretells : bool
+        Whether it says how probable each token is before it reads it.
     """
 
     name: str
@@ -164,6 +169,7 @@ class Model:
     prefix: tuple[int, ...]
     suffix: tuple[int, ...]
     reads: str
+    foretells: bool
     recorder: _Recorder
 
     @property
@@ -200,8 +206,15 @@ def load_model(
         stored = check_model_folder(folder) if is_path else None
     try:
         import torch
-        from transformers import AttentionInterface, AutoConfig, AutoModel, AutoTokenizer
+        from transformers import (
+            AttentionInterface,
+            AutoConfig,
+            AutoModel,
+            AutoModelForCausalLM,
+            AutoTokenizer,
+        )
         from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+        from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
         from transformers.utils.logging import disable_progress_bar, set_verbosity_error
     except ImportError as error:
         raise ValueError(
@@ -232,8 +245,11 @@ def load_model(
             raise ValueError(
                 f"config.json describes {described:,} numbers, but its weights have {stored:,}"
             )
+        speaks = type(config) in MODEL_FOR_CAUSAL_LM_MAPPING and any(
+            kind.endswith(("ForCausalLM", "LMHeadModel")) for kind in config.architectures or ()
+        )
         try:
-            model, loaded = AutoModel.from_pretrained(
+            model, loaded = (AutoModelForCausalLM if speaks else AutoModel).from_pretrained(
                 name,
                 attn_implementation=INTERFACE,
                 dtype="auto" if gpu else torch.float32,
@@ -252,7 +268,8 @@ def load_model(
         model = model.to("cuda" if gpu else "cpu").eval()
         prefix, suffix = _frame(tokenizer)
     causal = any(getattr(module, "is_causal", False) for module in model.modules())
-    found = Model(name, model, tokenizer, causal, layer, chosen, prefix, suffix, reads, recorder)
+    about = (name, model, tokenizer, causal, layer, chosen, prefix, suffix, reads)
+    found = Model(*about, foretells=causal and speaks, recorder=recorder)
     with _one_sentence(name, "be recorded"):
         _try(found)
     return found
@@ -260,6 +277,9 @@ def load_model(
 
 def record(model: Model, transcript: Transcript) -> Recording:
     """Let a model read a dialog, and return what its attention worked with.
+
+    How surprising each token is, the model says if it foretells tokens. Otherwise it is said by
+    how frequent the word is in which the token begins; see `fdkvc.said.word_frequencies`.
 
     Raises
     ------
@@ -273,7 +293,7 @@ def record(model: Model, transcript: Transcript) -> Recording:
     read = _read_causally if model.causal else _read_in_windows
     with torch.inference_mode():
         parts = list(read(model, transcript.name, [[i for i, _ in turn] for turn in encoded]))
-    embeddings, queries, keys, values = (list(part) for part in zip(*parts, strict=True))
+    embeddings, queries, keys, values, nats = (list(part) for part in zip(*parts, strict=True))
     tokens = tuple(tuple(token for _, token in turn) for turn in encoded)
     return Recording(
         transcript,
@@ -287,35 +307,58 @@ def record(model: Model, transcript: Transcript) -> Recording:
             f"{model.name.rstrip('/').rpartition('/')[2]}, layer {model.layer}, "
             f"{READS.labels[model.reads]}"
         ),
-        surprisal=np.array(
-            [
-                nats
-                for turn, own in zip(transcript.turns, tokens, strict=True)
-                for nats in surprisal_in(turn.text, [(token.start, token.end) for token in own])
-            ],
-            np.float32,
-        ),
+        surprisal=np.concatenate(nats) if model.foretells else _by_words(transcript, tokens),
     )
+
+
+def _by_words(transcript: Transcript, tokens: Sequence[Sequence[Token]]) -> Floats:
+    """Return the surprisal of tokens by the frequencies of words (N,)."""
+    found = [
+        surprisal_in(turn.text, [(token.start, token.end) for token in own])
+        for turn, own in zip(transcript.turns, tokens, strict=True)
+    ]
+    return np.array([nats for own in found for nats in own], np.float32)
 
 
 # ------------------------------------------------------------------------------- reading
 
 
-def _read_causally(model: Model, name: str, turns: Sequence[list[int]]) -> Iterator[Vectors]:
+def _read_causally(model: Model, name: str, turns: Sequence[list[int]]) -> Iterator[Read]:
     """Read turn after turn, with the model's own cache of those before."""
     total = sum(map(len, turns))
     if total > model.most_tokens:
         raise ValueError(f"{name}: {total} tokens, but the model holds at most {model.most_tokens}")
-    past, seen = None, 0
+    past, seen, last = None, 0, None
     for ids in filter(None, turns):
         output = _forward(model, ids, past_key_values=past, use_cache=True)
         past, seen = output.past_key_values, seen + len(ids)
         _check_sees_all(model, name, seen)
+        nats = np.zeros(0, np.float32)
+        if model.foretells:
+            nats, last = _surprisal(output.logits[0], ids, last), output.logits[0, -1:]
         # The cache holds more keys than were asked for now: both end with the tokens just read.
-        yield _vectors(model, output, slice(-len(ids), None))
+        yield (*_vectors(model, output, slice(-len(ids), None)), nats)
 
 
-def _read_in_windows(model: Model, name: str, turns: Sequence[list[int]]) -> Iterator[Vectors]:
+def _surprisal(logits: Any, ids: Sequence[int], last: Any) -> Floats:
+    """Return −log of what the model gave each token just before it (n,).
+
+    Parameters
+    ----------
+    logits : tensor (n, V)
+        Of what comes after each of these tokens.
+    ids : sequence of n
+    last : tensor (1, V), optional
+        Of the first of them; at the beginning of a text all tokens are alike.
+    """
+    import torch
+
+    before = torch.zeros_like(logits[:1]) if last is None else last
+    foretold = torch.cat([before, logits[:-1]]).float().log_softmax(dim=-1)
+    return -_numpy(foretold[range(len(ids)), list(ids)])
+
+
+def _read_in_windows(model: Model, name: str, turns: Sequence[list[int]]) -> Iterator[Read]:
     """Read the dialog up to the end of each turn, or as much of its end as the model can hold."""
     room = model.most_tokens - len(model.prefix) - len(model.suffix)
     so_far: list[int] = []
@@ -327,7 +370,7 @@ def _read_in_windows(model: Model, name: str, turns: Sequence[list[int]]) -> Ite
             output = _forward(model, [*model.prefix, *so_far, *model.suffix])
             end = len(model.prefix) + len(so_far)
             _check_sees_all(model, name, end + len(model.suffix))
-            yield _vectors(model, output, slice(end - len(ids), end))
+            yield (*_vectors(model, output, slice(end - len(ids), end)), np.zeros(0, np.float32))
 
 
 def _check_sees_all(model: Model, name: str, total: int) -> None:
