@@ -24,7 +24,10 @@ from fdkvc.said.recordings import Recording
 from fdkvc.said.transcripts import Demand, Mention, Transcript, Turn
 
 SMALL = World(tokens_per_turn=8, dimension=16, head_dimension=4, topic_strength=3)
-BOUNDED = [key for key in POLICIES if policy_named(key).bounded]
+BOUNDED = [
+    key for key in POLICIES if policy_named(key).bounded and not policy_named(key).reads_afresh
+]
+"""Those that hold no more than the budget; what reads afresh stores everything."""
 
 
 def schedules(turns: int, born: list[int], budget: int) -> Iterator[np.ndarray]:

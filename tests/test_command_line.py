@@ -294,11 +294,12 @@ DIALOGS, BUDGET, SEED, WORKERS = (
     for known in (parameters.DIALOGS, parameters.BUDGET, parameters.SEED, parameters.WORKERS)
 )
 COMMANDS = (
-    "'benchmark', 'ablation', 'study', 'sweep', 'repeat', 'dialogs', 'capture', 'answers', 'trace'"
+    "'benchmark', 'ablation', 'study', 'sweep', 'report', 'tune', 'repeat', 'dialogs', 'capture', "
+    "'answers', 'live', 'trace'"
 )
 HYPERPARAMETERS = (
-    "gamma, alpha_0, mu, tau, beta, w_c, "
-    "window, reinforcement, relevance, kappa, theta, recall, page_match"
+    "gamma, alpha_0, mu, tau, beta, w_c, window, reinforcement, relevance, kappa, theta, salience, "
+    "salience_decay, redundancy, recall, page_match"
 )
 LONG = {
     "{huge}": "9" * 400,

@@ -8,7 +8,7 @@ from worlds import kept_tokens, plain_dialog, random_dialog
 
 from fdkvc.dialogs.batch import one_dialog
 from fdkvc.policies import policy_named, read_policy
-from fdkvc.run.evidence import Evidence
+from fdkvc.run.evidence import Asked, Evidence
 from fdkvc.run.metrics import METRICS, memory
 from fdkvc.run.simulate import simulate
 from fdkvc.said.formats import EXAMPLES, read_file
@@ -76,8 +76,8 @@ def test_what_a_call_needs_is_looked_up_by_its_own_turn() -> None:
         for budget in (24, 500)
     )
 
-    assert all_of_it.recall("call") == 1
-    assert 0 <= few.recall("call") <= 1
+    assert all_of_it.recall(Asked("call")) == 1
+    assert 0 <= few.recall(Asked("call")) <= 1
     turn = next(demand.turn for demand, _ in recording.evidence)
     needs = few.answers[0].demand.turn
     assert turn == needs

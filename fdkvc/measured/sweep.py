@@ -137,6 +137,8 @@ def suggested_values(policy: str, parameter: str) -> tuple[Number, ...]:
     if math.isinf(high):
         high = max(4 * default, 1)
     steps = np.linspace(low, high, STEPS)
+    if not known.accepts(low, type(default)):
+        steps = steps[1:]
     if isinstance(default, int):
         return tuple(dict.fromkeys(int(step) for step in steps.round()))
     return tuple(float(f"{step:.4g}") for step in steps)

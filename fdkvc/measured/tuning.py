@@ -260,7 +260,7 @@ def limits(known: Parameter, default: float) -> tuple[float, float]:
     >>> from fdkvc.policies import policy_named
     >>> settings = policy_named("fd-kvc").settings
     >>> limits(settings["gamma"], 0.88), limits(settings["mu"], 0.4)
-    ((0.0001, 0.9999), (0.0, 4.0))
+    ((0.0001, 0.9999), (0, 4.0))
     """
     least = known.low + 1e-4 if known.open_low else known.low
     most = known.high - 1e-4 if known.open_high else known.high

@@ -136,11 +136,14 @@ class Update:
         Entries below the policy's own threshold, removed before the new ones come in.
     recorded : mapping of name to array (B, C) or (B,)
         What the steps computed on the way, for whoever looks at them.
+    judged : Cache, optional
+        The entries as the threshold saw them, if that is not how they go on.
     """
 
     cache: Cache
     stale: Bools | None = None
     recorded: Mapping[str, Floats] = field(default_factory=dict)
+    judged: Cache | None = None
 
 
 @dataclass(frozen=True)

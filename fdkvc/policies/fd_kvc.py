@@ -298,7 +298,8 @@ class FDKVC(Policy):
             updated = updated.with_state(**self._shifted_weights(cache, turn))
 
         alone = {"redundancy": np.zeros_like(c)} if self.redundancy else {}
-        h = worth(updated.with_channels(**alone))  # Eq. 5, as if nothing were said again
+        judged = updated.with_channels(**alone)  # as if nothing were said again
+        h = worth(judged)  # Eq. 5
         h_hat = divide_by_max(h)
         count = np.maximum(cache.count, 1).astype(np.float32)
         loss = entry_sum(h_hat * (1 - h_hat)) / count  # Eq. 6
@@ -320,6 +321,7 @@ class FDKVC(Policy):
                 "hybrid score": h,
                 "threshold": threshold,
             },
+            judged=judged,
         )
 
     def _shifted_weights(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:

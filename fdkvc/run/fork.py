@@ -70,7 +70,8 @@ class Fork:
 
         It goes on if it is the same policy with other numbers. Other policies, and other choices
         of one, such as whose queries count, remember on scales of their own: a sum that begins
-        at 1 would stand above all that began at 0, whatever attention they got.
+        at 1 would stand above all that began at 0, whatever attention they got. An option that was
+        off has nothing to go on with.
 
         Examples
         --------
@@ -85,7 +86,8 @@ class Fork:
         """
         if self.policy is None or not self.policy.channels:
             return False
-        if type(self.policy.core) is not type(policy.core):
+        mine, other = self.policy.core, policy.core
+        if type(mine) is not type(other) or mine.channels != other.channels:
             return True
         theirs = policy.core.settings
         choices = [field for field in self.policy.core.settings.values() if field.choices]

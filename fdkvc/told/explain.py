@@ -162,7 +162,8 @@ class Decision:
 
     @cached_property
     def _terms_at_threshold(self) -> Mapping[str, Floats]:
-        return self.policy.terms(self.result.update.cache, self.dialogs.observe(self.turn))
+        update = self.result.update
+        return self.policy.terms(update.judged or update.cache, self.dialogs.observe(self.turn))
 
     def deciding_terms(self, entry: int) -> tuple[str, ...]:
         """Return the terms of which each alone decided whether the budget keeps an entry.

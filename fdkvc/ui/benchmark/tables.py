@@ -45,7 +45,7 @@ def _show_all(page: str, study: Study, tables: list[MeasuredTable]) -> None:
     layout = st.segmented_control(
         "Layout",
         list(LAYOUTS),
-        format_func=LAYOUTS.__getitem__,
+        format_func=lambda key: plain(LAYOUTS[key]),
         default="printed",
         required=True,
         key=f"{page}/layout",
