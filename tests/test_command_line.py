@@ -26,7 +26,7 @@ from fdkvc.measured import benchmark as benchmark_module
 from fdkvc.measured import study as study_module
 from fdkvc.measured.benchmark import Benchmark, Latency, run_benchmark
 from fdkvc.measured.study import run_study
-from fdkvc.measured.sweep import can_be_swept
+from fdkvc.measured.sweep import MOST_SETTINGS, can_be_swept
 from fdkvc.paper.tables import ABLATION_DIALOGS, published_sweep
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named
 from fdkvc.run.simulate import simulate
@@ -471,7 +471,7 @@ MISTAKES = {
         "complex, gradual"
     ),
     "sweep --parameter gamma --values {many} --second w_c --second-values {many} --out {tmp}/out": (
-        "the sweep has 2,500 settings, but at most 495 may be"
+        f"the sweep has 2,500 settings, but at most {MOST_SETTINGS} may be"
     ),
     "repeat {tmp}": "the file '{tmp}' cannot be read: it is no regular file",
     "repeat {tmp}/pipe": "the file '{tmp}/pipe' cannot be read: it is no regular file",
