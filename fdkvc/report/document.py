@@ -325,7 +325,8 @@ def _moments(recordings: Sequence[Recording]) -> str:
         scenes.append(failed_scene(failure))
     return (
         "<p>Each steps by its buttons, or by the arrow keys after a click into it; point at an "
-        "entry to see why it stays or goes.</p>" + "".join(map(framed, scenes))
+        "entry to see why it stays or goes. What is held there is told in words, too.</p>"
+        + "".join(map(framed, scenes))
     )
 
 
@@ -336,7 +337,7 @@ def _scene(run: Run, what: str, turn: int, token: int | None) -> Scene:
         pack(run, "moment"),
         turn,
         token,
-        told=told_of([run], token),
+        told=told_of([run], token, every=False),
     )
 
 
@@ -349,7 +350,7 @@ def failed_scene(failure: Failure) -> Scene:
         pack(run, "moment"),
         failure.turn,
         failure.token,
-        told=told_of([run], failure.token),
+        told=told_of([run], failure.token, every=False),
         words=(
             f"{demand.source} in turn {demand.turn} needs {demand.slot}, which "
             f"was last said in turn {demand.mentions[-1].turn}; the cache holds "

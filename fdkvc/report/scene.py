@@ -53,7 +53,7 @@ class Scene:
     words: str = ""
 
 
-def told_of(runs: Sequence[Run], entry: int | None) -> Told:
+def told_of(runs: Sequence[Run], entry: int | None, *, every: bool = True) -> Told:
     """Return what there is to say of every entry in every turn; of large runs, of one entry.
 
     Parameters
@@ -62,13 +62,15 @@ def told_of(runs: Sequence[Run], entry: int | None) -> Told:
         Of one, its sentences; of several, those of each in one.
     entry : int, optional
         The one that is held.
+    every : bool
+        Or else of the one alone, whatever the size.
     """
     pairs = {
         (int(turn), int(token))
         for run in runs
         for turn, token in zip(run.entries["turn"], run.entries["token"], strict=True)
     }
-    if len(pairs) * len(runs) > MOST_TOLD:
+    if not every or len(pairs) * len(runs) > MOST_TOLD:
         pairs = set()
     if entry is not None:
         pairs |= {(turn, entry) for turn in range(runs[0].dialogs.turns)}

@@ -22,8 +22,8 @@ SECONDS = 90_000
 """Milliseconds that a run may take on a busy machine."""
 
 
-def open_page(page: Page, name: str) -> None:
-    page.goto(f"/{name.lower()}")
+def open_page(page: Page, name: str, **link: object) -> None:
+    page.goto(f"/{name.lower()}?" + "&".join(f"{part}={value}" for part, value in link.items()))
     expect(page.get_by_role("heading", level=1, name=name)).to_be_visible()
     settled(page)
 
@@ -39,9 +39,10 @@ def run_button(page: Page) -> Locator:
     return page.get_by_role("button", name="Run", exact=True)
 
 
-def run(page: Page, dialogs: int) -> None:
-    """Run with so many dialogs and wait for the results."""
-    choose_dialogs(page, dialogs)
+def run(page: Page, name: str, dialogs: int, **link: object) -> None:
+    """Open a page by a link to so many dialogs, run them, and wait for the results."""
+    open_page(page, name, dialogs=dialogs, **link)
+    expect(page.get_by_text("Nothing of these settings is at hand")).to_be_visible()
     run_button(page).click()
     expect(page.get_by_text(re.compile(rf"Shown: .*{dialogs:,} dialogs"))).to_be_visible(
         timeout=SECONDS
@@ -119,8 +120,7 @@ def test_the_papers_run_is_shown_at_once_and_handed_over(page: Page, tmp_path: P
 
 
 def test_a_run_is_kept_downloaded_and_repeated(page: Page, tmp_path: Path) -> None:
-    open_page(page, "Benchmark")
-    run(page, 20)
+    run(page, "Benchmark", 20)
     page.reload()
     expect(page.get_by_text(re.compile("Shown: 20 dialogs"))).to_be_visible()
     settled(page)
@@ -184,11 +184,7 @@ def test_a_run_begins_as_typed_goes_on_unseen_and_may_be_cancelled(page: Page) -
 
 def test_a_sweep_of_two_is_a_heat_map_that_leads_to_a_step_also_in_the_dark(page: Page) -> None:
     page.emulate_media(color_scheme="dark")
-    open_page(page, "Ablation")
-    page.get_by_role("combobox", name="And a second one").click()
-    page.get_by_role("option", name="Cumulative weight").click()
-    settled(page)
-    run(page, 5)
+    run(page, "Ablation", 5, second="w_c")
     cell = page.locator("[aria-label*='setting: fd-kvc gamma=0.8 w_c=0.5;']").first
     cell.click()
     told = page.get_by_text("FD-KVC gamma=0.8 w_c=0.5:")
@@ -202,7 +198,9 @@ def test_a_sweep_of_two_is_a_heat_map_that_leads_to_a_step_also_in_the_dark(page
 
 def test_a_sweep_of_one_has_curves_with_the_published_points(page: Page, tmp_path: Path) -> None:
     open_page(page, "Ablation")
-    run(page, 5)
+    expect(page.locator("#claim-peak-gamma")).to_contain_text("does not hold")
+    expect(page.get_by_role("heading", name="The paper's other sweep")).to_be_visible()
+    run(page, "Ablation", 6)
     curve = page.locator(".st-key-ablation-sweep-late_retention")
     expect(curve.get_by_label(re.compile("published: 0.8470")).first).to_be_attached()
     expect(page.get_by_text(re.compile("On the front of [0-9]+ settings"))).to_be_visible()
@@ -213,4 +211,4 @@ def test_a_sweep_of_one_has_curves_with_the_published_points(page: Page, tmp_pat
             "sweep.csv",
         )
         assert "figures/tradeoff.svg" in archive.namelist()
-    assert record.sweep == Sweep(dialogs=5)
+    assert record.sweep == Sweep(dialogs=6)

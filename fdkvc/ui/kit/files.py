@@ -142,6 +142,12 @@ def pictures(charts: Mapping[str, Spec], theme: Theme) -> dict[str, bytes]:
     }
 
 
+@kept
+def files_of_sweep(sweep: Sweep, results: Results) -> Mapping[str, str]:
+    """Return the files of a sweep, made once."""
+    return sweep_files(sweep, results)
+
+
 def show_sweep_files(page: str, sweep: Sweep, results: Results) -> None:
     """Offer the files of a sweep and its charts, all in one archive and each by itself."""
     if not results.dialogs(sweep.scenario.key):
@@ -151,7 +157,7 @@ def show_sweep_files(page: str, sweep: Sweep, results: Results) -> None:
     with st.container(horizontal=True):
         st.download_button(
             "Everything as a ZIP",
-            lambda: as_zip({**sweep_files(sweep, results), **pictures(charts, theme)}),
+            lambda: as_zip({**files_of_sweep(sweep, results), **pictures(charts, theme)}),
             "fdkvc-sweep.zip",
             "application/zip",
             key=f"{page}/zip",
@@ -159,7 +165,7 @@ def show_sweep_files(page: str, sweep: Sweep, results: Results) -> None:
             icon=":material/folder_zip:",
             help="The tables and run.json, and the charts above as SVG and PNG.",
         )
-        for name, text in sweep_files(sweep, results).items():
+        for name, text in files_of_sweep(sweep, results).items():
             st.download_button(
                 plain(name),
                 text,
