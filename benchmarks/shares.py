@@ -33,6 +33,7 @@ from fdkvc.said.recordings import Recording
 from fdkvc.said.transcripts import Transcript
 
 EQUAL = ("h2o", "snapkv", "keydiff")
+"""Policies that score by what they look at, which may differ between heads."""
 
 
 def layers_of(model: LanguageModel, said: Transcript) -> list[Recording]:
@@ -90,14 +91,15 @@ def main() -> None:
     settings.folder.mkdir(parents=True, exist_ok=True)
     said = read_file(settings.file)
     order = np.random.default_rng(0).permutation(len(said)).tolist()
-    every = [read_policy(name) for name in (*EQUAL, *OF_HEADS)]
+    equal = tuple(dict.fromkeys(read_policy(name).core.name for name in OF_HEADS))
+    every = [read_policy(name) for name in (*equal, *OF_HEADS)]
     chosen = [said[at] for at in order[: settings.dialogs]]
     table = answered(every, chosen, settings.folder / "answers.csv")
     shown = ("calls_exact_of_full", "nats")
     columns = ["metric", "policy", "n", "services", "count", "mean", "ci_low", "ci_high"]
     summary = answers_summary(table, 0)
     print(summary[summary.metric.isin(shown)][columns].to_string(index=False))
-    for key in EQUAL:
+    for key in equal:
         names = {key, *(name for name in OF_HEADS if read_policy(name).core.key == key)}
         pairs = answers_paired(table[table.policy.isin(names)], key, 0)
         pairs = pairs[pairs.metric.isin(shown)]
