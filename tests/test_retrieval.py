@@ -35,6 +35,7 @@ def test_it_worked_by_hand() -> None:
     reads = METRICS["reads"].measure(trace, dialog)[0]
     np.testing.assert_allclose(reads, [1, 2 / 3, 0.5, 0.4], rtol=1e-6)
     assert memory(trace, dialog).keys == 5 * 2 * 4
+    assert memory(trace, dialog).reads == 2 * 2 * 2 * 4
 
 
 def test_pages_are_found_by_what_none_of_their_keys_exceeds() -> None:

@@ -50,6 +50,7 @@ COST = (
     *("policy", "ms_per_turn", "ratio_to_fifo", "published_ms", "published_ratio"),
     *("ms_per_turn_batched", "batched_ratio_to_fifo"),
     *("key_bytes", "value_bytes", "score_bytes", "score_bytes_per_entry", "full_cache_bytes"),
+    "read_bytes",
 )
 
 ABLATION = ("parameter", "value", "metric", "n", "mean", "ci_low", "ci_high", "published")
@@ -191,6 +192,7 @@ def cost_table(study: Study) -> pd.DataFrame:
         score_bytes=[each.scores for each in known],
         score_bytes_per_entry=[each.scores / budget for each in known],
         full_cache_bytes=[each.full_cache for each in known],
+        read_bytes=[each.reads for each in known],
     )[list(COST)]
 
 

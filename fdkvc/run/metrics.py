@@ -498,6 +498,11 @@ class Memory:
     full_cache: int
 
     @property
+    def reads(self) -> int:
+        """Bytes of the keys and values that a turn reads: those of the cache, not of a tier."""
+        return 2 * self.values
+
+    @property
     def total(self) -> int:
         """Bytes of keys, values and scores together."""
         return self.keys + self.values + self.scores

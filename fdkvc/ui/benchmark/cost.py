@@ -36,7 +36,7 @@ def show_cost(page: str, study: Study) -> None:
         ms_per_turn_batched=("ms a dialog, batched", "%.4f"),
         batched_ratio_to_fifo=("× FIFO, batched", "%.2f"),
     )
-    st.header("Memory", anchor=False)
+    st.header("Memory and reads", anchor=False)
     st.markdown(
         plain(
             f"Bytes of a cache of {budget} entries, and of all keys and values of a dialog of "
@@ -53,6 +53,7 @@ def show_cost(page: str, study: Study) -> None:
         score_bytes=("scores", "%d"),
         score_bytes_per_entry=("scores, an entry", "%g"),
         full_cache_bytes=("full cache", "%d"),
+        read_bytes=("read in a turn", "%d"),
     )
 
 
