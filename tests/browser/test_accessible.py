@@ -20,6 +20,11 @@ CHECK = """async (colours) => {
 }"""
 
 
+GLIDED = """() => !document.getAnimations().some(
+  ({transitionProperty, playState}) => transitionProperty && playState === 'running')"""
+"""Whether no colour is any more on its way to that of the other theme."""
+
+
 @pytest.mark.parametrize(("path", "title"), [(path, title) for path, title, _ in PAGES])
 def test_a_page_can_be_heard_and_read_in_either_theme(page: Page, path: str, title: str) -> None:
     first, *_ = PAGES[0]
@@ -36,6 +41,7 @@ def test_a_page_can_be_heard_and_read_in_either_theme(page: Page, path: str, tit
     page.emulate_media(color_scheme="dark")
     expect(page.locator(".stApp")).to_have_css("color-scheme", "dark")
     settled(page)
+    page.wait_for_function(GLIDED)
     assert page.evaluate(CHECK, True) == []
 
     page.get_by_role("link", name="Policies").focus()
