@@ -244,6 +244,13 @@ def _parser() -> argparse.ArgumentParser:
         "chat template; default: %(default)s",
     )
     option(
+        "--surprisal",
+        default="words",
+        metavar="BY",
+        help="what says how surprising a token is. words: how rare its word is, or model: the "
+        "model, if it foretells tokens; default: %(default)s",
+    )
+    option(
         "--half",
         action="store_true",
         help="write 16 bits a number where they can say all: half of the size",
@@ -886,7 +893,7 @@ def _capture(settings: Any) -> None:
     from pathlib import Path
 
     from fdkvc.files.write import check_folder, write_files
-    from fdkvc.said.capture import READS, load_model, record
+    from fdkvc.said.capture import READS, SURPRISAL, load_model, record
     from fdkvc.said.trace_file import trace_bytes
     from fdkvc.words import count
 
@@ -894,9 +901,11 @@ def _capture(settings: Any) -> None:
     if out.suffix != ".npz":
         raise ValueError(f"--out must name a file that ends in .npz, not {settings.out!r}")
     READS.check(settings.reads, "reads")
+    SURPRISAL.check(settings.surprisal, "surprisal")
     check_folder(out.parent, [out.name])
     transcripts, _ = _transcripts(settings)
-    model = load_model(settings.model, settings.layer, settings.heads, settings.reads)
+    asked = (settings.reads, settings.surprisal)
+    model = load_model(settings.model, settings.layer, settings.heads, *asked)
     recordings, left = _captured(lambda each: [record(model, each)], transcripts, settings.half)
     if not recordings:
         raise ValueError(left[0])

@@ -125,7 +125,7 @@ def test_a_models_own_scale_is_in_its_queries(tmp_path: Path) -> None:
     np.testing.assert_allclose(weights(recording, seen), attention, atol=2e-5)
 
 
-def test_surprisal_is_what_the_model_foretold_or_else_how_rare_the_word_is(
+def test_surprisal_is_how_rare_the_word_is_or_what_the_model_foretold(
     causal: str, tmp_path: Path
 ) -> None:
     torch.manual_seed(0)
@@ -136,7 +136,7 @@ def test_surprisal_is_what_the_model_foretold_or_else_how_rare_the_word_is(
     whole = transformers.AutoModelForCausalLM.from_config(config).eval()
     whole.save_pretrained(tmp_path)
     tokenizer(("<s>", "")).save_pretrained(tmp_path)
-    model = load_model(str(tmp_path), 1)
+    model = load_model(str(tmp_path), 1, surprisal="model")
     recording = record(model, DIALOG)
 
     texts = [token.text for turn in recording.tokens for token in turn]
@@ -147,11 +147,14 @@ def test_surprisal_is_what_the_model_foretold_or_else_how_rare_the_word_is(
     assert recording.surprisal is not None
     np.testing.assert_allclose(recording.surprisal[0], math.log(16), rtol=1e-5)
     np.testing.assert_allclose(recording.surprisal[1:], -foretold.numpy(), rtol=1e-4)
-    # One that was kept without what foretells goes by the frequency of words.
-    plain = record(load_model(causal, 1), DIALOG)
+    plain = record(load_model(str(tmp_path), 1), DIALOG)
     assert plain.surprisal is not None
     expected = [0.0, *map(word_surprisal, ("a", "table", "for"))]
     np.testing.assert_allclose(plain.surprisal[:4], expected, rtol=1e-5)
+    np.testing.assert_array_equal(plain.keys, recording.keys)
+    # One that was kept without what foretells cannot say it.
+    with pytest.raises(ValueError, match="it does not foretell tokens, so words say how surprisin"):
+        load_model(causal, 1, surprisal="model")
 
 
 def test_grouped_heads_have_the_keys_of_their_group(causal: str) -> None:

@@ -188,6 +188,9 @@ def test_capture_says_what_it_needs(tmp_path: Path, capsys: CAPTURED) -> None:
     wrong = ("--reads", "aloud", "--out", tmp_path / "x.npz")
     assert run("capture", "--model", "m", "--layer", "0", *wrong) == 2
     assert "reads is 'aloud', but must be one of words, names, chat" in capsys.readouterr().err
+    wrong = ("--surprisal", "none", "--out", tmp_path / "x.npz")
+    assert run("capture", "--model", "m", "--layer", "0", *wrong) == 2
+    assert "surprisal is 'none', but must be one of words, model" in capsys.readouterr().err
     assert run("capture", "--model", "m", "--layer", "0", "--out", tmp_path / "trace") == 2
     assert "--out must name a file that ends in .npz, not" in capsys.readouterr().err
     for model in (tmp_path, "m" * 300):

@@ -330,9 +330,9 @@ def test_what_the_readme_says_of_alignment_holds(results: Path) -> None:
     assert flat[0.88:].max() < 0.85
 
 
-def test_the_windowed_policy_keeps_what_the_benchmark_gives(results: Path) -> None:
-    summary = pd.read_csv(results / "window" / "summary.csv")
-    adaptation = pd.read_csv(results / "window" / "adaptation.csv")
+def test_the_presets_keep_what_the_benchmark_gives(results: Path) -> None:
+    summary = pd.read_csv(results / "presets" / "summary.csv")
+    adaptation = pd.read_csv(results / "presets" / "adaptation.csv")
 
     rows = table("late, synthetic")
     assert [row["late, synthetic"] for row in rows] == list(summary["policy"].unique())

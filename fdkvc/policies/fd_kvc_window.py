@@ -1,4 +1,4 @@
-"""FD-KVC with the options that let it keep up with real dialogs."""
+"""FD-KVC with a window, and what lets old and new entries compete for the rest."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ class FDKVCWindow(FDKVC):
     """FD-KVC with a window, an averaged recency, and relevance by attention.
 
     The options are those of `FDKVC`; of the paper's parameters only w_c has another default. They
-    do well on every other dialog of a file of the Schema-Guided Dialogue dataset, both with vectors
-    by letters alone and with those of a small transformer; the README has what they are worth on
-    the rest, and ``benchmarks/tune.py`` searched and measured them.
+    show what a window does for FD-KVC on real dialogs: most of what it loses there comes back, and
+    no more than the same window brings H2O. ``fdkvc/policies/README.md`` has the numbers.
     """
 
     key = "fd-kvc-window"

@@ -70,11 +70,19 @@ READS = Field(
     },
 )
 
+SURPRISAL = Field(
+    "Surprisal",
+    "What says how surprising each token is: the model as it foretells them, or how rare words are.",
+    name="surprisal",
+    default="words",
+    choices={"words": "how rare its word is", "model": "the model, from all before it"},
+)
+
 Vectors = tuple[Floats, Floats, Floats, Floats]
 """Embeddings (n, d), and queries, keys and values (H, n, h), of n tokens."""
 
 Read = tuple[Floats, Floats, Floats, Floats, Floats]
-"""Those, and the surprisal of the tokens (n,), none where the model does not say it."""
+"""Those, and the surprisal of the tokens (n,), none where the model is not asked for it."""
 
 Encoded = list[tuple[int, Token]]
 """The tokens of a turn, each after its id."""
@@ -157,7 +165,7 @@ class Model:
     reads : {"words", "names", "chat"}
         What it reads of a turn, see `READS`.
     foretells : bool
-        Whether it says how probable each token is before it reads it.
+        Whether it says how probable each token is before it reads it; see `SURPRISAL`.
     """
 
     name: str
@@ -180,7 +188,11 @@ class Model:
 
 
 def load_model(
-    name: str, layer: int, heads: Sequence[int] | None = None, reads: str = READS.default
+    name: str,
+    layer: int,
+    heads: Sequence[int] | None = None,
+    reads: str = READS.default,
+    surprisal: str = SURPRISAL.default,
 ) -> Model:
     """Load a model, from a folder or by its name.
 
@@ -192,6 +204,8 @@ def load_model(
         All query heads of the layer by default.
     reads : {"words", "names", "chat"}
         What it reads of a turn, see `READS`.
+    surprisal : {"words", "model"}
+        What says how surprising each token is, see `SURPRISAL`.
 
     Raises
     ------
@@ -200,6 +214,7 @@ def load_model(
         head, or it is not one that can be recorded.
     """
     READS.check(reads, "reads")
+    SURPRISAL.check(surprisal, "surprisal")
     with _one_sentence(name):
         folder = Path(name)
         is_path = folder.exists() or name.startswith((".", "/", "~")) or name.count("/") > 1
@@ -245,11 +260,16 @@ def load_model(
             raise ValueError(
                 f"config.json describes {described:,} numbers, but its weights have {stored:,}"
             )
-        speaks = type(config) in MODEL_FOR_CAUSAL_LM_MAPPING and any(
-            kind.endswith(("ForCausalLM", "LMHeadModel")) for kind in config.architectures or ()
-        )
+        foretells = surprisal == "model"
+        if foretells and not (
+            type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
+            and any(
+                kind.endswith(("ForCausalLM", "LMHeadModel")) for kind in config.architectures or ()
+            )
+        ):
+            raise ValueError("it does not foretell tokens, so words say how surprising they are")
         try:
-            model, loaded = (AutoModelForCausalLM if speaks else AutoModel).from_pretrained(
+            model, loaded = (AutoModelForCausalLM if foretells else AutoModel).from_pretrained(
                 name,
                 attn_implementation=INTERFACE,
                 dtype="auto" if gpu else torch.float32,
@@ -269,7 +289,7 @@ def load_model(
         prefix, suffix = _frame(tokenizer)
     causal = any(getattr(module, "is_causal", False) for module in model.modules())
     about = (name, model, tokenizer, causal, layer, chosen, prefix, suffix, reads)
-    found = Model(*about, foretells=causal and speaks, recorder=recorder)
+    found = Model(*about, foretells=causal and foretells, recorder=recorder)
     with _one_sentence(name, "be recorded"):
         _try(found)
     return found
@@ -278,8 +298,7 @@ def load_model(
 def record(model: Model, transcript: Transcript) -> Recording:
     """Let a model read a dialog, and return what its attention worked with.
 
-    How surprising each token is, the model says if it foretells tokens. Otherwise it is said by
-    how frequent the word is in which the token begins; see `fdkvc.said.word_frequencies`.
+    How surprising each token is, is said by how rare its word is, or by the model; see `SURPRISAL`.
 
     Raises
     ------

@@ -33,26 +33,26 @@ def word_surprisal(word: str) -> float:
 
 
 def surprisal_in(text: str, spans: Iterable[tuple[int, int]]) -> list[float]:
-    """Return the surprisal of tokens of a text: that of the word in which each begins.
+    """Return the surprisal of tokens of a text: that of the first word of which each has a part.
 
     Parameters
     ----------
     spans : iterable of (start, end)
-        Characters that each token stands for; one that stands for none surprises nobody.
+        Characters that each token stands for; one that stands for no word surprises nobody.
 
     Examples
     --------
-    >>> whole, part = surprisal_in("the theatre", [(4, 11), (7, 11)])
-    >>> whole == part == word_surprisal("theatre")
-    True
+    >>> whole, spaced, part, none = surprisal_in("the theatre", [(4, 11), (3, 11), (7, 11), (3, 4)])
+    >>> whole == spaced == part == word_surprisal("theatre"), none
+    (True, 0.0)
     """
     found = words(text)
-    starts = [start for start, _ in found]
+    ends = [end for _, end in found]
     surprisal = []
     for start, end in spans:
-        at = bisect_right(starts, start) - 1
-        inside = end > start and at >= 0 and start < found[at][1]
-        surprisal.append(word_surprisal(text[slice(*found[at])]) if inside else 0.0)
+        at = bisect_right(ends, start)
+        has_part = at < len(found) and max(found[at][0], start) < end
+        surprisal.append(word_surprisal(text[slice(*found[at])]) if has_part else 0.0)
     return surprisal
 
 
