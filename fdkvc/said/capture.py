@@ -72,7 +72,7 @@ READS = Field(
 
 SURPRISAL = Field(
     "Surprisal",
-    "What says how surprising each token is: the model as it foretells them, or how rare words are.",
+    "What says how surprising each token is: the model that foretells it, or how rare words are.",
     name="surprisal",
     default="words",
     choices={"words": "how rare its word is", "model": "the model, from all before it"},
