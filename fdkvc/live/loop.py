@@ -164,7 +164,11 @@ class LiveMemory:
     ----------
     ids : list of int
         The tokens read so far.
+    surprisal : None
+        A library's cache hears nothing of how surprising they were.
     """
+
+    surprisal: None = None
 
     def __init__(self, decoder: LiveDecoder, cache: PolicyCache, evicts: bool = True) -> None:
         self.decoder, self.cache, self.evicts = decoder, cache, evicts
@@ -175,6 +179,10 @@ class LiveMemory:
     def count(self) -> int:
         """Tokens read so far."""
         return len(self.ids)
+
+    def took(self, ids: Sequence[int], logits: Floats) -> None:
+        """Note what was read."""
+        self.ids += ids
 
     def vectors(self, name: str) -> Floats:
         """Return the vectors of all tokens so far (L, heads, N, ·), where they are recorded."""

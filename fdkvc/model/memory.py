@@ -63,6 +63,13 @@ class Remembers(Protocol):
     def count(self) -> int:
         """Tokens read so far."""
 
+    @property
+    def surprisal(self) -> Sequence[float] | None:
+        """How surprising each of them was, where that is noted; see `Memory`."""
+
+    def took(self, ids: Sequence[int], logits: Floats) -> None:
+        """Note what was read, and the logits of what comes after; see `Memory.took`."""
+
     def vectors(self, name: str) -> Floats:
         """Return the vectors of all tokens so far (L, heads, N, ·); see `Memory.vectors`."""
 
@@ -515,8 +522,8 @@ def read(memories: Sequence[Remembers], ids: ArrayLike, last: int | None = None)
             own = [memories[at] for at in some]
             found = decoder.read(new[some], own, last=None if surprised else last)
             logits[some] = found[:, found.shape[1] - wanted :]
-            for memory, ids, each in zip(own, new[some].tolist(), found, strict=True):
-                memory.took(ids, each)
+            for memory, read_now, each in zip(own, new[some].tolist(), found, strict=True):
+                memory.took(read_now, each)
     return logits
 
 
