@@ -30,6 +30,7 @@ def main() -> None:
     )
     parser.add_argument("--budgets", type=int, nargs="+", default=list(BUDGETS))
     parser.add_argument("--decide", nargs="+", help="each, together or kv, or several")
+    parser.add_argument("--seed", type=int, default=0, help="of the intervals")
     settings = parser.parse_args()
 
     began = perf_counter()
@@ -39,7 +40,7 @@ def main() -> None:
     policies = tuple(read_policy(name) for name in settings.policies)
     decide = settings.decide or [default_heads(recordings[0])]
     chosen = Replay(policies, tuple(settings.budgets), tuple(decide))
-    print(replay_text(replay(chosen, recordings)))
+    print(replay_text(replay(chosen, recordings), settings.seed))
 
 
 if __name__ == "__main__":

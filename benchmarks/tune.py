@@ -148,7 +148,7 @@ def search(file: str, log: str, settings: int, seed: int, policies: Sequence[str
     note(log, look="search", file=known, dialogs=len(recordings), settings=len(tried), seed=seed)
     rows = {}
     for number, policy in enumerate(tried, start=1):
-        found = recalls([policy], recordings).loc[policy.name]
+        found = recalls([policy], recordings).T[policy.name]
         margin = found - better
         facts = {
             "policy": policy.name,

@@ -51,8 +51,7 @@ def test_the_front_is_of_those_that_may_be_on_it() -> None:
     points = map_points(table, "call_recall", "nats", frozenset("abc")).set_index("setting")
 
     assert points.index[points["front"]].tolist() == ["a", "b"]
-    first = points.iloc[0][["x", "x_low", "y"]].to_numpy().tolist()
-    assert first == pytest.approx([1, 0.9, -3])
+    assert points[["x", "x_low", "y"]].T["a"].tolist() == pytest.approx([1, 0.9, -3])
 
 
 def test_what_is_shipped_is_whole() -> None:

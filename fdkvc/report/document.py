@@ -443,19 +443,20 @@ def _by_budget(
     summary: pd.DataFrame, paired: pd.DataFrame, metric: str, scale: float, digits: int
 ) -> dict[str, list[str]]:
     """Return a row for each policy and a column for each budget, with a sign for what is told."""
-    rows = summary[summary.metric == metric].set_index(["policy", "budget"])
+    rows = summary[summary.metric == metric]
     told = paired[(paired.metric == metric) & (paired.told_apart == True)]  # noqa: E712
     apart = set(zip(told.policy, told.budget, strict=True))
-
-    def words(policy: str, budget: int) -> str:
-        if (policy, budget) not in rows.index:
-            return ""
-        mean, low, high = rows.loc[(policy, budget), ["mean", "ci_low", "ci_high"]]
-        figure = _figure(mean, low, high, scale, digits)
-        return f"{figure} ≠" if (policy, budget) in apart else figure
-
-    policies, budgets = (list(dict.fromkeys(rows.index.get_level_values(at))) for at in (0, 1))
-    columns = {f"budget {budget}": [words(p, budget) for p in policies] for budget in budgets}
+    known = rows[["policy", "budget", "mean", "ci_low", "ci_high"]].itertuples(index=False)
+    words = {
+        (policy, budget): _figure(mean, low, high, scale, digits)
+        + " ≠" * ((policy, budget) in apart)
+        for policy, budget, mean, low, high in known
+    }
+    policies, budgets = (list(dict.fromkeys(rows[name])) for name in ("policy", "budget"))
+    columns = {
+        f"budget {budget}": [words.get((policy, budget), "") for policy in policies]
+        for budget in budgets
+    }
     return {"policy": policies, **columns}
 
 

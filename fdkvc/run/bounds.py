@@ -172,7 +172,7 @@ def _most_met(
     born : array (N,)
     budget : int
     """
-    from scipy.optimize import LinearConstraint, milp
+    from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import coo_matrix
 
     # Of each token, whether it is held until each turn that asks for it; of each demand and
@@ -195,14 +195,14 @@ def _most_met(
                 next_asked[token] = held[token, until]
         rows.append((dict.fromkeys(next_asked.values(), 1), budget))
     row = np.repeat(np.arange(len(rows)), [len(sums) for sums, _ in rows])
-    column = [number for sums, _ in rows for number in sums]
-    numbers = [number for sums, _ in rows for number in sums.values()]
+    column = np.array([number for sums, _ in rows for number in sums], np.intp)
+    numbers = np.array([number for sums, _ in rows for number in sums.values()])
     matrix = coo_matrix((numbers, (row, column)), (len(rows), len(held) + len(met)))
     worth = np.concatenate([np.zeros(len(held)), [wanted[at][0] for at, _ in met]])
     solved = milp(
         -worth,
-        integrality=np.ones(len(worth)),
-        bounds=(0, 1),
+        integrality=np.ones(len(worth), np.intp),
+        bounds=Bounds(0, 1),
         constraints=LinearConstraint(matrix.tocsr(), ub=[most for _, most in rows]),
         options={"mip_rel_gap": 0.0},
     )

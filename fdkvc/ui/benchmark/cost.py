@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pandas as pd
 import streamlit as st
 
@@ -63,7 +65,9 @@ def _show(key: str, table: pd.DataFrame, **columns: tuple[str, str]) -> None:
     A column of which nothing is known, such as published ones where nothing is, is left out.
     """
     known = {name: looks for name, looks in columns.items() if table[name].notna().any()}
-    formats = {name: lambda value, form=form: form % value for name, (_, form) in known.items()}
+    formats: dict[str, str | Callable[[object], str] | None] = {
+        name: form.__mod__ for name, (_, form) in known.items()
+    }
     st.dataframe(
         table[["policy", *known]].style.format(formats, na_rep=""),
         hide_index=True,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pandas as pd
 import streamlit as st
 
@@ -85,7 +87,7 @@ def _say_chance(study: Study) -> None:
 def _show_table(page: str, study: Study, table: MeasuredTable) -> None:
     """Show one table; a click in it runs nothing else again."""
     figures, tints = frames(table)
-    formats = {
+    formats: dict[str, str | Callable[[object], str] | None] = {
         label: f"{{:.{unit_of(fact).digits}f}}"
         for (_, column), fact in table.cells.items()
         for label in [table.columns[column]]
