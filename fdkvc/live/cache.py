@@ -195,7 +195,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         record: bool = False,
     ) -> None:
         check_choice(policy, budget, decides, pool)
-        _check_within_a_cache(policy, budget)
+        _check_within_a_cache(policy)
         POSITIONS.check(positions, "positions")
         if every is not None:
             check_parameter("every", EVERY, every, int)
@@ -428,13 +428,11 @@ def _check_whole(mask: Any) -> None:
         raise ValueError("a PolicyCache is for one text without padding")
 
 
-def _check_within_a_cache(policy: Policy, budget: int) -> None:
+def _check_within_a_cache(policy: Policy) -> None:
     """Raise a ValueError for a policy that asks for what a cache of the library cannot give."""
     refusal = None
     if "surprisal" in policy.looks_at:
         refusal = "weighs how surprising tokens are, of which a cache hears nothing"
-    elif policy.slots(budget, layers=2, heads=2) != budget:
-        refusal = "gives heads or layers budgets of their own, but one mask serves all of a model"
     elif policy.reads_afresh:
         refusal = (
             "stores everything and chooses afresh what each turn reads, but a PolicyCache evicts"

@@ -173,6 +173,7 @@ class LiveMemory:
     def __init__(self, decoder: LiveDecoder, cache: PolicyCache, evicts: bool = True) -> None:
         self.decoder, self.cache, self.evicts = decoder, cache, evicts
         self.ids: list[int] = []
+        self.surprisal: list[float] | None = None  # for which no policy asks here
         self._began = 0, cache.fork()
 
     @property
@@ -187,6 +188,10 @@ class LiveMemory:
     def vectors(self, name: str) -> Floats:
         """Return the vectors of all tokens so far (L, heads, N, ·), where they are recorded."""
         return self.cache.recorded(name)
+
+    def took(self, ids: Sequence[int], logits: Floats) -> None:
+        """Note what was read."""
+        self.ids = [*self.ids, *ids]
 
     def end_turn(self) -> None:
         """Let the turn end: the policy evicts, if there is one."""

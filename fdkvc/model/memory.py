@@ -54,6 +54,7 @@ class Remembers(Protocol):
     """What remembers one text as far as it has been read: a `Memory`, or a library's cache."""
 
     ids: list[int]
+    surprisal: list[float] | None
 
     @property
     def decoder(self) -> Reads:
@@ -72,6 +73,9 @@ class Remembers(Protocol):
 
     def vectors(self, name: str) -> Floats:
         """Return the vectors of all tokens so far (L, heads, N, ·); see `Memory.vectors`."""
+
+    def took(self, ids: Sequence[int], logits: Floats) -> None:
+        """Note what was read, and the logits of what comes after each of it (n, V)."""
 
     def end_turn(self) -> None:
         """Let the turn end: the policy evicts, if there is one."""
