@@ -67,6 +67,7 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         self.empty: Any = None
         self._carried = carried
         self._aside: dict[str, Any] = {}  # of slots and second tier; keys, values of that alone
+        self._shared: Any = None  # which of the hidden states aside is each slot's (K, S + R)
         self._brought: dict[str, list[Any]] = {}
 
     def get_seq_length(self) -> int:
@@ -95,6 +96,8 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         if name in ("keys", "values"):
             held = getattr(self, name)[0, :, : self.held]
             return torch.cat([held, self._aside[name]], dim=1)
+        if name == "hidden":
+            return self._aside[name][0, self._shared]
         return self._aside[name]
 
     def new(self, name: str) -> Any:
@@ -112,10 +115,11 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         """Hold what stood at these places of each KV head (K, S + R), −1 for nothing; S of them."""
         there, found = places >= 0, {}
         for name in ("keys", "values", *self._carried):
-            parts = self.slots(name), self.new(name)
-            heads = max(len(places), *map(len, parts))  # that may share one hidden state
-            both = torch.cat([each.expand(heads, -1, -1) for each in parts], dim=1)
-            where = places.clamp(min=0).repeat_interleave(heads // len(places), dim=0)
+            if name == "hidden":
+                found[name], self._shared = self._hidden(places.clamp(min=0))
+                continue
+            both = torch.cat([self.slots(name), self.new(name)], dim=1)
+            where = places.clamp(min=0).repeat_interleave(len(both) // len(places), dim=0)
             found[name] = both.gather(1, where[..., None].expand(-1, -1, both.shape[-1]))
         self.keys, self.values = (found[name][None, :, :held] for name in ("keys", "values"))
         self._aside = {
@@ -124,6 +128,19 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         }
         self._brought, self.held = {}, held
         self.empty = None if there[:, :held].all() else ~there[:, :held]
+
+    def _hidden(self, places: Any) -> tuple[Any, Any]:
+        """Return the hidden states of what stood there, each once (1, U, d), and whose are whose.
+
+        The heads of a layer share them, and they are large.
+        """
+        new = self.new("hidden")
+        known = self._aside.get("hidden", new[:, :0])
+        own = torch.arange(new.shape[1], device=new.device).expand(len(places), -1)
+        own = own + known.shape[1]
+        before = own[:, :0] if self._shared is None else self._shared
+        used, which = torch.cat([before, own], dim=1).gather(1, places).unique(return_inverse=True)
+        return torch.cat([known, new], dim=1)[:, used], which
 
 
 class PolicyCache(DynamicCache):  # type: ignore[misc]
