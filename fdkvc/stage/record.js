@@ -27,7 +27,7 @@ async function unpack(bytes) {
 
 class Dialog {
   constructor({ topics, current, bounds, changes, names, named, words }, palette) {
-    Object.assign(this, { topics, current, bounds, changes, words, palette });
+    Object.assign(this, { topics, current, bounds, changes, palette, words: words.map((word) => word.trim()) });
     this.turns = current.length;
     this.born = new Uint16Array(bounds.at(-1));
     for (let turn = 0; turn < this.turns; turn += 1) {
