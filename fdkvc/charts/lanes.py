@@ -212,9 +212,7 @@ def _renamed(part: Any, number: int) -> Any:
         return [_renamed(each, number) for each in part]
     if not isinstance(part, dict):
         return part
-    # A picture has no selections, and so no use for the names of its views.
-    dropped = {"params", "name"} if "mark" in part or "layer" in part else {"params"}
-    renamed = {name: _renamed(each, number) for name, each in part.items() if name not in dropped}
+    renamed = {name: _renamed(each, number) for name, each in part.items()}
     if set(part.get("data", {})) == {"name"}:
         renamed["data"] = {"name": f"{part['data']['name']} {number}"}
     return renamed

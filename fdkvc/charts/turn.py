@@ -22,9 +22,6 @@ from fdkvc.charts.theme import (
     panel_title,
 )
 
-PICK = "pick"
-"""Name of the selection by which a person picks an entry."""
-
 GRID = (
     *("mark", "token", "left", "middle", "right", "top", "centre", "bottom", "colour", "ink"),
     *("outline", "weight", "opacity", "sign", "hover"),
@@ -91,10 +88,6 @@ def turn_spec(
     )
 
 
-def _pick(view: str) -> alt.Parameter:
-    return alt.selection_point(name=f"{PICK}_{view}", fields=["token"], toggle="true")
-
-
 def _given(channel: str) -> Any:
     """Take a channel's value from the data as it stands."""
     return {"field": channel, "type": "nominal", "scale": None, "legend": None}
@@ -145,7 +138,7 @@ def cells_panel(
         key=_SAME_MARK,
     )
     return alt.layer(
-        blocks.add_params(_pick("cells")),
+        blocks,
         letters,
         height=int(24 * rows),
         title=title or CELLS_TITLE,
@@ -181,7 +174,6 @@ def _bars(entries: int, terms: Sequence[str], scores: tuple[float, float], theme
             key=_SAME_MARK,
             tooltip=alt.Tooltip(**_HOVER),
         )
-        .add_params(_pick("bars"))
     )
     line = (
         alt.Chart(alt.NamedData("cutoff"))
@@ -243,7 +235,6 @@ def _plane(terms: Sequence[str], spans: Sequence[tuple[float, float]], theme: Th
             key=_SAME_MARK,
             tooltip=alt.Tooltip(**_HOVER),
         )
-        .add_params(_pick("plane"))
     )
     edge = (
         alt.Chart(alt.NamedData("edge"))

@@ -1,6 +1,6 @@
 """What the pages look like, beyond what Streamlit gives them."""
 
-from fdkvc.charts.theme import MET, TOPICLESS, TOPICS, UNMET
+from fdkvc.charts.theme import MET, UNMET
 
 _PAGE = """
 .stMainBlockContainer {padding-top: 3.2rem; padding-bottom: 3rem; max-width: 1700px;}
@@ -42,9 +42,6 @@ _PAGE = """
 _PANELS = """
 [class*="st-key-panels-"] {flex-wrap: wrap; align-items: flex-start;}
 [class*="st-key-panels-"] > div {flex: 1 1 440px; min-width: min(440px, 100%);}
-[class*="st-key-lanes-"] {
-  display: grid; grid-template-columns: repeat(auto-fit, minmax(220px, 1fr)); gap: .5rem 1rem;
-}
 """
 
 # All steps of a turn fit on one screen.
@@ -81,8 +78,9 @@ _NUMBERS = """
 .numbers {font-size: .85rem; line-height: 1.5; font-variant-numeric: tabular-nums;}
 """
 
-# A token's tint is its topic's colour. Browsers that can open a box at a place open it at the turn.
-_SAID = """
+# Browsers that can open a box at a place open it at the turn.
+_SAID = (
+    """
 .said {overflow: auto; font-size: .92rem; line-height: 1.5;}
 @supports (scroll-initial-target: nearest) {
   .said {max-height: 34rem; resize: vertical;}
@@ -100,40 +98,12 @@ _SAID = """
 .said tbody th i {font-style: normal; font-weight: 400; opacity: .7; padding-right: .25rem;}
 .said td {vertical-align: top; padding: .15rem .5rem; overflow-wrap: anywhere;}
 .said tbody tr {border-top: 1px solid color-mix(in srgb, currentColor 15%, transparent);}
-.said tr.to-come {color: color-mix(in srgb, currentColor 70%, transparent); font-style: italic;}
-.said tr.to-come :is(i, small) {opacity: 1;}
 .said tr.now {box-shadow: inset 3px 0 0 currentColor;}
-.said mark, .said-key mark {
-  color: inherit; background: color-mix(in srgb, var(--topic) 30%, transparent);
-}
 .said mark, .said s, .said-key mark {border-radius: 3px; padding: 0 .08em;}
 .said s, .said-key s {text-decoration: line-through; opacity: .72;}
-.said s.now, .said-key s.now {text-decoration-thickness: 3px; opacity: 1;}
-.said .need, .said-key u {
-  border-bottom: 2px dotted currentColor; text-decoration-skip-ink: none;
-}
-.said-key u {text-decoration: none;}
-.said .picked {outline: 2px solid currentColor;}
-.said .asks {font-size: .85rem; padding-top: .1rem;}
-.said .asks span {
-  display: inline-block; border: 1px solid; border-radius: 4px; padding: 0 .35rem; margin: .1rem 0;
-}
-.said .asks .met {border-color: color-mix(in srgb, var(--met) 70%, currentColor);}
-.said .asks .unmet {border: 2px dashed var(--unmet); font-weight: 600;}
-.letter {
-  display: inline-block; min-width: 1.3em; text-align: center; border-radius: 3px;
-  border: 1px solid currentColor;
-  background: color-mix(in srgb, var(--topic) 45%, transparent);
-}
 .said-key {display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; font-size: .85rem;}
-.patterned mark, .patterned .letter {
-  background: repeating-linear-gradient(
-    -45deg, transparent 0 3px, color-mix(in srgb, var(--topic) 60%, transparent) 3px 6px
-  );
-}
-""" + (
-    f":root {{--met: {MET}; --unmet: {UNMET};}}\n.topicless {{--topic: {TOPICLESS};}}\n"
-    + "".join(f".topic{place} {{--topic: {colour};}}\n" for place, colour in enumerate(TOPICS))
+"""
+    + f":root {{--met: {MET}; --unmet: {UNMET};}}\n"
 )
 
 # Answers beside each other; a word's tint is the share of attention that it got.
