@@ -5,10 +5,13 @@
 says how to run it.
 """
 
+import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import partial
-from typing import Any
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import settings
@@ -23,6 +26,37 @@ settings.load_profile("fast")
 
 LONGEST = ("tests/test_readme.py", "tests/browser/")
 """What begins first, so that no core is left with it at the end."""
+
+NEED_TRANSFORMERS = ("fdkvc/live/*.py", "fdkvc/conformance/of_transformers.py")
+"""What cannot be imported without these packages, to look for examples in it."""
+
+NO_TRANSFORMERS = "torch is not installed: get it with `pip install -r requirements-capture.txt`"
+NOT_THERE = os.environ.get("FDKVC_REQUIRE_CAPTURE") != "1" and not (
+    find_spec("torch") and find_spec("transformers")
+)
+
+
+class NotRun(pytest.File):
+    """A file whose examples are skipped, as one test, so that each such file is named."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        yield Examples.from_parent(self, name="examples")
+
+
+class Examples(pytest.Item):
+    def runtest(self) -> NoReturn:
+        pytest.skip(NO_TRANSFORMERS)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(
+    file_path: Path, parent: pytest.Collector
+) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    found = yield
+    if found and NOT_THERE and any(map(file_path.match, NEED_TRANSFORMERS)):
+        # Not of its package, which pytest would import before the test.
+        return [NotRun.from_parent(parent.session, path=file_path)]
+    return found
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
