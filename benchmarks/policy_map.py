@@ -93,7 +93,7 @@ def drawn(every: Sequence[Policy], dialogs: int, seed: int) -> pd.DataFrame:
 def real(every: Sequence[Policy], said: Sequence[Transcript]) -> pd.DataFrame:
     """Return what each of the dialogues of people comes to in a replay."""
     recordings = [lexical_recording(each, 0) for each in said]
-    found = replay(Replay(tuple(every), (BUDGET,)), recordings)
+    found = replay(Replay(tuple(every), (BUDGET,), best=False), recordings)
     services = {each.name: _services(each) for each in said}
     found = found.assign(services=found.dialog.map(services), count=1)
     return found[found.value.notna()]
