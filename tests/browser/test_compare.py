@@ -228,6 +228,13 @@ def test_the_link_of_a_comparison_opens_it_in_another_window_where_it_downloads_
     for turn in range(LAST + 1):
         rows = stays[(stays["policy"] == names[2]) & (stays["turn"] == turn)]
         assert set(rows["token"]) == decided(trace, turn)
+
+    with other.expect_download() as waiting:
+        other.get_by_role("button", name="Save this scene").click()
+    waiting.value.save_as(tmp_path / "scene.html")
+    other.goto((tmp_path / "scene.html").as_uri())
+    expect(other.locator('.options[data-turn="5"]')).to_have_count(4)
+    assert [kept(other, number) for number in (1, 2, 3, 4)] == seen
     future = stays[(stays["policy"] == forked) & (stays["turn"] > 3)]
     assert future.groupby("turn").size().eq(20).all()
 

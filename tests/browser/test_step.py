@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from pathlib import Path
 
 from app_pages import SECONDS
 from playwright.sync_api import Locator, Page, expect
@@ -134,7 +135,7 @@ def test_keys_buttons_and_the_slider_step(page: Page) -> None:
 
 
 def test_the_link_of_a_view_opens_it_in_another_window_where_its_entries_download(
-    page: Page,
+    page: Page, tmp_path: Path
 ) -> None:
     dialogs = generate(scenario_named("return"), 1, 5)
     trace = simulate(policy_named("sink"), dialogs, 48)
@@ -156,3 +157,14 @@ def test_the_link_of_a_view_opens_it_in_another_window_where_its_entries_downloa
         other.get_by_role("button", name="entries.csv").click()
     assert download.value.suggested_filename == "entries.csv"
     assert download.value.path().read_text() == trace_files(trace, dialogs)["entries.csv"]
+
+    with other.expect_download() as download:
+        other.get_by_role("button", name="Save this scene").click()
+    download.value.save_as(tmp_path / "scene.html")
+    other.goto((tmp_path / "scene.html").as_uri())
+    expect(other.get_by_role("heading", name="Sink+Window on Topic Return, seed 5")).to_be_visible()
+    expect(other.locator(".stage .where")).to_have_text("1 of 9")
+    expect(cache(other).locator(".options")).to_have_attribute("data-turn", "1")
+    assert statuses(other) == seen
+    other.keyboard.press("ArrowRight")
+    expect(other.locator(".stage .where")).to_have_text("2 of 9")
