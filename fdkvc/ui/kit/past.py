@@ -291,10 +291,10 @@ def compared(table: pd.DataFrame) -> pd.DataFrame:
             "scenario": table.scenario.map(scenario_label),
             "policy": [read_policy(name).title for name in table.policy],
             "metric": [late_metric(name).label for name in table.metric],
+            "one less the other": table.words,
             "one": table.one.round(4),
             "dialogs": table.n_one,
             "the other": table.other.round(4),
             "dialogs of the other": table.n_other,
-            "one less the other": table.words,
         }
     )
