@@ -134,7 +134,7 @@ def test_back_comes_from_a_file_that_is_not_there_yet(page: Page) -> None:
 
     expect(control(page, "File")).to_have_value("Example: service dialogs")
     expect_linked(page, file="dialogues", budget=40)
-    expect(page.get_by_role("region", name="Transcript")).to_be_visible()
+    expect(page.get_by_role("listbox", name="Transcript")).to_be_visible()
 
 
 def test_a_server_that_forgot_the_session_shows_what_the_browser_shows(page: Page) -> None:
