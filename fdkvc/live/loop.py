@@ -168,22 +168,16 @@ class LiveMemory:
         A library's cache hears nothing of how surprising they were.
     """
 
-    surprisal: None = None
-
     def __init__(self, decoder: LiveDecoder, cache: PolicyCache, evicts: bool = True) -> None:
         self.decoder, self.cache, self.evicts = decoder, cache, evicts
         self.ids: list[int] = []
-        self.surprisal: list[float] | None = None  # for which no policy asks here
+        self.surprisal: None = None
         self._began = 0, cache.fork()
 
     @property
     def count(self) -> int:
         """Tokens read so far."""
         return len(self.ids)
-
-    def took(self, ids: Sequence[int], logits: Floats) -> None:
-        """Note what was read."""
-        self.ids += ids
 
     def vectors(self, name: str) -> Floats:
         """Return the vectors of all tokens so far (L, heads, N, ·), where they are recorded."""

@@ -68,9 +68,6 @@ class Remembers(Protocol):
     def surprisal(self) -> Sequence[float] | None:
         """How surprising each of them was, where that is noted; see `Memory`."""
 
-    def took(self, ids: Sequence[int], logits: Floats) -> None:
-        """Note what was read, and the logits of what comes after; see `Memory.took`."""
-
     def vectors(self, name: str) -> Floats:
         """Return the vectors of all tokens so far (L, heads, N, ·); see `Memory.vectors`."""
 
