@@ -54,7 +54,6 @@ class Remembers(Protocol):
     """What remembers one text as far as it has been read: a `Memory`, or a library's cache."""
 
     ids: list[int]
-    surprisal: list[float] | None
 
     @property
     def decoder(self) -> Reads:
