@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from models import write_model
 from worlds import STREAMING_POLICIES, policies, turn_lengths
 
+from fdkvc.model import HOUSE
 from fdkvc.model.decoder import Decoder
 from fdkvc.model.folder import load_model
 from fdkvc.model.memory import CutText, Evicting, Memory, Retrieving, read
@@ -21,6 +23,7 @@ from fdkvc.policies import policy_named
 from fdkvc.policies.retrieval import Retrieval
 from fdkvc.run.online import OnlineCache
 from fdkvc.run.trace import Rule
+from fdkvc.said.word_frequencies import word_surprisal
 
 NEAR = 1e-5
 """Logits are the same to so much of the largest, where sums round otherwise."""
@@ -88,6 +91,7 @@ def assert_same_logits(ours: Any, theirs: Any) -> None:
 
 
 def test_surprisal_is_what_the_model_gave_each_token_before_it_read_it(decoder: Decoder) -> None:
+    decoder = dataclasses.replace(decoder, rarity=None)  # of its tokens nothing else is known
     lengths = [7, 0, 12, 4]
     ids = text(decoder, sum(lengths))
     policy = policy_named("fd-kvc", salience=0.9)
@@ -104,6 +108,22 @@ def test_surprisal_is_what_the_model_gave_each_token_before_it_read_it(decoder: 
     for token in ids[5:9]:
         assert read([again, other.fork(9)], [token], last=1).shape == (2, 1, len(logits[0]))
     assert again.surprisal == pytest.approx(memory.surprisal, rel=1e-4)
+
+
+def test_tokens_of_a_model_are_as_surprising_as_their_words_are_rare() -> None:
+    model = load_model(HOUSE)
+    ids, _ = model.tokens.encode("in the Ferry")
+    texts = [model.tokens.text([token]) for token in ids]
+    memory = model.evicting(policy_named("fd-kvc-salience"), 10)
+    read([memory], [*model.tokens.marks["user"], *ids])
+
+    assert texts[:2] == ["in", " the"]
+    rare = [word_surprisal(each.strip()) for each in texts]
+    assert memory.surprisal == pytest.approx([0, *rare])
+    foretelling = model.foretelling().evicting(policy_named("fd-kvc-salience"), 10)
+    read([foretelling], [*model.tokens.marks["user"], *ids])
+    assert foretelling.surprisal is not None
+    assert foretelling.surprisal[0] == pytest.approx(np.log(model.decoder.shape.vocabulary))
 
 
 @pytest.mark.parametrize("key", [*STREAMING_POLICIES])

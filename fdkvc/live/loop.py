@@ -179,6 +179,11 @@ class LiveMemory:
         """Tokens read so far."""
         return len(self.ids)
 
+    @property
+    def foretells(self) -> bool:
+        """Whether it needs the logits of every token: its cache hears nothing of surprise."""
+        return False
+
     def vectors(self, name: str) -> Floats:
         """Return the vectors of all tokens so far (L, heads, N, ·), where they are recorded."""
         return self.cache.recorded(name)

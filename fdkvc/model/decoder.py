@@ -118,12 +118,15 @@ class Decoder:
     layers : tuple of Layer
     logits : array (d, V)
         With the last norm's weights.
+    rarity : array (V,), optional
+        How surprising each token is by itself, in nats; see `fdkvc.model.tokens.Tokens.rarity`.
     """
 
     shape: Shape
     embeddings: Floats
     layers: tuple[Layer, ...]
     logits: Floats
+    rarity: Floats | None = None
 
     def read(self, ids: Ints, memories: Sequence[Attends], *, last: int | None = None) -> Floats:
         """Read the next tokens of several texts at once.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -50,6 +50,10 @@ class LanguageModel:
     decoder: Decoder
     tokens: Tokens
     digest: str
+
+    def foretelling(self) -> LanguageModel:
+        """Return the same model, for which tokens are as surprising as it foretells them."""
+        return replace(self, decoder=replace(self.decoder, rarity=None))
 
     def full(self, surprised: bool = False) -> Memory:
         """Return a memory of a new text, that evicts nothing; see `Memory`."""
@@ -107,6 +111,7 @@ def load_model(folder: str | Path) -> LanguageModel:
     try:
         decoder = load_decoder(path)
         tokens = load_tokens(path, decoder.shape.vocabulary)
+        decoder = replace(decoder, rarity=tokens.rarity(decoder.shape.vocabulary))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ValueError(f"the model {str(path)!r} cannot be loaded: {reason}") from None

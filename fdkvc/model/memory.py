@@ -67,11 +67,15 @@ class Remembers(Protocol):
     def surprisal(self) -> Sequence[float] | None:
         """How surprising each of them was, where that is noted; see `Memory`."""
 
-    def vectors(self, name: str) -> Floats:
-        """Return the vectors of all tokens so far (L, heads, N, ·); see `Memory.vectors`."""
+    @property
+    def foretells(self) -> bool:
+        """Whether it needs the logits of every token for that."""
 
     def took(self, ids: Sequence[int], logits: Floats) -> None:
-        """Note what was read, and the logits of what comes after each of it (n, V)."""
+        """Note what was read, and the logits of what comes after; see `Memory.took`."""
+
+    def vectors(self, name: str) -> Floats:
+        """Return the vectors of all tokens so far (L, heads, N, ·); see `Memory.vectors`."""
 
     def end_turn(self) -> None:
         """Let the turn end: the policy evicts, if there is one."""
@@ -95,8 +99,9 @@ class Memory:
     ids : list of int
         The tokens read so far.
     surprisal : list of float, optional
-        −log of the probability that the model gave each of them before it was read, in nats, from
-        what it attended to then; of the first, that of any token alike.
+        How surprising each of them is, in nats: by itself, where the decoder knows how rare tokens
+        are; otherwise −log of the probability that the model gave it before it was read, from what
+        it attended to then, and of the first that of any token alike.
     began : int
         Where the turn that is being read began; its own tokens are all attended to.
     near : array (L, K, S), optional
@@ -233,10 +238,18 @@ class Memory:
     def _evict(self) -> None:
         """Set what is near from now on."""
 
+    @property
+    def foretells(self) -> bool:
+        """Whether it needs the logits of every token."""
+        return self.surprisal is not None and self.decoder.rarity is None
+
     def took(self, ids: Sequence[int], logits: Floats) -> None:
-        """Note what was read, and the logits of what comes after each of it (n, V), if asked to."""
+        """Note what was read, and the logits of what comes after each of it (n, V), if needed."""
         self.ids += ids
         if self.surprisal is None:
+            return
+        if self.decoder.rarity is not None:
+            self.surprisal += self.decoder.rarity[list(ids)].tolist()
             return
         first = len(self._foretold) - 1
         self._foretold += [row.copy() for row in logits]
@@ -516,11 +529,11 @@ def read(memories: Sequence[Remembers], ids: ArrayLike, last: int | None = None)
         raise ValueError(f"a token is not one of the {decoder.shape.vocabulary:,} of the model")
     wanted = new.shape[1] if last is None else last
     logits = np.empty((*new.shape, decoder.shape.vocabulary), np.float32)[:, :wanted]
-    for surprised in (False, True):  # who is surprised needs the logits of every token
-        some = [at for at, each in enumerate(memories) if (each.surprisal is not None) == surprised]
+    for foretells in (False, True):
+        some = [at for at, each in enumerate(memories) if each.foretells == foretells]
         if some:
             own = [memories[at] for at in some]
-            found = decoder.read(new[some], own, last=None if surprised else last)
+            found = decoder.read(new[some], own, last=None if foretells else last)
             logits[some] = found[:, found.shape[1] - wanted :]
             for memory, read_now, each in zip(own, new[some].tolist(), found, strict=True):
                 memory.took(read_now, each)

@@ -7,7 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from fdkvc.attention import Floats
 from fdkvc.said.model_text import Passage, Writer
+from fdkvc.said.word_frequencies import surprisal_in
 
 MARKS: Mapping[Writer, str] = {"user": "<user>", "system": "<system>", "call": "<call>"}
 END = "<end>"
@@ -50,6 +54,15 @@ class Tokens:
     def text(self, ids: Sequence[int]) -> str:
         """Return what ids say, the marks left out."""
         return str(self.tokenizer.decode(list(ids), skip_special_tokens=True))
+
+    def rarity(self, vocabulary: int) -> Floats:
+        """Return how surprising each of so many tokens is by itself, in nats (V,).
+
+        It is how rare the first word of its text is, wherever it stands; see
+        `fdkvc.said.word_frequencies`. A piece of a rare word is no word, so it is as rare as that.
+        """
+        texts = [self.text([token]) for token in range(vocabulary)]
+        return np.array([surprisal_in(text, [(0, len(text))])[0] for text in texts], np.float32)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ class FDKVCSalience(FDKVC):
     The options are those of `FDKVC`. With salience as all of the score neither attention nor
     similarity decides anything: half of the budget is for the newest entries, and the rest for
     those that were improbable when they came, as that fades, unless a newer entry repeats them.
+    The threshold is off, for what has faded need not go while there is room.
     ``benchmarks/tune.py`` searched the settings on training dialogues of the Schema-Guided Dialogue
     dataset; ``fdkvc/policies/README.md`` has what they are worth on others, and each ingredient
     alone.
@@ -28,6 +29,7 @@ class FDKVCSalience(FDKVC):
     )
     source = "this project; tuned on the Schema-Guided Dialogue dataset"
 
+    tau: float = with_default(FDKVC, "tau", 0.0)
     window: float = with_default(FDKVC, "window", 0.5)
     salience: float = with_default(FDKVC, "salience", 1.0)
     salience_decay: float = with_default(FDKVC, "salience_decay", 0.8)

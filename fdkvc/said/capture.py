@@ -72,7 +72,7 @@ READS = Field(
 
 SURPRISAL = Field(
     "Surprisal",
-    "What says how surprising each token is: the model that foretells it, or how rare words are.",
+    "What says how surprising each token is: how rare its word is, or the model as it foretells.",
     name="surprisal",
     default="words",
     choices={"words": "how rare its word is", "model": "the model, from all before it"},
