@@ -177,6 +177,18 @@ def cosine(a: Floats, b: Floats) -> Floats:
     return ratio
 
 
+def known_products(one: Floats, two: Floats, known: Bools, others: Bools) -> Floats:
+    """Inner products of known vectors (B, m, ·) with other known ones (B, C, ·); 0 elsewhere."""
+    if known.all() and others.all():
+        return row_products(one, two)
+    # The shape of a matrix product may change how it rounds, so what is unknown has no part in it.
+    found = np.zeros((*known.shape, others.shape[1]), np.float32)
+    for row in range(len(found)):
+        own, theirs = np.flatnonzero(known[row]), np.flatnonzero(others[row])
+        found[row, own[:, None], theirs] = one[row, own] @ two[row, theirs].T
+    return found
+
+
 def row_products(
     a: Floats,
     b: Floats,
@@ -384,15 +396,9 @@ class Observation:
 
     def likeness(self, token: Ints, other: Ints) -> Floats:
         """Cosine of each of these tokens with each of others (B, m), (B, C, m); 0 if empty."""
-        one, two = (self._directions(each) for each in (token, other))
-        if (token >= 0).all() and (other >= 0).all():
-            return row_products(one, two)
-        # The shape of a matrix product may change how it rounds, so empty slots have no part in it.
-        cosines = np.zeros((*token.shape, other.shape[1]), np.float32)
-        for row in range(len(token)):
-            own, theirs = np.flatnonzero(token[row] >= 0), np.flatnonzero(other[row] >= 0)
-            cosines[row, own[:, None], theirs] = one[row, own] @ two[row, theirs].T
-        return cosines
+        return known_products(
+            self._directions(token), self._directions(other), token >= 0, other >= 0
+        )
 
     def _directions(self, token: Ints) -> Floats:
         """Embedding of each token brought to length 1 (B, C, d)."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fdkvc.attention import Bools, Floats, Ints, Observation
+from fdkvc.attention import Bools, Floats, Ints, Observation, known_products
 from fdkvc.cache import Cache, Pages
 from fdkvc.parameters import parameter
 from fdkvc.policies.base import EVICTION, Policy, Step
@@ -91,10 +91,9 @@ class Retrieval(Policy):
                 for combine, start in ((np.minimum, np.inf), (np.maximum, -np.inf))
             )
             low, high = (np.where(cache.present[:, :, None], each, 0) for each in (low, high))
-        nearest = np.full(cache.token.shape, -np.inf, np.float32)
-        for at in range(turn.new.shape[1]):  # one query at a time, since there are many products
-            query = turn.queries(turn.new[:, at, None])
-            bound = np.maximum(query * low, query * high).sum(axis=2)
-            nearest = np.where(turn.new[:, at, None] >= 0, np.maximum(nearest, bound), nearest)
+        asking, queries = turn.new >= 0, turn.queries(turn.new)
+        bounds = known_products(np.maximum(queries, 0), high, asking, cache.present)
+        bounds += known_products(np.minimum(queries, 0), low, asking, cache.present)
+        nearest = np.where(asking[:, :, None], bounds, -np.inf).max(axis=1, initial=-np.inf)
         known = np.where(np.isfinite(nearest), nearest, np.float32(0))
         return {"nearness": np.divide(known, np.sqrt(keys.shape[2]), dtype=np.float32)}
