@@ -213,6 +213,39 @@ def test_chat_is_read_in_every_arrangement(content: bytes, name: str) -> None:
     assert dialog.missing == 1  # Monday; truth is not looked for
 
 
+def test_assistants_say_and_call_in_every_way_that_their_interfaces_have() -> None:
+    messages = [
+        {"role": "user", "content": [{"type": "input_text", "text": "Oslo, at 5"}]},
+        {"role": "assistant", "content": None, "refusal": "I cannot do that"},
+        {"role": "assistant", "content": [{"type": "refusal", "refusal": "Nor that"}]},
+        {"role": "assistant", "content": [{"type": "output_text", "text": "But a flight"}]},
+        {
+            "role": "assistant",
+            "content": None,
+            "refusal": None,
+            "function_call": {"name": "fly", "arguments": '{"to": "Oslo"}'},
+        },
+        {
+            "role": "assistant",
+            "tool_calls": [
+                {"type": "function", "function": {"name": "now", "arguments": ""}},
+                {"type": "custom", "custom": {"name": "note", "input": "at 5"}},
+            ],
+        },
+        {"role": "assistant", "content": None},
+    ]
+    (dialog,) = read_transcripts(encoded(messages))
+
+    said = ["Oslo, at 5", "I cannot do that", "Nor that", "But a flight", "", "", ""]
+    assert list(dialog.texts) == said
+    called = [(call.turn, call.method) for call in dialog.calls]
+    assert called == [(4, "fly"), (5, "now"), (5, "note")]
+    assert dialog.demands == (
+        Demand("call", 4, "fly", "to", "Oslo", (Mention(0, 0, 4),)),
+        Demand("call", 5, "note", "input", "at 5", (Mention(0, 6, 10),)),
+    )
+
+
 def test_messages_alone_are_one_conversation_and_lists_are_several() -> None:
     messages = [{"role": "user", "content": "hello"}, {"role": "bot", "content": "hi"}]
     lines = "\n".join(json.dumps(message) for message in messages).encode()
@@ -362,6 +395,21 @@ HERE = r"dialogue 0 \(7_00001\)"
         (chatted(content=3), "dialog 0, turn 1: 'content' is missing or not a text"),
         (chatted(content=["a"]), "dialog 0, turn 1: a part of 'content' is not an object"),
         (chatted(content="a", topic=4), "dialog 0, turn 1: 'topic' is missing or not a text"),
+        (chatted(topic="a"), "dialog 0, turn 1: 'content' is missing or not a text"),
+        (
+            chatted(content=[{"type": "output_text"}]),
+            "dialog 0, turn 1: a part of 'content': 'text' is missing or not a text",
+        ),
+        (chatted(refusal=3), "dialog 0, turn 1: 'refusal' is missing or not a text"),
+        (chatted(function_call=3), "dialog 0, turn 1: 'function_call' is missing or not an"),
+        (
+            chatted(tool_calls=[{"type": "custom", "function": {"name": "f"}}]),
+            "dialog 0, turn 1: 'custom' is missing or not an object",
+        ),
+        (
+            chatted(tool_calls=[{"type": "custom", "custom": {"name": "f", "input": {}}}]),
+            "dialog 0, turn 1: 'input' is missing or not a text",
+        ),
         (chatted(content="a", tool_calls=4), "dialog 0, turn 1: 'tool_calls' is missing or not"),
         (
             chatted(content="a", tool_calls=[{"function": {"name": "f", "arguments": "{"}}]),
@@ -417,6 +465,7 @@ def test_looking_for_evidence_takes_a_while_at_most() -> None:
 JSON = any_json(
     *("turns", "speaker", "utterance", "frames", "service", "slots", "state", "slot_values"),
     *("messages", "role", "content", "tool_calls", "function", "name", "arguments", "topic"),
+    *("function_call", "refusal", "type", "custom", "input"),
     *("service_call", "parameters", "method"),
 )
 

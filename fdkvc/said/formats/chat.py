@@ -1,7 +1,7 @@
 """Chat messages: objects with ``role`` and ``content``, and calls of tools where there are any.
 
-A message may name its topic in a field ``topic``. An assistant's ``tool_calls`` demand their
-arguments, each a text or a number that was said before.
+A message may name its topic in a field ``topic``. An assistant's ``tool_calls``, and the
+older ``function_call``, demand their arguments, each a text or a number that was said before.
 """
 
 from __future__ import annotations
@@ -22,6 +22,12 @@ from fdkvc.said.transcripts import (
     clean,
     clean_name,
 )
+
+SAID_OR_CALLED = frozenset(("content", "refusal", "tool_calls", "function_call"))
+"""Fields of a message, of which it must have one."""
+
+TEXTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
+"""Types of a message's parts that are text, and the field that has it."""
 
 
 def read_conversation(value: Mapping[str, Any], number: int) -> Iterator[Transcript]:
@@ -59,25 +65,39 @@ def read_conversation(value: Mapping[str, Any], number: int) -> Iterator[Transcr
 
 def _content(message: Mapping[str, Any], place: str) -> str:
     """Return the text of a message; its parts are joined, and what is no text is left out."""
-    content = message.get("content")
-    if content is None and "tool_calls" in message:
-        return ""
-    if not isinstance(content, list):
-        return str(part(message, "content", str, place))
-    parts = [an_object(found, f"{place}: a part of 'content'") for found in content]
-    texts = (part(found, "text", str, place) for found in parts if found.get("type") == "text")
-    return "\n".join(texts)
+    if not message.keys() & SAID_OR_CALLED:
+        part(message, "content", str, place)
+    said = [optional_part(message, "refusal", str, place)]
+    if isinstance(message.get("content"), list):
+        for found in message["content"]:
+            where = f"{place}: a part of 'content'"
+            field = TEXTS.get(str(an_object(found, where).get("type")))
+            if field is not None:
+                said.append(part(found, field, str, where))
+    else:
+        said.insert(0, optional_part(message, "content", str, place))
+    return "\n".join(filter(None, said))
 
 
 def _calls(message: Mapping[str, Any], place: str) -> Iterator[tuple[str, dict[str, str]]]:
-    for call in optional_part(message, "tool_calls", list, place):
-        function = part(an_object(call, f"{place}: a call"), "function", dict, place)
+    called = []
+    if message.get("function_call") is not None:
+        called.append(part(message, "function_call", dict, place))
+    for found in optional_part(message, "tool_calls", list, place):
+        call = an_object(found, f"{place}: a call")
+        if call.get("type") == "custom":  # its input is a text of no form
+            custom = part(call, "custom", dict, place)
+            arguments = {"input": part(custom, "input", str, place)}
+            called.append({"name": custom.get("name"), "arguments": arguments})
+        else:
+            called.append(part(call, "function", dict, place))
+    for function in called:
         method = clean_name(part(function, "name", str, place))
         arguments = function.get("arguments")
         if isinstance(arguments, str):
             try:
                 check_structure(arguments.encode("utf-8", "replace"))
-                arguments = parse_json(arguments)
+                arguments = parse_json(arguments.strip() or "{}")
             except ValueError as error:
                 raise ValueError(f"{place}: 'arguments' of {method}: {error}") from None
         if not isinstance(arguments, dict):
@@ -105,5 +125,5 @@ FORMAT = Format(
     read_conversation,
     "chat messages with `role` and `content`: one conversation, a list of them, or JSON Lines",
     "a field `topic` of a message",
-    "arguments of `tool_calls`",
+    "arguments of `tool_calls` and `function_call`",
 )
