@@ -203,7 +203,8 @@ def _parser() -> argparse.ArgumentParser:
     option(
         "--dialogs",
         metavar="FILE",
-        help="SGD or MultiWOZ 2.2, chat messages, or text with a speaker before each turn",
+        help="SGD or MultiWOZ 2.2, chat messages, ShareGPT, OpenAI batch requests, or text with a "
+        "speaker before each turn",
     )
     option("--trace", metavar="FILE", help="a trace file of a model, instead")
     option(

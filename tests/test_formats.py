@@ -261,6 +261,41 @@ def test_messages_alone_are_one_conversation_and_lists_are_several() -> None:
     assert len(conversations) == 3
 
 
+def test_conversations_as_sharegpt_has_them_are_read() -> None:
+    said = [
+        {"from": "system", "value": "Be kind"},
+        {"from": "human", "value": "hello"},
+        {"from": "gpt", "value": "hi"},
+    ]
+    shared = {"id": "s1", "conversations": said}
+
+    for value in (shared, [shared], {"conversations": said}, [said], said):
+        (dialog,) = read_transcripts(encoded(value))
+        assert [turn.speaker for turn in dialog.turns] == ["system", "user", "assistant"]
+        assert dialog.texts == ("Be kind", "hello", "hi")
+        assert dialog.spoken_by == ("system", "user", "system")
+        assert dialog.name == ("s1" if value in (shared, [shared]) else "dialog 0")
+    lines = b"\n".join(encoded({**shared, "id": name}) for name in "ab")
+    assert [dialog.name for dialog in read_transcripts(lines, "shared.jsonl")] == ["a", "b"]
+
+
+def test_requests_of_a_batch_are_read() -> None:
+    requests = [
+        {
+            "custom_id": f"request-{number}",
+            "method": "POST",
+            "url": "/v1/chat/completions",
+            "body": {"model": "any", "messages": CHAT["messages"]},
+        }
+        for number in range(2)
+    ]
+    found = read_transcripts(b"\n".join(map(encoded, requests)), "batch.jsonl")
+
+    assert [dialog.name for dialog in found] == ["request-0", "request-1"]
+    (chat,) = read_transcripts(encoded(CHAT))
+    assert all((each.turns, each.demands) == (chat.turns, chat.demands) for each in found)
+
+
 def test_plain_text_may_begin_with_a_bracket_where_its_name_says_so() -> None:
     text = "\n\nAda Müller: [laughs] at 5: yes\nand more\n\nBot: ok\n=====\nAda: again\n".encode()
     first, second = read_transcripts(text)
@@ -321,7 +356,12 @@ HERE = r"dialogue 0 \(7_00001\)"
     [
         (b"", "the file holds no dialogs"),
         (b"[]", "the file holds no dialogs"),
-        (b"{}", "dialog 0: it has neither 'messages' nor 'turns'"),
+        (b"{}", "neither 'body' nor 'conversations' nor 'messages' nor 'turns'"),
+        (encoded([{"body": 3}]), "dialog 0: 'body' is missing or not an object"),
+        (encoded([{"body": {}}]), "dialog 0, body: 'messages' is missing or not a list"),
+        (encoded([{"conversations": 3}]), "dialog 0: 'conversations' is missing or not a list"),
+        (encoded([{"from": "human"}]), "dialog 0, turn 0: 'value' is missing or not a text"),
+        (encoded([{"from": 3, "value": ""}]), "dialog 0, turn 0: 'from' is missing or not a text"),
         (b"[3]", "dialog 0 is not an object"),
         (b"[null]", "dialog 0 is not an object"),
         (b'{"conversations": 3}', "'conversations' is not a list"),
@@ -466,6 +506,7 @@ JSON = any_json(
     *("turns", "speaker", "utterance", "frames", "service", "slots", "state", "slot_values"),
     *("messages", "role", "content", "tool_calls", "function", "name", "arguments", "topic"),
     *("function_call", "refusal", "type", "custom", "input"),
+    *("conversations", "from", "value", "body"),
     *("service_call", "parameters", "method"),
 )
 
@@ -545,7 +586,7 @@ def test_a_new_format_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         (dialog,) = read_transcripts(content, name)
         assert dialog.turns == (Turn("User", "hello"),)
-    with pytest.raises(ValueError, match="neither 'exchange' nor 'messages' nor 'turns'"):
+    with pytest.raises(ValueError, match="neither 'body' nor 'conversations' nor 'exchange'"):
         read_transcripts(b"{}")
     assert endings() == ["json", "jsonl", "txt", "tsv"]
     app = open_page("dialogs", file="own")

@@ -16,7 +16,8 @@ from fdkvc.said.json_input import an_object, check_structure, parse_json
 from fdkvc.said.transcripts import MOST_DIALOGS, Transcript
 
 FORMATS: Mapping[str, Format] = {
-    known.key: known for known in (annotated.FORMAT, chat.FORMAT, plain.FORMAT)
+    known.key: known
+    for known in (annotated.FORMAT, chat.FORMAT, chat.SHARED, chat.REQUESTS, plain.FORMAT)
 }
 """Every format by its key; a dialog of several is read as the first of them."""
 
@@ -106,11 +107,12 @@ def read_bytes(path: str | Path, most: int) -> bytes:
 def _conversations(text: str, by_line: bool) -> Iterator[Transcript]:
     values = _lines(text) if by_line or _is_lines(text) else parse_json(text)
     if isinstance(values, dict):
-        values = values.get("conversations", [values])
-        if not isinstance(values, list):
+        inner = values.get("conversations", [values])
+        if not isinstance(inner, list):
             raise ValueError("'conversations' is not a list")
-    if values and all(isinstance(value, dict) and "role" in value for value in values):
-        values = [values]  # the messages of one conversation
+        values = [values] if _are_messages(inner) else inner
+    if _are_messages(values):
+        values = [values]  # of one conversation
     if len(values) > MOST_DIALOGS:
         raise ValueError(
             f"the file holds {len(values):,} dialogs, but at most {MOST_DIALOGS:,} are allowed"
@@ -120,6 +122,12 @@ def _conversations(text: str, by_line: bool) -> Iterator[Transcript]:
             value = {"messages": value}
         value = an_object(value, f"dialog {number}")
         yield from _format_of(value, number).read(value, number)
+
+
+def _are_messages(values: list[Any]) -> bool:
+    return bool(values) and all(
+        isinstance(value, dict) and ("role" in value or "from" in value) for value in values
+    )
 
 
 def _format_of(value: Mapping[str, Any], number: int) -> Format:

@@ -2,6 +2,7 @@
 
 A message may name its topic in a field ``topic``. An assistant's ``tool_calls``, and the
 older ``function_call``, demand their arguments, each a text or a number that was said before.
+ShareGPT's messages have ``from`` and ``value`` instead; a batch request, a ``body``.
 """
 
 from __future__ import annotations
@@ -30,18 +31,38 @@ TEXTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal":
 """Types of a message's parts that are text, and the field that has it."""
 
 
+ROLES = {"human": "user", "gpt": "assistant"}
+"""What ShareGPT calls those who speak, and chat messages do."""
+
+
 def read_conversation(value: Mapping[str, Any], number: int) -> Iterator[Transcript]:
     """Read one conversation; a sentence about a mistake names it, the turn and the field."""
     place = f"dialog {number}"
     named = value.get("id", value.get("title"))
+    yield _conversation(part(value, "messages", list, place), named, place)
+
+
+def read_shared(value: Mapping[str, Any], number: int) -> Iterator[Transcript]:
+    """Read one conversation of ShareGPT's layout."""
+    place = f"dialog {number}"
+    yield _conversation(part(value, "conversations", list, place), value.get("id"), place)
+
+
+def read_request(value: Mapping[str, Any], number: int) -> Iterator[Transcript]:
+    """Read the conversation of a request to a chat model, as a line of a batch has it."""
+    place = f"dialog {number}"
+    messages = part(part(value, "body", dict, place), "messages", list, f"{place}, body")
+    yield _conversation(messages, value.get("custom_id"), place)
+
+
+def _conversation(messages: list[Any], named: Any, place: str) -> Transcript:
     name = clean_name(named) if isinstance(named, str) else ""
     turns: list[Turn] = []
     asked: list[tuple[int, str, dict[str, str]]] = []
-    messages = part(value, "messages", list, place)
     check_turns(place, len(messages))
     for at, found in enumerate(messages):
         where = f"{place}, turn {at}"
-        message = an_object(found, where)
+        message = _in_chat_terms(an_object(found, where), where)
         topic = clean_name(optional_part(message, "topic", str, where))
         role = clean_name(part(message, "role", str, where))
         turns.append(Turn(role, clean(_content(message, where)), topic or None))
@@ -60,7 +81,15 @@ def read_conversation(value: Mapping[str, Any], number: int) -> Iterator[Transcr
                 missing += 1
             made.append(Argument(slot, said, mentions[-1] if mentions else None))
         calls.append(Call(at, method, tuple(sorted(made, key=lambda each: each.slot))))
-    yield Transcript(name or place, tuple(turns), tuple(demands), missing, tuple(calls))
+    return Transcript(name or place, tuple(turns), tuple(demands), missing, tuple(calls))
+
+
+def _in_chat_terms(message: Mapping[str, Any], place: str) -> Mapping[str, Any]:
+    """Return a message with ``role`` and ``content`` where it has ``from`` and ``value``."""
+    if "role" in message or "from" not in message:
+        return message
+    who = part(message, "from", str, place)
+    return {"role": ROLES.get(who, who), "content": part(message, "value", str, place)}
 
 
 def _content(message: Mapping[str, Any], place: str) -> str:
@@ -126,4 +155,24 @@ FORMAT = Format(
     "chat messages with `role` and `content`: one conversation, a list of them, or JSON Lines",
     "a field `topic` of a message",
     "arguments of `tool_calls` and `function_call`",
+)
+
+SHARED = Format(
+    "shared",
+    "ShareGPT",
+    ("json", "jsonl"),
+    "conversations",
+    read_shared,
+    "ShareGPT: `conversations` of messages with `from` and `value`",
+)
+
+REQUESTS = Format(
+    "requests",
+    "OpenAI batch requests",
+    ("json", "jsonl"),
+    "body",
+    read_request,
+    "OpenAI batch requests, whose `body` has chat messages",
+    FORMAT.topics,
+    FORMAT.demands,
 )
