@@ -307,6 +307,21 @@ def test_plain_text_may_begin_with_a_bracket_where_its_name_says_so() -> None:
         read_transcripts(b"[10:03] hello", "log.txt")
 
 
+def test_a_line_of_a_turn_may_have_a_colon_and_a_speaker_a_part_in_brackets() -> None:
+    text = (
+        b"Bob (host): hello\nAnn: one moment\nBob (host): where is it?\n"
+        b"Ann: here\nAddress: 12 High St\nPhone: 555\nBob (host): thanks\n---\nAnn: hi\nZoe: hi"
+    )
+    first, second = read_transcripts(text)
+
+    assert [turn.speaker for turn in first.turns] == ["Bob (host)", "Ann"] * 2 + ["Bob (host)"]
+    assert first.texts[3] == "here\nAddress: 12 High St\nPhone: 555"
+    assert [turn.speaker for turn in second.turns] == ["Ann", "Zoe"]
+    # Who speaks once, after two others, is told from such a line by nothing; once more, and it is.
+    (three,) = read_transcripts(b"A: a\nB: b\nC: c\nC: d")
+    assert [turn.speaker for turn in three.turns] == ["A", "B", "C", "C"]
+
+
 def test_the_projects_own_dialogs_have_topics_that_return_and_old_evidence() -> None:
     found = [dialog for path in sorted(EXAMPLES.iterdir()) for dialog in read_file(path)]
 

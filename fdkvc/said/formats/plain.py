@@ -1,12 +1,14 @@
 """Plain text: a speaker, a colon, and what was said.
 
-A line that begins with no speaker goes on with the turn before it. A line of three or more ``-``
-or ``=`` ends a dialog.
+A line that begins with no speaker goes on with the turn before it. So does a line such as
+``Address: 12 High St``: speakers are the first two names of a dialog, and names that begin two
+lines of the file or more. A line of three or more ``-`` or ``=`` ends a dialog.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from fdkvc.said.formats.base import Format
@@ -15,7 +17,7 @@ from fdkvc.said.transcripts import MOST_DIALOGS, Transcript, Turn, check_turns, 
 MOST_LINES = 1_000_000
 """Lines of a file."""
 
-_SPEAKER = re.compile(r"\s{0,8}([^\W\d_][\w .'-]{0,31}):(?:\s+|$)")
+_SPEAKER = re.compile(r"\s{0,8}([^\W\d_][\w .'-]{0,31}(?:\([^():]{1,32}\))?):(?:\s+|$)")
 _END = re.compile(r"\s*(-{3,}|={3,})\s*")
 
 
@@ -31,7 +33,11 @@ def read_plain_text(text: str, number: int = 0) -> Iterator[Transcript]:
     lines = text.count("\n") + 1
     if lines > MOST_LINES:
         raise ValueError(f"the file has {lines:,} lines, but at most {MOST_LINES:,} are allowed")
+    begun = Counter(
+        clean_name(found[1]) for found in map(_SPEAKER.match, text.split("\n")) if found
+    )
     turns: list[tuple[str, list[str]]] = []
+    speakers: set[str] = set()
 
     def dialog() -> Transcript:
         check_turns(f"dialog {number}", len(turns))
@@ -42,13 +48,15 @@ def read_plain_text(text: str, number: int = 0) -> Iterator[Transcript]:
         if _END.fullmatch(line):
             if turns:
                 yield dialog()
-                turns, number = [], number + 1
+                turns, speakers, number = [], set(), number + 1
             continue
-        speaker = _SPEAKER.match(line)
+        named = _SPEAKER.match(line)
+        speaker = clean_name(named[1]) if named else ""
         if number >= MOST_DIALOGS:
             raise ValueError(f"line {at} begins another dialog, but at most {MOST_DIALOGS} may be")
-        if speaker:
-            turns.append((clean_name(speaker[1]), [line[speaker.end() :]]))
+        if named and (begun[speaker] > 1 or len(speakers) < 2):
+            speakers.add(speaker)
+            turns.append((speaker, [line[named.end() :]]))
         elif turns:
             turns[-1][1].append(line)
         elif line.strip():
