@@ -921,7 +921,7 @@ def _capture(settings: Any) -> None:
 
 
 def _left_out(left: Sequence[str]) -> str:
-    """Say what a trace file lacks, and why."""
+    """Say which dialogs are left out, and why."""
     if not left:
         return ""
     more = [f"and {len(left) - MOST_LEFT} more"] if len(left) > MOST_LEFT else []
@@ -964,12 +964,15 @@ def _captured(
 
 
 def _transcripts(settings: Any) -> tuple[Sequence[Transcript], bytes]:
-    """Return the dialogs that are asked for, and the content of their file."""
-    from fdkvc.said.formats import EXAMPLES, MOST_BYTES, read_bytes, read_transcripts
+    """Return the dialogs that are asked for, and the content of their file; say which are not."""
+    from fdkvc.said.formats import EXAMPLES, MOST_BYTES, read_bytes, read_dialogs
 
     name = EXAMPLES / "dialogues.json" if settings.dialogs is None else settings.dialogs
     content = read_bytes(name, MOST_BYTES)
-    return read_transcripts(content, str(name)), content
+    transcripts, left = read_dialogs(content, str(name))
+    if left:
+        print(_left_out(left).lstrip(), file=sys.stderr)
+    return transcripts, content
 
 
 def _recordings(settings: Any) -> tuple[Sequence[Recording], str]:

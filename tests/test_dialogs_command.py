@@ -107,6 +107,14 @@ def test_a_mistake_is_one_sentence(
     assert said.err.count("\n") == 1
 
 
+def test_a_dialog_that_is_too_large_is_left_out_and_said(tmp_path: Path, capsys: CAPTURED) -> None:
+    file = tmp_path / "own.txt"
+    file.write_text("A: hi\nB: yes\n---\nA: " + "a " * 1025)
+    assert run("dialogs", "--dialogs", file, "--budgets", "8", "--policies", "fifo") == 0
+    sentence = "dialog 1, turn 0: it has 1025 tokens, but at most 1024 may be"
+    assert capsys.readouterr().err == f"Left out:\n  {sentence}\n"
+
+
 def test_capture_writes_a_trace_that_replays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
 ) -> None:

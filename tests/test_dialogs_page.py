@@ -415,6 +415,10 @@ def test_a_dialog_can_be_pasted() -> None:
     settled(app.text_area(key="dialogs/pasted").set_value(chat).run())
     assert "only one turn" in words_said(app)
     assert not app.error
+    too_large = "User: a table\nSystem: at six?\n---\nUser: " + "a " * 1025
+    settled(app.text_area(key="dialogs/pasted").set_value(too_large).run())
+    (warning,) = [each.value for each in app.warning if "left out" in each.value]
+    assert "1 dialog is left out: dialog 1, turn 0: it has 1025 tokens" in warning
 
 
 def words_said(app: AppTest) -> str:

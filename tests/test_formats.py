@@ -22,6 +22,7 @@ from fdkvc.said.formats import (
     FORMATS,
     MOST_BYTES,
     endings,
+    read_dialogs,
     read_file,
     read_transcripts,
 )
@@ -484,6 +485,25 @@ def test_a_file_that_is_not_right_gets_one_sentence(content: bytes, sentence: st
     with pytest.raises(ValueError, match=sentence) as caught:
         read_transcripts(content)
     assert_one_sentence(caught.value)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        encoded([[{"role": "a", "content": text}] for text in ("hi", "a " * 1025, "there")]),
+        b"A: hi\n---\nA: " + b"a " * 1025 + b"\n---\nA: there",
+    ],
+)
+def test_a_dialog_that_is_too_large_is_left_out_and_said(content: bytes) -> None:
+    found, left = read_dialogs(content)
+
+    assert [(dialog.name, *dialog.texts) for dialog in found] == [
+        ("dialog 0", "hi"),
+        ("dialog 2", "there"),
+    ]
+    assert left == ("dialog 1, turn 0: it has 1025 tokens, but at most 1024 may be",)
+    with pytest.raises(ValueError, match="dialog 1, turn 0: it has 1025 tokens"):
+        read_transcripts(content)
 
 
 def test_a_file_is_not_parsed_beyond_its_bounds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,6 +47,10 @@ _UNSAFE = re.compile("[\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 _WITHIN_NUMBER = frozenset(".,:/-")
 
 
+class TooLargeError(ValueError):
+    """A sentence that says how a dialog is larger than the bounds of this module."""
+
+
 class Mention(NamedTuple):
     """Where something stands in the text of a turn.
 
@@ -147,9 +151,11 @@ class Transcript:
 
     Raises
     ------
-    ValueError
+    TooLargeError
         In a sentence that begins with the dialog's name, if it is larger than the bounds of this
-        module, or says nothing at all.
+        module.
+    ValueError
+        If nothing at all is said in it.
     """
 
     name: str
@@ -162,7 +168,7 @@ class Transcript:
         check_turns(self.name, len(self.turns))
         characters = sum(len(turn.text) for turn in self.turns)
         if characters > MOST_CHARACTERS:
-            raise ValueError(
+            raise TooLargeError(
                 f"{self.name}: it has {characters:,} characters, but at most {MOST_CHARACTERS:,} "
                 "may be"
             )
@@ -172,7 +178,9 @@ class Transcript:
             ("demands", len(self.demands), MOST_DEMANDS),
         ):
             if count > most:
-                raise ValueError(f"{self.name}: it has {count} {what}, but at most {most} may be")
+                raise TooLargeError(
+                    f"{self.name}: it has {count} {what}, but at most {most} may be"
+                )
 
     @cached_property
     def spoken_by(self) -> tuple[Literal["user", "system"], ...]:
@@ -243,21 +251,26 @@ class Transcript:
 
 
 def check_turns(name: str, turns: int) -> None:
-    """Raise a ValueError unless a dialog with so many turns is within the bounds."""
+    """Raise a TooLargeError unless a dialog with so many turns is within the bounds."""
     if turns > MOST_TURNS:
-        raise ValueError(f"{name}: it has {turns:,} turns, but at most {MOST_TURNS} may be")
+        raise TooLargeError(f"{name}: it has {turns:,} turns, but at most {MOST_TURNS} may be")
 
 
 def check_size(name: str, tokens: Sequence[int]) -> None:
-    """Raise a ValueError unless a dialog with so many tokens a turn is within the bounds."""
+    """Raise a TooLargeError unless a dialog with so many tokens a turn is within the bounds.
+
+    A dialog without tokens is a ValueError.
+    """
     check_turns(name, len(tokens))
     for turn, count in enumerate(tokens):
         if count > MOST_TURN_TOKENS:
-            raise ValueError(
+            raise TooLargeError(
                 f"{name}, turn {turn}: it has {count} tokens, but at most {MOST_TURN_TOKENS} may be"
             )
     if sum(tokens) > MOST_TOKENS:
-        raise ValueError(f"{name}: it has {sum(tokens)} tokens, but at most {MOST_TOKENS} may be")
+        raise TooLargeError(
+            f"{name}: it has {sum(tokens)} tokens, but at most {MOST_TOKENS} may be"
+        )
     if not sum(tokens):
         raise ValueError(f"{name}: nothing is said in it")
 
@@ -326,12 +339,12 @@ class MentionFinder:
 
         Raises
         ------
-        ValueError
+        TooLargeError
             If the dialog has asked more than `MOST_DEMANDS` times.
         """
         self._asked += 1
         if self._asked > MOST_DEMANDS:
-            raise ValueError(f"{self._name}: it demands more than {MOST_DEMANDS:,} values")
+            raise TooLargeError(f"{self._name}: it demands more than {MOST_DEMANDS:,} values")
         found: set[Mention] = set()
         for wording in wordings:
             mentions = self._mentions(" ".join(_lower(wording).split()))

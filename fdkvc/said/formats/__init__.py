@@ -13,7 +13,7 @@ from typing import Any
 from fdkvc.said.formats import annotated, chat, plain
 from fdkvc.said.formats.base import Format
 from fdkvc.said.json_input import an_object, check_structure, parse_json
-from fdkvc.said.transcripts import MOST_DIALOGS, Transcript
+from fdkvc.said.transcripts import MOST_DIALOGS, TooLargeError, Transcript
 
 FORMATS: Mapping[str, Format] = {
     known.key: known
@@ -29,7 +29,24 @@ EXAMPLES = Path(__file__).parent / "examples"
 
 
 def read_transcripts(content: bytes, name: str = "") -> tuple[Transcript, ...]:
-    r"""Read all dialogs of a file.
+    r"""Read all dialogs of a file; parameters and errors are those of `read_dialogs`.
+
+    A dialog that is too large is an error too.
+
+    Examples
+    --------
+    >>> (dialog,) = read_transcripts(b"User: hello\nSystem: hi there")
+    >>> [turn.speaker for turn in dialog.turns]
+    ['User', 'System']
+    """
+    dialogs, left = read_dialogs(content, name)
+    if left:
+        raise ValueError(left[0])
+    return dialogs
+
+
+def read_dialogs(content: bytes, name: str = "") -> tuple[tuple[Transcript, ...], tuple[str, ...]]:
+    """Read the dialogs of a file; return them, and why those that are too large are left out.
 
     Parameters
     ----------
@@ -40,13 +57,7 @@ def read_transcripts(content: bytes, name: str = "") -> tuple[Transcript, ...]:
     Raises
     ------
     ValueError
-        In a sentence that says what is wrong with it, and where.
-
-    Examples
-    --------
-    >>> (dialog,) = read_transcripts(b"User: hello\nSystem: hi there")
-    >>> [turn.speaker for turn in dialog.turns]
-    ['User', 'System']
+        In a sentence that says what is wrong with it, and where; also if all are too large.
     """
     if len(content) > MOST_BYTES:
         raise ValueError(
@@ -67,14 +78,18 @@ def read_transcripts(content: bytes, name: str = "") -> tuple[Transcript, ...]:
     else:
         check_structure(content)
         dialogs = list(_conversations(text, ending == "jsonl"))
-    names: set[str] = set()
+    found: dict[str, Transcript] = {}
+    left: list[str] = []
     for number, dialog in enumerate(dialogs):
-        if dialog.name in names:
+        if isinstance(dialog, TooLargeError):
+            left.append(str(dialog))
+            continue
+        if dialog.name in found:
             raise ValueError(f"dialog {number}: the name {dialog.name!r} is given twice")
-        names.add(dialog.name)
-    if not dialogs:
-        raise ValueError("the file holds no dialogs")
-    return tuple(dialogs)
+        found[dialog.name] = dialog
+    if not found:
+        raise ValueError(left[0] if left else "the file holds no dialogs")
+    return tuple(found.values()), tuple(left)
 
 
 def endings() -> list[str]:
@@ -104,7 +119,7 @@ def read_bytes(path: str | Path, most: int) -> bytes:
         raise ValueError(f"the file {str(path)!r} cannot be read: {error.strerror}") from None
 
 
-def _conversations(text: str, by_line: bool) -> Iterator[Transcript]:
+def _conversations(text: str, by_line: bool) -> Iterator[Transcript | TooLargeError]:
     values = _lines(text) if by_line or _is_lines(text) else parse_json(text)
     if isinstance(values, dict):
         inner = values.get("conversations", [values])
@@ -121,7 +136,11 @@ def _conversations(text: str, by_line: bool) -> Iterator[Transcript]:
         if isinstance(value, list):
             value = {"messages": value}
         value = an_object(value, f"dialog {number}")
-        yield from _format_of(value, number).read(value, number)
+        known = _format_of(value, number)
+        try:
+            yield from known.read(value, number)
+        except TooLargeError as error:
+            yield error
 
 
 def _are_messages(values: list[Any]) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from fdkvc.said.transcripts import Transcript
+from fdkvc.said.transcripts import TooLargeError, Transcript
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class Format:
         Of JSON, the field by which a dialog is told to be of this format; None for text.
     read : function
         Of a dialog's object, or a whole text, and the number of its first dialog in the file.
+        A dialog that is too large is raised, or given in its place where others follow.
     described, topics, demands : str
         Its row in the documentation: what the files are, and where topics and demands come from.
     """
@@ -30,7 +31,7 @@ class Format:
     label: str
     endings: tuple[str, ...]
     field: str | None
-    read: Callable[[Any, int], Iterator[Transcript]]
+    read: Callable[[Any, int], Iterator[Transcript | TooLargeError]]
     described: str
     topics: str = ""
     demands: str = ""

@@ -12,7 +12,15 @@ from collections import Counter
 from collections.abc import Iterator
 
 from fdkvc.said.formats.base import Format
-from fdkvc.said.transcripts import MOST_DIALOGS, Transcript, Turn, check_turns, clean, clean_name
+from fdkvc.said.transcripts import (
+    MOST_DIALOGS,
+    TooLargeError,
+    Transcript,
+    Turn,
+    check_turns,
+    clean,
+    clean_name,
+)
 
 MOST_LINES = 1_000_000
 """Lines of a file."""
@@ -21,14 +29,16 @@ _SPEAKER = re.compile(r"\s{0,8}([^\W\d_][\w .'-]{0,31}(?:\([^():]{1,32}\))?):(?:
 _END = re.compile(r"\s*(-{3,}|={3,})\s*")
 
 
-def read_plain_text(text: str, number: int = 0) -> Iterator[Transcript]:
-    r"""Read plain text; the errors are those of `fdkvc.said.formats.read_transcripts`.
+def read_plain_text(text: str, number: int = 0) -> Iterator[Transcript | TooLargeError]:
+    r"""Read plain text, with a sentence for each dialog that is too large.
+
+    The other errors are those of `fdkvc.said.formats.read_transcripts`.
 
     Examples
     --------
     >>> one, other = read_plain_text("A: hi\nyou\nB: yes\n---\nA: again")
-    >>> [turn.text for turn in one.turns], [turn.text for turn in other.turns]
-    (['hi\nyou', 'yes'], ['again'])
+    >>> one.texts, other.texts
+    (('hi\nyou', 'yes'), ('again',))
     """
     lines = text.count("\n") + 1
     if lines > MOST_LINES:
@@ -39,10 +49,13 @@ def read_plain_text(text: str, number: int = 0) -> Iterator[Transcript]:
     turns: list[tuple[str, list[str]]] = []
     speakers: set[str] = set()
 
-    def dialog() -> Transcript:
-        check_turns(f"dialog {number}", len(turns))
-        said = (Turn(speaker, clean("\n".join(lines).strip())) for speaker, lines in turns)
-        return Transcript(f"dialog {number}", tuple(said))
+    def dialog() -> Transcript | TooLargeError:
+        try:
+            check_turns(f"dialog {number}", len(turns))
+            said = (Turn(speaker, clean("\n".join(lines).strip())) for speaker, lines in turns)
+            return Transcript(f"dialog {number}", tuple(said))
+        except TooLargeError as error:
+            return error
 
     for at, line in enumerate(text.split("\n"), start=1):
         if _END.fullmatch(line):

@@ -34,6 +34,7 @@ from fdkvc.ui.kit.lanes import POLICIES as LANES
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.memory import give_back
 from fdkvc.ui.kit.sidebar import ASKED, BUDGET_HERE, LOOK, ORDER
+from fdkvc.words import count
 
 OWN = "own"
 ALWAYS = ("each", "together")
@@ -250,6 +251,14 @@ def _brought(page: str) -> DialogFile | None:
     st.session_state[last] = (tuple(brought), problem if brought else "")
     staying = f" Staying with {before.name}." if before is not None else ""
     problems([problem + staying] if brought and problem else [])
+    if before is not None and before.left:
+        many = len(before.left)
+        st.warning(
+            plain(
+                f"{count(many, 'dialog')} {'is' if many == 1 else 'are'} left out: "
+                f"{before.left[0]}{', and so on' if many > 1 else ''}."
+            )
+        )
     return before
 
 

@@ -18,7 +18,7 @@ from fdkvc.policies import Policy
 from fdkvc.policies.together import Together
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Trace
-from fdkvc.said.formats import EXAMPLES, read_transcripts
+from fdkvc.said.formats import EXAMPLES, read_dialogs
 from fdkvc.said.lexical import lexical_recording
 from fdkvc.said.recordings import Recording
 from fdkvc.said.segmentation import segmented
@@ -73,12 +73,15 @@ class DialogFile:
     transcripts : tuple of Transcript
     traced : tuple of Recording
         What a model saw of each dialog; empty for a file of words alone.
+    left : tuple of str
+        Why other dialogs of the file are left out, a sentence each.
     """
 
     name: str
     digest: str
     transcripts: tuple[Transcript, ...]
     traced: tuple[Recording, ...] = ()
+    left: tuple[str, ...] = ()
 
     def recording(self, dialog: int) -> Recording:
         """Return a dialog with the trace's own vectors, or with lexical ones."""
@@ -105,7 +108,8 @@ def read_dialog_file(content: bytes, name: str) -> DialogFile:
         raise ValueError(f"the file has {len(content):,} bytes, but at most {most:,} are shown")
     digest = hashlib.sha256(content).hexdigest()
     if not traces:
-        return DialogFile(name, digest, read_transcripts(content, name))
+        transcripts, left = read_dialogs(content, name)
+        return DialogFile(name, digest, transcripts, left=left)
     traced = read_trace_file(BytesIO(content), most)
     if not traced:
         raise ValueError("the file holds no dialogs")
