@@ -187,6 +187,21 @@ def test_multiwoz_has_no_calls_and_copies_slots_and_yes_is_no_evidence() -> None
     )
 
 
+def test_values_of_a_state_that_nobody_said_are_counted_once_each() -> None:
+    hotel = state("find", area=["centre"], stars=["4"], parking=["yes"])
+    dialogue = {
+        "turns": [
+            said("USER", "a hotel in the center", frame("hotel", state=hotel)),
+            said("SYSTEM", "with 4 stars?"),
+            said("USER", "fine", frame("hotel", state=hotel)),
+        ]
+    }
+    (dialog,) = read_transcripts(encoded(dialogue))
+
+    assert [(each.turn, each.slot) for each in dialog.demands] == [(3, "stars")]
+    assert dialog.missing == 1  # the centre, though twice; the stars are said later
+
+
 # ------------------------------------------------------------------------------- chat and text
 
 

@@ -26,7 +26,7 @@ demand_sources     (Q,) str     method, or service
 demand_slots       (Q,) str
 demand_values      (Q,) str
 mentions           (M, 4) int   demand, turn, first character, end; by demand, the oldest first
-missing            (D,) int     arguments of calls that are said nowhere before
+missing            (D,) int     arguments of calls, and values of states, that are said nowhere
 surprisal          (N,) float   −log of each token's probability, in nats; the file may lack it
 =================  ===========  ==========================================================
 

@@ -145,7 +145,8 @@ class Transcript:
     demands : tuple of Demand
         In the order of their turns.
     missing : int
-        Arguments of calls that are said nowhere before, of which no cache can hold evidence.
+        Arguments of calls, and values of the state, each once, that are said nowhere before, of
+        which no cache can hold evidence.
     calls : tuple of Call
         In the order of their turns.
 

@@ -98,7 +98,7 @@ def read_dialogue(value: Mapping[str, Any], number: int) -> Iterator[Transcript]
         name or f"dialog {number}",
         tuple(turns),
         tuple(demands.found),
-        demands.missing,
+        demands.missing + len(demands.unsaid),
         tuple(demands.calls),
     )
 
@@ -122,6 +122,7 @@ class _Demands:
     found: list[Demand] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     missing: int = 0
+    unsaid: set[tuple[str, str, str]] = field(default_factory=set)
     state: dict[str, Wordings] = field(default_factory=dict)
     canonical: dict[tuple[str, str, str], tuple[str, ...]] = field(default_factory=dict)
     spans: dict[tuple[str, str, str], list[Mention]] = field(default_factory=dict)
@@ -138,7 +139,12 @@ class _Demands:
         if frame.values:
             self.state[frame.service] = frame.values
             for slot, wordings in frame.values.items():
-                self._add("state", at + 1, frame.service, frame.service, slot, wordings)
+                asked = frame.service, slot, wordings[0].lower()
+                service = frame.service
+                if self._add("state", at + 1, service, service, slot, wordings) == ():
+                    self.unsaid.add(asked)
+                else:
+                    self.unsaid.discard(asked)
 
     def _call(self, at: int, frame: Frame) -> None:
         assert frame.call is not None

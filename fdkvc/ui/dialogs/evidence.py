@@ -84,7 +84,7 @@ def show_evidence(page: str, chosen: Chosen, lanes: Sequence[Lane]) -> None:
         plain(
             "A demand is met if at least one whole mention was still cached when the turn before "
             "ended; if not, you see the turn that broke the last one."
-            + (f" {missing} more call arguments were never said before." if missing else "")
+            + (f" Never said in these words: {count(missing, 'more value')}." if missing else "")
         )
     )
 
