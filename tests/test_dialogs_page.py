@@ -421,6 +421,18 @@ def test_a_dialog_can_be_pasted() -> None:
     assert "1 dialog is left out: dialog 1, turn 0: it has 1025 tokens" in warning
 
 
+def test_values_that_nobody_said_are_told_beside_the_evidence() -> None:
+    call = {"function": {"name": "book", "arguments": {"area": "centre", "stars": 4}}}
+    chat = [
+        {"role": "user", "content": "4 stars, in the center"},
+        {"role": "assistant", "tool_calls": [call]},
+    ]
+    app = open_page("dialogs", file="own", policies="fifo")
+    settled(app.text_area(key="dialogs/pasted").set_value(json.dumps(chat)).run())
+    captions = [each.value for each in section(app, "Evidence").caption]
+    assert any("Never said in these words: 1 more value." in each for each in captions)
+
+
 def words_said(app: AppTest) -> str:
     return "".join(text for turn in said(app)["turns"] for text, _ in turn)
 
