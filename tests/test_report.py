@@ -73,7 +73,9 @@ def test_the_claims_cells_and_comparisons_are_there() -> None:
     assert set(frame("cells.csv").table) == set(range(1, 8))
     compared = frame("comparison.csv")
     assert set(compared.baseline) == {"h2o"}
-    assert compared.p_holm.dropna().tolist() == holm(compared.p.dropna()).tolist()
+    # Older pandas read the last digit of a number otherwise.
+    adjusted = holm(compared.p.dropna()).tolist()
+    assert compared.p_holm.dropna().tolist() == pytest.approx(adjusted, rel=1e-12)
     unsure = compared[compared.p_holm >= 0.05]
     assert unsure.words.str.startswith("not significant").all()
     assert set(compared.policy) == {"fifo", "sink", "fd-kvc"}
