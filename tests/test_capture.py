@@ -13,13 +13,12 @@ import numpy as np
 import pytest
 from refusals import assert_one_sentence
 
+from conftest import NO_TRANSFORMERS
 from fdkvc.said.capture import load_model, record
 from fdkvc.said.formats import read_transcripts
 from fdkvc.said.recordings import Recording
 from fdkvc.said.transcripts import Transcript, Turn
 from fdkvc.said.word_frequencies import word_surprisal
-
-NO_TRANSFORMERS = "torch is not installed: get it with `pip install -r requirements-capture.txt`"
 
 if os.environ.get("FDKVC_REQUIRE_CAPTURE") == "1":
     import torch

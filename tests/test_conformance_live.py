@@ -7,53 +7,26 @@ from importlib import import_module
 from typing import Any
 
 import pytest
+from library import CONFIGS, model_of
 
+from conftest import NO_TRANSFORMERS
 from fdkvc.conformance import Subject, checks
 from fdkvc.conformance.subject import key_difference, last_attention
 from fdkvc.policies import policy_named
-
-NO_TRANSFORMERS = "torch is not installed: get it with `pip install -r requirements-capture.txt`"
 
 if os.environ.get("FDKVC_REQUIRE_CAPTURE") == "1":
     live = import_module("fdkvc.live")
 else:
     live = pytest.importorskip("fdkvc.live", reason=NO_TRANSFORMERS)
 
-import torch  # noqa: E402
-import transformers  # noqa: E402
+import torch
 
-from fdkvc.conformance.of_transformers import LibraryCache, TransformersModel  # noqa: E402
+from fdkvc.conformance.of_transformers import LibraryCache, TransformersModel
 
 torch.set_num_threads(1)  # what is small is slower on several
 
 BUDGET = 12
 EVERY = 3
-SHAPE = {
-    "vocab_size": 40,
-    "hidden_size": 24,
-    "intermediate_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-}
-SLIDING = {"sliding_window": 9, "layer_types": ["sliding_attention", "full_attention"]}
-CONFIGS: dict[str, Any] = {
-    "llama": transformers.LlamaConfig(**SHAPE),
-    "qwen2": transformers.Qwen2Config(**SHAPE),
-    "qwen3": transformers.Qwen3Config(**SHAPE, head_dim=8),
-    "mistral": transformers.MistralConfig(**SHAPE, sliding_window=None),
-    "gemma3": transformers.Gemma3TextConfig(**SHAPE, **SLIDING, head_dim=8),
-    "gpt2": transformers.GPT2Config(vocab_size=40, n_embd=24, n_head=4, n_layer=2),
-}
-
-
-def model_of(kind: str, implementation: str = "sdpa") -> Any:
-    """Make a small model of random weights, large enough that attention is far from even."""
-    torch.manual_seed(0)
-    config = CONFIGS[kind]
-    config.initializer_range = 0.4
-    made = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=implementation)
-    return made.eval()
 
 
 def subject(model: Any, key: str = "h2o", promises: Any = None, **options: Any) -> Subject:

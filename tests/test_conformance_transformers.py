@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from library import CONFIGS, model_of
 
+from conftest import NO_TRANSFORMERS
 from fdkvc.conformance import Fault, Subject, checks
-
-NO_TRANSFORMERS = "torch is not installed: get it with `pip install -r requirements-capture.txt`"
 
 if os.environ.get("FDKVC_REQUIRE_CAPTURE") == "1":
     import torch
@@ -20,37 +20,14 @@ else:
     torch = pytest.importorskip("torch", reason=NO_TRANSFORMERS)
     transformers = pytest.importorskip("transformers", reason=NO_TRANSFORMERS)
 
-from transformers.cache_utils import DynamicCache, DynamicLayer  # noqa: E402
+from transformers.cache_utils import DynamicCache, DynamicLayer
 
-from fdkvc.conformance.of_transformers import LibraryCache, TransformersModel  # noqa: E402
+from fdkvc.conformance.of_transformers import LibraryCache, TransformersModel
 
 torch.set_num_threads(1)  # what is small is slower on several
 
 BUDGET = 12
 SINKS = 3
-SHAPE = {
-    "vocab_size": 40,
-    "hidden_size": 24,
-    "intermediate_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-}
-SLIDING = {"sliding_window": 9, "layer_types": ["sliding_attention", "full_attention"]}
-CONFIGS: dict[str, Any] = {
-    "llama": transformers.LlamaConfig(**SHAPE),
-    "qwen3": transformers.Qwen3Config(**SHAPE, head_dim=8),
-    "gemma3": transformers.Gemma3TextConfig(**SHAPE, **SLIDING, head_dim=8),
-    "gpt2": transformers.GPT2Config(vocab_size=40, n_embd=24, n_head=4, n_layer=2),
-}
-
-
-def model_of(kind: str) -> Any:
-    """Make a small model of random weights, large enough that attention is far from even."""
-    torch.manual_seed(0)
-    config = CONFIGS[kind]
-    config.initializer_range = 0.4
-    return transformers.AutoModelForCausalLM.from_config(config).eval()
 
 
 class SinkLayer(DynamicLayer):  # type: ignore[misc]

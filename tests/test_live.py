@@ -22,6 +22,7 @@ from refusals import assert_one_sentence
 from test_answers import shortened
 from worlds import STREAMING_POLICIES, policies, turn_lengths
 
+from conftest import NO_TRANSFORMERS
 from fdkvc.__main__ import main
 from fdkvc.measured.answers import Answers, run_answers
 from fdkvc.model import HOUSE
@@ -34,8 +35,6 @@ from fdkvc.said.formats import EXAMPLES, read_file
 from fdkvc.said.model_text import model_text
 from fdkvc.said.trace_file import read_trace_file, trace_bytes
 
-NO_TRANSFORMERS = "torch is not installed: get it with `pip install -r requirements-capture.txt`"
-
 if os.environ.get("FDKVC_REQUIRE_CAPTURE") == "1":
     import torch
     import transformers
@@ -43,10 +42,10 @@ else:
     torch = pytest.importorskip("torch", reason=NO_TRANSFORMERS)
     transformers = pytest.importorskip("transformers", reason=NO_TRANSFORMERS)
 
-from fdkvc.live import PolicyCache  # noqa: E402
-from fdkvc.live.cost import COST  # noqa: E402
-from fdkvc.live.loop import load_live  # noqa: E402
-from fdkvc.live.recorded import record_dialog, recorded_text  # noqa: E402
+from fdkvc.live import PolicyCache
+from fdkvc.live.cost import COST
+from fdkvc.live.loop import load_live
+from fdkvc.live.recorded import record_dialog, recorded_text
 
 NEAR = 1e-5
 """Logits are the same to so much of the largest, where sums round otherwise."""
