@@ -15,6 +15,11 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from fdkvc.said.formats import read_file
+from fdkvc.said.transcripts import Transcript
+
 HELD_OUT = 500
 """Dialogues that are held out of the house model's training."""
 
@@ -38,6 +43,12 @@ def parted(dialogues: list[Any], held_out: int, seed: int) -> tuple[list[Any], l
     random.Random(seed).shuffle(order)
     learnt, held = sorted(order[held_out:]), sorted(order[:held_out])
     return [dialogues[at] for at in learnt], [dialogues[at] for at in held]
+
+
+def read_shuffled(path: Path, seed: int = 0) -> list[Transcript]:
+    """Read the dialogs of a file, in an order that the seed draws."""
+    said = read_file(path)
+    return [said[at] for at in np.random.default_rng(seed).permutation(len(said)).tolist()]
 
 
 def main() -> None:

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
+from benchmarks.held_out import read_shuffled
 from fdkvc.dialogs.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
 from fdkvc.measured.answers import MEASURED, Answers, answer_chunk
 from fdkvc.measured.benchmark import Benchmark, measure_latency, run_benchmark
@@ -26,7 +27,6 @@ from fdkvc.measured.replay import Replay, replay
 from fdkvc.model import HOUSE
 from fdkvc.model.folder import load_model
 from fdkvc.policies import POLICIES, Policy, policy_named, read_policy
-from fdkvc.said.formats import read_file
 from fdkvc.said.lexical import lexical_recording
 from fdkvc.said.transcripts import Transcript
 
@@ -93,9 +93,7 @@ def drawn(every: Sequence[Policy], dialogs: int, seed: int) -> pd.DataFrame:
 def real(every: Sequence[Policy], said: Sequence[Transcript]) -> pd.DataFrame:
     """Return what each of the dialogues of people comes to in a replay."""
     recordings = [lexical_recording(each, 0) for each in said]
-    found = replay(Replay(tuple(every), (BUDGET,), best=False), recordings)
-    services = {each.name: _services(each) for each in said}
-    found = found.assign(services=found.dialog.map(services), count=1)
+    found = replay(Replay(tuple(every), (BUDGET,), best=False), recordings).assign(count=1)
     return found[found.value.notna()]
 
 
@@ -142,10 +140,6 @@ def _once(path: Path, measure: Callable[[], pd.DataFrame]) -> pd.DataFrame:
     return pd.read_csv(path)
 
 
-def _services(transcript: Transcript) -> str:
-    return " + ".join(sorted(transcript.topics)) or transcript.name
-
-
 def main() -> None:
     """Measure what is not there yet, and write the map."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -159,15 +153,13 @@ def main() -> None:
     settings.folder.mkdir(parents=True, exist_ok=True)
     every = policies()
     alone = [policy for policy in every if policy.name not in OF_HEADS]
-    said = read_file(settings.file)
-    order = np.random.default_rng(settings.seed).permutation(len(said)).tolist()
-    replayed = [said[at] for at in order[: settings.dialogs]]
+    said = read_shuffled(settings.file, settings.seed)
     tables = [
         _once(settings.folder / "drawn.csv", lambda: drawn(alone, settings.drawn, settings.seed)),
-        _once(settings.folder / "real.csv", lambda: real(alone, replayed)),
+        _once(settings.folder / "real.csv", lambda: real(alone, said[: settings.dialogs])),
     ]
     present = [policy for policy in every if "future" not in policy.looks_at]
-    chosen = [said[at] for at in order[: settings.answers]]
+    chosen = said[: settings.answers]
     tables.append(answered(present, chosen, settings.folder / "answers.csv"))
     measured = pd.concat(tables)
     rows = [

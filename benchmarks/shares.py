@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from benchmarks.held_out import read_shuffled
 from benchmarks.policy_map import BUDGET, OF_HEADS, answered
 from fdkvc.measured.answers import answers_paired, answers_summary
 from fdkvc.measured.replay import Replay, replay
@@ -27,7 +28,6 @@ from fdkvc.model.folder import LanguageModel, load_model
 from fdkvc.model.memory import Memory, read
 from fdkvc.model.recorded import recordings
 from fdkvc.policies import read_policy
-from fdkvc.said.formats import read_file
 from fdkvc.said.model_text import model_text
 from fdkvc.said.recordings import Recording
 from fdkvc.said.transcripts import Transcript
@@ -69,7 +69,7 @@ def recorded(model: LanguageModel, said: Sequence[Transcript]) -> None:
     found = found[(found.metric == "call_recall") & found.value.notna()]
     found = found.assign(dialog=found.dialog.str.rpartition(",")[0])
     means = found.pivot_table("value", "dialog", "policy")
-    services = {each.name: " + ".join(sorted(each.topics)) or each.name for each in said}
+    services = {each.name: each.services for each in said}
     kinds = [services[name] for name in means.index]
     for key in EQUAL:
         gain = (means[f"ada-heads({key})"] - means[key]).to_numpy()
@@ -89,12 +89,10 @@ def main() -> None:
     parser.add_argument("--recorded", type=int, default=60)
     settings = parser.parse_args()
     settings.folder.mkdir(parents=True, exist_ok=True)
-    said = read_file(settings.file)
-    order = np.random.default_rng(0).permutation(len(said)).tolist()
+    said = read_shuffled(settings.file)
     equal = tuple(dict.fromkeys(read_policy(name).core.name for name in OF_HEADS))
     every = [read_policy(name) for name in (*equal, *OF_HEADS)]
-    chosen = [said[at] for at in order[: settings.dialogs]]
-    table = answered(every, chosen, settings.folder / "answers.csv")
+    table = answered(every, said[: settings.dialogs], settings.folder / "answers.csv")
     shown = ("calls_exact_of_full", "nats")
     columns = ["metric", "policy", "n", "services", "count", "mean", "ci_low", "ci_high"]
     summary = answers_summary(table, 0)
@@ -104,7 +102,7 @@ def main() -> None:
         pairs = answers_paired(table[table.policy.isin(names)], key, 0)
         pairs = pairs[pairs.metric.isin(shown)]
         print(pd.DataFrame(pairs).drop(columns=["budget"]).to_string(index=False))
-    recorded(load_model(HOUSE), [said[at] for at in order[: settings.recorded]])
+    recorded(load_model(HOUSE), said[: settings.recorded])
 
 
 if __name__ == "__main__":

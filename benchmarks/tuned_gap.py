@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
+from benchmarks.held_out import read_shuffled
 from fdkvc.dialogs.scenarios import BENCHMARK_SCENARIOS
 from fdkvc.measured.answers import MEASURED, Answers, answer_chunk, answers_summary
 from fdkvc.measured.replay import Replay, replay
@@ -29,7 +29,6 @@ from fdkvc.measured.tuning import FRESH_SEED, Tuning, tune
 from fdkvc.model import HOUSE
 from fdkvc.model.folder import load_model
 from fdkvc.policies import Policy, policy_named, read_policy
-from fdkvc.said.formats import read_file
 from fdkvc.said.lexical import lexical_recording
 from fdkvc.said.recordings import Recording
 
@@ -90,9 +89,8 @@ def main() -> None:
         line, best = row(f"late retention, {key}", alone, settings.folder / f"{key}.log")
         print(line, f"`{best.name}`", flush=True)
 
-    said = read_file(settings.file)
-    order = np.random.default_rng(0).permutation(len(said)).tolist()
-    recordings = [lexical_recording(said[at], 0) for at in order[:300]]
+    said = read_shuffled(settings.file)
+    recordings = [lexical_recording(each, 0) for each in said[:300]]
     real = OnDialogs(
         start,
         NAMES,
@@ -108,7 +106,7 @@ def main() -> None:
     every = (start, best, *map(policy_named, BESIDE))
     asked = Answers(every, (BUDGET,), cut_text=False, proxies=False)
     with threadpool_limits(1, user_api="blas"):
-        chosen = [said[at] for at in order[: settings.answers]]
+        chosen = said[: settings.answers]
         rows, _ = answer_chunk(asked, load_model(HOUSE), chosen)
     table = answers_summary(pd.DataFrame(rows, columns=list(MEASURED)), 0)
     print(table[table.metric.isin(["calls_exact_of_full", "nats"])].to_string(), flush=True)

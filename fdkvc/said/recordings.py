@@ -116,6 +116,11 @@ class Recording:
         if self.surprisal is not None:
             check_surprisal(self.surprisal, tokens)
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What each token says."""
+        return tuple(token.text for turn in self.tokens for token in turn)
+
     @cached_property
     def dialogs(self) -> DialogBatch:
         """The dialog as a batch with a row for each head."""

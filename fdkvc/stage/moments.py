@@ -79,7 +79,7 @@ class Spoken:
     @property
     def words(self) -> tuple[str, ...]:
         """What each token says."""
-        return tuple(token.text for turn in self.recording.tokens for token in turn)
+        return self.recording.words
 
     def load(self) -> DialogBatch:
         """Return the head's row."""

@@ -202,7 +202,7 @@ class HeadChoice:
     @property
     def words(self) -> tuple[str, ...]:
         """What each token says."""
-        return tuple(token.text for turn in self.recording.tokens for token in turn)
+        return self.recording.words
 
     @property
     def size(self) -> int:
