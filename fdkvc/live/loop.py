@@ -7,8 +7,7 @@ one, it measures of this.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -28,7 +27,7 @@ from fdkvc.model.folder import folder_digest
 from fdkvc.model.tokens import Tokens, load_tokens
 from fdkvc.policies import Policy, policy_named
 from fdkvc.policies.together import POOL
-from fdkvc.said.model_folder import check_model_folder
+from fdkvc.said.model_folder import check_loaded, check_model_folder, one_sentence
 from fdkvc.said.transcripts import clean_name
 
 
@@ -255,7 +254,7 @@ def load_live(
     disable_progress_bar()
     set_verbosity_error()  # what it says in warnings is said in a sentence, or is no matter
     gpu = torch.cuda.is_available()
-    with _one_sentence(path):
+    with one_sentence(str(path)):
         check_model_folder(path)
         model, loaded = transformers.AutoModelForCausalLM.from_pretrained(
             path,
@@ -265,24 +264,10 @@ def load_live(
             ignore_mismatched_sizes=True,  # they are named below
             output_loading_info=True,
         )
-        for key, *_ in sorted(loaded["mismatched_keys"]):
-            raise ValueError(f"its weights have another size of {key} than config.json says")
-        for key in sorted(loaded["missing_keys"]):
-            raise ValueError(f"its weights lack {key}")
+        check_loaded(loaded)
         model = model.to("cuda" if gpu else "cpu").eval()
         tokens = load_tokens(path, model.config.get_text_config(decoder=True).vocab_size)
         name, digest = clean_name(path.resolve().name), folder_digest(path)
         found = LiveModel(name, model, tokens, digest, pool, positions)
         found.full()  # which says what a policy cannot do with it
     return found
-
-
-@contextmanager
-def _one_sentence(folder: Path) -> Iterator[None]:
-    """Turn what anyone says of a model that cannot be used into one sentence."""
-    try:
-        yield
-    except Exception as error:  # as many kinds as there are ways to break a model
-        said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        reason = " ".join(said.split())[:200] or type(error).__name__
-        raise ValueError(f"the model {str(folder)!r} cannot be loaded: {reason}") from None

@@ -21,7 +21,6 @@ import math
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,12 @@ import numpy as np
 
 from fdkvc.attention import Bools, Floats, softmax
 from fdkvc.parameters import Field, Parameter, check_parameter
-from fdkvc.said.model_folder import check_model_folder
+from fdkvc.said.model_folder import (
+    check_loaded,
+    check_model_folder,
+    one_sentence,
+    reason_of,
+)
 from fdkvc.said.recordings import Recording, Token
 from fdkvc.said.transcripts import Transcript, check_size, clean_name
 from fdkvc.said.word_frequencies import surprisal_in
@@ -215,7 +219,7 @@ def load_model(
     """
     READS.check(reads, "reads")
     SURPRISAL.check(surprisal, "surprisal")
-    with _one_sentence(name):
+    with one_sentence(name):
         folder = Path(name)
         is_path = folder.exists() or name.startswith((".", "/", "~")) or name.count("/") > 1
         stored = check_model_folder(folder) if is_path else None
@@ -241,7 +245,7 @@ def load_model(
     AttentionInterface.register(INTERFACE, recorder)
     AttentionMaskInterface.register(INTERFACE, sdpa_mask)
     gpu = torch.cuda.is_available()
-    with _one_sentence(name):
+    with one_sentence(name):
         config = AutoConfig.from_pretrained(name)
         tokenizer = AutoTokenizer.from_pretrained(name)
     if getattr(config, "is_encoder_decoder", False):
@@ -253,7 +257,7 @@ def load_model(
             f"the model {name!r} cannot be read so: its tokenizer has no chat template"
         )
     chosen = _chosen(config, layer, heads)
-    with _one_sentence(name):
+    with one_sentence(name):
         with torch.device("meta"):  # where nothing is allocated
             described = AutoModel.from_config(config).num_parameters()
         if stored is not None and described > MOST_PACKED * stored:
@@ -279,18 +283,13 @@ def load_model(
             )
         except KeyError as error:  # a model that knows its own kinds of attention alone
             raise ValueError(_elsewhere(config)) if INTERFACE in error.args else error from None
-        for key, *_ in sorted(loaded["mismatched_keys"]):
-            raise ValueError(f"its weights have another size of {key} than config.json says")
-        # What pools the last layer has no part in any attention.
-        missing = sorted(key for key in loaded["missing_keys"] if "pooler" not in key)
-        if missing:
-            raise ValueError(f"its weights lack {missing[0]}, of {len(missing)} that are missing")
+        check_loaded(loaded, needless="pooler")  # what pools has no part in any attention
         model = model.to("cuda" if gpu else "cpu").eval()
         prefix, suffix = _frame(tokenizer)
     causal = any(getattr(module, "is_causal", False) for module in model.modules())
     about = (name, model, tokenizer, causal, layer, chosen, prefix, suffix, reads)
     found = Model(*about, foretells=causal and foretells, recorder=recorder)
-    with _one_sentence(name, "be recorded"):
+    with one_sentence(name, "be recorded"):
         _try(found)
     return found
 
@@ -456,7 +455,7 @@ def _forward(model: Model, ids: Sequence[int], **settings: Any) -> Any:
 
     tokens = torch.tensor([list(ids)], device=model.model.device)
     known = model.model.config.get_text_config().vocab_size
-    with _one_sentence(model.name, "read a dialog"):
+    with one_sentence(model.name, "read a dialog"):
         if max(ids) >= known:
             raise ValueError(f"its tokenizer gives the token {max(ids)}, but it knows {known:,}")
         return model.model(input_ids=tokens, output_hidden_states=True, **settings)
@@ -509,7 +508,7 @@ def _by_template(model: Model, transcript: Transcript) -> list[Encoded]:
             return str(model.tokenizer.apply_chat_template(messages, tokenize=False))
         except Exception as error:  # a template is a program of its own
             raise ValueError(
-                f"{transcript.name}: its chat template cannot be followed: {_reason(error)}"
+                f"{transcript.name}: its chat template cannot be followed: {reason_of(error)}"
             ) from None
 
     marks = [f"\ue000{at}\ue001" for at in turns]
@@ -588,17 +587,3 @@ def _chosen(config: Any, layer: int, heads: Sequence[int] | None) -> tuple[int, 
     if not chosen:
         raise ValueError("give at least one head")
     return chosen
-
-
-@contextmanager
-def _one_sentence(name: str, act: str = "be loaded") -> Iterator[None]:
-    """Turn what the library says of a model that cannot do something into one sentence."""
-    try:
-        yield
-    except Exception as error:  # as many kinds as there are ways to break a model
-        raise ValueError(f"the model {name!r} cannot {act}: {_reason(error)}") from None
-
-
-def _reason(error: Exception) -> str:
-    reason = " ".join(str(error).split()) or type(error).__name__
-    return f"there is no {reason}"[:200] if isinstance(error, KeyError) else reason[:200]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,39 @@ def check_model_folder(folder: Path) -> int:
         if (folder / name).exists():
             _read(folder / name)
     return sum(_numbers(path) for path in weight_files(folder))
+
+
+def check_loaded(loaded: Mapping[str, Any], needless: str = "") -> None:
+    """Raise a ValueError for what the library did not find in a model's weights.
+
+    Parameters
+    ----------
+    loaded : mapping
+        What it says of its loading.
+    needless : str
+        What is in the names of weights that may be missing, if some may.
+    """
+    for key, *_ in sorted(loaded["mismatched_keys"]):
+        raise ValueError(f"its weights have another size of {key} than config.json says")
+    missing = sorted(key for key in loaded["missing_keys"] if not needless or needless not in key)
+    if missing:
+        raise ValueError(f"its weights lack {missing[0]}, of {len(missing)} that are missing")
+
+
+@contextmanager
+def one_sentence(name: str, act: str = "be loaded") -> Iterator[None]:
+    """Turn what the library says of a model that cannot do something into one sentence."""
+    try:
+        yield
+    except Exception as error:  # as many kinds as there are ways to break a model
+        raise ValueError(f"the model {name!r} cannot {act}: {reason_of(error)}") from None
+
+
+def reason_of(error: Exception) -> str:
+    """Return what an error says, in one line."""
+    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    reason = " ".join(said.split()) or type(error).__name__
+    return f"there is no {reason}"[:200] if isinstance(error, KeyError) else reason[:200]
 
 
 def read_config(folder: Path) -> dict[str, Any]:
