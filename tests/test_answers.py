@@ -262,7 +262,7 @@ def test_proxies_are_what_a_replay_of_the_models_heads_says(model: LanguageModel
     passages = [model.tokens.laid_out(passage) for passage in model_text(dialog)]
     for passage in passages:
         read([memory], passage.ids)
-    heads = recordings(memory, dialog, passages)
+    heads = recordings(memory, replace(dialog, missing=3), passages)
     asked = Replay(settings.policies, settings.budgets, ("together",), best=False)
     again = replay(asked, heads)
 
@@ -270,6 +270,7 @@ def test_proxies_are_what_a_replay_of_the_models_heads_says(model: LanguageModel
     assert [recording.surprisal for recording in heads] == [None] * 4
     for recording in heads:
         assert len(recording.heads) == 2
+        assert recording.transcript.missing == 3
         texts = [
             "".join(token.text for token in turn if token.end > token.start)
             for turn in recording.tokens

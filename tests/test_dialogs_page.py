@@ -429,8 +429,31 @@ def test_values_that_nobody_said_are_told_beside_the_evidence() -> None:
     ]
     app = open_page("dialogs", file="own", policies="fifo")
     settled(app.text_area(key="dialogs/pasted").set_value(json.dumps(chat)).run())
-    captions = [each.value for each in section(app, "Evidence").caption]
-    assert any("Never said in these words: 1 more value." in each for each in captions)
+    assert "Never said in these words: 1 more value." in words_of(section(app, "Evidence"))
+
+    chat[0]["content"] = "a bed, downtown"
+    settled(app.text_area(key="dialogs/pasted").set_value(json.dumps(chat)).run())
+    assert "need, 2 values, was never said in these words" in app.info[0].value
+
+
+def test_values_that_were_said_of_another_service_are_told_beside_the_evidence() -> None:
+    turns = [
+        {
+            "speaker": "USER",
+            "utterance": utterance,
+            "frames": [
+                {
+                    "service": service,
+                    "state": {"active_intent": "find", "slot_values": {"area": ["north"]}},
+                }
+            ],
+        }
+        for service, utterance in (("hotel", "a hotel in the north"), ("food", "and food there"))
+    ]
+    app = open_page("dialogs", file="own", policies="fifo")
+    settled(app.text_area(key="dialogs/pasted").set_value(json.dumps({"turns": turns})).run())
+    assert "Carried over from another service: 1 demand." in words_of(section(app, "Evidence"))
+    assert "<td>0, of another service</td>" in html(app)
 
 
 def words_said(app: AppTest) -> str:

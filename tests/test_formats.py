@@ -187,6 +187,74 @@ def test_multiwoz_has_no_calls_and_copies_slots_and_yes_is_no_evidence() -> None
     )
 
 
+def known(dialog: Transcript, turn: int) -> dict[str, tuple[list[int], bool]]:
+    """Return the slots of a state that a turn needs: where each was said, and if of others."""
+    return {
+        each.slot: ([mention.turn for mention in each.mentions], each.carried)
+        for each in dialog.demands
+        if each.turn == turn
+    }
+
+
+def test_a_value_of_a_state_is_what_was_said_of_its_own_service() -> None:
+    """Dear said of a dinner is no price of a room, as MultiWOZ 2.2 has both in its frames."""
+    dinner = frame("food", state=state("find_food", **{"food-price": ["dear"]}))
+    over = frame("food", state=state("NONE", **{"food-price": ["dear"]}))
+    room = state("find_room", **{"room-price": ["dear"]})
+    dialogue = {
+        "turns": [
+            # An intent that comes with nothing, before its time, is not what the turn is about.
+            said("USER", "A dear dinner", dinner, frame("room", state=state("find_room"))),
+            said("SYSTEM", "Bedou is dear"),  # nothing annotated: of what was spoken of before
+            said("USER", "And a dear room", over, frame("room", state=room)),
+            said("SYSTEM", "Arms is dear", frame("room", slots=[span("room-name", 0, 4)])),
+            said("USER", "Fine. Is that dinner dear?", dinner, frame("room", state=state("NONE"))),
+            said("SYSTEM", "Very"),
+            said("USER", "The room, then", over, frame("room", state=room)),
+        ]
+    }
+    (dialog,) = read_transcripts(encoded(dialogue))
+
+    assert known(dialog, 1) == {"food-price": ([0], False)}
+    assert known(dialog, 3) == {"room-price": ([2], False)}
+    assert known(dialog, 5) == {"food-price": ([0, 1, 4], False)}
+    assert known(dialog, 7) == {"room-price": ([2, 3], False)}
+
+
+def test_a_value_that_was_said_of_another_service_alone_is_carried_over() -> None:
+    copied = {"slot": "taxi-to", "copy_from": "room-name", "value": ["arms"]}
+    taxi = state("book_taxi", **{"taxi-to": ["arms"], "taxi-area": ["north"]})
+    dialogue = {
+        "turns": [
+            said(
+                "USER", "A room at Arms", frame("room", state=state("f", **{"room-name": ["arms"]}))
+            ),
+            said("USER", "Food in the north", frame("food", state=state("f", area=["north"]))),
+            said("USER", "A taxi there", frame("taxi", slots=[copied], state=taxi)),
+            said("SYSTEM", "To Arms in the north?", frame("taxi")),
+            said("USER", "Yes", frame("taxi", state=taxi)),
+        ]
+    }
+    (dialog,) = read_transcripts(encoded(dialogue))
+
+    assert known(dialog, 3) == {"taxi-to": ([0], True), "taxi-area": ([1], True)}
+    # Once it was said of the taxi, that is where it is; and what is copied stays of both.
+    assert known(dialog, 5) == {"taxi-to": ([0, 3], False), "taxi-area": ([3], False)}
+    assert dialog.missing == 0
+
+
+@pytest.mark.parametrize("said_so", ["center", "in the centre", "central"])
+def test_every_wording_of_a_state_is_looked_for(said_so: str) -> None:
+    """MultiWOZ 2.2 lists what a value may be called; the first stands for all."""
+    room = state("find", **{"room-area": ["centre", "center", "central"]})
+    dialogue = {"turns": [said("USER", f"a room, {said_so}", frame("room", state=room))]}
+    (dialog,) = read_transcripts(encoded(dialogue))
+
+    (demand,) = dialog.demands
+    assert (demand.value, demand.mentions[-1].end) == ("centre", len(dialog.texts[0]))
+    assert dialog.missing == 0
+
+
 def test_values_of_a_state_that_nobody_said_are_counted_once_each() -> None:
     hotel = state("find", area=["centre"], stars=["4"], parking=["yes"])
     dialogue = {

@@ -22,7 +22,7 @@ from fdkvc.said.formats import EXAMPLES, read_file
 from fdkvc.said.lexical import lexical_recording
 from fdkvc.said.recordings import Recording
 from fdkvc.said.trace_file import OPTIONAL, SHAPES, extent, read_trace_file, trace_bytes
-from fdkvc.said.transcripts import Transcript, Turn
+from fdkvc.said.transcripts import Demand, Mention, Transcript, Turn
 
 RECORDINGS = [lexical_recording(dialog) for dialog in read_file(EXAMPLES / "dialogues.json")]
 SMALL = [
@@ -31,6 +31,7 @@ SMALL = [
     )
     for name in ("one", "two")
 ]
+CARRIED = Demand("state", 2, "B", "slot", "a", (Mention(0, 0, 1),), carried=True)
 CONTENT = trace_bytes(RECORDINGS)
 VECTORS = ("embeddings", "queries", "keys", "values", "surprisal")
 
@@ -70,7 +71,18 @@ def header(shape: str, descr: str = "<f4", data: bytes = b"", order: str = "Fals
 # ------------------------------------------------------------------------------- what is written
 
 
-@pytest.mark.parametrize("recordings", [RECORDINGS, RECORDINGS[1:], SMALL])
+@pytest.mark.parametrize(
+    "recordings",
+    [
+        RECORDINGS,
+        RECORDINGS[1:],
+        SMALL,
+        [
+            each.with_transcript(dataclasses.replace(each.transcript, demands=(CARRIED,)))
+            for each in SMALL
+        ],
+    ],
+)
 def test_what_was_written_is_read_again(recordings: list[Recording]) -> None:
     found = read(trace_bytes(recordings))
 
@@ -103,7 +115,7 @@ def test_anyone_with_numpy_can_load_it_by_its_description() -> None:
 
 
 def test_a_file_may_lack_surprisal_and_a_policy_that_weighs_it_says_so() -> None:
-    older = archive({name: array for name, array in arrays().items() if name != OPTIONAL})
+    older = archive({name: array for name, array in arrays().items() if name not in OPTIONAL})
     (first, second) = read(older)
     without = [dataclasses.replace(one, surprisal=None) for one in RECORDINGS]
 
@@ -225,7 +237,7 @@ def nudged(name: str, at: tuple[int, ...], value: int) -> np.ndarray[Any, Any]:
         (b"PK\x03\x04 nothing", "the file is not an .npz archive"),
         (CONTENT[:-30], "the file is not an .npz archive"),
         (archive({}), "the file must hold an array version, once"),
-        (changed(extra=np.zeros(3)), "the file holds 24 arrays, but a trace has 23"),
+        (changed(extra=np.zeros(3)), "the file holds 25 arrays, but a trace has 24"),
         (archive(FULL, zipfile.ZIP_BZIP2), "is compressed in a way that is not read"),
         (changed(version=np.int64(2)), "version is 2, but 1 is what can be read"),
         (changed(version=np.array([1])), "version has 1 axes, but must have 0"),

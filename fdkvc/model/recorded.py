@@ -6,6 +6,7 @@ A recording for each KV head of each layer; its heads are the query heads that s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -46,7 +47,7 @@ def recordings(
     )
     return [
         Recording(
-            Transcript(f"{transcript.name}, {layer}.{head}", transcript.turns, transcript.demands),
+            replace(transcript, name=f"{transcript.name}, {layer}.{head}"),
             tuple(map(tuple, turns)),
             hidden[layer, 0],
             queries[layer, head * shape.group : (head + 1) * shape.group],

@@ -25,6 +25,7 @@ demand_places      (Q, 2) int   dialog, and the turn that needs the value
 demand_sources     (Q,) str     method, or service
 demand_slots       (Q,) str
 demand_values      (Q,) str
+demand_carried     (Q,) int     1: it is said of other services alone, else 0; the file may lack it
 mentions           (M, 4) int   demand, turn, first character, end; by demand, the oldest first
 missing            (D,) int     arguments of calls, and values of states, that are said nowhere
 surprisal          (N,) float   −log of each token's probability, in nats; the file may lack it
@@ -98,13 +99,14 @@ SHAPES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "demand_sources": ("str", ("Q",)),
     "demand_slots": ("str", ("Q",)),
     "demand_values": ("str", ("Q",)),
+    "demand_carried": ("int", ("Q",)),
     "mentions": ("int", ("M", "4")),
     "surprisal": ("float", ("N",)),
 }
 """Every array: its kind, and its axes; a letter stands for the same length everywhere."""
 
-OPTIONAL = "surprisal"
-"""The array that a file may lack."""
+OPTIONAL = ("demand_carried", "surprisal")
+"""The arrays that a file may lack."""
 
 _KINDS: Mapping[str, tuple[str, str]] = {
     "int": ("i8", "whole numbers of 64 bits"),
@@ -247,7 +249,7 @@ def _arrays_of(recordings: Sequence[Recording], half: bool) -> dict[str, Any]:
         fits = half and max(float(np.abs(part).max()) for part in parts) <= MOST_HALF
         return np.concatenate(parts, axis=axis).astype(np.float16 if fits else np.float32)
 
-    known = {} if recordings[0].surprisal is None else {OPTIONAL: joined(OPTIONAL, 0)}
+    known = {} if recordings[0].surprisal is None else {"surprisal": joined("surprisal", 0)}
     sharing = _sharing(recordings)
     return {
         "version": np.int64(VERSION),
@@ -271,6 +273,7 @@ def _arrays_of(recordings: Sequence[Recording], half: bool) -> dict[str, Any]:
         "demand_sources": texts([demand.source for _, demand in demands]),
         "demand_slots": texts([demand.slot for _, demand in demands]),
         "demand_values": texts([demand.value for _, demand in demands]),
+        "demand_carried": ints([demand.carried for _, demand in demands]),
         "mentions": ints(mentions, -1, 4),
         **known,
     }
@@ -350,7 +353,9 @@ def read_trace_file(file: IO[bytes], most_bytes: int = MOST_BYTES) -> tuple[Reco
                 heads=tuple(arrays["heads"].tolist()),
                 source=clean(str(arrays["source"])),
                 surprisal=(
-                    arrays[OPTIONAL][low:high].astype(np.float32) if OPTIONAL in arrays else None
+                    arrays["surprisal"][low:high].astype(np.float32)
+                    if "surprisal" in arrays
+                    else None
                 ),
             )
         )
@@ -389,7 +394,7 @@ def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     """Return the member of each array: all that there are, each once."""
     found = archive.infolist()
     names = [info.filename for info in found]
-    wanted = [name for name in SHAPES if name != OPTIONAL or f"{name}.npy" in names]
+    wanted = [name for name in SHAPES if name not in OPTIONAL or f"{name}.npy" in names]
     for name in wanted:
         if names.count(f"{name}.npy") != 1:
             raise ValueError(f"the file must hold an array {name}, once")
@@ -490,6 +495,7 @@ def _demands(arrays: Arrays, turns: Sequence[int]) -> list[list[Demand]]:
             raise ValueError(f"mentions has demand {demand}, but there are {count}")
         mentions[demand].append(Mention(*place))
     texts = np.split(arrays["turn_texts"], np.cumsum(turns)[:-1])
+    carried = arrays.get("demand_carried", np.zeros(count, np.int64))
     found: list[list[Demand]] = [[] for _ in turns]
     for at, (dialog, turn) in enumerate(arrays["demand_places"].tolist()):
         place = f"demand {at}"
@@ -510,5 +516,6 @@ def _demands(arrays: Arrays, turns: Sequence[int]) -> list[list[Demand]]:
         source, slot, value = (
             clean_name(str(arrays[f"demand_{name}"][at])) for name in ("sources", "slots", "values")
         )
-        found[dialog].append(Demand(kind, turn, source, slot, value, tuple(own)))  # type: ignore[arg-type]
+        said_of_others = bool(carried[at])
+        found[dialog].append(Demand(kind, turn, source, slot, value, tuple(own), said_of_others))  # type: ignore[arg-type]
     return found

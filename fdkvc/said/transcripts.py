@@ -79,6 +79,8 @@ class Demand:
         The method that is called, or the service whose state it is.
     mentions : tuple of Mention
         In turns before `turn`, the oldest first; at least one.
+    carried : bool
+        Whether it is a state's value that was said of other services alone.
     """
 
     kind: DemandKind
@@ -87,6 +89,7 @@ class Demand:
     slot: str
     value: str
     mentions: tuple[Mention, ...]
+    carried: bool = False
 
     @property
     def age(self) -> int:

@@ -1,8 +1,14 @@
 """Annotated dialogues: the Schema-Guided Dialogue dataset, and MultiWOZ 2.2, which has its layout.
 
 A turn's topic is the service that it is about. A service call demands its arguments, and the
-dialogue state after a user's turn demands its values; their evidence is wherever the values were
-said before, in the words of the state, of the annotated spans, or of the call itself.
+dialogue state after a user's turn demands its values; their evidence is where the values were said
+before, in the words of the state, of the annotated spans, or of the call itself.
+
+A call writes its arguments out, and may take them from wherever they stand. A value of a state is
+what was said of its service, so of its mentions only those in turns about that service count, and,
+where its slot is annotated as a copy of another slot, those in turns about that slot's service. A
+value of which there is none was carried over from elsewhere, as by *the same area as the
+restaurant*, and all its mentions count.
 
 Rastogi et al. 2020, *Towards Scalable Multi-Domain Conversational Agents: The Schema-Guided
 Dialogue Dataset*; Zang et al. 2020, *MultiWOZ 2.2*.
@@ -51,6 +57,8 @@ class Frame:
     ----------
     spans : tuple of (slot, start, end)
         Characters of the utterance.
+    copies : mapping of slot to slot
+        Of slots that have the value of another: which one.
     values : mapping of slot to wordings
         The dialogue state after the turn; empty where the service has none or is not active.
     canonical : mapping of (slot, canonical value) to wordings
@@ -60,15 +68,19 @@ class Frame:
         Whether the turn asks for something else than before.
     weight : int
         How much the turn says about the service.
+    tells : bool
+        Whether there is more of it than an intent: what is active may not be spoken of.
     """
 
     service: str
     spans: tuple[tuple[str, int, int], ...]
+    copies: Mapping[str, str]
     values: Wordings
     canonical: Mapping[tuple[str, str], tuple[str, ...]]
     call: tuple[str, Mapping[str, str]] | None
     names_intent: bool
     weight: int
+    tells: bool
 
 
 def read_dialogue(value: Mapping[str, Any], number: int) -> Iterator[Transcript]:
@@ -77,6 +89,7 @@ def read_dialogue(value: Mapping[str, Any], number: int) -> Iterator[Transcript]
     place = f"dialogue {number} ({name})" if name else f"dialogue {number}"
     turns: list[Turn] = []
     framed: list[list[Frame]] = []
+    about: list[frozenset[str]] = []
     said = part(value, "turns", list, place)
     check_turns(place, len(said))
     for at, found in enumerate(said):
@@ -90,7 +103,8 @@ def read_dialogue(value: Mapping[str, Any], number: int) -> Iterator[Transcript]
         topic = _topic(frames, turns[-1].topic if turns else None)
         turns.append(Turn(clean_name(part(turn, "speaker", str, where)), clean(text), topic))
         framed.append(frames)
-    demands = _Demands(MentionFinder([turn.text for turn in turns], place))
+        about.append(_services(frames, about[-1] if about else frozenset()))
+    demands = _Demands(MentionFinder([turn.text for turn in turns], place), about)
     for at, frames in enumerate(framed):
         for frame in frames:
             demands.take(at, frame, turns[at].text)
@@ -111,6 +125,12 @@ def _topic(frames: Sequence[Frame], before: str | None) -> str | None:
     return best.service
 
 
+def _services(frames: Sequence[Frame], before: frozenset[str]) -> frozenset[str]:
+    """Return the services that a turn is about: those it tells of, or asks for, or as before."""
+    telling = [frame for frame in frames if frame.tells] or [each for each in frames if each.weight]
+    return frozenset(frame.service for frame in telling) or before
+
+
 # ------------------------------------------------------------------------------- demands
 
 
@@ -119,6 +139,7 @@ class _Demands:
     """What the dialogue has said so far, and what it demanded."""
 
     finder: MentionFinder
+    about: Sequence[frozenset[str]]
     found: list[Demand] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     missing: int = 0
@@ -126,6 +147,7 @@ class _Demands:
     state: dict[str, Wordings] = field(default_factory=dict)
     canonical: dict[tuple[str, str, str], tuple[str, ...]] = field(default_factory=dict)
     spans: dict[tuple[str, str, str], list[Mention]] = field(default_factory=dict)
+    copies: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def take(self, at: int, frame: Frame, text: str) -> None:
         """Add a frame of a turn."""
@@ -136,12 +158,13 @@ class _Demands:
             self.spans.setdefault((frame.service, slot, said), []).append(Mention(at, start, end))
         for (slot, value), wordings in frame.canonical.items():
             self.canonical[frame.service, slot, value] = wordings
+        for slot, copied in frame.copies.items():
+            self.copies[frame.service, slot] = copied
         if frame.values:
             self.state[frame.service] = frame.values
             for slot, wordings in frame.values.items():
                 asked = frame.service, slot, wordings[0].lower()
-                service = frame.service
-                if self._add("state", at + 1, service, service, slot, wordings) == ():
+                if self._add("state", at + 1, frame.service, frame.service, slot, wordings) == ():
                     self.unsaid.add(asked)
                 else:
                     self.unsaid.discard(asked)
@@ -170,10 +193,27 @@ class _Demands:
             annotated = self.spans.get((service, slot, wording.lower()), [])
             found.update(annotated[-MOST_MENTIONS:])
         mentions = tuple(sorted(found))
+        carried = False
+        if kind == "state":
+            mentions, carried = self._said_of(service, slot, mentions)
         if mentions:
             value = clean_name(wordings[0])
-            self.found.append(Demand(kind, turn, source, slot, value, mentions))
+            self.found.append(Demand(kind, turn, source, slot, value, mentions, carried))
         return mentions
+
+    def _said_of(
+        self, service: str, slot: str, mentions: tuple[Mention, ...]
+    ) -> tuple[tuple[Mention, ...], bool]:
+        """Return the mentions of a state's value that count; and if they are of other services."""
+        copied = self.copies.get((service, slot))
+        copied_of = {owner for owner, values in self.state.items() if copied in values}
+        of = [self.about[mention.turn] for mention in mentions]
+        counted = tuple(
+            mention
+            for mention, services in zip(mentions, of, strict=True)
+            if services & {service, *copied_of}
+        )
+        return counted or mentions, bool(mentions) and not any(service in each for each in of)
 
 
 # ------------------------------------------------------------------------------- frames
@@ -181,9 +221,17 @@ class _Demands:
 
 def _frame(value: Mapping[str, Any], place: str, text: str) -> Frame:
     service = clean_name(part(value, "service", str, place))
-    slots = enumerate(optional_part(value, "slots", list, place))
-    found = (_span(slot, f"{place}, slot {index}", text) for index, slot in slots)
+    slots = [
+        (an_object(slot, f"{place}, slot {index}"), f"{place}, slot {index}")
+        for index, slot in enumerate(optional_part(value, "slots", list, place))
+    ]
+    found = (_span(slot, where, text) for slot, where in slots)
     spans = tuple(span for span in found if span is not None)
+    copies = {
+        clean_name(part(slot, "slot", str, where)): clean_name(part(slot, "copy_from", str, where))
+        for slot, where in slots
+        if slot.get("copy_from") is not None
+    }
     actions = [
         an_object(action, f"{place}, action {index}")
         for index, action in enumerate(optional_part(value, "actions", list, place))
@@ -195,20 +243,22 @@ def _frame(value: Mapping[str, Any], place: str, text: str) -> Frame:
         for slot, wordings in optional_part(state, "slot_values", dict, place).items()
         if active and wordings
     }
+    call = _service_call(value, place)
     return Frame(
         service,
         spans,
+        copies,
         values,
         dict(_canonical(actions, place)),
-        _service_call(value, place),
+        call,
         names_intent=any(action.get("act") == "INFORM_INTENT" for action in actions),
         weight=len(spans) + len(actions) + active,
+        tells=bool(spans or copies or values or actions or call),
     )
 
 
-def _span(value: Any, place: str, text: str) -> tuple[str, int, int] | None:
+def _span(found: Mapping[str, Any], place: str, text: str) -> tuple[str, int, int] | None:
     """Return a slot and its characters, or None where it is copied from elsewhere."""
-    found = an_object(value, place)
     slot = clean_name(part(found, "slot", str, place))
     if "start" not in found and "exclusive_end" not in found:
         return None

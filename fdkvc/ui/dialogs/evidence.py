@@ -50,11 +50,18 @@ def headline(name: str, policy: str, lost: Outcome) -> Markdown:
 def show_evidence(page: str, chosen: Chosen, lanes: Sequence[Lane]) -> None:
     """Show every demand of the dialog with each policy's verdict, and the shares that were met."""
     recording = chosen.recording
+    missing = recording.transcript.missing
+    carried = sum(demand.carried for demand, _ in recording.evidence)
     kinds = [kind for kind in KINDS if any(each.kind == kind for each, _ in recording.evidence)]
     if not kinds:
         st.info(
-            "Nothing in this dialog says what a later turn needs: SGD's service calls, MultiWOZ's "
-            "dialogue states and the tool calls of a chat do."
+            plain(
+                "Nothing in this dialog says what a later turn needs: SGD's service calls, "
+                "MultiWOZ's dialogue states and the tool calls of a chat do."
+                if not missing
+                else f"What later turns of this dialog need, {count(missing, 'value')}, was never "
+                "said in these words."
+            )
         )
         return
     st.html(table_html(_figures(recording, lanes), "Shares of the evidence that each policy held"))
@@ -79,12 +86,12 @@ def show_evidence(page: str, chosen: Chosen, lanes: Sequence[Lane]) -> None:
         and not (parted and len({verdict.lost < 0 for verdict in row}) == 1)
     ]
     st.html(table_html(_demands(rows, lanes), "Each demand and who held its evidence"))
-    missing = recording.transcript.missing
     st.caption(
         plain(
             "A demand is met if at least one whole mention was still cached when the turn before "
             "ended; if not, you see the turn that broke the last one."
-            + (f" Never said in these words: {count(missing, 'more value')}." if missing else "")
+            + (f" Carried over from another service: {count(carried, 'demand')}." * bool(carried))
+            + (f" Never said in these words: {count(missing, 'more value')}." * bool(missing))
         )
     )
 
@@ -110,7 +117,9 @@ def _demands(
         "needed by": [each.source for each in demands],
         "in turn": [str(each.turn) for each in demands],
         "last said in": [
-            f"{each.mentions[-1].turn}{' (old)' if each.age > OLD else ''}" for each in demands
+            f"{each.mentions[-1].turn}{' (old)' if each.age > OLD else ''}"
+            f"{', of another service' if each.carried else ''}"
+            for each in demands
         ],
         **{lane.label: [_sign(row[place]) for row in rows] for place, lane in enumerate(lanes)},
     }
