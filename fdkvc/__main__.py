@@ -207,6 +207,7 @@ def _parser() -> argparse.ArgumentParser:
         "speaker before each turn",
     )
     option("--trace", metavar="FILE", help="a trace file of a model, instead")
+    _add_calls(option)
     option(
         "--policies",
         nargs="+",
@@ -235,6 +236,7 @@ def _parser() -> argparse.ArgumentParser:
     option = command("capture", _capture, "record what a model attends to while it reads dialogs")
     option("--model", required=True, metavar="NAME", help="a folder, or a name that it is known by")
     option("--dialogs", metavar="FILE", help="as for dialogs; default: two of the project's own")
+    _add_calls(option)
     option("--layer", required=True, type=_number, metavar="L", help="whose attention, from 0")
     option("--heads", nargs="+", type=_number, metavar="N", help="default: all of the layer")
     option(
@@ -304,6 +306,15 @@ def _add_dialogs(option: Callable[..., Any], dialogs: Field = DIALOGS) -> None:
     _add_number(option, dialogs)
     _add_place(option)
     _add_run(option)
+
+
+def _add_calls(option: Callable[..., Any]) -> None:
+    option(
+        "--calls",
+        action="store_true",
+        help="put the text of each tool call, name and arguments, before the words of its turn, as "
+        "a model reads it",
+    )
 
 
 def _add_answers(option: Callable[..., Any]) -> None:
@@ -904,7 +915,7 @@ def _capture(settings: Any) -> None:
     READS.check(settings.reads, "reads")
     SURPRISAL.check(settings.surprisal, "surprisal")
     check_folder(out.parent, [out.name])
-    transcripts, _ = _transcripts(settings)
+    transcripts, _ = _transcripts(settings, settings.calls)
     asked = (settings.reads, settings.surprisal)
     model = load_model(settings.model, settings.layer, settings.heads, *asked)
     recordings, left = _captured(lambda each: [record(model, each)], transcripts, settings.half)
@@ -963,13 +974,13 @@ def _captured(
     return recordings, left
 
 
-def _transcripts(settings: Any) -> tuple[Sequence[Transcript], bytes]:
+def _transcripts(settings: Any, calls: bool = False) -> tuple[Sequence[Transcript], bytes]:
     """Return the dialogs that are asked for, and the content of their file; say which are not."""
     from fdkvc.said.formats import EXAMPLES, MOST_BYTES, read_bytes, read_dialogs
 
     name = EXAMPLES / "dialogues.json" if settings.dialogs is None else settings.dialogs
     content = read_bytes(name, MOST_BYTES)
-    transcripts, left = read_dialogs(content, str(name))
+    transcripts, left = read_dialogs(content, str(name), calls)
     if left:
         print(_left_out(left).lstrip(), file=sys.stderr)
     return transcripts, content
@@ -986,10 +997,12 @@ def _recordings(settings: Any) -> tuple[Sequence[Recording], str]:
 
     recordings: Sequence[Recording]
     if settings.trace is None:
-        transcripts, content = _transcripts(settings)
+        transcripts, content = _transcripts(settings, settings.calls)
         recordings = LexicalRecordings(transcripts, settings.seed)
     elif settings.dialogs is not None:
         raise ValueError("--dialogs and --trace do not go together: give one of them")
+    elif settings.calls:
+        raise ValueError("--calls does not go with --trace: what a model has read is recorded")
     else:
         content = read_bytes(settings.trace, MOST_BYTES)
         recordings = read_trace_file(BytesIO(content))

@@ -56,6 +56,34 @@ def test_a_trace_file_gives_the_numbers_of_its_recordings(tmp_path: Path) -> Non
     assert tables[0].policy.unique().tolist() == ["fifo", "fd-kvc gamma=0.8", BEST]
 
 
+def test_the_text_of_calls_is_read_if_that_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
+) -> None:
+    import fdkvc.said.capture
+
+    chat, few = EXAMPLES / "chat.json", ("--policies", "fifo", "--budgets", "40")
+    ages = []
+    for calls in ([], ["--calls"]):
+        assert run("dialogs", "--dialogs", chat, *calls, *few, "--out", tmp_path / "out") == 0
+        table = pd.read_csv(tmp_path / "out" / "replay.csv")
+        ages.append(table[table.metric == "token_age"].value.item())
+        about = json.loads((tmp_path / "out" / "replay.json").read_text())["parameters"]
+        source = "lexical embedding, seed 0" + ", with the text of calls" * bool(calls)
+        assert about["source"] == source
+        assert capsys.readouterr().out.startswith(f"{source}\n")
+    assert ages[1] < ages[0]  # what is read of calls takes the room of older words
+
+    monkeypatch.setattr(fdkvc.said.capture, "load_model", lambda *chosen: chosen)
+    monkeypatch.setattr(fdkvc.said.capture, "record", lambda _, dialog: lexical_recording(dialog))
+    trace = tmp_path / "trace.npz"
+    captured = ("capture", "--model", "m", "--layer", "3", "--dialogs", chat, "--out", trace)
+    assert run(*captured, "--calls") == 0
+    assert "with the text of calls: 1 dialog" in capsys.readouterr().out
+    assert run("dialogs", "--trace", trace, *few, "--out", tmp_path / "traced") == 0
+    again = pd.read_csv(tmp_path / "traced" / "replay.csv")
+    pd.testing.assert_frame_equal(again, table)
+
+
 def test_a_trace_whose_heads_share_keys_is_replayed_as_its_cache_must(
     tmp_path: Path, capsys: CAPTURED
 ) -> None:
@@ -84,6 +112,7 @@ def test_a_trace_whose_heads_share_keys_is_replayed_as_its_cache_must(
         (["--trace", "broken"], "the file is not an .npz archive: File is not a zip file"),
         (["--dialogs", "broken"], "line 1 names no speaker: begin it with a name and a colon"),
         (["--dialogs", "a", "--trace", "b"], "--dialogs and --trace do not go together"),
+        (["--trace", "a", "--calls"], "--calls does not go with --trace"),
         (["--budgets", "0"], "budget is 0, but must be a whole number from 1 to 8192"),
         (["--budgets", "x"], "budget is 'x', but must be a whole number from 1 to 8192"),
         (["--policies", "lru"], "policy 'lru' is unknown: choose from fifo"),

@@ -330,6 +330,109 @@ def test_assistants_say_and_call_in_every_way_that_their_interfaces_have() -> No
     )
 
 
+# ------------------------------------------------------------------------------- the text of calls
+
+
+FLY = '{"name": "fly", "arguments": {"to": "Oslo", "seats": 2}}'
+CALLING: list[dict[str, Any]] = [
+    {"role": "user", "content": "To Oslo, and back to Rome"},
+    {
+        "role": "assistant",
+        "content": "One moment",
+        "tool_calls": [
+            {
+                "type": "function",
+                "function": {"name": "fly", "arguments": '{"to":"Oslo","seats":2}'},
+            },
+            {"type": "custom", "custom": {"name": "note", "input": "ref 7Q"}},
+        ],
+    },
+    {"role": "tool", "content": "done"},
+    {
+        "role": "assistant",
+        "content": None,
+        "function_call": {"name": "fly", "arguments": '{"to": "Rome", "seats": 2, "ref": "7Q"}'},
+    },
+]
+SHARED = {
+    "conversations": [
+        {"from": "human", "value": "To Oslo, and back to Rome"},
+        {"from": "function_call", "value": FLY},
+        {"from": "observation", "value": "done"},
+        {"from": "function_call", "value": f"[{FLY.replace('Oslo', 'Rome')}]"},
+        {"from": "gpt", "value": "Both"},
+    ]
+}
+
+
+def test_calls_of_a_chat_are_among_its_words_if_that_is_asked_for() -> None:
+    for content in (CALLING, {"body": {"messages": CALLING}}):
+        ((silent,), _) = read_dialogs(encoded(content))
+        ((dialog,), _) = read_dialogs(encoded(content), calls=True)
+
+        assert silent.texts == ("To Oslo, and back to Rome", "One moment", "done", "")
+        assert dialog.texts == (
+            "To Oslo, and back to Rome",
+            f'{FLY}\n{{"name": "note", "arguments": {{"input": "ref 7Q"}}}}\nOne moment',
+            "done",
+            '{"name": "fly", "arguments": {"to": "Rome", "seats": 2, "ref": "7Q"}}',
+        )
+        assert dialog.spoken_by == silent.spoken_by
+        # A call's own words say nothing before it, and a later one finds them there.
+        assert {each.slot for each in silent.demands} == {"to"}
+        found = [(each.turn, each.slot, each.mentions[-1].turn) for each in dialog.demands]
+        assert found == [(1, "to", 0), (3, "to", 0), (3, "seats", 1), (3, "ref", 1)]
+        assert (silent.missing, dialog.missing) == (4, 2)
+
+
+def test_calls_of_sharegpt_demand_their_arguments_and_may_be_among_the_words() -> None:
+    ((silent,), _) = read_dialogs(encoded(SHARED))
+    ((dialog,), _) = read_dialogs(encoded(SHARED), calls=True)
+
+    said = ("To Oslo, and back to Rome", "", "done", "", "Both")
+    assert silent.texts == said
+    assert dialog.texts == (said[0], FLY, "done", FLY.replace("Oslo", "Rome"), "Both")
+    assert dialog.turns[1].speaker == "assistant"
+    assert [(call.turn, call.method) for call in silent.calls] == [(1, "fly"), (3, "fly")]
+    assert [(each.turn, each.slot) for each in silent.demands] == [(1, "to"), (3, "to")]
+    assert [(each.turn, each.slot) for each in dialog.demands] == [
+        (1, "to"),
+        (3, "to"),
+        (3, "seats"),
+    ]
+    for text in ("fly to Oslo", '{"to": "Oslo"}', '"fly"', '[{"name": "fly"}]', "[]"):
+        talk = [{"from": "human", "value": "hi"}, {"from": "function_call", "value": text}]
+        (dialog,) = read_transcripts(encoded(talk))
+        assert (dialog.texts[1], dialog.calls) == (
+            text,
+            (),
+        )  # of no form that is known, it is words
+
+
+def test_service_calls_of_sgd_may_be_among_the_words_and_spans_stay_where_they_are() -> None:
+    dialogue = copy.deepcopy(FLIGHT)
+    turns: Any = dialogue["turns"]
+    turns[5]["frames"][0]["slots"] = [span("done", 0, 4)]
+    turns.append(
+        said("USER", "ok", frame("Flights", state=state("Fly", done=["done"], klass=["First"])))
+    )
+    ((dialog,), _) = read_dialogs(encoded(dialogue), calls=True)
+    (silent,) = read_transcripts(encoded(dialogue))
+
+    arguments = {"to": "London", "from": "Oslo", "seats": "2", "class": "First"}
+    call = json.dumps({"name": "Search", "arguments": arguments})
+    assert dialog.texts[5] == f"{call}\nDone"
+    assert dialog.texts[:5] == silent.texts[:5]
+    assert [turn.topic for turn in dialog.turns] == [turn.topic for turn in silent.turns]
+    first = len(call) + 1
+    done, klass = (each for each in dialog.demands if each.turn == 7)
+    assert done.mentions == (Mention(5, first, first + 4),)
+    assert (klass.slot, dialog.texts[5][slice(*klass.mentions[0][1:])]) == ("klass", "First")
+    known = [each for each in silent.demands if each.kind == "call"]
+    assert [each for each in dialog.demands if each.kind == "call"] == known
+    assert (silent.missing, dialog.missing) == (2, 1)
+
+
 def test_messages_alone_are_one_conversation_and_lists_are_several() -> None:
     messages = [{"role": "user", "content": "hello"}, {"role": "bot", "content": "hi"}]
     lines = "\n".join(json.dumps(message) for message in messages).encode()
@@ -675,18 +778,18 @@ def test_every_format_stands_in_the_documentation_and_the_help(
     heading = next(at for at, line in enumerate(documented) if line.startswith("|"))
     table = list(takewhile(lambda line: line.startswith("|"), documented[heading:]))
     rows = [f"| {each.described} | {each.topics} | {each.demands} |" for each in FORMATS.values()]
-    assert [row.replace("|  |  |", "| | |") for row in rows] == table[2:]
+    assert [row.replace("|  ", "| ") for row in rows] == table[2:]
     main(["dialogs", "--help"])
     said = " ".join(capsys.readouterr().out.split())
     assert all(each.label in said for each in FORMATS.values())
 
 
 def test_a_new_format_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
-    def read_tabs(text: str, number: int) -> Iterator[Transcript]:
+    def read_tabs(text: str, number: int, calls: bool) -> Iterator[Transcript]:
         said = (line.split("\t") for line in text.splitlines())
         yield Transcript(f"dialog {number}", tuple(Turn(who, words) for who, words in said))
 
-    def read_pairs(value: dict[str, Any], number: int) -> Iterator[Transcript]:
+    def read_pairs(value: dict[str, Any], number: int, calls: bool) -> Iterator[Transcript]:
         yield Transcript(f"dialog {number}", tuple(Turn(*pair) for pair in value["exchange"]))
 
     new = (

@@ -323,7 +323,7 @@ def record(model: Model, transcript: Transcript) -> Recording:
         model.heads,
         source=clean_name(
             f"{model.name.rstrip('/').rpartition('/')[2]}, layer {model.layer}, "
-            f"{READS.labels[model.reads]}"
+            f"{READS.labels[model.reads]}{transcript.about_calls}"
         ),
         surprisal=np.concatenate(nats) if model.foretells else _by_words(transcript, tokens),
     )

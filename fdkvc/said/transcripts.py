@@ -152,6 +152,8 @@ class Transcript:
         which no cache can hold evidence.
     calls : tuple of Call
         In the order of their turns.
+    calls_said : bool
+        Whether the text of each call stands before the words of its turn.
 
     Raises
     ------
@@ -167,6 +169,7 @@ class Transcript:
     demands: tuple[Demand, ...] = ()
     missing: int = 0
     calls: tuple[Call, ...] = ()
+    calls_said: bool = False
 
     def __post_init__(self) -> None:
         check_turns(self.name, len(self.turns))
@@ -185,6 +188,11 @@ class Transcript:
                 raise TooLargeError(
                     f"{self.name}: it has {count} {what}, but at most {most} may be"
                 )
+
+    @property
+    def about_calls(self) -> str:
+        """What a recording's source says of how the dialog was read, beside the rest."""
+        return ", with the text of calls" if self.calls_said else ""
 
     @cached_property
     def spoken_by(self) -> tuple[Literal["user", "system"], ...]:
@@ -325,6 +333,8 @@ class MentionFinder:
     (Mention(turn=0, start=13, end=21),)
     >>> finder.mentions(["2"], before=2)
     (Mention(turn=1, start=21, end=22),)
+    >>> MentionFinder(['{"hotel_name": 3}']).mentions(["hotel"], before=1)
+    ()
     """
 
     def __init__(self, texts: Sequence[str], name: str = "dialog") -> None:
@@ -385,7 +395,7 @@ def _joined(text: str, edge: int, step: int) -> bool:
     beside = text[edge + step] if 0 <= edge + step < len(text) else " "
     if not text[edge].isalnum():
         return False
-    if beside.isalnum():
+    if beside.isalnum() or beside == "_":
         return True
     further = text[edge + 2 * step] if 0 <= edge + 2 * step < len(text) else " "
     return text[edge].isdigit() and beside in _WITHIN_NUMBER and further.isdigit()

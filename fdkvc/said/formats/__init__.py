@@ -45,7 +45,9 @@ def read_transcripts(content: bytes, name: str = "") -> tuple[Transcript, ...]:
     return dialogs
 
 
-def read_dialogs(content: bytes, name: str = "") -> tuple[tuple[Transcript, ...], tuple[str, ...]]:
+def read_dialogs(
+    content: bytes, name: str = "", calls: bool = False
+) -> tuple[tuple[Transcript, ...], tuple[str, ...]]:
     """Read the dialogs of a file; return them, and why those that are too large are left out.
 
     Parameters
@@ -53,6 +55,8 @@ def read_dialogs(content: bytes, name: str = "") -> tuple[tuple[Transcript, ...]
     name : str
         The file's name: the ending of a text format, such as ``.txt``, is that format whatever it
         begins with, ``.jsonl`` has a JSON value on each line. Otherwise the content tells.
+    calls : bool
+        Whether the text of each call is put before the words of its turn, as a model reads it.
 
     Raises
     ------
@@ -74,10 +78,10 @@ def read_dialogs(content: bytes, name: str = "") -> tuple[tuple[Transcript, ...]
     if (named and texts) or not text.lstrip().startswith(("{", "[")):
         if not texts:
             raise ValueError("line 1 is not JSON: the file must begin with { or [")
-        dialogs = list(texts[0].read(text, 0))
+        dialogs = list(texts[0].read(text, 0, calls))
     else:
         check_structure(content)
-        dialogs = list(_conversations(text, ending == "jsonl"))
+        dialogs = list(_conversations(text, ending == "jsonl", calls))
     found: dict[str, Transcript] = {}
     left: list[str] = []
     for number, dialog in enumerate(dialogs):
@@ -119,7 +123,7 @@ def read_bytes(path: str | Path, most: int) -> bytes:
         raise ValueError(f"the file {str(path)!r} cannot be read: {error.strerror}") from None
 
 
-def _conversations(text: str, by_line: bool) -> Iterator[Transcript | TooLargeError]:
+def _conversations(text: str, by_line: bool, calls: bool) -> Iterator[Transcript | TooLargeError]:
     values = _lines(text) if by_line or _is_lines(text) else parse_json(text)
     if isinstance(values, dict):
         inner = values.get("conversations", [values])
@@ -138,7 +142,7 @@ def _conversations(text: str, by_line: bool) -> Iterator[Transcript | TooLargeEr
         value = an_object(value, f"dialog {number}")
         known = _format_of(value, number)
         try:
-            yield from known.read(value, number)
+            yield from known.read(value, number, calls)
         except TooLargeError as error:
             yield error
 

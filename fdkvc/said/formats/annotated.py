@@ -17,10 +17,10 @@ Dialogue Dataset*; Zang et al. 2020, *MultiWOZ 2.2*.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fdkvc.said.formats.base import Format
+from fdkvc.said.formats.base import Format, with_calls
 from fdkvc.said.json_input import an_object, optional_part, part
 from fdkvc.said.transcripts import (
     MOST_MENTIONS,
@@ -56,7 +56,7 @@ class Frame:
     Attributes
     ----------
     spans : tuple of (slot, start, end)
-        Characters of the utterance.
+        Characters of the turn's text.
     copies : mapping of slot to slot
         Of slots that have the value of another: which one.
     values : mapping of slot to wordings
@@ -82,8 +82,15 @@ class Frame:
     weight: int
     tells: bool
 
+    def moved(self, characters: int) -> Frame:
+        """Return the frame of a text with so many characters more before its own."""
+        spans = ((slot, start + characters, end + characters) for slot, start, end in self.spans)
+        return replace(self, spans=tuple(spans))
 
-def read_dialogue(value: Mapping[str, Any], number: int) -> Iterator[Transcript]:
+
+def read_dialogue(
+    value: Mapping[str, Any], number: int, calls: bool = False
+) -> Iterator[Transcript]:
     """Read one dialogue; a sentence about a mistake names the dialogue, the turn and the field."""
     name = clean_name(optional_part(value, "dialogue_id", str, f"dialogue {number}"))
     place = f"dialogue {number} ({name})" if name else f"dialogue {number}"
@@ -101,8 +108,10 @@ def read_dialogue(value: Mapping[str, Any], number: int) -> Iterator[Transcript]
             for index, frame in enumerate(optional_part(turn, "frames", list, where))
         ]
         topic = _topic(frames, turns[-1].topic if turns else None)
-        turns.append(Turn(clean_name(part(turn, "speaker", str, where)), clean(text), topic))
-        framed.append(frames)
+        called = [frame.call for frame in frames if frame.call is not None] if calls else []
+        words = with_calls(clean(text), called)
+        turns.append(Turn(clean_name(part(turn, "speaker", str, where)), words, topic))
+        framed.append([frame.moved(len(words) - len(text)) for frame in frames])
         about.append(_services(frames, about[-1] if about else frozenset()))
     demands = _Demands(MentionFinder([turn.text for turn in turns], place), about)
     for at, frames in enumerate(framed):
@@ -114,6 +123,7 @@ def read_dialogue(value: Mapping[str, Any], number: int) -> Iterator[Transcript]
         tuple(demands.found),
         demands.missing + len(demands.unsaid),
         tuple(demands.calls),
+        calls,
     )
 
 

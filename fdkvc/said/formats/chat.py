@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fdkvc.said.formats.base import Format
+from fdkvc.said.formats.base import Format, with_calls
 from fdkvc.said.json_input import an_object, check_structure, optional_part, parse_json, part
 from fdkvc.said.transcripts import (
     Argument,
@@ -31,48 +31,57 @@ TEXTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal":
 """Types of a message's parts that are text, and the field that has it."""
 
 
-ROLES = {"human": "user", "gpt": "assistant"}
+CALLING = "function_call"
+"""Whom ShareGPT lets say its calls."""
+
+ROLES = {"human": "user", "gpt": "assistant", CALLING: "assistant"}
 """What ShareGPT calls those who speak, and chat messages do."""
 
 
-def read_conversation(value: Mapping[str, Any], number: int) -> Iterator[Transcript]:
+def read_conversation(
+    value: Mapping[str, Any], number: int, calls: bool = False
+) -> Iterator[Transcript]:
     """Read one conversation; a sentence about a mistake names it, the turn and the field."""
     place = f"dialog {number}"
     named = value.get("id", value.get("title"))
-    yield _conversation(part(value, "messages", list, place), named, place)
+    yield _conversation(part(value, "messages", list, place), named, place, calls)
 
 
-def read_shared(value: Mapping[str, Any], number: int) -> Iterator[Transcript]:
+def read_shared(value: Mapping[str, Any], number: int, calls: bool = False) -> Iterator[Transcript]:
     """Read one conversation of ShareGPT's layout."""
     place = f"dialog {number}"
-    yield _conversation(part(value, "conversations", list, place), value.get("id"), place)
+    yield _conversation(part(value, "conversations", list, place), value.get("id"), place, calls)
 
 
-def read_request(value: Mapping[str, Any], number: int) -> Iterator[Transcript]:
+def read_request(
+    value: Mapping[str, Any], number: int, calls: bool = False
+) -> Iterator[Transcript]:
     """Read the conversation of a request to a chat model, as a line of a batch has it."""
     place = f"dialog {number}"
     messages = part(part(value, "body", dict, place), "messages", list, f"{place}, body")
-    yield _conversation(messages, value.get("custom_id"), place)
+    yield _conversation(messages, value.get("custom_id"), place, calls)
 
 
-def _conversation(messages: list[Any], named: Any, place: str) -> Transcript:
+def _conversation(messages: list[Any], named: Any, place: str, calls_said: bool) -> Transcript:
     name = clean_name(named) if isinstance(named, str) else ""
     turns: list[Turn] = []
-    asked: list[tuple[int, str, dict[str, str]]] = []
+    asked: list[tuple[int, str, dict[str, Any]]] = []
     check_turns(place, len(messages))
     for at, found in enumerate(messages):
         where = f"{place}, turn {at}"
         message = _in_chat_terms(an_object(found, where), where)
         topic = clean_name(optional_part(message, "topic", str, where))
         role = clean_name(part(message, "role", str, where))
-        turns.append(Turn(role, clean(_content(message, where)), topic or None))
-        asked += [(at, *call) for call in _calls(message, where)]
+        called = list(_calls(message, where))
+        words = with_calls(clean(_content(message, where)), called if calls_said else [])
+        turns.append(Turn(role, words, topic or None))
+        asked += [(at, *call) for call in called]
 
     finder = MentionFinder([turn.text for turn in turns], place)
     demands, missing, calls = [], 0, []
     for at, method, arguments in asked:
         made = []
-        for slot, wording in arguments.items():
+        for slot, wording in _values(arguments, ""):
             mentions = finder.mentions([wording], before=at)
             said = clean_name(wording)
             if mentions:
@@ -81,15 +90,37 @@ def _conversation(messages: list[Any], named: Any, place: str) -> Transcript:
                 missing += 1
             made.append(Argument(slot, said, mentions[-1] if mentions else None))
         calls.append(Call(at, method, tuple(sorted(made, key=lambda each: each.slot))))
-    return Transcript(name or place, tuple(turns), tuple(demands), missing, tuple(calls))
+    return Transcript(
+        name or place, tuple(turns), tuple(demands), missing, tuple(calls), calls_said
+    )
 
 
 def _in_chat_terms(message: Mapping[str, Any], place: str) -> Mapping[str, Any]:
     """Return a message with ``role`` and ``content`` where it has ``from`` and ``value``."""
     if "role" in message or "from" not in message:
         return message
-    who = part(message, "from", str, place)
-    return {"role": ROLES.get(who, who), "content": part(message, "value", str, place)}
+    who, said = part(message, "from", str, place), part(message, "value", str, place)
+    called = _called(said) if who == CALLING else []
+    if called:
+        return {"role": ROLES[who], "tool_calls": [{"function": each} for each in called]}
+    return {"role": ROLES.get(who, who), "content": said}
+
+
+def _called(text: str) -> list[dict[str, Any]]:
+    """Return the calls that a text makes in JSON, each a name and arguments; else none."""
+    try:
+        check_structure(text.encode("utf-8", "replace"))
+        found = parse_json(text)
+    except ValueError:
+        return []
+    calls = found if isinstance(found, list) else [found]
+    known = all(
+        isinstance(each, dict)
+        and isinstance(each.get("name"), str)
+        and isinstance(each.get("arguments"), dict)
+        for each in calls
+    )
+    return calls if known else []
 
 
 def _content(message: Mapping[str, Any], place: str) -> str:
@@ -108,7 +139,7 @@ def _content(message: Mapping[str, Any], place: str) -> str:
     return "\n".join(filter(None, said))
 
 
-def _calls(message: Mapping[str, Any], place: str) -> Iterator[tuple[str, dict[str, str]]]:
+def _calls(message: Mapping[str, Any], place: str) -> Iterator[tuple[str, dict[str, Any]]]:
     called = []
     if message.get("function_call") is not None:
         called.append(part(message, "function_call", dict, place))
@@ -131,7 +162,7 @@ def _calls(message: Mapping[str, Any], place: str) -> Iterator[tuple[str, dict[s
                 raise ValueError(f"{place}: 'arguments' of {method}: {error}") from None
         if not isinstance(arguments, dict):
             raise ValueError(f"{place}: 'arguments' of {method} are missing or not an object")
-        yield method, dict(_values(arguments, ""))
+        yield method, arguments
 
 
 def _values(value: Any, name: str) -> Iterator[tuple[str, str]]:
@@ -164,6 +195,7 @@ SHARED = Format(
     "conversations",
     read_shared,
     "ShareGPT: `conversations` of messages with `from` and `value`",
+    demands="arguments of what `function_call` says",
 )
 
 REQUESTS = Format(

@@ -29,10 +29,12 @@ _SPEAKER = re.compile(r"\s{0,8}([^\W\d_][\w .'-]{0,31}(?:\([^():]{1,32}\))?):(?:
 _END = re.compile(r"\s*(-{3,}|={3,})\s*")
 
 
-def read_plain_text(text: str, number: int = 0) -> Iterator[Transcript | TooLargeError]:
+def read_plain_text(
+    text: str, number: int = 0, calls: bool = False
+) -> Iterator[Transcript | TooLargeError]:
     r"""Read plain text, with a sentence for each dialog that is too large.
 
-    The other errors are those of `fdkvc.said.formats.read_transcripts`.
+    It has no calls. The other errors are those of `fdkvc.said.formats.read_transcripts`.
 
     Examples
     --------
