@@ -31,7 +31,7 @@ from fdkvc.policies.together import Together
 from fdkvc.run.evidence import answers, lost_in
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Status
-from fdkvc.said.formats import EXAMPLES, read_file
+from fdkvc.said.formats import EXAMPLES, read_dialogs, read_file
 from fdkvc.said.lexical import lexical_recording
 from fdkvc.said.trace_file import trace_bytes
 from fdkvc.told.explain import explain
@@ -421,9 +421,43 @@ def test_a_dialog_can_be_pasted() -> None:
     assert "1 dialog is left out: dialog 1, turn 0: it has 1025 tokens" in warning
 
 
+@pytest.mark.parametrize("vectors", ["lexical", "house"])
+def test_calls_are_among_the_words_where_a_person_wants_them(vectors: str) -> None:
+    app = open_dialogs(file="chat", vectors=vectors, policies="fifo", turn=3)
+    assert link_of(app)["calls"] == "silent"
+    assert "arguments" not in words_said(app)
+
+    settled(app.selectbox(key="dialogs/calls").set_value("said").run())
+    assert link_of(app)["calls"] == "said"
+    assert "with the text of calls" in html(app)
+    ((dialog,), _) = read_dialogs((EXAMPLES / "chat.json").read_bytes(), calls=True)
+    assert '"arguments": {' in words_said(app)
+    assert words_said(app) == "".join(dialog.texts)
+    # The same view by its link, and not where no file has calls.
+    assert words_said(open_dialogs(None, **link_of(app))) == words_said(app)
+    plain_text = open_dialogs(read_dialog_file(b"A: hi\nB: yes", "own.txt"), calls="said")
+    assert link_of(plain_text)["calls"] == "silent"
+    assert not [box for box in plain_text.selectbox if box.label == "Tool calls"]
+
+
+def test_a_dialog_that_is_too_large_with_its_calls_is_left_out_and_said() -> None:
+    call = {"function": {"name": "note", "arguments": {"text": "a " * 1020}}}
+    talks = [
+        [{"role": "user", "content": "hi"}, {"role": "bot", "content": "so", "tool_calls": calls}]
+        for calls in ([], [call])
+    ]
+    for some, sentence in (
+        (talks, "1 dialog is left out: dialog 1, turn 1: it has 1043 tokens"),
+        (talks[1:], "dialog 0, turn 1: it has 1043 tokens, but at most 1024 may be"),
+    ):
+        file = read_dialog_file(json.dumps(some).encode(), "own.json")
+        assert not file.left
+        assert sentence in words_of(open_dialogs(file, calls="said"))
+
+
 def test_values_that_nobody_said_are_told_beside_the_evidence() -> None:
     call = {"function": {"name": "book", "arguments": {"area": "centre", "stars": 4}}}
-    chat = [
+    chat: list[dict[str, Any]] = [
         {"role": "user", "content": "4 stars, in the center"},
         {"role": "assistant", "tool_calls": [call]},
     ]

@@ -13,7 +13,7 @@ from fdkvc.parameters import Field
 from fdkvc.policies import Policy
 from fdkvc.said.transcripts import MOST_TURNS, Transcript
 from fdkvc.ui.answers.conversation import FULL, Conversation
-from fdkvc.ui.dialogs.choices import DIALOG, DIGEST, FILE, OWN, choose_own_file
+from fdkvc.ui.dialogs.choices import DIALOG, DIGEST, FILE, OWN, choose_own_file, tell_left
 from fdkvc.ui.dialogs.files import SHIPPED, DialogFile, shipped_file
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, hold
@@ -125,6 +125,7 @@ def choose_conversation(page: str, link: Mapping[str, str]) -> Conversation | No
         file = choose_own_file(page) if key == OWN else shipped_file(key)
         if file is None:
             return None
+        tell_left(file)
         if key != OWN:
             hold(page, DIGEST, "")
         transcript = _choose_dialog(page, file)

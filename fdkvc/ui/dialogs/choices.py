@@ -25,6 +25,7 @@ from fdkvc.ui.dialogs.files import (
     read_dialog_file,
     shipped_file,
     shown_recording,
+    with_calls,
 )
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, hold
@@ -74,6 +75,14 @@ FILE = Field(
     choices={**SHIPPED, OWN: "A file of my own …"},
 )
 DIGEST = Field("SHA-256", "Of a file that is not an example.", name="sha", default="")
+CALLS = Field(
+    "Tool calls",
+    "Whether their text, name and arguments, is read before the words of the turn that makes them. "
+    "A model reads it.",
+    name="calls",
+    default="silent",
+    choices={"silent": "not among the words", "said": "among the words"},
+)
 DIALOG = Field("Dialog of the file", "", name="dialog", default=0, low=0, high=MOST_DIALOGS - 1)
 TOPICS = Field(
     "Topics",
@@ -145,7 +154,7 @@ PLACED = (
 )
 """What has a meaning in one file alone."""
 
-FIELDS = (FILE, DIGEST, *PLACED, BUDGET, POLICIES, WHOSE, VIEW, ORDER, SECTION, *PAIR, ASKED)
+FIELDS = (FILE, DIGEST, CALLS, *PLACED, BUDGET, POLICIES, WHOSE, VIEW, ORDER, SECTION, *PAIR, ASKED)
 """Every field of the page's view."""
 
 
@@ -165,6 +174,12 @@ def choose_dialog(page: str) -> Chosen | None:
     file = _choose_file(page)
     if file is None:
         return None
+    try:
+        file = _choose_calls(page, file)
+    except ValueError as error:
+        problems([f"{error}."])
+        return None
+    tell_left(file)
     names_of = [said.name for said in file.transcripts]
     dialog = fields.choice(page, replace(DIALOG, choices=dict(enumerate(names_of))))
     way, schedule = _choose_topics(page, file, dialog)
@@ -185,7 +200,7 @@ def choose_dialog(page: str) -> Chosen | None:
         deciding = 1
     topics = tuple(turn.topic for turn in recording.transcript.turns)
     name = recording.transcript.name
-    chosen = HeadChoice(file.digest, name, topics, head, deciding, recording, names)
+    chosen = HeadChoice(file.key, name, topics, head, deciding, recording, names)
     return Chosen(file, chosen, budget)
 
 
@@ -251,15 +266,27 @@ def _brought(page: str) -> DialogFile | None:
     st.session_state[last] = (tuple(brought), problem if brought else "")
     staying = f" Staying with {before.name}." if before is not None else ""
     problems([problem + staying] if brought and problem else [])
-    if before is not None and before.left:
-        many = len(before.left)
+    return before
+
+
+def tell_left(file: DialogFile) -> None:
+    """Say which dialogs of a file are left out, and why."""
+    many = len(file.left)
+    if many:
         st.warning(
             plain(
                 f"{count(many, 'dialog')} {'is' if many == 1 else 'are'} left out: "
-                f"{before.left[0]}{', and so on' if many > 1 else ''}."
+                f"{file.left[0]}{', and so on' if many > 1 else ''}."
             )
         )
-    return before
+
+
+def _choose_calls(page: str, file: DialogFile) -> DialogFile:
+    """Let a person choose whether the text of calls is read, where there are any."""
+    if not file.packed:
+        hold(page, CALLS, CALLS.default)
+        return file
+    return with_calls(file) if fields.choice(page, CALLS) == "said" else file
 
 
 def _pasted_name(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import zlib
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -75,6 +76,8 @@ class DialogFile:
         What a model saw of each dialog; empty for a file of words alone.
     left : tuple of str
         Why other dialogs of the file are left out, a sentence each.
+    packed : bytes
+        Of a file in which calls are made, its content, to read it again with their text.
     """
 
     name: str
@@ -82,6 +85,12 @@ class DialogFile:
     transcripts: tuple[Transcript, ...]
     traced: tuple[Recording, ...] = ()
     left: tuple[str, ...] = ()
+    packed: bytes = b""
+
+    @property
+    def key(self) -> str:
+        """What tells it from other files, and from itself as it is read otherwise."""
+        return self.digest + self.transcripts[0].about_calls
 
     def recording(self, dialog: int) -> Recording:
         """Return a dialog with the trace's own vectors, or with lexical ones."""
@@ -109,7 +118,8 @@ def read_dialog_file(content: bytes, name: str) -> DialogFile:
     digest = hashlib.sha256(content).hexdigest()
     if not traces:
         transcripts, left = read_dialogs(content, name)
-        return DialogFile(name, digest, transcripts, left=left)
+        packed = zlib.compress(content, 1) if any(each.calls for each in transcripts) else b""
+        return DialogFile(name, digest, transcripts, left=left, packed=packed)
     traced = read_trace_file(BytesIO(content), most)
     if not traced:
         raise ValueError("the file holds no dialogs")
@@ -126,6 +136,19 @@ def read_dialog_file(content: bytes, name: str) -> DialogFile:
             "capture some of them"
         )
     return DialogFile(name, digest, tuple(each.transcript for each in traced), traced)
+
+
+@kept
+def with_calls(file: DialogFile) -> DialogFile:
+    """Return a file in which calls are made as it is read with their text.
+
+    Raises
+    ------
+    ValueError
+        If all its dialogs are too large then.
+    """
+    transcripts, left = read_dialogs(zlib.decompress(file.packed), file.name, calls=True)
+    return replace(file, transcripts=transcripts, left=left)
 
 
 BROUGHT: Store[DialogFile] = Store(MOST_KEPT_MEGABYTES * 1_000_000)
@@ -171,7 +194,7 @@ class HeadChoice:
     Attributes
     ----------
     file : str
-        The file's digest.
+        The file's key.
     name : str
         The dialog's.
     topics : tuple of str or None
@@ -257,7 +280,10 @@ def read_by_house(said: Transcript) -> tuple[Recording, ...]:
         read([memory], passage.ids)
     shape = model.decoder.shape
     return tuple(
-        replace(each, source=f"the {model.name} model, layer {layer}, KV head {head}")
+        replace(
+            each,
+            source=f"the {model.name} model, layer {layer}, KV head {head}{said.about_calls}",
+        )
         for each, (layer, head) in zip(
             recordings(memory, said, passages),
             product(range(shape.layers), range(shape.kv_heads)),

@@ -159,7 +159,7 @@ def _about(done: Replayed, settings: Replay, file: DialogFile) -> None:
             plain(f"Cancelled: {finished} of {count(asked, 'dialog')} finished, and shown."),
             icon=":material/cancel:",
         )
-    if done.settings != settings or done.file.digest != file.digest:
+    if done.settings != settings or done.file.key != file.key:
         st.info(
             "The file or the settings are no longer those of this run: press Run to measure them.",
             icon=":material/tune:",
