@@ -440,6 +440,15 @@ def test_calls_are_among_the_words_where_a_person_wants_them(vectors: str) -> No
     assert not [box for box in plain_text.selectbox if box.label == "Tool calls"]
 
 
+def test_a_run_without_the_text_of_calls_is_no_run_with_it() -> None:
+    app = section(open_dialogs(file="chat", policies="fifo"), "All dialogs of the file")
+    run_until(press(app, "Run"), "Shown: 1 dialog")
+    assert "no longer those of this run" not in words_of(app)
+
+    settled(app.selectbox(key="dialogs/calls").set_value("said").run())
+    assert "no longer those of this run" in words_of(app)
+
+
 def test_a_dialog_that_is_too_large_with_its_calls_is_left_out_and_said() -> None:
     call = {"function": {"name": "note", "arguments": {"text": "a " * 1020}}}
     talks = [

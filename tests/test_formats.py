@@ -483,6 +483,39 @@ def test_requests_of_a_batch_are_read() -> None:
     assert all((each.turns, each.demands) == (chat.turns, chat.demands) for each in found)
 
 
+def test_requests_for_responses_are_read() -> None:
+    flight = {"type": "function_call", "call_id": "1", "name": "fly", "arguments": '{"to": "Oslo"}'}
+    items = [
+        {"role": "user", "content": [{"type": "input_text", "text": "To Oslo"}]},
+        {"type": "reasoning", "summary": []},
+        flight,
+        {"type": "function_call_output", "call_id": "1", "output": "at 5"},
+        {"type": "custom_tool_call", "call_id": "2", "name": "note", "input": "at 5"},
+        {
+            "type": "message",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "Booked"}],
+        },
+    ]
+    bodies = [{"input": items, "instructions": "Be kind"}, {"input": "hello"}]
+    requests = [{"custom_id": str(at), "body": body} for at, body in enumerate(bodies)]
+    long, short = read_transcripts(b"\n".join(map(encoded, requests)), "batch.jsonl")
+
+    assert long.texts == ("Be kind", "To Oslo", "", "", "at 5", "", "Booked")
+    assert [turn.speaker for turn in long.turns] == [
+        *("system", "user", "assistant", "assistant", "tool", "assistant", "assistant")
+    ]
+    assert long.demands == (
+        Demand("call", 3, "fly", "to", "Oslo", (Mention(1, 3, 7),)),
+        Demand("call", 5, "note", "input", "at 5", (Mention(4, 0, 4),)),
+    )
+    assert short.turns == (Turn("user", "hello"),)
+    for wrong in (3, ["hello"], {"role": "user"}, [{"content": "hello"}]):
+        sentence = r"^dialog 0, (body: 'input' is missing|turn 0 is not|turn 0: 'role' is missing)"
+        with pytest.raises(ValueError, match=sentence):
+            read_transcripts(encoded([{"body": {"input": wrong}}]))
+
+
 def test_plain_text_may_begin_with_a_bracket_where_its_name_says_so() -> None:
     text = "\n\nAda Müller: [laughs] at 5: yes\nand more\n\nBot: ok\n=====\nAda: again\n".encode()
     first, second = read_transcripts(text)
@@ -726,15 +759,15 @@ def test_looking_for_evidence_takes_a_while_at_most() -> None:
 JSON = any_json(
     *("turns", "speaker", "utterance", "frames", "service", "slots", "state", "slot_values"),
     *("messages", "role", "content", "tool_calls", "function", "name", "arguments", "topic"),
-    *("function_call", "refusal", "type", "custom", "input"),
+    *("function_call", "refusal", "type", "custom", "input", "instructions", "output"),
     *("conversations", "from", "value", "body"),
     *("service_call", "parameters", "method"),
 )
 
 
-@given(JSON, st.sampled_from(["", "a.jsonl", "a.txt"]))
-def test_any_json_is_read_or_refused_in_a_sentence(value: Any, name: str) -> None:
-    assert_read_or_refused(lambda: read_transcripts(json.dumps(value).encode(), name))
+@given(JSON, st.sampled_from(["", "a.jsonl", "a.txt"]), st.booleans())
+def test_any_json_is_read_or_refused_in_a_sentence(value: Any, name: str, calls: bool) -> None:
+    assert_read_or_refused(lambda: read_dialogs(json.dumps(value).encode(), name, calls))
 
 
 @given(st.binary(max_size=200) | st.text(max_size=200).map(lambda text: text.encode("utf-8")))
@@ -753,9 +786,11 @@ PATHS = st.sampled_from(
 )
 
 
-@given(PATHS, JSON)
-def test_a_dialogue_with_anything_in_a_place_is_read_or_refused(path: str, value: Any) -> None:
-    assert_read_or_refused(lambda: read_transcripts(changed(path, value)))
+@given(PATHS, JSON, st.booleans())
+def test_a_dialogue_with_anything_in_a_place_is_read_or_refused(
+    path: str, value: Any, calls: bool
+) -> None:
+    assert_read_or_refused(lambda: read_dialogs(changed(path, value), calls=calls))
 
 
 @given(st.data())

@@ -2,7 +2,8 @@
 
 A message may name its topic in a field ``topic``. An assistant's ``tool_calls``, and the
 older ``function_call``, demand their arguments, each a text or a number that was said before.
-ShareGPT's messages have ``from`` and ``value`` instead; a batch request, a ``body``.
+ShareGPT's messages have ``from`` and ``value`` instead; a batch request, a ``body`` with messages,
+or with the ``input`` of a response, in which calls stand between the messages.
 """
 
 from __future__ import annotations
@@ -56,9 +57,13 @@ def read_shared(value: Mapping[str, Any], number: int, calls: bool = False) -> I
 def read_request(
     value: Mapping[str, Any], number: int, calls: bool = False
 ) -> Iterator[Transcript]:
-    """Read the conversation of a request to a chat model, as a line of a batch has it."""
+    """Read the conversation of a request to a model, as a line of a batch has it."""
     place = f"dialog {number}"
-    messages = part(part(value, "body", dict, place), "messages", list, f"{place}, body")
+    body, inside = part(value, "body", dict, place), f"{place}, body"
+    if "input" in body and "messages" not in body:
+        messages = list(_of_response(body, inside))
+    else:
+        messages = part(body, "messages", list, inside)
     yield _conversation(messages, value.get("custom_id"), place, calls)
 
 
@@ -93,6 +98,27 @@ def _conversation(messages: list[Any], named: Any, place: str, calls_said: bool)
     return Transcript(
         name or place, tuple(turns), tuple(demands), missing, tuple(calls), calls_said
     )
+
+
+def _of_response(body: Mapping[str, Any], place: str) -> Iterator[Any]:
+    """Yield the input of a response as chat messages; there, a call is no message."""
+    if body.get("instructions") is not None:
+        yield {"role": "system", "content": part(body, "instructions", str, place)}
+    if isinstance(body["input"], str):
+        yield {"role": "user", "content": body["input"]}
+        return
+    for item in part(body, "input", list, place):
+        match item:
+            case {"type": "function_call"}:
+                yield {"role": "assistant", "function_call": item}
+            case {"type": "custom_tool_call"}:
+                yield {"role": "assistant", "tool_calls": [{"type": "custom", "custom": item}]}
+            case {"type": "function_call_output" | "custom_tool_call_output"}:
+                yield {"role": "tool", "content": item.get("output")}
+            case {"type": str(kind)} if kind != "message":  # what it thought, and the like
+                yield {"role": "assistant", "content": None}
+            case _:
+                yield item
 
 
 def _in_chat_terms(message: Mapping[str, Any], place: str) -> Mapping[str, Any]:
@@ -204,7 +230,7 @@ REQUESTS = Format(
     ("json", "jsonl"),
     "body",
     read_request,
-    "OpenAI batch requests, whose `body` has chat messages",
+    "OpenAI batch requests, whose `body` has chat messages, or the `input` of a response",
     FORMAT.topics,
     FORMAT.demands,
 )
