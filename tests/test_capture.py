@@ -6,6 +6,7 @@ import json
 import math
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -449,8 +450,10 @@ def test_speakers_names_are_read_where_that_is_asked_for(causal: str) -> None:
     assert said == [[(0, 0), (0, 0), (0, 0), (0, 1)], [(0, 0), (0, 0), (0, 3)]]
     assert [token.text for token in recording.tokens[1]] == ["<unk>", "<unk>", "six"]
     assert recording.source.endswith(", layer 0, with speakers' names")
-    assert record(load_model(causal, 0), SHORT).source.endswith(
-        ", layer 0, without speakers' names"
+    model = load_model(causal, 0)
+    assert record(model, SHORT).source.endswith(", layer 0, without speakers' names")
+    assert record(model, replace(SHORT, calls_said=True)).source.endswith(
+        ", layer 0, without speakers' names, with the text of calls"
     )
 
 

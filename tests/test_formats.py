@@ -767,7 +767,7 @@ JSON = any_json(
 
 @given(JSON, st.sampled_from(["", "a.jsonl", "a.txt"]), st.booleans())
 def test_any_json_is_read_or_refused_in_a_sentence(value: Any, name: str, calls: bool) -> None:
-    assert_read_or_refused(lambda: read_dialogs(json.dumps(value).encode(), name, calls))
+    assert_read_or_refused(lambda: read_dialogs(json.dumps(value).encode(), name, calls)[0])
 
 
 @given(st.binary(max_size=200) | st.text(max_size=200).map(lambda text: text.encode("utf-8")))
@@ -790,7 +790,7 @@ PATHS = st.sampled_from(
 def test_a_dialogue_with_anything_in_a_place_is_read_or_refused(
     path: str, value: Any, calls: bool
 ) -> None:
-    assert_read_or_refused(lambda: read_dialogs(changed(path, value), calls=calls))
+    assert_read_or_refused(lambda: read_dialogs(changed(path, value), calls=calls)[0])
 
 
 @given(st.data())
