@@ -775,7 +775,7 @@ def _dialogs(settings: Any) -> None:
     if settings.out is not None:
         check_folder(settings.out)
 
-    recordings, file = _recordings(settings)
+    recordings, transcripts, file = _recordings(settings)
     if settings.heads is None:
         asked = replace(asked, heads=(default_heads(recordings[0]),))
     began = perf_counter()
@@ -792,7 +792,21 @@ def _dialogs(settings: Any) -> None:
             seconds=perf_counter() - began,
         )
         write_files(settings.out, files)
-    _print(f"{recordings[0].source}\n\n{replay_text(replayed, settings.seed)}", settings.out)
+    text = f"{recordings[0].source}\n\n{replay_text(replayed, settings.seed)}"
+    _print(text + _unsaid(transcripts), settings.out)
+
+
+def _unsaid(transcripts: Sequence[Transcript]) -> str:
+    """Say how many values nobody said, and how many were said of another service alone."""
+    from fdkvc.words import count
+
+    missing = sum(each.missing for each in transcripts)
+    carried = sum(demand.carried for each in transcripts for demand in each.demands)
+    lines = [
+        f"Carried over from another service: {count(carried, 'demand')}." * bool(carried),
+        f"Never said in these words: {count(missing, 'more value')}." * bool(missing),
+    ]
+    return "".join(f"\n\n{line}" for line in lines if line)
 
 
 def _answers(settings: Any) -> None:
@@ -986,8 +1000,8 @@ def _transcripts(settings: Any, calls: bool = False) -> tuple[Sequence[Transcrip
     return transcripts, content
 
 
-def _recordings(settings: Any) -> tuple[Sequence[Recording], str]:
-    """Return the recordings that are asked for, and a digest of their file."""
+def _recordings(settings: Any) -> tuple[Sequence[Recording], Sequence[Transcript], str]:
+    """Return the recordings that are asked for, their dialogs, and a digest of their file."""
     import hashlib
     from io import BytesIO
 
@@ -1006,7 +1020,8 @@ def _recordings(settings: Any) -> tuple[Sequence[Recording], str]:
     else:
         content = read_bytes(settings.trace, MOST_BYTES)
         recordings = read_trace_file(BytesIO(content))
-    return recordings, hashlib.sha256(content).hexdigest()
+        transcripts = [each.transcript for each in recordings]
+    return recordings, transcripts, hashlib.sha256(content).hexdigest()
 
 
 def _trace(settings: Any) -> None:

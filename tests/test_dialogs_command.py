@@ -144,6 +144,37 @@ def test_a_dialog_that_is_too_large_is_left_out_and_said(tmp_path: Path, capsys:
     assert capsys.readouterr().err == f"Left out:\n  {sentence}\n"
 
 
+def test_what_nobody_said_and_what_was_said_of_something_else_is_counted(
+    tmp_path: Path, capsys: CAPTURED
+) -> None:
+    turns = [
+        {
+            "speaker": "USER",
+            "utterance": utterance,
+            "frames": [
+                {
+                    "service": service,
+                    "state": {
+                        "active_intent": "find",
+                        "slot_values": {"area": ["north"], "kind": ["unsaid"]},
+                    },
+                }
+            ],
+        }
+        for service, utterance in (("hotel", "a hotel in the north"), ("food", "and food there"))
+    ]
+    file, few = tmp_path / "own.json", ("--budgets", "8", "--policies", "fifo")
+    file.write_text(json.dumps({"turns": turns}))
+    assert run("dialogs", "--dialogs", file, *few) == 0
+    said = capsys.readouterr().out
+    assert "\n\nCarried over from another service: 1 demand.\n\n" in said
+    assert said.endswith("Never said in these words: 2 more values.\n")
+    trace = tmp_path / "trace.npz"
+    trace.write_bytes(trace_bytes([lexical_recording(each) for each in read_file(file)]))
+    assert run("dialogs", "--trace", trace, *few) == 0
+    assert capsys.readouterr().out == said
+
+
 def test_capture_writes_a_trace_that_replays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
 ) -> None:

@@ -7,7 +7,7 @@ before, in the words of the state, of the annotated spans, or of the call itself
 A call writes its arguments out, and may take them from wherever they stand. A value of a state is
 what was said of its service, so of its mentions only those in turns about that service count, and,
 where its slot is annotated as a copy of another slot, those in turns about that slot's service. A
-value of which there is none was carried over from elsewhere, as by *the same area as the
+value that was said in no such turn was carried over from elsewhere, as by *the same area as the
 restaurant*, and all its mentions count.
 
 Rastogi et al. 2020, *Towards Scalable Multi-Domain Conversational Agents: The Schema-Guided
@@ -215,15 +215,12 @@ class _Demands:
         self, service: str, slot: str, mentions: tuple[Mention, ...]
     ) -> tuple[tuple[Mention, ...], bool]:
         """Return the mentions of a state's value that count; and if they are of other services."""
-        copied = self.copies.get((service, slot))
-        copied_of = {owner for owner, values in self.state.items() if copied in values}
-        of = [self.about[mention.turn] for mention in mentions]
-        counted = tuple(
-            mention
-            for mention, services in zip(mentions, of, strict=True)
-            if services & {service, *copied_of}
-        )
-        return counted or mentions, bool(mentions) and not any(service in each for each in of)
+        services, copied = {service}, self.copies.get((service, slot))
+        if copied is not None:
+            services |= {each for each, values in self.state.items() if copied in values}
+        counted = tuple(each for each in mentions if services & self.about[each.turn])
+        own = any(service in self.about[each.turn] for each in mentions)
+        return counted or mentions, not own
 
 
 # ------------------------------------------------------------------------------- frames
