@@ -1,10 +1,11 @@
 """What every browser test stands on: the real app, Chromium, and a watch over both.
 
-Without Chromium these tests skip; with FDKVC_REQUIRE_BROWSER=1 they fail instead. One window stays
-open for all of them, since reading the app's scripts anew takes half of a page's time; what a test
-stored in it is gone before the next. Whatever a test looks at, it fails also when the page asks
-another machine for anything, and when the app or the browser reports an error. A failed test leaves
-a picture of each page in its `tmp_path`.
+Without Chromium these tests skip; with FDKVC_REQUIRE_BROWSER=1 they fail instead. One tab of one
+window stays open for all of them, since reading the app's scripts anew takes half of a page's time;
+what a test stored or set in it is gone before the next, but for the entries of its history.
+Whatever a test looks at, it fails also when the page asks another machine for anything, and when
+the app or the browser reports an error. A failed test leaves a picture of each page in its
+`tmp_path`.
 
 A machine that is shared may stand still for seconds: a test that failed is tried once more, and the
 summary names it. FDKVC_SLOWDOWN=6 slows the browser down six times, which brings to light what only
@@ -20,14 +21,15 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, ViewportSize, expect
 
 from benchmarks.live_app import APP, HOST, NO_CHROMIUM, find_chromium, open_chromium, serve
 
 HERE = Path(__file__).parent
-BRIEF = ("--js-flags=--no-opt", "--process-per-site")
-"""All pages share one process, which knows the scripts already; compiling them as well as can be
-takes longer than it saves."""
+BRIEF = ("--js-flags=--no-opt,--no-maglev,--max-lazy", "--process-per-site")
+"""All pages share one process, which knows the scripts already; compiling them well, or before they
+are called, takes longer than it saves."""
+WIDE: ViewportSize = {"width": 1440, "height": 1000}
 
 FAILED = pytest.StashKey[bool]()
 
@@ -75,10 +77,10 @@ def app(chromium: Browser, app_log: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="package")
 def window(chromium: Browser, app: str) -> Iterator[BrowserContext]:
-    """The window of all tests, whose relative addresses are the app's; one page keeps it warm."""
-    window = chromium.new_context(base_url=app, viewport={"width": 1440, "height": 1000})
+    """The window of all tests, whose relative addresses are the app's, with the tab of all."""
+    window = chromium.new_context(base_url=app, viewport=WIDE)
     window.set_default_timeout(20_000)
-    window.new_page().goto("/_stcore/health")
+    window.new_page()
     yield window
     window.close()
 
@@ -106,27 +108,37 @@ def context(
 
     yield window
 
-    warm, *pages = window.pages
-    for page in pages:
+    for page in window.pages:
         exceptions = page.locator("[data-testid=stException]").all_inner_texts()
         troubles += [f"exception on the page: {text}" for text in exceptions]
     said = app_log.read_text()[said_before:]
     if "Traceback" in said:
         troubles.append(f"error in the app: {said}")
-    for number, page in enumerate(pages):
-        if troubles or request.node.stash.get(FAILED, False):
+    if troubles or request.node.stash.get(FAILED, False):
+        for number, page in enumerate(window.pages):
             page.screenshot(path=tmp_path / f"page{number}.png")
-        page.close()
     for event, heard in watch.items():
         window.remove_listener(event, heard)
-    window.clear_cookies()
-    warm.evaluate("localStorage.clear()")
+    _as_new(window)
     assert not troubles, "\n".join(troubles)
 
 
 @pytest.fixture
 def page(context: BrowserContext) -> Page:
-    return context.new_page()
+    """Return the tab of all tests."""
+    return context.pages[0]
+
+
+def _as_new(window: BrowserContext) -> None:
+    """Leave nothing in the window of what a test opened, stored and set."""
+    tab, *others = window.pages
+    for page in others:
+        page.close()
+    tab.goto("/_stcore/health")
+    tab.evaluate("localStorage.clear(), sessionStorage.clear()")
+    tab.set_viewport_size(WIDE)
+    tab.emulate_media(color_scheme="light", reduced_motion="no-preference")
+    window.clear_cookies()
 
 
 def _slow_down(page: Page) -> None:

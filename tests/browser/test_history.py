@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from playwright.sync_api import Locator, Page, expect
+import pytest
+from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from benchmarks.live_app import settled
 from fdkvc.dialogs.scenarios import SCENARIOS
@@ -19,6 +20,12 @@ window.WebSocket = class extends WebSocket {
   send(said) { this.sent = (this.sent ?? 0) + 1; super.send(said); }
 };
 """
+
+
+@pytest.fixture
+def page(context: BrowserContext) -> Page:
+    """Return a tab whose history begins with the test."""
+    return context.new_page()
 
 
 def entries(page: Page) -> int:

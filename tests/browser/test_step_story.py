@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import numpy as np
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import BrowserContext, Locator, Page, expect
 from test_step_page import WRONG
 
 from benchmarks.live_app import settled
@@ -23,7 +23,10 @@ from fdkvc.ui.step.tour import STOPS
 DIALOG = generate(scenario_named("mixed"), 1, 7)
 
 
-def test_playing_shows_every_turn_and_makes_no_entries_of_the_history(page: Page) -> None:
+def test_playing_shows_every_turn_and_makes_no_entries_of_the_history(
+    context: BrowserContext,
+) -> None:
+    page = context.new_page()  # has a history of its own
     open_step(page, scenario="complex", seed=7, turn=0)
     before = page.evaluate("history.length")
     page.evaluate(
