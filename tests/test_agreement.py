@@ -18,6 +18,7 @@ from worlds import (
     CLEAR,
     ORACLE_POLICIES,
     by_token,
+    entries_of,
     evictions,
     kept_tokens,
     live,
@@ -65,7 +66,7 @@ def rounding(trace: Trace, dialogs: DialogBatch, row: int, old: list[int], turn:
     if not old:
         return 0.0
     if getattr(trace.policy, "relevance", "similarity") == "attention":
-        weights = trace.every_entry().recorded["attention"][row, turn]
+        weights = entries_of(trace).recorded["attention"][row, turn]
         spread = np.nanmax(weights) - np.nanmin(weights)
         return float(1e-6 * np.nanmax(weights) / spread) if spread > 0 else 0.0
     tokens = dialogs.embeddings[row].astype(float)
@@ -79,7 +80,7 @@ def rounding(trace: Trace, dialogs: DialogBatch, row: int, old: list[int], turn:
 def compare(trace: Trace, dialogs: DialogBatch, row: int = 0) -> Tally:
     """Assert that a row's trace says what the oracle says, turn by turn while it is sure."""
     turns = oracle(dialogs, row, trace.policy, trace.budget)
-    entries = trace.every_entry()
+    entries = entries_of(trace)
     tally = Tally(turns=len(turns))
     tolerance = 2e-5
     old: list[int] = []

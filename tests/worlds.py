@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -195,6 +196,10 @@ def oracle(dialogs: DialogBatch, row: int, policy: Policy, budget: int) -> list[
 # ------------------------------------------------------------------------------- comparisons
 
 
+entries_of = lru_cache(maxsize=32)(Trace.every_entry)
+"""A trace's entries, which take longer to lay out than to look at, for row after row."""
+
+
 def live(entries: EntryTrace, row: int, turn: int) -> NDArray[np.intp]:
     """Slots of the entries that stood for the budget: old ones above the threshold, and new."""
     status, rule = entries.status[row, turn], entries.rule[row, turn]
@@ -271,7 +276,7 @@ def assert_same_run(
     mine = dict(columns(one))
     theirs = dict(columns(other))
     if one.results is not None and other.results is not None:
-        entries = {one: one.every_entry(), other: other.every_entry()}
+        entries = {each: entries_of(each) for each in (one, other)}
         width = min(each.token.shape[2] for each in entries.values())
         for trace, at, found in ((one, row, mine), (other, other_row, theirs)):
             assert (part(trace, entries[trace].token, at)[:, width:] == -1).all()
@@ -290,7 +295,7 @@ def _attended(trace: Trace, row: int, turn: int) -> dict[str, list[float]]:
     at = turn - trace.first_turn
     found = {"output": trace.output[row, at].tolist()}
     if trace.results is not None:
-        entries = trace.every_entry()
+        entries = entries_of(trace)
         for name in ("attention_before", "attention_after"):
             weights = by_token(entries, getattr(entries, name), row, at)
             found[name] = list(weights.values())
