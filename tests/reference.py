@@ -117,7 +117,7 @@ Policy = Callable[[Seen, list[Entry], State], Verdict]
 
 def dot(a: Vector, b: Vector) -> float:
     """Inner product."""
-    return sum(map(operator.mul, a, b))
+    return sum(map(operator.mul, a, b), 0.0)
 
 
 def mean(vectors: list[Vector]) -> Vector:
