@@ -283,7 +283,7 @@ def _parser() -> argparse.ArgumentParser:
     option(
         "--trace",
         action="store_true",
-        help="write trace.npz, too: all layers under the first policy and budget",
+        help="write trace.npz, too: all layers under the first policy and budget; without --every",
     )
     option("--out", required=True, metavar="DIR", help="write all tables and run.json there")
 
@@ -879,7 +879,12 @@ def _live(settings: Any) -> None:
     asked, baseline = _chosen_answers(settings)
     if not asked.policies:
         raise ValueError("live needs at least one policy besides cut-text")
+    if settings.trace and asked.every is not None:
+        raise ValueError(
+            "--trace and --every do not go together: what a trace holds are turns, whole ones"
+        )
     try:
+        from fdkvc.live.cache import check_within_a_cache
         from fdkvc.live.cost import measure_cost
         from fdkvc.live.loop import load_live
         from fdkvc.live.recorded import record_dialog
@@ -887,6 +892,8 @@ def _live(settings: Any) -> None:
         raise ValueError(
             f"live needs the packages of requirements-capture.txt: {error.name} is missing"
         ) from None
+    for policy in asked.policies:
+        check_within_a_cache(policy)
     model = load_live(settings.model, pool=settings.pool, positions=settings.positions)
     transcripts, content = _transcripts(settings)
     began = perf_counter()
