@@ -600,7 +600,7 @@ def _report(settings: Any) -> None:
 
 def _reported(settings: Any, place: Mapping[str, Any]) -> str:
     """Return the report that is asked for."""
-    from fdkvc.report.document import papers_report, report_html, study_report
+    from fdkvc.report.document import dialogs_report, papers_report, study_report
 
     if settings.dialogs is not None or settings.answers is not None:
         if settings.run_file is not None:
@@ -608,8 +608,7 @@ def _reported(settings: Any, place: Mapping[str, Any]) -> str:
         parts = [] if settings.dialogs is None else _reported_dialogs(settings.dialogs)
         if settings.answers is not None:
             parts += _reported_answers(settings.answers, place)
-        scope = ["What policies keep of dialogs that people said, and what is lost by it."]
-        return report_html("Cache policies on real dialogs", scope, parts)
+        return dialogs_report(parts)
     recordings, _, _ = _said(None)
     if settings.run_file is None:
         return papers_report(recordings)
@@ -666,7 +665,7 @@ def _reported_answers(file: str, place: Mapping[str, Any]) -> list[Part]:
         seed=SEED.default,
         seconds=perf_counter() - began,
     )
-    return answers_parts(told, model.name, SEED.default, files)
+    return answers_parts(asked, told, model.name, SEED.default, files)
 
 
 def _said(
