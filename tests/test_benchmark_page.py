@@ -148,6 +148,16 @@ def test_runs_are_listed_named_compared_shown_again_and_deleted() -> None:
     (table,) = [each.value for each in app.dataframe if "one less the other" in each.value]
     assert set(table["one less the other"]) == {"no difference in any dialog"}
 
+    again = open_page("benchmark", **link_of(app))  # as a reload does
+    assert [str(each.value).split(",")[0] for each in again.text_input] == [
+        "Run: 4 dialogs a scenario",
+        "The paper's run: 600 dialogs a scenario",
+    ]
+    # A name of another page's run, or of none, is passed over.
+    elsewhere = open_page("ablation", past=f"{link_of(app)['past']},none")
+    assert not elsewhere.error
+    assert "past" not in link_of(elsewhere)
+
     (show,) = [button for button in app.button if button.label == "Show"]
     show.click().run()
     assert shown_in(app).startswith("Shown: 4 dialogs")
@@ -158,6 +168,7 @@ def test_runs_are_listed_named_compared_shown_again_and_deleted() -> None:
     assert len(app.text_input) == 1
     assert not app.exception
     assert any("Nothing of these settings is at hand" in info.value for info in app.info)
+    assert "past" not in link_of(app)
 
 
 def test_changed_settings_are_pointed_out(ran: AppTest) -> None:

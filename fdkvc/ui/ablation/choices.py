@@ -173,6 +173,7 @@ def runs_of(page: str) -> Kind:
     """Return what the page runs."""
     return Kind(
         page,
+        Sweep,
         link=_link,
         fields=lambda link: link_fields(page, link),
         describe=_described,

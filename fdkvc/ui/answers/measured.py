@@ -27,7 +27,6 @@ from fdkvc.ui.answers.choices import BY, MEASURE
 from fdkvc.ui.answers.conversation import Answered, house
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import show_chart
-from fdkvc.ui.kit.files import report_button
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
 from fdkvc.ui.kit.markdown import Markdown
 from fdkvc.words import count
@@ -128,7 +127,6 @@ def show_measured(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
     )
     told = known.told
     st.html(table_html(proxies_columns(told.proxies), "Rank correlation of proxy and damage"))
-    report_button(page, report, "Tables of all that was measured")
     return dict(zip(TABLES, (told.summary, told.paired, told.proxies), strict=True))
 
 

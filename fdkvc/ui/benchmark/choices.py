@@ -80,6 +80,7 @@ def runs_of(page: str) -> Kind:
     """Return what the page runs."""
     return Kind(
         page,
+        Benchmark,
         link=_link,
         fields=lambda _: FIELDS,
         describe=_described,
