@@ -506,9 +506,10 @@ def answers_parts(
     """
     table = told.summary
     body = (
-        f"<p>{escape(model)} answers {escape(count(int(table.n.max()), 'dialog'))} from what each "
-        "policy left in its cache. Means with the 95 % interval over sets of services, where there "
-        f"are enough; a ≠ where the difference from {escape(told.baseline)} is told apart.</p>"
+        f"<p>The model {escape(model)} answers {escape(count(int(table.n.max()), 'dialog'))} from "
+        "what each policy left in its cache. Means with the 95 % interval over sets of services, "
+        "where there are enough; a ≠ where the difference from "
+        f"{escape(told.baseline)} is told apart.</p>"
     )
     for metric, measure in MEASURES.items():
         if metric not in set(table.metric):
