@@ -283,7 +283,7 @@ def _parser() -> argparse.ArgumentParser:
     option(
         "--trace",
         action="store_true",
-        help="write trace.npz, too: all layers under the first policy and budget",
+        help="write trace.npz, too: all layers under the first policy and budget; without --every",
     )
     option("--out", required=True, metavar="DIR", help="write all tables and run.json there")
 
@@ -600,7 +600,7 @@ def _report(settings: Any) -> None:
 
 def _reported(settings: Any, place: Mapping[str, Any]) -> str:
     """Return the report that is asked for."""
-    from fdkvc.report.document import papers_report, report_html, study_report
+    from fdkvc.report.document import dialogs_report, papers_report, study_report
 
     if settings.dialogs is not None or settings.answers is not None:
         if settings.run_file is not None:
@@ -608,8 +608,7 @@ def _reported(settings: Any, place: Mapping[str, Any]) -> str:
         parts = [] if settings.dialogs is None else _reported_dialogs(settings.dialogs)
         if settings.answers is not None:
             parts += _reported_answers(settings.answers, place)
-        scope = ["What policies keep of dialogs that people said, and what is lost by it."]
-        return report_html("Cache policies on real dialogs", scope, parts)
+        return dialogs_report(parts)
     recordings, _, _ = _said(None)
     if settings.run_file is None:
         return papers_report(recordings)
@@ -666,7 +665,7 @@ def _reported_answers(file: str, place: Mapping[str, Any]) -> list[Part]:
         seed=SEED.default,
         seconds=perf_counter() - began,
     )
-    return answers_parts(told, model.name, SEED.default, files)
+    return answers_parts(asked, told, model.name, SEED.default, files)
 
 
 def _said(
@@ -879,7 +878,12 @@ def _live(settings: Any) -> None:
     asked, baseline = _chosen_answers(settings)
     if not asked.policies:
         raise ValueError("live needs at least one policy besides cut-text")
+    if settings.trace and asked.every is not None:
+        raise ValueError(
+            "--trace and --every do not go together: what a trace holds are turns, whole ones"
+        )
     try:
+        from fdkvc.live.cache import check_within_a_cache
         from fdkvc.live.cost import measure_cost
         from fdkvc.live.loop import load_live
         from fdkvc.live.recorded import record_dialog
@@ -887,6 +891,8 @@ def _live(settings: Any) -> None:
         raise ValueError(
             f"live needs the packages of requirements-capture.txt: {error.name} is missing"
         ) from None
+    for policy in asked.policies:
+        check_within_a_cache(policy)
     model = load_live(settings.model, pool=settings.pool, positions=settings.positions)
     transcripts, content = _transcripts(settings)
     began = perf_counter()

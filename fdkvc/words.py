@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -140,3 +141,21 @@ def sentence(text: str) -> str:
     'The cache was empty.'
     """
     return f"{text[0].upper()}{text[1:]}."
+
+
+def command_line(command: str, options: Mapping[str, object]) -> str:
+    """Write a command with these options; several words of one are a sequence.
+
+    Examples
+    --------
+    >>> command_line("sweep", {"second_values": (0.5, 1), "budget": 40})
+    'python -m fdkvc sweep --second-values 0.5 1 --budget 40 --out results'
+    >>> command_line("dialogs", {"policies": ["fd-kvc gamma=0.8", "pyramid(fifo, last=1.5)"]})
+    "python -m fdkvc dialogs --policies fd-kvc:gamma=0.8 'pyramid(fifo,last=1.5)' --out results"
+    """
+    words = []
+    for name, value in {**options, "out": "results"}.items():
+        several = value if isinstance(value, list | tuple) else (value,)
+        words += [f"--{name.replace('_', '-')}"]
+        words += [shlex.quote(str(each).replace(", ", ",").replace(" ", ":")) for each in several]
+    return " ".join(["python -m fdkvc", command, *words])

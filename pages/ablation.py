@@ -15,7 +15,7 @@ RUNS = choices.runs_of(PAGE)
 enter_page()
 
 link = fields.arriving_link()
-wrong = fields.adopt_link(PAGE, choices.link_fields(PAGE, link), link)
+wrong = fields.adopt_link(PAGE, [*choices.link_fields(PAGE, link), past.LINKED], link)
 
 heading(
     "Ablation",
@@ -36,4 +36,4 @@ else:
     sections.about_sweep(shown, chosen)
     sections.show_sweep(PAGE, shown)
     show_sweep_files(PAGE, *shown.result)
-fields.write_link(PAGE, choices.link_fields(PAGE))
+fields.write_link(PAGE, [*choices.link_fields(PAGE), *past.linked(PAGE)])

@@ -13,7 +13,7 @@ RUNS = choices.runs_of(PAGE)
 
 enter_page()
 
-wrong = fields.adopt_link(PAGE, choices.FIELDS, fields.arriving_link())
+wrong = fields.adopt_link(PAGE, [*choices.FIELDS, past.LINKED], fields.arriving_link())
 
 heading(
     "Benchmark",
@@ -37,4 +37,4 @@ else:
     sections.about_run(shown, benchmark)
     repeat.tell_repeated(PAGE, shown.result)
     sections.show_sections(PAGE, shown.result)
-fields.write_link(PAGE, choices.FIELDS)
+fields.write_link(PAGE, [*choices.FIELDS, *past.linked(PAGE)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from html import escape
+from html import escape, unescape
 from urllib.parse import parse_qsl
 
 import pandas as pd
@@ -15,14 +15,15 @@ from app_pages import html, link_of, open_page, press, settled, specs, told
 from hostile import HOSTILE
 from streamlit.testing.v1 import AppTest
 
+from fdkvc.__main__ import _parser
 from fdkvc.files.export import digest
 from fdkvc.measured.answers import MEASURES
-from fdkvc.model import MEASURED
+from fdkvc.model import MEASURED, MEASURED_ON
 from fdkvc.model.talk import Talk
 from fdkvc.told.answers import judged
 from fdkvc.ui.answers import choices, conversation, scene
 from fdkvc.ui.answers.conversation import FULL, Conversation, house
-from fdkvc.ui.answers.measured import damage_rows
+from fdkvc.ui.answers.measured import TABLES, damage_rows, report
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.memory import Memory
 
@@ -125,8 +126,9 @@ def test_what_was_measured_over_many_dialogs_is_shown_as_its_files_say() -> None
     for row in rows[["mean_diff", "ci_high", "ci_low"]].to_numpy(float):
         mean, low, high = (f"{-100 * each:.1f}".replace("-", "−") for each in row)
         assert f"<td>{mean} ({low} to {high})</td>" in shown
-    damage = damage_rows("calls_exact_of_full").query("budget == 64").sort_values("mean")
-    least = rows.sort_values("mean_diff", ascending=False)  # fewest calls lost first
+    damage = damage_rows("calls_exact_of_full").query("budget == 64")
+    damage = damage.sort_values("mean", kind="stable")  # two policies lose as many
+    least = rows.sort_values("mean_diff", ascending=False, kind="stable")  # fewest calls lost first
     assert damage.policy.tolist() == least.policy.tolist()
     assert [each["title"]["text"] for each in specs(app)] == [
         "Damage by the budget",
@@ -142,6 +144,10 @@ def test_what_was_measured_over_many_dialogs_is_shown_as_its_files_say() -> None
         .query("proxy == 'call_recall' and damage == 'nats' and over == 'policies and budgets'")
         .to_dict("records")
     )
+    assert {each.proto.label for each in app.get("download_button")} >= {
+        "Report as one HTML file",
+        *map(plain, TABLES),
+    }
     rho, low, high = (f"−{-best[name]:.2f}" for name in ("rho", "ci_low", "ci_high"))
     assert f"{rho} ({low} to {high})" in shown
 
@@ -150,8 +156,23 @@ def test_what_was_measured_is_what_its_run_json_says() -> None:
     run = json.loads((MEASURED / "run.json").read_text("utf-8"))
 
     assert run["parameters"]["model"]["digest"] == house().digest
-    for name in ("answers_paired.csv", "proxies.csv"):
+    for name in TABLES:
         assert digest((MEASURED / name).read_text("utf-8")) == run["digests"][name]
+    text = report()
+    assert f"Measured on {MEASURED_ON}" in text
+    assert f"numpy</td><td class='words'>{run['versions']['numpy']}</td>" in text
+    assert all(run["digests"][name] in text for name in TABLES)
+    summary = pd.read_csv(MEASURED / "answers_summary.csv")
+    (fifo,) = summary.query("policy == 'fifo' and budget == 48 and metric == 'nats'").to_dict(
+        "records"
+    )
+    assert f"<td>{fifo['mean']:.3f} ({fifo['ci_low']:.3f} to {fifo['ci_high']:.3f}) ≠</td>" in text
+    (command,) = re.findall("<pre>(.*?)</pre>", text, re.DOTALL)
+    asked = _parser().parse_args(unescape(command).split()[3:])
+    assert [policy.split(":")[0] for policy in asked.policies] == [
+        *(policy["key"] for policy in run["parameters"]["policies"]),
+        "cut-text",
+    ]
 
 
 def test_damage_is_shown_over_turns_and_by_layer_and_head() -> None:

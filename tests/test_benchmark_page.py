@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from fdkvc.measured.sweep import Sweep, can_be_swept
 from fdkvc.paper.claims import CLAIMS
 from fdkvc.policies import POLICIES, policy_named
 from fdkvc.run.metrics import metrics_of
-from fdkvc.ui.ablation.choices import command_line
+from fdkvc.ui.ablation.choices import sweep_command
 from fdkvc.ui.ablation.sections import step_link
 from fdkvc.ui.about import LIMITATIONS, QUESTIONS, code_of
 from fdkvc.ui.benchmark.choices import DIALOGS_HERE
@@ -147,6 +148,16 @@ def test_runs_are_listed_named_compared_shown_again_and_deleted() -> None:
     (table,) = [each.value for each in app.dataframe if "one less the other" in each.value]
     assert set(table["one less the other"]) == {"no difference in any dialog"}
 
+    again = open_page("benchmark", **link_of(app))  # as a reload does
+    assert [str(each.value).split(",")[0] for each in again.text_input] == [
+        "Run: 4 dialogs a scenario",
+        "The paper's run: 600 dialogs a scenario",
+    ]
+    # A name of another page's run, or of none, is passed over.
+    elsewhere = open_page("ablation", past=f"{link_of(app)['past']},none")
+    assert not elsewhere.error
+    assert "past" not in link_of(elsewhere)
+
     (show,) = [button for button in app.button if button.label == "Show"]
     show.click().run()
     assert shown_in(app).startswith("Shown: 4 dialogs")
@@ -157,6 +168,7 @@ def test_runs_are_listed_named_compared_shown_again_and_deleted() -> None:
     assert len(app.text_input) == 1
     assert not app.exception
     assert any("Nothing of these settings is at hand" in info.value for info in app.info)
+    assert "past" not in link_of(app)
 
 
 def test_changed_settings_are_pointed_out(ran: AppTest) -> None:
@@ -268,25 +280,25 @@ def test_the_link_to_a_step_is_one_that_the_step_page_writes() -> None:
 def test_the_command_of_a_sweep_names_all_that_was_chosen(key: str) -> None:
     for name in can_be_swept(key):
         value = getattr(POLICIES[key](), name)
-        command = command_line(Sweep(policy=key, axes=((name, (value,)),)))
+        command = sweep_command(Sweep(policy=key, axes=((name, (value,)),)))
         assert f"--policy {key} --parameter {name} --values {value:g} --scenario mixed" in command
 
 
 @pytest.mark.parametrize("page", ["benchmark", "ablation"])
 def test_the_command_that_a_page_shows_is_one_that_the_command_line_takes(page: str) -> None:
-    policies = ["h2o", "fd-kvc gamma=0.8 w_c=0.3"]
+    policies = ["h2o", "fd-kvc gamma=0.8 w_c=0.3", "pyramid(fifo, last=1.5)"]
     app = open_page(page, {"benchmark/policies": policies} if page == "benchmark" else {})
     app.number_input(key=f"{page}/seed").set_value(3)
     app.number_input(key=f"{page}/budget").set_value(40)
     app.session_state[f"{page}/metrics"] = ["retention", "regret"]
 
-    program, module, name, *arguments = settled(app.run()).code[0].value.split()
+    program, module, name, *arguments = shlex.split(settled(app.run()).code[0].value)
 
     assert (program, module, name) == ("python", "-m", "fdkvc")
     asked = _parser().parse_args(arguments)
     assert (asked.seed, asked.budget, asked.metrics) == (3, 40, ["retention", "regret"])
     if page == "benchmark":
-        assert asked.policies == ["h2o", "fd-kvc:gamma=0.8:w_c=0.3"]
+        assert asked.policies == ["h2o", "fd-kvc:gamma=0.8:w_c=0.3", "pyramid(fifo,last=1.5)"]
         assert asked.scenarios == list(SCENARIOS)
     else:
         assert (asked.policy, asked.scenario) == ("fd-kvc", "mixed")

@@ -405,6 +405,17 @@ def test_attention_that_is_not_that_of_the_queries_and_keys_is_noticed(tmp_path:
         load_model(saved(tmp_path, config), 0)
 
 
+def test_attention_that_subtracts_one_softmax_from_another_is_noticed(tmp_path: Path) -> None:
+    config = transformers.DiffLlamaConfig(**SHAPE, num_key_value_heads=2, vocab_size=16)
+    sentence = (
+        "cannot be recorded: it attends more than once in a layer, but a recording has one softmax|"
+        "of a model of the kind 'diffllama' does not go through"  # older versions
+    )
+    with pytest.raises(ValueError, match=sentence) as caught:
+        load_model(saved(tmp_path, config), 0)
+    assert_one_sentence(caught.value)
+
+
 @pytest.mark.parametrize(
     ("kind", "sizes", "sentence"),
     [

@@ -23,11 +23,13 @@ from app_pages import (
 )
 from streamlit.testing.v1 import AppTest
 
-from fdkvc.files.export import csv_text
+from fdkvc.__main__ import _parser
+from fdkvc.files.export import csv_text, digest
 from fdkvc.measured.replay import Replay, replay
 from fdkvc.measured.statistics import FEW_KINDS
 from fdkvc.policies import policy_named
 from fdkvc.policies.together import Together
+from fdkvc.report.document import replay_command
 from fdkvc.run.evidence import answers, lost_in
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Status
@@ -38,7 +40,7 @@ from fdkvc.told.explain import explain
 from fdkvc.ui.dialogs import files
 from fdkvc.ui.dialogs.choices import VIEW
 from fdkvc.ui.dialogs.files import BROUGHT, DialogFile, read_dialog_file, shipped_file
-from fdkvc.ui.dialogs.replay import FILES, Replayed, files_of, replay_work
+from fdkvc.ui.dialogs.replay import FILES, Replayed, files_of, replay_work, report_of
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.words import count
 
@@ -396,6 +398,27 @@ def test_the_work_of_a_file_is_the_command_lines() -> None:
     assert list(files) == FILES
     about = json.loads(files["replay.json"])["parameters"]
     assert (about["file"], about["source"]) == (file.digest, RECORDING.source)
+
+    report = report_of(done)
+    command = replay_command(settings, "h2o", 0)
+    asked = _parser().parse_args(command.split()[3:])
+    assert command in report
+    assert (asked.policies, asked.budgets, asked.baseline) == (["fifo", "h2o"], [32, 48], "h2o")
+    assert all(digest(text) in report for text in files.values())
+    assert "A failed call: FIFO loses" in report
+    assert "cut short" not in report
+    part = dataclasses.replace(done, table=done.table[done.table.dialog == DIALOG.name])
+    assert "The run was cut short: 2 dialogs were asked for." in report_of(part)
+
+
+def test_what_a_file_says_is_text_in_its_report() -> None:
+    said = [{"role": "user", "content": NASTY}, {"role": NASTY, "content": "at six?"}]
+    file = read_dialog_file(json.dumps([{"id": NASTY, "messages": said}]).encode(), "own.json")
+    settings = Replay((policy_named("fifo"),), (32,))
+    done: Replayed = replay_work(settings, file)(lambda progress: None, threading.Event())
+
+    assert NASTY in done.table.dialog.tolist()
+    assert "<img" not in report_of(done)
 
 
 def test_a_dialog_can_be_pasted() -> None:

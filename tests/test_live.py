@@ -316,6 +316,32 @@ def test_what_was_written_ends_its_turn_before_the_next_prompt_is_read(llama: An
     np.testing.assert_array_equal(by_hand.held, cache.decisions[-1].held)
 
 
+def test_a_streamer_ends_the_turn_when_generate_has_ended(llama: Any) -> None:
+    told: list[Any] = []
+
+    class Listener:
+        def put(self, value: Any) -> None:
+            told.append(value.tolist())
+
+        def end(self) -> None:
+            told.append("the end")
+
+    later, at_once = (PolicyCache(policy_named("h2o"), 6, llama) for _ in range(2))
+    streamer = at_once.streamer(Listener())
+    plain = turns_of(llama, later, (9, 4), do_sample=False)
+    streamed = turns_of(llama, at_once, (9, 4), do_sample=False, streamer=streamer)
+    for before, ids in zip(plain, streamed, strict=True):
+        assert (later.held.shape[2], at_once.held.shape[2]) == (6 + 6, 6)
+        assert at_once.ends[-1] == at_once.seen == ids.shape[1] - 1
+        assert (ids == before).all(), "it would have ended before the next prompt"
+        assert told.pop() == "the end"
+        assert np.hstack(told[1:]).tolist() == ids[0, -7:].tolist()
+        told.clear()
+    later.end_turn()
+    assert later.ends == at_once.ends
+    np.testing.assert_array_equal(later.held, at_once.held)
+
+
 def test_closed_up_positions_are_turned_from_keys_without_any(llama: Any) -> None:
     cache = PolicyCache(policy_named("h2o"), 5, llama, positions="slots")
     unturned: dict[int, list[Any]] = {layer: [] for layer in range(3)}
@@ -413,6 +439,14 @@ def test_a_model_that_cannot_be_listened_to_is_refused(llama: Any) -> None:
         cache.update(torch.ones(1, 2, 4, 6), torch.ones(1, 2, 4, 6), layer)
     with pytest.raises(ValueError, match="attention does not go through the interface of the"):
         cache.end_turn()
+    # DiffLlama gives each head the values of others, too; older versions of it have no interface.
+    model = transformers.AutoModelForCausalLM.from_config(transformers.DiffLlamaConfig(**SIZES))
+    sentence = (
+        "attention takes other values than|attention does not go through the interface of the"
+    )
+    with pytest.raises(ValueError, match=sentence) as caught:
+        model(text(8), past_key_values=PolicyCache(policy_named("h2o"), 5, model))
+    assert_one_sentence(caught.value)
     transformers.AttentionInterface.register("other", lambda *_, **__: None)
     with pytest.raises(ValueError, match="attention is 'other', but must be one of eager, sdpa"):
         PolicyCache(policy_named("h2o"), 5, made(attention="other"))
@@ -542,9 +576,10 @@ def test_the_command_writes_what_its_document_says(
     conversations = [{"id": name, "messages": messages} for name in ("one", "two")]
     (tmp_path / "chat.json").write_text(json.dumps(conversations))
     folder, out = write_model(tmp_path / "a model"), tmp_path / "out"
-    few = ("--policies", "fifo", "h2o", "cut-text", "--budgets", "8", "--trace", "--every", "3")
-    files = ("--model", folder, "--dialogs", tmp_path / "chat.json", "--out", out)
-    assert run("live", *files, *few, "--pool", "max", "--positions", "slots") == 0
+    few = ("--policies", "fifo", "h2o", "cut-text", "--budgets", "8")
+    files = ("--model", folder, "--dialogs", tmp_path / "chat.json", *few)
+    how = ("--pool", "max", "--positions", "slots", "--trace")
+    assert run("live", *files, *how, "--out", out) == 0
 
     said = capsys.readouterr().out
     assert said.startswith("a model\n\nMeans over 2 dialogs by budget")
@@ -566,12 +601,24 @@ def test_the_command_writes_what_its_document_says(
     assert (keys[0] == keys[1]).all()
     assert not (keys[1] == keys[2]).all()
 
+    assert run("live", *files, "--every", 3, "--out", tmp_path / "often") == 0
+    assert sorted(path.name for path in (tmp_path / "often").iterdir()) == [
+        name for name in written if name != "trace.npz"
+    ]
+    assert json.loads((tmp_path / "often/run.json").read_text())["parameters"]["every"] == 3
+
 
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
         (["--model", "nowhere"], "the model 'nowhere' cannot be loaded: there is no such folder"),
         (["--pool", "sum"], "pool is 'sum', but must be one of mean, max"),
+        (["--trace", "--every", "3"], "--trace and --every do not go together: what a trace"),
+        # What no cache can do is said before a model is looked for.
+        (
+            ["--model", "nowhere", "--policies", "fifo", "fd-kvc-salience"],
+            "FD-KVC with salience weighs how surprising tokens are, of which a cache hears nothing",
+        ),
     ],
 )
 def test_a_mistake_is_one_sentence(

@@ -77,6 +77,29 @@ def test_the_same_numbers_are_the_same_byte_for_byte_and_others_are_not() -> Non
     assert compare(record, few).same == ("summary.csv", "adaptation.csv", "paired.csv")
 
 
+def test_a_run_that_was_cut_short_says_what_was_finished() -> None:
+    whole = few_dialogs().results
+    asked = dataclasses.replace(whole.benchmark, dialogs=500)
+    part = dataclasses.replace(whole, benchmark=asked, measured={**whole.measured, "mixed": {}})
+    files = benchmark_files(part, [], "fifo")
+
+    parameters = json.loads(files["run.json"])["parameters"]
+    done = whole.benchmark.dialogs
+    finished = {scenario: 0 if scenario == "mixed" else done for scenario in whole.measured}
+    assert (parameters["dialogs"], parameters["finished"]) == (500, finished)
+    assert (
+        "finished" not in json.loads(benchmark_files(whole, [], "fifo")["run.json"])["parameters"]
+    )
+
+    record = read_run(files["run.json"])
+    assert (record.benchmark, record.finished) == (asked, finished)
+    words = told(record, compare(record, benchmark_files(whole, [], "fifo")))
+    assert words.startswith("the numbers are not the same in summary.csv")
+    assert (
+        f"the run that wrote it was cut short, after 0 to {done} of 500 dialogs a scenario" in words
+    )
+
+
 def test_differences_from_another_baseline_are_the_same_again() -> None:
     results = few_dialogs().results
     record = read_run(benchmark_files(results, [], "fifo")["run.json"])

@@ -158,6 +158,19 @@ def benchmark_parameters(benchmark: Benchmark, baseline: str) -> dict[str, objec
     }
 
 
+def results_parameters(results: Results, baseline: str) -> dict[str, object]:
+    """Return those of the benchmark that ran; if it was cut short, also what was finished.
+
+    That is how many dialogs of each scenario, where ``dialogs`` are those that were asked for.
+    """
+    benchmark = results.benchmark
+    parameters = benchmark_parameters(benchmark, baseline)
+    if results.complete:
+        return parameters
+    finished = {scenario.key: results.dialogs(scenario.key) for scenario in benchmark.scenarios}
+    return {**parameters, "finished": finished}
+
+
 # ------------------------------------------------------------------------------- what files hold
 
 
@@ -165,8 +178,6 @@ def benchmark_files(
     results: Results, latencies: Iterable[Latency], baseline: str = BASELINE
 ) -> dict[str, str]:
     """Return the files of a benchmark by name: its four tables and ``run.json``."""
-    benchmark = results.benchmark
-    parameters = benchmark_parameters(benchmark, baseline)
     frames = (
         tables.summary_table(results),
         tables.adaptation_table(results),
@@ -176,7 +187,9 @@ def benchmark_files(
     return {
         **numbers,
         "latency.csv": csv_text(tables.latency_table(Study(results, latencies=tuple(latencies)))),
-        "run.json": run_json(benchmark.seed, parameters, results.seconds, numbers),
+        "run.json": run_json(
+            results.benchmark.seed, results_parameters(results, baseline), results.seconds, numbers
+        ),
     }
 
 

@@ -21,7 +21,7 @@ from fdkvc.measured.tuning import Tuning
 from fdkvc.measured.workers import processor
 from fdkvc.policies import Policy, recorded_policy
 from fdkvc.said.json_input import an_object, part
-from fdkvc.words import listed
+from fdkvc.words import count, listed
 
 MOST_BYTES = 1_000_000
 """A run.json is smaller than this."""
@@ -72,12 +72,15 @@ class Record(Ran):
     sweep : Sweep, optional
     tuning : Tuning, optional
         If it was one.
+    finished : mapping of scenario key to int
+        The dialogs that were finished, if it was cut short.
     """
 
     benchmark: Benchmark
     baseline: str
     sweep: Sweep | None = None
     tuning: Tuning | None = None
+    finished: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def needs_study(self) -> bool:
@@ -181,6 +184,7 @@ def read_any_run(content: bytes | str) -> Record | AnswersRecord:
         baseline=baseline,
         sweep=sweep,
         tuning=_tuning(benchmark, parameters),
+        finished=_finished(benchmark, parameters),
     )
 
 
@@ -221,6 +225,14 @@ def _answers(
         baseline=baseline,
         seed=_part(run, "seed", int),
     )
+
+
+def _finished(benchmark: Benchmark, parameters: dict[str, Any]) -> dict[str, int]:
+    """Read how many dialogs of each scenario were finished; nothing if all were."""
+    if "finished" not in parameters:
+        return {}
+    known = _part(parameters, "finished", dict)
+    return {each.key: _part(known, each.key, int) for each in benchmark.scenarios}
 
 
 def _texts(run: dict[str, Any], name: str) -> dict[str, str]:
@@ -415,6 +427,11 @@ def told(record: Ran, comparison: Comparison) -> str:
         parts.append(
             f"not the same byte for byte in {', '.join(unknown)}, whose numbers the file leaves out"
         )
+    if isinstance(record, Record) and record.finished:
+        low, high = min(record.finished.values()), max(record.finished.values())
+        done = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+        asked = count(record.benchmark.dialogs, "dialog")
+        parts.append(f"the run that wrote it was cut short, after {done} of {asked} a scenario")
     if apart or close or unknown:
         parts.append(_circumstances(record))
     return "; ".join(parts)

@@ -14,6 +14,7 @@ from fdkvc.files.export import (
     benchmark_files,
     benchmark_parameters,
     csv_text,
+    results_parameters,
     run_json,
 )
 from fdkvc.judged import tables
@@ -68,7 +69,7 @@ def study_files(study: Study) -> dict[str, str]:
     }
     files |= {f"{name}.csv": csv_text(frame) for name, frame in frames.items()}
     files |= {"tables.md": markdown(measured), "tables.tex": latex(measured)}
-    parameters = benchmark_parameters(benchmark, baseline)
+    parameters = results_parameters(results, baseline)
     numbers = {name: text for name, text in files.items() if name not in (*TIMED, "run.json")}
     return files | {"run.json": run_json(benchmark.seed, parameters, results.seconds, numbers)}
 
@@ -87,7 +88,7 @@ def sweep_files(sweep: Sweep, results: Results) -> dict[str, str]:
         files |= ablation_files(swept_only(sweep, results), sweep.parameters[0])
     swept = {"policy": sweep.policy, "axes": dict(sweep.axes)}
     baseline = default_baseline(sweep.benchmark.policies)
-    parameters = {**benchmark_parameters(sweep.benchmark, baseline), "sweep": swept}
+    parameters = {**results_parameters(results, baseline), "sweep": swept}
     return files | {"run.json": run_json(sweep.seed, parameters, results.seconds, files)}
 
 

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch.nn.functional import pad
 from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
+from transformers.generation import BaseStreamer
 
 from fdkvc.attention import Floats, Ints
 from fdkvc.live.listening import NO_INTERFACE, expect, listen
@@ -147,7 +148,8 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     """A cache that a policy evicts from between turns.
 
     A turn ends when its words have been read: those of a prompt at the end of their forward pass,
-    and what the model then wrote when the next prompt comes, or at once with `end_turn`.
+    and what the model then wrote when the next prompt comes, or at once with `end_turn` or
+    `streamer`.
 
     Parameters
     ----------
@@ -212,7 +214,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         record: bool = False,
     ) -> None:
         check_choice(policy, budget, decides, pool)
-        _check_within_a_cache(policy)
+        check_within_a_cache(policy)
         POSITIONS.check(positions, "positions")
         if every is not None:
             check_parameter("every", EVERY, every, int)
@@ -256,7 +258,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             )
         keys, values = super().update(key_states, value_states, layer_idx, *args, **named)
         if layer_idx in self.decided:
-            expect(self, layer_idx, keys)
+            expect(self, layer_idx, keys, values)
         return keys, values
 
     def crop(self, tokens_to_remove: int) -> None:
@@ -384,6 +386,20 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         heads = Heads(len(layers), self._heads, kv_heads, width)
         return Deciding(self.policy, self.budget, heads, *self._choice)
 
+    def streamer(self, more: Any = None) -> Any:
+        """Return what ``generate`` tells that it has ended, as its streamer: then the turn ends.
+
+        Parameters
+        ----------
+        more : the library's, optional
+            A streamer that is told all the same.
+
+        Examples
+        --------
+        ``model.generate(**turn, past_key_values=cache, streamer=cache.streamer())``
+        """
+        return _TurnEnd(self, more)
+
     def fork(self) -> PolicyCache:
         """Return a cache that goes on from here by itself; what both hold, they share."""
         other = copy.copy(self)
@@ -404,6 +420,22 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             raise LookupError("this cache records nothing: make one with record=True")
         parts = [self._recorded[name, layer] for layer in self.decided]
         return np.stack([np.concatenate(part, axis=1) for part in parts])
+
+
+class _TurnEnd(BaseStreamer):  # type: ignore[misc]
+    """What lets a turn end when ``generate`` does."""
+
+    def __init__(self, cache: PolicyCache, more: Any) -> None:
+        self._cache, self._more = cache, more
+
+    def put(self, value: Any) -> None:
+        if self._more is not None:
+            self._more.put(value)
+
+    def end(self) -> None:
+        self._cache.end_turn()
+        if self._more is not None:
+            self._more.end()
 
 
 class _Stood:
@@ -445,7 +477,7 @@ def _check_whole(mask: Any) -> None:
         raise ValueError("a PolicyCache is for one text without padding")
 
 
-def _check_within_a_cache(policy: Policy) -> None:
+def check_within_a_cache(policy: Policy) -> None:
     """Raise a ValueError for a policy that asks for what a cache of the library cannot give."""
     refusal = None
     if "surprisal" in policy.looks_at:

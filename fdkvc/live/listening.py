@@ -56,15 +56,15 @@ class Listener(Protocol):
 class _Expected(threading.local):
     """Whose attention comes next, and to which keys."""
 
-    said: tuple[Listener, int, Any] | None = None
+    said: tuple[Listener, int, Any, Any] | None = None
 
 
 _expected = _Expected()
 
 
-def expect(listener: Listener, layer: int, keys: Any) -> None:
-    """Let a listener hear of the attention to these keys, which comes next."""
-    _expected.said = listener, layer, keys
+def expect(listener: Listener, layer: int, keys: Any, values: Any) -> None:
+    """Let a listener hear of the attention to these keys and values, which comes next."""
+    _expected.said = listener, layer, keys, values
 
 
 def listen(model: Any) -> None:
@@ -117,7 +117,11 @@ def _attend(
     own = _implementation(name, module)
     if said is None or said[2] is not key:
         return own(module, query, key, value, attention_mask, **settings)
-    listener, layer, _ = said
+    listener, layer, _, values = said
+    if values is not value:  # whose slots would be of other tokens than those of the keys
+        raise ValueError(
+            "this model's attention takes other values than its cache gave for the keys"
+        )
     scaling = settings.get("scaling")
     mask = listener.hear(layer, query, attention_mask, scaling=scaling, entering=entering)
     result = own(module, query, key, value, mask, **settings)

@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
+from typing import Any
 
 import pandas as pd
 
 from fdkvc.charts.picture import picture
 from fdkvc.charts.theme import DARK, LIGHT, Spec, standalone
-from fdkvc.dialogs.scenarios import World, scenario_named
+from fdkvc.dialogs.scenarios import Scenario, World, scenario_named
 from fdkvc.files.export import digest, versions
 from fdkvc.files.report import study_files
 from fdkvc.files.shipped import papers_run
@@ -22,7 +23,7 @@ from fdkvc.files.text import OF_HEADS
 from fdkvc.judged.cells import measured_tables, verdicts_of
 from fdkvc.judged.claims import judged_claims
 from fdkvc.judged.rules import LEGEND, SIGNS
-from fdkvc.measured.answers import MEASURES
+from fdkvc.measured.answers import MEASURES, Answers
 from fdkvc.measured.benchmark import Benchmark, is_the_papers
 from fdkvc.measured.proxies import AnswersTables
 from fdkvc.measured.replay import Replay, replay_paired, replay_summary
@@ -39,7 +40,7 @@ from fdkvc.said.recordings import Recording
 from fdkvc.stage.moments import Failure, failed_call, nearly_kept, rescued
 from fdkvc.stage.payload import pack
 from fdkvc.stage.run import DialogChoice, Run, RunChoice, lay_out
-from fdkvc.words import count
+from fdkvc.words import command_line, count
 
 PICTURE_WIDTH = 560
 
@@ -65,6 +66,9 @@ NOT_TRIED = (
     "Another reading of the choices that the paper leaves open, where one matched.",
     "Time on other hardware; times are not judged.",
 )
+
+FILE = "FILE"
+"""Stands in a command for a file that a person has."""
 
 
 @dataclass(frozen=True)
@@ -117,8 +121,8 @@ def report_html(title: str, scope: Sequence[str], parts: Sequence[Part], made: s
 def papers_report(recordings: Sequence[Recording]) -> str:
     """Return the report of the paper's run that is shipped."""
     run = papers_run()
-    ran = {"seed": str(run.study.results.benchmark.seed), "fdkvc-lab": run.version}
-    ran |= {f"processor, {name}": which for name, which in run.processor.items()}
+    seed = run.study.results.benchmark.seed
+    ran = ran_on(seed, {"fdkvc-lab": run.version}, run.processor)
     return study_report(run.study, recordings, ran, run.made)
 
 
@@ -177,26 +181,66 @@ def study_command(benchmark: Benchmark) -> str:
     >>> study_command(Benchmark(dialogs=100))
     'python -m fdkvc study --dialogs 100 --seed 0 --budget 56 --out results'
     """
-    words = ["python -m fdkvc study"]
-    usual = Benchmark()
-    if benchmark.scenarios != usual.scenarios:
-        words.append("--scenarios " + " ".join(each.key for each in benchmark.scenarios))
-    if benchmark.policies != usual.policies:
-        words.append("--policies " + " ".join(map(_written, benchmark.policies)))
-    if benchmark.metrics != usual.metrics:
-        words.append("--metrics " + " ".join(benchmark.metrics))
-    words += [f"--{name} {getattr(benchmark, name)}" for name in ("dialogs", "seed", "budget")]
-    return " ".join([*words, "--out results"])
+    chosen = _chosen(benchmark, Benchmark(), ("scenarios", "policies", "metrics"))
+    numbers = {name: getattr(benchmark, name) for name in ("dialogs", "seed", "budget")}
+    return command_line("study", chosen | numbers)
 
 
-def _written(policy: Policy) -> str:
-    return policy.name.replace(", ", ",").replace(" ", ":")
+def replay_command(settings: Replay, baseline: str, seed: int, trace: bool = False) -> str:
+    """Return the command that replays a file again; `trace` says that it is a trace file.
+
+    Examples
+    --------
+    >>> replay_command(Replay(budgets=(32, 48)), "h2o", 0)
+    'python -m fdkvc dialogs --dialogs FILE --budgets 32 48 --baseline h2o --seed 0 --out results'
+    """
+    options: dict[str, Any] = {"trace" if trace else "dialogs": FILE}
+    options |= _chosen(settings, Replay(), ("policies", "budgets", "heads", "metrics"))
+    if trace:  # whose heads may decide otherwise where nothing is said
+        options["heads"] = settings.heads
+    return command_line("dialogs", options | {"baseline": baseline, "seed": seed})
+
+
+def answers_command(settings: Answers, baseline: str, seed: int) -> str:
+    """Return the command that lets the model answer a file again.
+
+    Examples
+    --------
+    >>> answers_command(Answers(budgets=(32,)), "full", 0)
+    'python -m fdkvc answers --dialogs FILE --budgets 32 --baseline full --seed 0 --out results'
+    """
+    options: dict[str, Any] = {"dialogs": FILE}
+    options |= _chosen(settings, Answers(), ("policies", "budgets", "decides", "every"))
+    if "policies" in options or not settings.cut_text:
+        options["policies"] = settings.names[1:]
+    return command_line("answers", options | {"baseline": baseline, "seed": seed})
+
+
+def _chosen(settings: object, usual: object, names: Sequence[str]) -> dict[str, Any]:
+    """Return the options of a command that are not as usual, scenarios and policies by name."""
+
+    def word(each: object) -> object:
+        if isinstance(each, Scenario):
+            return each.key
+        return each.name if isinstance(each, Policy) else each
+
+    chosen = {name: getattr(settings, name) for name in names}
+    return {
+        name: [*map(word, value)] if isinstance(value, tuple) else value
+        for name, value in chosen.items()
+        if value != getattr(usual, name)
+    }
+
+
+def ran_on(seed: int, packages: Mapping[str, str], ran: Mapping[str, str]) -> dict[str, str]:
+    """Return what numbers rest on: their seed, versions of packages, and the processor."""
+    on = {f"processor, {name}": which for name, which in ran.items()}
+    return {"seed": str(seed), **packages, **on}
 
 
 def ran_here(seed: int) -> dict[str, str]:
     """Return what numbers that were measured just now rest on."""
-    ran = {"seed": str(seed), **versions()}
-    return ran | {f"processor, {name}": which for name, which in processor().items()}
+    return ran_on(seed, versions(), processor())
 
 
 def provenance(
@@ -383,6 +427,20 @@ def _paragraphs(words: Sequence[str]) -> str:
 # ------------------------------------------------------------------------------- dialogs, answers
 
 
+def dialogs_report(parts: Sequence[Part], more: Sequence[str] = (), made: str = "") -> str:
+    """Return the report on dialogs that people said: what `replay_parts` and `answers_parts` say.
+
+    Parameters
+    ----------
+    more : sequence of str
+        What else is to be said of the run, a paragraph each.
+    made : str
+        See `report_html`.
+    """
+    scope = ["What policies keep of dialogs that people said, and what is lost by it.", *more]
+    return report_html("Cache policies on real dialogs", scope, parts, made)
+
+
 def replay_parts(
     settings: Replay,
     replayed: pd.DataFrame,
@@ -390,8 +448,12 @@ def replay_parts(
     baseline: str,
     seed: int,
     files: Mapping[str, str],
+    trace: bool = False,
 ) -> list[Part]:
-    """Return the parts of a report on dialogs that people said."""
+    """Return the parts of a report on dialogs that people said; `trace` as for `replay_command`.
+
+    The call that failed did so under FD-KVC, or under the first policy where that has not run.
+    """
     body = (
         f"<p>{escape(count(int(replayed.dialog.nunique()), 'dialog'))}, replayed: the cache of "
         f"{escape(recordings[0].source)}. Means over dialogs, with their 95 % interval "
@@ -409,22 +471,45 @@ def replay_parts(
         columns = _by_budget(summary, paired, metric, scale, digits)
         body += f"<h3>{escape(title)}</h3>{tables.plain_html(columns, title)}"
     parts = [Part("Dialogs that people said", body)]
-    failure = failed_call(recordings, policy_named(MOMENT_POLICY), min(settings.budgets))
+    policies = {policy.key: policy for policy in reversed(settings.policies)}
+    policy = policies.get(MOMENT_POLICY, settings.policies[0])
+    failure = failed_call(recordings, policy, min(settings.budgets))
     if failure is not None:
         parts.append(Part("A failed call", framed(failed_scene(failure))))
-    command = "python -m fdkvc report --dialogs FILE --out report.html"
-    return [*parts, provenance([command], ran_here(seed), files, "the dialogs")]
+    commands = [replay_command(settings, baseline, seed, trace)]
+    if settings == Replay() and not trace:
+        commands.append("python -m fdkvc report --dialogs FILE --out report.html")
+    return [*parts, provenance(commands, ran_here(seed), files, "the dialogs")]
 
 
 def answers_parts(
-    told: AnswersTables, model: str, seed: int, files: Mapping[str, str]
+    settings: Answers,
+    told: AnswersTables,
+    model: str,
+    seed: int,
+    files: Mapping[str, str],
+    ran: Mapping[str, str] | None = None,
 ) -> list[Part]:
-    """Return the parts of a report on what a model's answers lose."""
+    """Return the parts of a report on what a model's answers lose.
+
+    Parameters
+    ----------
+    settings : Answers
+    told : AnswersTables
+    model : str
+        Its name.
+    seed : int
+        Of the intervals.
+    files : mapping of name to text
+    ran : mapping of str to str, optional
+        As for `study_report`.
+    """
     table = told.summary
     body = (
-        f"<p>{escape(model)} answers {escape(count(int(table.n.max()), 'dialog'))} from what each "
-        "policy left in its cache. Means with the 95 % interval over sets of services, where there "
-        f"are enough; a ≠ where the difference from {escape(told.baseline)} is told apart.</p>"
+        f"<p>The model {escape(model)} answers {escape(count(int(table.n.max()), 'dialog'))} from "
+        "what each policy left in its cache. Means with the 95 % interval over sets of services, "
+        "where there are enough; a ≠ where the difference from "
+        f"{escape(told.baseline)} is told apart.</p>"
     )
     for metric, measure in MEASURES.items():
         if metric not in set(table.metric):
@@ -434,8 +519,10 @@ def answers_parts(
         title = f"{measure.label}, {measure.unit}"
         body += f"<h3>{escape(title)}</h3><p>{escape(measure.help)}</p>"
         body += tables.plain_html(columns, title)
-    command = "python -m fdkvc report --answers FILE --out report.html"
-    again = provenance([command], ran_here(seed), files, "the answers")
+    commands = [answers_command(settings, told.baseline, seed)]
+    if settings == Answers():
+        commands.append("python -m fdkvc report --answers FILE --out report.html")
+    again = provenance(commands, ran or ran_here(seed), files, "the answers")
     return [Part("Answers of a model", body), again]
 
 

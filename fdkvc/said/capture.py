@@ -120,6 +120,10 @@ class _Recorder:
                 raise ValueError(f"its attention has {what}, which a recording has not")
         number = getattr(module, "layer_idx", None)
         if (call if number is None else number) == self.layer:
+            if self.kept:  # as where one softmax is subtracted from another
+                raise ValueError(
+                    "it attends more than once in a layer, but a recording has one softmax of each"
+                )
             h = query.shape[-1]
             scaling = settings.get("scaling")
             scale = 1.0 if scaling is None else float(scaling) * math.sqrt(h)
@@ -127,6 +131,10 @@ class _Recorder:
             self.window = settings.get("sliding_window")
             self.kept = {"queries": query * scale, "keys": key, "values": value}
         return sdpa_attention_forward(module, query, key, value, attention_mask, **settings)
+
+    def begin(self) -> None:
+        """Forget what was read before."""
+        self.calls, self.kept = 0, {}
 
     def seen(self, causal: bool, total: int) -> Bools:
         """Mark which of so many tokens each of those read last sees (1 or H, n, total)."""
@@ -146,7 +154,6 @@ class _Recorder:
             every = _numpy(vectors[0])
             group = count // len(every)  # query heads that share a key and value head
             found.append(every[[head // group for head in heads], tokens])
-        self.calls, self.kept = 0, {}
         queries, keys, values = found
         if values.shape != keys.shape:
             raise ValueError("this model's values have other dimensions than its keys")
@@ -458,6 +465,7 @@ def _forward(model: Model, ids: Sequence[int], **settings: Any) -> Any:
     with one_sentence(model.name, "read a dialog"):
         if max(ids) >= known:
             raise ValueError(f"its tokenizer gives the token {max(ids)}, but it knows {known:,}")
+        model.recorder.begin()
         return model.model(input_ids=tokens, output_hidden_states=True, **settings)
 
 

@@ -122,6 +122,8 @@ class Failure:
 def failed_call(recordings: Sequence[Recording], policy: Policy, budget: int) -> Failure | None:
     """Return the first call of a dialog of which a policy had held an argument, and lost it."""
     for recording in recordings:
+        if not any(demand.kind == "call" for demand in recording.transcript.demands):
+            continue
         shown = lettered(recording)
         choice = RunChoice(Spoken(shown.transcript.name, shown), policy, budget)
         run = lay_out(choice, choice.dialog.load())

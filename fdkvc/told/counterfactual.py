@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from itertools import groupby
@@ -231,10 +231,9 @@ def counterfactual(
     ]
 
 
-def nearest(changes: Sequence[Change]) -> Change | None:
-    """Return the change that is the smallest share of its range, or None if none was found."""
-    found = [change for change in changes if change.after is not None]
-    return min(found, key=lambda change: change.share or 0, default=None)
+def nearest_first(changes: Iterable[Change]) -> list[Change]:
+    """Return changes by their share of their range; those of which none was found come last."""
+    return sorted(changes, key=lambda each: math.inf if each.share is None else each.share)
 
 
 class _Runs:

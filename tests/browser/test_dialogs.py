@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -198,6 +199,11 @@ def test_all_dialogs_of_a_file_give_curves_and_the_command_lines_files(
         Replay((policy_named("fifo"), policy_named("h2o"))), list(map(lexical_recording, DIALOGS))
     )
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "replay.csv"), own, check_dtype=False)
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Report as one HTML file").click()
+    waiting.value.save_as(tmp_path / "report.html")
+    digest = hashlib.sha256((tmp_path / "replay.csv").read_bytes()).hexdigest()
+    assert digest in (tmp_path / "report.html").read_text("utf-8")
 
 
 def test_on_a_narrow_window_the_transcript_has_room_and_scrolls(page: Page) -> None:

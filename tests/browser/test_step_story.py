@@ -15,7 +15,7 @@ from fdkvc.dialogs.scenarios import scenario_named
 from fdkvc.policies import POLICIES, policy_named
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Rule
-from fdkvc.told.counterfactual import counterfactual, nearest
+from fdkvc.told.counterfactual import counterfactual, nearest_first
 from fdkvc.told.explain import decision, explain, sentences
 from fdkvc.ui.policies import option_steps
 from fdkvc.ui.step.tour import STOPS
@@ -85,8 +85,7 @@ def test_both_questions_are_answered_within_three_actions_and_without_scrolling(
     trace = simulate(policy_named("fd-kvc"), DIALOG, 56)
     expect_turn(page, 3, 11)
     (token,) = re.findall(r"token (\d+)", why(page).locator("header").inner_text())
-    best = nearest(counterfactual(trace, DIALOG, 0, 3, int(token)))
-    assert best is not None
+    best = nearest_first(counterfactual(trace, DIALOG, 0, 3, int(token)))[0]
     expect(why(page).locator(".changes")).to_be_visible()
     text = seen(page)  # after no action at all
     assert "evicted in this turn" in text
@@ -120,8 +119,7 @@ def test_every_entry_is_reached_by_keys_says_what_it_is_and_why_it_went(page: Pa
     trace = simulate(policy_named("fd-kvc"), DIALOG, 56)
     token = 11
     expected = sentences(explain(trace, DIALOG, 0, 5, token))
-    best = nearest(counterfactual(trace, DIALOG, 0, 5, token))
-    assert best is not None
+    best = nearest_first(counterfactual(trace, DIALOG, 0, 5, token))[0]
     page.emulate_media(reduced_motion="reduce")
     open_step(page, scenario="mixed", seed=7, turn=5)
     expect(why(page)).to_contain_text("Turn 5 by topic")

@@ -21,7 +21,7 @@ from fdkvc.ui.kit.fields import held
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.past import Kind
 from fdkvc.ui.kit.sidebar import BUDGET_HERE, MEASURED, POLICY, SCENARIO
-from fdkvc.words import count
+from fdkvc.words import command_line, count
 
 MOST_VALUES = 12
 """Values of a hyperparameter; of two, this many squared settings run."""
@@ -112,7 +112,7 @@ def choose_sweep(page: str) -> Sweep:
             "here, because the server is shared. The command line runs more:"
         )
     )
-    st.code(command_line(sweep), language=None, wrap_lines=True)
+    st.code(sweep_command(sweep), language=None, wrap_lines=True)
     return sweep
 
 
@@ -125,16 +125,14 @@ def _values(page: str, policy: str, name: str, which: str = "values") -> tuple[N
     )
 
 
-def command_line(sweep: Sweep, dialogs: int = 2000) -> str:
+def sweep_command(sweep: Sweep, dialogs: int = 2000) -> str:
     """Return the command that runs this sweep with more dialogs."""
     axes = zip(("parameter", "second"), ("values", "second_values"), sweep.axes, strict=False)
     options: dict[str, Any] = {"policy": sweep.policy}
     for parameter, values, (name, tried) in axes:
         options |= {parameter: name, values: [f"{value:g}" for value in tried]}
     options |= {"scenario": sweep.scenario.key, "dialogs": dialogs, "seed": sweep.seed}
-    return fields.command_line(
-        "sweep", options | {"budget": sweep.budget, "metrics": sweep.metrics}
-    )
+    return command_line("sweep", options | {"budget": sweep.budget, "metrics": sweep.metrics})
 
 
 Swept = tuple[Sweep, Results]
@@ -175,6 +173,7 @@ def runs_of(page: str) -> Kind:
     """Return what the page runs."""
     return Kind(
         page,
+        Sweep,
         link=_link,
         fields=lambda link: link_fields(page, link),
         describe=_described,

@@ -5,11 +5,10 @@ The files are those that ``python -m fdkvc answers`` wrote; `fdkvc.model` says h
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from io import StringIO
 
 import pandas as pd
 import streamlit as st
@@ -17,18 +16,23 @@ import streamlit as st
 from fdkvc.charts.budgets import budgets_spec
 from fdkvc.charts.dots import dots_spec
 from fdkvc.charts.theme import Spec, with_data
+from fdkvc.files.repeat import AnswersRecord, read_any_run
 from fdkvc.measured.answers import CUT_TEXT, MEASURES, PROXIES, Measure
-from fdkvc.measured.proxies import DAMAGES
+from fdkvc.measured.proxies import DAMAGES, AnswersTables
 from fdkvc.model import MEASURED, MEASURED_ON
 from fdkvc.policies import read_policy
+from fdkvc.report.document import answers_parts, dialogs_report, ran_on
 from fdkvc.run.metrics import late_metric
 from fdkvc.ui.answers.choices import BY, MEASURE
-from fdkvc.ui.answers.conversation import Answered
+from fdkvc.ui.answers.conversation import Answered, house
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import show_chart
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
 from fdkvc.ui.kit.markdown import Markdown
 from fdkvc.words import count
+
+TABLES = ("answers_summary.csv", "answers_paired.csv", "proxies.csv")
+"""Of the files that the command writes, those that are shipped beside its ``run.json``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,36 +41,49 @@ class Shipped:
 
     Attributes
     ----------
-    paired : DataFrame
-        As `fdkvc.measured.answers.answers_paired` gives it, from the full cache.
-    proxies : DataFrame
-        As `fdkvc.measured.proxies.proxies_table` gives it.
-    run : mapping
+    files : mapping of name to str
+        As the command wrote them.
+    told : AnswersTables
+        The tables in them.
+    run : AnswersRecord
         What its ``run.json`` says.
     """
 
-    paired: pd.DataFrame
-    proxies: pd.DataFrame
-    run: Mapping[str, Any]
+    files: Mapping[str, str]
+    told: AnswersTables
+    run: AnswersRecord
 
     @property
     def budgets(self) -> tuple[int, ...]:
         """Those that were measured, in rising order."""
-        return tuple(sorted(self.paired.budget.unique().tolist()))
+        return tuple(sorted(self.run.answers.budgets))
 
 
 @lru_cache(maxsize=1)
 def shipped() -> Shipped:
     """Read the files, once."""
-    paired, proxies = (
-        pd.read_csv(MEASURED / f"{name}.csv") for name in ("answers_paired", "proxies")
+    files = {name: (MEASURED / name).read_text("utf-8") for name in (*TABLES, "run.json")}
+    run = read_any_run(files["run.json"])
+    assert isinstance(run, AnswersRecord)
+    tables = (pd.read_csv(StringIO(files[name])) for name in TABLES)
+    return Shipped(files, AnswersTables(run.baseline, *tables), run)
+
+
+def report() -> str:
+    """Return what was measured as a report."""
+    known = shipped()
+    ran = ran_on(known.run.seed, known.run.versions, known.run.processor)
+    return dialogs_report(
+        answers_parts(
+            known.run.answers, known.told, house().name, known.run.seed, known.files, ran
+        ),
+        made=MEASURED_ON,
     )
-    return Shipped(paired, proxies, json.loads((MEASURED / "run.json").read_text("utf-8")))
 
 
 def damage_rows(metric: str) -> pd.DataFrame:
     """Return by how much worse each policy is than the full cache: above 0 is worse."""
-    paired = shipped().paired
+    paired = shipped().told.paired
     rows = paired[paired.metric == metric].copy()
     if not MEASURES[metric].lower_is_better:
         rows["mean_diff"] = -rows.mean_diff
@@ -108,24 +125,24 @@ def show_measured(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
         "correlation over policies and budgets, with its interval. Near 1 or −1 it foretells the "
         "damage, near 0 it says nothing of it."
     )
-    st.html(table_html(proxies_columns(known.proxies), "Rank correlation of proxy and damage"))
-    return {"answers_paired.csv": known.paired, "proxies.csv": known.proxies}
+    told = known.told
+    st.html(table_html(proxies_columns(told.proxies), "Rank correlation of proxy and damage"))
+    return dict(zip(TABLES, (told.summary, told.paired, told.proxies), strict=True))
 
 
 def _tell(known: Shipped) -> None:
-    run = known.run
     st.markdown(
         Markdown(
             "{} over {} that the house model has not learnt from, at {}, measured on {} "
             "with version {} of the lab. Intervals are 95 %, by {}: dialogs of the same services "
             "are drawn together."
         ).format(
-            count(known.paired.policy.nunique(), "policy", "policies"),
-            count(run["parameters"]["dialogs"], "dialogue"),
+            count(known.told.paired.policy.nunique(), "policy", "policies"),
+            count(int(known.told.summary.n.max()), "dialogue"),
             count(len(known.budgets), "budget"),
             MEASURED_ON,
-            run["versions"]["fdkvc-lab"],
-            count(int(known.paired.services.max()), "set of services", "sets of services"),
+            known.run.versions["fdkvc-lab"],
+            count(int(known.told.paired.services.max()), "set of services", "sets of services"),
         )
     )
 

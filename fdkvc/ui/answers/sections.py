@@ -14,11 +14,12 @@ from fdkvc.ui.answers.back import show_back
 from fdkvc.ui.answers.choices import SECTION, sections_key
 from fdkvc.ui.answers.conversation import Answered, house, size_in_words
 from fdkvc.ui.answers.damage import show_damage
-from fdkvc.ui.answers.measured import show_measured
+from fdkvc.ui.answers.measured import TABLES, report, show_measured
 from fdkvc.ui.answers.scene import answers_table
 from fdkvc.ui.answers.why import show_why
 from fdkvc.ui.kit.downloads import download_files, download_pictures, shown_charts
 from fdkvc.ui.kit.fields import held, hold
+from fdkvc.ui.kit.files import report_button
 from fdkvc.ui.kit.frame import problems
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.words import sentence
@@ -89,6 +90,8 @@ def open_section(page: str, answered: Answered) -> None:
                 tables |= show()
     with st.container(horizontal=True):
         _downloads(page, tables)
+        if tables.keys() >= set(TABLES):
+            report_button(page, report, "Tables of all that was measured")
     with st.expander("What these figures say", icon=":material/help:"):
         st.markdown(
             Markdown("\n").join(Markdown("- **{}:** {}").format(name, help) for name, help in HELP)

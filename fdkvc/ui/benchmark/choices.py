@@ -18,7 +18,7 @@ from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.past import Kind
 from fdkvc.ui.kit.sidebar import BUDGET_HERE, MEASURED
 from fdkvc.ui.kit.variants import CHOSEN, choose_policies
-from fdkvc.words import count
+from fdkvc.words import command_line, count
 
 ALL_SCENARIOS = Field(
     "Scenarios", "", name="scenarios", default=tuple(SCENARIOS), choices=SCENARIOS
@@ -46,7 +46,7 @@ def choose_benchmark(page: str) -> Benchmark:
     )
     names = [policy.name for policy in policies]
     chosen = {"scenarios": scenarios, "policies": names, "metrics": metrics}
-    more = fields.command_line("study", {**numbers, "dialogs": 6000, **chosen})
+    more = command_line("study", {**numbers, "dialogs": 6000, **chosen})
     st.code(more, language=None, wrap_lines=True)
     return Benchmark(
         tuple(SCENARIOS[key] for key in scenarios), policies, metrics=metrics, **numbers
@@ -80,6 +80,7 @@ def runs_of(page: str) -> Kind:
     """Return what the page runs."""
     return Kind(
         page,
+        Benchmark,
         link=_link,
         fields=lambda _: FIELDS,
         describe=_described,

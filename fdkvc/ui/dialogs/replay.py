@@ -25,12 +25,14 @@ from fdkvc.measured.replay import (
 )
 from fdkvc.measured.statistics import FEW_KINDS, over_kinds
 from fdkvc.parameters import Field
+from fdkvc.report.document import dialogs_report, replay_parts
 from fdkvc.run.metrics import late_metric
 from fdkvc.ui.dialogs.choices import Chosen, ways_of
 from fdkvc.ui.dialogs.files import DialogFile
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import download_files, download_pictures, show_chart, shown_charts
 from fdkvc.ui.kit.fields import pick
+from fdkvc.ui.kit.files import report_button
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
 from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.jobs import Report, Work
@@ -185,12 +187,18 @@ def _show(page: str, done: Replayed) -> None:
             st.html(table_html(_by_services(done, key), title))
     show_glossary(key.removeprefix("late_") for key in metrics)
     charts = shown_charts(page)
-    with st.popover("Download the run", icon=":material/download:"):
-        st.caption("The same files as `python -m fdkvc dialogs` writes.")
-        download_files(f"{page}/replay", lambda: files_of(done), FILES)
-        download_pictures(
+    with st.container(horizontal=True):
+        with st.popover("Download the run", icon=":material/download:"):
+            st.caption("The same files as `python -m fdkvc dialogs` writes.")
+            download_files(f"{page}/replay", lambda: files_of(done), FILES)
+            download_pictures(
+                f"{page}/replay",
+                {key: partial(charts.__getitem__, f"replay/{key}") for key in metrics},
+            )
+        report_button(
             f"{page}/replay",
-            {key: partial(charts.__getitem__, f"replay/{key}") for key in metrics},
+            lambda: report_of(done),
+            "Tables of all that was measured and a failed call that steps",
         )
 
 
@@ -225,6 +233,23 @@ def files_of(done: Replayed) -> Mapping[str, str]:
         seed=SEED,
         seconds=done.seconds,
     )
+
+
+def report_of(done: Replayed) -> str:
+    """Return a run as a report, with the first call that failed."""
+    file, finished = done.file, int(done.table.dialog.nunique())
+    recordings = [file.recording(dialog) for dialog in range(file.measured)]
+    parts = replay_parts(
+        *(done.settings, done.table, recordings, default_baseline(done.settings.policies), SEED),
+        files_of(done),
+        trace=bool(file.traced),
+    )
+    more = []
+    if file.measured < len(file.transcripts):
+        more.append(f"They are the first {file.measured} of {len(file.transcripts)} of a file.")
+    if finished < file.measured:
+        more.append(f"The run was cut short: {count(file.measured, 'dialog')} were asked for.")
+    return dialogs_report(parts, more)
 
 
 def _curves(done: Replayed, summary: pd.DataFrame, key: str) -> Spec:

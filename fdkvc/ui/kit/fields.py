@@ -170,21 +170,6 @@ def write_link(page: str, fields: Sequence[Field]) -> None:
     address.write(written, chosen != before)
 
 
-def command_line(command: str, options: Mapping[str, Any]) -> str:
-    """Return a command with these options; several words of one are a sequence.
-
-    Examples
-    --------
-    >>> command_line("sweep", {"second_values": (0.5, 1), "budget": 40})
-    'python -m fdkvc sweep --second-values 0.5 1 --budget 40 --out results'
-    """
-    words = []
-    for name, value in {**options, "out": "results"}.items():
-        several = value if isinstance(value, list | tuple) else (value,)
-        words += [f"--{name.replace('_', '-')}", *(str(each).replace(" ", ":") for each in several)]
-    return " ".join(["python -m fdkvc", command, *words])
-
-
 def settle(page: str, field: Field, given: Any, read: Callable[[Any], Meant]) -> Meant:
     """Return what a widget gave as it is read; else say why not and return the last good one.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import streamlit as st
@@ -65,6 +65,31 @@ def report_of(study: Study) -> str:
     return study_report(study, recordings)
 
 
+def report_button(page: str, report: Callable[[], str], what: str) -> None:
+    """Offer a report of what is shown, which is made at the click.
+
+    Parameters
+    ----------
+    report : function
+        Returns it; called outside of the session's script.
+    what : str
+        What is in it.
+    """
+    st.download_button(
+        "Report as one HTML file",
+        report,
+        "fdkvc-report.html",
+        "text/html",
+        key=f"{page}/report",
+        on_click="ignore",
+        icon=":material/description:",
+        help=plain(
+            f"{what}, with all that it takes to repeat them: to attach to a review, or to send to "
+            "a team."
+        ),
+    )
+
+
 def show_files(page: str, study: Study) -> None:
     """Offer everything in one archive, and each file and figure by itself."""
     theme = page_theme()
@@ -79,16 +104,8 @@ def show_files(page: str, study: Study) -> None:
         type="primary",
         help="All files below, and the paper's figures as SVG and PNG.",
     )
-    st.download_button(
-        "Report as one HTML file",
-        lambda: report_of(study),
-        "fdkvc-report.html",
-        "text/html",
-        key=f"{page}/report",
-        on_click="ignore",
-        icon=":material/description:",
-        help="Claims, tables, figures and three moments that step, with all that it takes to "
-        "repeat them: to attach to a review, or to send to a team.",
+    report_button(
+        page, lambda: report_of(study), "Claims, tables, figures and three moments that step"
     )
     st.markdown(
         "Numbers are not rounded, shares run from 0 to 1, and what does not exist is left empty."

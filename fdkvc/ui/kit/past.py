@@ -1,7 +1,8 @@
 """Runs whose results are at hand: found by what was asked, listed, named, compared, deleted.
 
 What is shipped with the code, and what this server has run for anyone in the last day, is shown as
-soon as its settings are asked for: by a link, by a reload, or in the sidebar.
+soon as its settings are asked for: by a link, by a reload, or in the sidebar. The address names the
+last runs of the session, so that a reload lists them again; nobody guesses these names.
 """
 
 from __future__ import annotations
@@ -30,6 +31,12 @@ from fdkvc.words import count
 SHIPPED = "shipped"
 """Stands for the name of the job where a result came with the code."""
 
+MOST_LINKED = 8
+"""Runs of a session that its address names."""
+
+LINKED = Field("Runs", "", name="past", default=(), chosen=False)
+"""Their names."""
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -38,6 +45,8 @@ class Kind:
     Attributes
     ----------
     page : str
+    asked : type
+        Of what is asked.
     link : function of content to mapping
         The parts of the address under which the page has these settings.
     fields : function of link to fields
@@ -51,6 +60,7 @@ class Kind:
     """
 
     page: str
+    asked: type
     link: Callable[[Any], Mapping[str, str]]
     fields: Callable[[Mapping[str, str]], list[Field]]
     describe: Callable[[Any], str]
@@ -90,6 +100,7 @@ def at_hand(kind: Kind, content: Hashable) -> Past | None:
     What this session has run or chosen itself comes first, then what is shipped, then what anyone
     has run here. Where there is nothing of these settings, it is the run that was shown before.
     """
+    _list_linked(kind)
     page, job = kind.page, latest_job(kind.page)
     if job is not None and job.name not in _listed(page):
         _list(kind, job.name, job.content)
@@ -102,6 +113,21 @@ def at_hand(kind: Kind, content: Hashable) -> Past | None:
             _show(page, same[-1])
     st.session_state[_looked_for(page)] = content
     return _past(kind, st.session_state.get(f"{page}/showing"))
+
+
+def _list_linked(kind: Kind) -> None:
+    """List what the address names and this server still has."""
+    for name in fields.held(kind.page, LINKED)[:MOST_LINKED]:
+        job = None if name in _listed(kind.page) else shared_jobs().find(name)
+        if job is not None and isinstance(job.content, kind.asked) and job.result is not None:
+            _list(kind, name, job.content)
+
+
+def linked(page: str) -> list[Field]:
+    """Return what of the session's runs goes into the address: nothing if there are none."""
+    names = [name for name in _listed(page) if not name.startswith(SHIPPED)]
+    fields.hold(page, LINKED, names[-MOST_LINKED:])
+    return [LINKED] if names else []
 
 
 def _looked_for(page: str) -> str:

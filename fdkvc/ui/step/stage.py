@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +10,7 @@ import streamlit as st
 
 from fdkvc.parameters import written
 from fdkvc.stage.moments import told
-from fdkvc.told.counterfactual import Change, counterfactual
+from fdkvc.told.counterfactual import Change, counterfactual, nearest_first
 from fdkvc.ui.kit.jobs import Job, Jobs, Report
 from fdkvc.ui.kit.memory import Memory
 from fdkvc.ui.kit.runs import Run
@@ -87,13 +86,9 @@ def _start(run: Run, turn: int, token: int, question: tuple[str, int, int]) -> J
     def work(report: Report, cancelled: threading.Event) -> None:
         changes = counterfactual(trace, dialogs, 0, turn, token, cancelled.is_set)
         if not cancelled.is_set():
-            _found.keep(question, sorted(changes, key=_size))
+            _found.keep(question, nearest_first(changes))
 
     return _searches().start(work)
-
-
-def _size(change: Change) -> float:
-    return math.inf if change.share is None else change.share
 
 
 def _described(change: Change) -> Mapping[str, Any]:
