@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import altair as alt
 import numpy as np
 from numpy.typing import NDArray
 from streamlit.components.v2 import manifest_scanner
@@ -63,6 +64,12 @@ def run_until(app: AppTest, words: str) -> AppTest:
 def specs(app: AppTest) -> list[dict[str, Any]]:
     """Return the specification of each chart."""
     return [json.loads(chart.proto.spec) for chart in app.get("vega_lite_chart")]
+
+
+def check_specs(app: AppTest) -> None:
+    """Check every chart of a page against the schema of Vega-Lite, as the app itself does not."""
+    for spec in specs(app):
+        alt.Chart.from_dict(spec)
 
 
 def link_of(app: AppTest) -> dict[str, str]:

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 import pandas as pd
 import pytest
 import streamlit as st
-from app_pages import html, link_of, open_page, press, settled, specs, told
+from app_pages import check_specs, html, link_of, open_page, press, settled, specs, told
 from hostile import HOSTILE
 from streamlit.testing.v1 import AppTest
 
@@ -181,6 +181,7 @@ def test_damage_is_shown_over_turns_and_by_layer_and_head() -> None:
     table = next(each for each in html(app).split("\n") if "scrolls heat" in each)
     assert table.count("<td style") == 8
     assert len(app.get("vega_lite_chart")) == 1
+    check_specs(app)
     labels = {each.proto.label for each in app.get("download_button")}
     files = ("answers.csv", "damage.csv", "damage_by_head.csv", "damage.svg")
     assert labels >= {plain(name) for name in files}

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from app_pages import (
+    check_specs,
     html,
     link_of,
     open_page,
@@ -358,6 +359,7 @@ def test_all_dialogs_are_measured_and_give_the_command_lines_files() -> None:
     run_until(press(app, "Run"), "Shown: 2 dialogs")
 
     assert specs(app)[0]["title"]["text"] == "Call-argument recall"
+    check_specs(app)
     assert "budget 128" in html(app)
     assert "Best possible" in html(app)
     assert "Call-argument recall, by set of services" in html(app)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from app_pages import (
     ROOT,
+    check_specs,
     entry_of,
     html,
     link_of,
@@ -58,6 +59,7 @@ def test_a_page_opens_with_one_title_and_without_errors(path: str) -> None:
     assert not app.error
     assert len(app.title) == 1
     assert app.main.markdown[0].value.strip()
+    check_specs(app)
 
 
 @pytest.mark.parametrize("name", ["step", "compare"])
