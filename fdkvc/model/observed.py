@@ -47,7 +47,7 @@ class Observed:
         How surprising each was to the model, in nats, if it was asked.
     """
 
-    spoken_by = None
+    spoken_by = words = None
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from functools import cache, cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fdkvc.attention import SPEAKERS, Floats
+from fdkvc.attention import SPEAKERS, Floats, word_number
 from fdkvc.dialogs.batch import (
     DialogBatch,
     check_surprisal,
@@ -21,6 +21,7 @@ from fdkvc.dialogs.batch import (
     stack,
 )
 from fdkvc.said.transcripts import Demand, Mention, Transcript, check_size
+from fdkvc.said.transcripts import words as words_of
 
 
 @dataclass(frozen=True)
@@ -139,9 +140,24 @@ class Recording:
                 for head in range(len(self.heads))
             ]
         )
+        count = len(self.heads)
         return replace(
-            heads, speakers=np.repeat(speakers, len(self.heads), axis=0), heads=len(self.heads)
+            heads,
+            speakers=np.repeat(speakers, count, axis=0),
+            words=np.repeat(np.array([self._word_numbers()], np.intp), count, axis=0),
+            heads=count,
         )
+
+    def _word_numbers(self) -> list[int]:
+        """Number the word that each token is of; a piece of a word is of the whole of it."""
+        found = []
+        for turn, tokens in zip(self.transcript.turns, self.tokens, strict=True):
+            numbers = [0] * len(turn.text)
+            for start, end in words_of(turn.text):
+                numbers[start:end] = [word_number(turn.text[start:end])] * (end - start)
+            for token in tokens:
+                found.append(next(filter(None, numbers[token.start : token.end]), 0))
+        return found
 
     @cached_property
     def groups(self) -> tuple[int, ...]:
