@@ -140,7 +140,7 @@ def test_runs_are_listed_named_compared_shown_again_and_deleted() -> None:
     run_until(press(app, "Run"), f"{SHOWN}4 dialogs")
     app.number_input(key="benchmark/dialogs").set_value(600).run()
     assert shown_in(app).startswith("Shown: 600 dialogs")  # at hand, and shown at once
-    mine, shipped = app.text_input
+    mine, shipped = app.main.text_input
     assert str(mine.value).startswith("Run: 4 dialogs")
     assert str(shipped.value).startswith("The paper's run: 600 dialogs")
     mine.set_value("mine").run()
@@ -165,7 +165,7 @@ def test_runs_are_listed_named_compared_shown_again_and_deleted() -> None:
     delete = [button for button in app.button if button.label == "Delete" and not button.disabled]
     assert len(delete) == 1  # what is shipped stays
     delete[0].click().run()
-    assert len(app.text_input) == 1
+    assert len(app.main.text_input) == 1
     assert not app.exception
     assert any("Nothing of these settings is at hand" in info.value for info in app.info)
     assert "past" not in link_of(app)

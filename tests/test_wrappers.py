@@ -161,7 +161,10 @@ def _name(text: str) -> str:
         ("blocks(ada-heads(h2o))", "ada-heads(h2o) shares out single places, but blocks has whole"),
         ("ada-heads(blocks(h2o))", "blocks(h2o) has whole pages, but ada-heads shares out single"),
         ("window(full)", "full evicts nothing, so window changes nothing"),
-        ("whitelist(h2o, words=at:six)", "words is 'at six', but must be words of letters and digits with +"),
+        (
+            "whitelist(h2o, words=at:six)",
+            "words is 'at six', but must be words of letters and digits with +",
+        ),
         ("whitelist(h2o, words=six+)", "words is 'six+', but must be words of letters and digits"),
     ],
 )
