@@ -149,14 +149,14 @@ class Recording:
         )
 
     def _word_numbers(self) -> list[int]:
-        """Number the word that each token is of; a piece of a word is of the whole of it."""
-        found = []
+        """Return the number of each token's word; a piece of a word is of the whole of it."""
+        found: list[int] = []
         for turn, tokens in zip(self.transcript.turns, self.tokens, strict=True):
             numbers = [0] * len(turn.text)
             for start, end in words_of(turn.text):
                 numbers[start:end] = [word_number(turn.text[start:end])] * (end - start)
-            for token in tokens:
-                found.append(next(filter(None, numbers[token.start : token.end]), 0))
+            spans = (numbers[token.start : token.end] for token in tokens)
+            found += [next(filter(None, span), 0) for span in spans]
         return found
 
     @cached_property
