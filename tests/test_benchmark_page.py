@@ -124,7 +124,7 @@ def test_a_link_says_all_that_was_chosen_and_what_is_wrong_with_it() -> None:
 def test_a_link_to_a_sweep_says_all_that_was_chosen() -> None:
     link = {"policy": "h2o", "first": "window", "values": "0 0.5", "second": "–"}
     link |= {"scenario": "return", "metrics": "retention"}
-    link |= {"dialogs": "7", "seed": "3", "budget": "40"}
+    link |= {"section": "sweep", "dialogs": "7", "seed": "3", "budget": "40"}
     app = open_page("ablation", **link)
     assert not app.error
     assert link_of(app) == link

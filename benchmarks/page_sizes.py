@@ -1,0 +1,82 @@
+"""Measure what page size costs, against eviction by entries: fdkvc/measured/page_sizes.csv.
+
+    python -m benchmarks.page_sizes FILE [--dialogs 200] [--seed 0]
+
+FILE holds annotated dialogues of people; that many of them, drawn by the seed, are replayed with
+the lexical embedding. It writes call-argument recall by policy, budget and page size, its paired
+difference from eviction by entries, with intervals by sets of services, and the share of the places
+that are filled once a cache could be full.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from benchmarks.held_out import read_shuffled
+from fdkvc.measured.page_sizes import BUDGETS, COLUMNS, FILE, INSIDE, METRIC, SIZES
+from fdkvc.measured.replay import Replay, replay, replay_paired, replay_summary
+from fdkvc.policies import Policy, policy_named, wrapped
+from fdkvc.run.simulate import simulate
+from fdkvc.said.lexical import lexical_recording
+from fdkvc.said.recordings import Recording
+
+
+def paged(key: str, size: int) -> Policy:
+    """Return a policy that evicts by pages; by entries, where a page has one."""
+    policy = policy_named(key)
+    return policy if size == 1 else wrapped("blocks", policy, size=size)
+
+
+def filled(policy: Policy, budget: int, recordings: Sequence[Recording]) -> float:
+    """Return the share of the budget's places that hold an entry, once it could be full."""
+    shares = []
+    for recording in recordings:
+        trace = simulate(policy, recording.dialogs, budget, entries=False)
+        could = recording.dialogs.bounds[0, 1:] >= budget
+        shares += ((trace.kept[0] >= 0).sum(axis=1) / budget)[could].tolist()
+    return float(np.mean(shares))
+
+
+def measured(recordings: Sequence[Recording], seed: int) -> pd.DataFrame:
+    """Return a row for each policy, budget and page size, columns `COLUMNS`."""
+    rows = []
+    for key in INSIDE:
+        every = {size: paged(key, size) for size in SIZES}
+        replayed = replay(Replay(tuple(every.values()), BUDGETS, best=False), recordings)
+        replayed = replayed[replayed.metric == METRIC]
+        means = replay_summary(replayed, seed).set_index(["policy", "budget"])
+        apart = replay_paired(replayed, every[1].name, seed).set_index(["policy", "budget"])
+        for size, policy in every.items():
+            for budget in BUDGETS:
+                mean = means.loc[policy.name, budget]
+                difference = (0.0, 0.0, 0.0)
+                if size > 1:
+                    found = apart.loc[policy.name, budget]
+                    difference = (found.mean_diff, found.ci_low, found.ci_high)
+                figures = (mean.n, mean.services, mean["mean"], mean.ci_low, mean.ci_high)
+                share = filled(policy, budget, recordings)
+                rows.append((key, budget, size, *figures, *difference, share))
+        print(key, flush=True)
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def main() -> None:
+    """Measure and write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--dialogs", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    settings = parser.parse_args()
+    said = read_shuffled(settings.file, settings.seed)[: settings.dialogs]
+    table = measured([lexical_recording(each, 0) for each in said], settings.seed)
+    table.round(6).to_csv(FILE, index=False)
+    print(table.to_string())
+
+
+if __name__ == "__main__":
+    main()
