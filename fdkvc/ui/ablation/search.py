@@ -34,7 +34,7 @@ from fdkvc.ui.kit.run_panel import run_panel
 from fdkvc.ui.kit.sidebar import BUDGET_HERE, read_name
 from fdkvc.ui.kit.variants import tell_idle
 from fdkvc.ui.kit.work import Searched, search_work
-from fdkvc.words import count, listed, sentence
+from fdkvc.words import command_line, count, listed, sentence
 
 OF = "search"
 """Under which the session holds what is chosen here, apart from what is swept."""
@@ -82,7 +82,8 @@ AS_IT_WAS, FOUND = "as it was", "found"
 def link_fields(page: str, link: Mapping[str, str] | None = None) -> list[Field]:
     """Return all that the address says, of what a link asks for or the session holds."""
     try:
-        policy = read_policy((link or {}).get(TUNED.name, running(page, TUNED)))
+        line = link.get(TUNED.name, TUNED.default) if link else running(page, TUNED)
+        policy = read_policy(line)
     except ValueError:
         policy = read_policy(TUNED.default)
     return [TUNED, _names_of(policy), GOALS, WHERE, *NUMBERS]
@@ -109,7 +110,7 @@ def choose_search(page: str) -> Tuning:
             "line runs more, and goes on where it was stopped:"
         )
     )
-    st.code(command_line(tuning), language=None, wrap_lines=True)
+    st.code(command_of(tuning), language=None, wrap_lines=True)
     return tuning
 
 
@@ -118,18 +119,16 @@ def _searched(line: str) -> Policy:
     return Tuning(read_policy(line)).policy
 
 
-def command_line(tuning: Tuning, trials: int = 1000) -> str:
+def command_of(tuning: Tuning, trials: int = 1000) -> str:
     """Return the command that searches the same with more trials."""
-    name = tuning.policy.name
-    options = {"policy": f'"{name}"' if "(" in name else name.replace(" ", ":")}
-    words = fields.command_line("tune", _options(tuning) | {"trials": trials})
-    return words.replace("fdkvc tune", f"fdkvc tune --policy {options['policy']}")
+    names = {"names": tuning.names} if tuning.names else {}
+    options = {"policy": tuning.policy.name, **names, **_options(tuning), "trials": trials}
+    return command_line("tune", options)
 
 
 def _options(tuning: Tuning) -> dict[str, object]:
-    names = {"names": tuning.names} if tuning.names else {}
     numbers = {field.name: getattr(tuning, field.name) for field in NUMBERS}
-    return {**names, "metrics": tuning.metrics, "scenarios": tuning.scenarios, **numbers}
+    return {"metrics": tuning.metrics, "scenarios": tuning.scenarios, **numbers}
 
 
 # ------------------------------------------------------------------------------- runs
