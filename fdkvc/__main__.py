@@ -494,21 +494,23 @@ def _sweep(settings: Any) -> None:
     from fdkvc.files.report import sweep_files
     from fdkvc.files.text import sweep_text
     from fdkvc.measured.sweep import Sweep, read_values, suggested_values
+    from fdkvc.policies import read_policy
 
+    policy = read_policy(settings.policy)
     names = [(settings.parameter, settings.values)]
     if settings.second is not None:
         names.append((settings.second, settings.second_values))
     axes = tuple(
         (
             name,
-            suggested_values(settings.policy, name)
+            suggested_values(policy.name, name)
             if values is None
-            else read_values(" ".join(values), settings.policy, name, len(values)),
+            else read_values(" ".join(values), policy.name, name, len(values)),
         )
         for name, values in names
     )
     sweep = Sweep(
-        policy=settings.policy,
+        policy=policy.name,
         axes=axes,
         scenario=scenario_named(settings.scenario),
         dialogs=settings.dialogs,
@@ -516,6 +518,7 @@ def _sweep(settings: Any) -> None:
         budget=settings.budget,
         metrics=_metrics(settings),
     )
+    _tell_idle([policy])
     results = _swept(settings, sweep.benchmark)
     _written(settings, sweep_files(sweep, results), sweep_text(sweep, results))
 

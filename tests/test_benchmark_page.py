@@ -124,10 +124,17 @@ def test_a_link_says_all_that_was_chosen_and_what_is_wrong_with_it() -> None:
 def test_a_link_to_a_sweep_says_all_that_was_chosen() -> None:
     link = {"policy": "h2o", "first": "window", "values": "0 0.5", "second": "–"}
     link |= {"scenario": "return", "metrics": "retention"}
-    link |= {"section": "sweep", "dialogs": "7", "seed": "3", "budget": "40"}
+    link |= {"section": "sweep", "around": "", "dialogs": "7", "seed": "3", "budget": "40"}
     app = open_page("ablation", **link)
     assert not app.error
     assert link_of(app) == link
+    paged = {"policy": "blocks(h2o,size=8)", "first": "size", "values": "4 8", "dialogs": "2"}
+    app = open_page("ablation", **paged)
+    assert not app.error
+    assert "--policy 'blocks(h2o,size=8)' --parameter size" in app.code[0].value
+    assert {name: link_of(app)[name] for name in paged} == paged
+    app = run_until(press(app, "Run"), f"{SHOWN}size of Blocks (H2O, size=8) on")
+    assert len(app.get("vega_lite_chart")) == 4
     two = {"policy": "fd-kvc", "first": "gamma", "values": "0.8 0.9"}
     two |= {"second": "w_c", "second_values": "0.2 0.4"}
     app = open_page("ablation", **two)

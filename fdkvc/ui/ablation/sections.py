@@ -14,8 +14,7 @@ from fdkvc.measured.benchmark import Results
 from fdkvc.measured.sweep import Sweep, grid_table, tradeoff_table
 from fdkvc.paper.claims import claim
 from fdkvc.paper.tables import ABLATIONS
-from fdkvc.parameters import defaults_of, parameters_of
-from fdkvc.policies import POLICIES, Policy, policy_named
+from fdkvc.policies import POLICIES, Policy, policy_named, read_policy
 from fdkvc.report.claims import STYLE, claims_html
 from fdkvc.run.metrics import late_metric
 from fdkvc.ui.ablation import choices
@@ -56,7 +55,7 @@ def about_sweep(shown: Past, chosen: Sweep) -> None:
     sweep, results = shown.result
     finished = results.dialogs(sweep.scenario.key)
     words = (
-        f"{', '.join(sweep.parameters)} of {POLICIES[sweep.policy].label} on "
+        f"{', '.join(sweep.parameters)} of {read_policy(sweep.policy).title} on "
         f"{sweep.scenario.label}, {count(finished, 'dialog')}, seed {sweep.seed}, "
         f"budget {sweep.budget}, {count(len(results.benchmark.policies), 'setting')}, "
         f"{results.seconds:.1f} s"
@@ -130,7 +129,7 @@ def _curve(sweep: Sweep, table: pd.DataFrame, metric: str) -> Spec:
         _parameter_label(sweep, name),
         (float(rows.value.min()), float(rows.value.max())),
         (low, max(1.0, float(rows.ci_high.max()))),
-        float(defaults_of(POLICIES[sweep.policy])[name]),
+        float(read_policy(sweep.policy).settings[name].default),
         page_theme(),
         bool(rows.published.notna().any()),
     )
@@ -222,7 +221,7 @@ def _tradeoff(page: str, sweep: Sweep, results: Results, table: pd.DataFrame) ->
         others = {metric: label for metric, label in metrics.items() if metric != x}
         y = pick(f"{page}/up", "Up", others, "late_diversity", width=220)
     points = tradeoff_table(table, x, y)
-    swept = f"{POLICIES[sweep.policy].label}, swept"
+    swept = f"{read_policy(sweep.policy).title}, swept"
     groups = (*(policy.label for policy in POLICIES.values()), swept)
     group = [
         POLICIES[policy].label if setting in POLICIES else swept
@@ -254,4 +253,4 @@ def _tradeoff(page: str, sweep: Sweep, results: Results, table: pd.DataFrame) ->
 
 
 def _parameter_label(sweep: Sweep, name: str) -> str:
-    return parameters_of(POLICIES[sweep.policy])[name].label
+    return read_policy(sweep.policy).settings[name].label

@@ -192,11 +192,11 @@ def _policies(name: str) -> Field:
 
 def choose_around(page: str, policy: Policy) -> Policy:
     """Let a person put a policy around a policy, of those that go around it; return both."""
-    key = fields.choice(page, _around(policy))
+    key = fields.choice(page, around_of(policy))
     return wrapped(key, policy) if key else policy
 
 
-def _around(policy: Policy) -> Field:
+def around_of(policy: Policy) -> Field:
     """Return the choice of what goes around a policy; what it does by itself does not."""
     able = {key: each for key, each in WRAPPERS.items() if _goes_around(key, policy)}
     return replace(AROUND, choices={NOTHING: "nothing", **able})
@@ -232,7 +232,7 @@ def _as_published(policy: Policy) -> Policy:
     return policy_named(policy.key)
 
 
-def _held_policy(page: str, link: Mapping[str, str] | None = None) -> tuple[Policy, str]:
+def held_policy(page: str, link: Mapping[str, str] | None = None) -> tuple[Policy, str]:
     """Return the policy that a link asks for or the session holds, and what goes around it."""
     asked = link or {}
     try:
@@ -240,7 +240,7 @@ def _held_policy(page: str, link: Mapping[str, str] | None = None) -> tuple[Poli
     except ValueError:
         policy = policy_named(POLICY.default)
     key = asked.get(AROUND.name, NOTHING if asked else held(page, AROUND))
-    return policy, key if key in _around(policy).choices else NOTHING
+    return policy, key if key in around_of(policy).choices else NOTHING
 
 
 def _follow_lanes(page: str) -> None:
@@ -248,7 +248,7 @@ def _follow_lanes(page: str) -> None:
     lanes: list[str] = fields.following(page, LANES, [])
     if not lanes:
         return
-    policy, key = _held_policy(page)
+    policy, key = held_policy(page)
     policy = wrapped(key, policy) if key else policy
     values = {name: fields.running(page, each) for name, each in policy.settings.items()}
     if policy.variant(**values).name not in lanes:
@@ -258,9 +258,9 @@ def _follow_lanes(page: str) -> None:
 
 def _policy_fields(page: str, link: Mapping[str, str] | None = None) -> list[Field]:
     """Return the fields of the policy that a link asks for, or that the session holds."""
-    policy, key = _held_policy(page, link)
+    policy, key = held_policy(page, link)
     whole = wrapped(key, policy) if key else policy
-    return [_policies(policy.name), _around(policy), *whole.settings.values()]
+    return [_policies(policy.name), around_of(policy), *whole.settings.values()]
 
 
 def choose_hyperparameters(
