@@ -829,7 +829,7 @@ def _answers(settings: Any) -> None:
     model = load_model(HOUSE if settings.model is None else settings.model)
     transcripts, content = _transcripts(settings)
     shape = model.decoder.shape
-    _tell_idle(asked.policies, heads=shape.kv_heads, layers=shape.layers)
+    _tell_idle(asked.policies, speakers=True, words=True, heads=shape.heads, layers=shape.layers)
     began = perf_counter()
     with _place(settings) as place, _progress() as on_progress:
         measured = run_answers(asked, model, transcripts, **place, on_progress=on_progress)

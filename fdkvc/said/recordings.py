@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from itertools import chain
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fdkvc.attention import SPEAKERS, Floats, word_number
+from fdkvc.attention import SPEAKERS, Floats
 from fdkvc.dialogs.batch import (
     DialogBatch,
     check_surprisal,
@@ -20,8 +21,7 @@ from fdkvc.dialogs.batch import (
     one_dialog,
     stack,
 )
-from fdkvc.said.transcripts import Demand, Mention, Transcript, check_size
-from fdkvc.said.transcripts import words as words_of
+from fdkvc.said.transcripts import Demand, Mention, Transcript, check_size, word_numbers
 
 
 @dataclass(frozen=True)
@@ -140,24 +140,18 @@ class Recording:
                 for head in range(len(self.heads))
             ]
         )
-        count = len(self.heads)
+        said = zip(self.transcript.turns, self.tokens, strict=True)
+        numbers = (
+            word_numbers(turn.text, [(token.start, token.end) for token in tokens])
+            for turn, tokens in said
+        )
+        words, count = np.array([[*chain(*numbers)]], np.intp), len(self.heads)
         return replace(
             heads,
             speakers=np.repeat(speakers, count, axis=0),
-            words=np.repeat(np.array([self._word_numbers()], np.intp), count, axis=0),
+            words=np.repeat(words, count, axis=0),
             heads=count,
         )
-
-    def _word_numbers(self) -> list[int]:
-        """Return the number of each token's word; a piece of a word is of the whole of it."""
-        found: list[int] = []
-        for turn, tokens in zip(self.transcript.turns, self.tokens, strict=True):
-            numbers = [0] * len(turn.text)
-            for start, end in words_of(turn.text):
-                numbers[start:end] = [word_number(turn.text[start:end])] * (end - start)
-            spans = (numbers[token.start : token.end] for token in tokens)
-            found += [next(filter(None, span), 0) for span in spans]
-        return found
 
     @cached_property
     def groups(self) -> tuple[int, ...]:

@@ -198,7 +198,7 @@ def _choose_policies(page: str) -> tuple[Policy, ...]:
     # The full cache stands beside all of them anyway.
     present = tuple(each for each in chosen if each not in seers and each.name != EVERYTHING)
     shape = house().decoder.shape
-    tell_idle(present, Known(heads=shape.kv_heads, layers=shape.layers))
+    tell_idle(present, Known(True, True, heads=shape.heads, layers=shape.layers))
     return present
 
 
