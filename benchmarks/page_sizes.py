@@ -50,18 +50,20 @@ def measured(recordings: Sequence[Recording], seed: int) -> pd.DataFrame:
         every = {size: paged(key, size) for size in SIZES}
         replayed = replay(Replay(tuple(every.values()), BUDGETS, best=False), recordings)
         replayed = replayed[replayed.metric == METRIC]
-        means = replay_summary(replayed, seed).set_index(["policy", "budget"])
-        apart = replay_paired(replayed, every[1].name, seed).set_index(["policy", "budget"])
+        means, apart = (
+            {(row["policy"], row["budget"]): row for row in table.to_dict("records")}
+            for table in (
+                replay_summary(replayed, seed),
+                replay_paired(replayed, every[1].name, seed),
+            )
+        )
         for size, policy in every.items():
             for budget in BUDGETS:
-                mean = means.loc[policy.name, budget]
-                difference = (0.0, 0.0, 0.0)
-                if size > 1:
-                    found = apart.loc[policy.name, budget]
-                    difference = (found.mean_diff, found.ci_low, found.ci_high)
-                figures = (mean.n, mean.services, mean["mean"], mean.ci_low, mean.ci_high)
+                mean, gap = means[policy.name, budget], apart.get((policy.name, budget), {})
+                figures = [mean[name] for name in ("n", "services", "mean", "ci_low", "ci_high")]
+                figures += [gap.get(name, 0.0) for name in ("mean_diff", "ci_low", "ci_high")]
                 share = filled(policy, budget, recordings)
-                rows.append((key, budget, size, *figures, *difference, share))
+                rows.append((key, budget, size, *figures, share))
         print(key, flush=True)
     return pd.DataFrame(rows, columns=list(COLUMNS))
 

@@ -255,9 +255,9 @@ def test_a_piece_of_a_marked_word_is_of_that_word() -> None:
 def test_what_changes_nothing_somewhere_is_said(name: str, known: Known, said: str) -> None:
     policy = read_policy(name)
 
-    (sentence,) = policy.idle(known)
+    (sentence,) = policy.without_effect(known)
     assert sentence.startswith(said)
-    assert policy.idle(Known(speakers=True, words=True, heads=2, layers=2)) == ()
+    assert policy.without_effect(Known(speakers=True, words=True, heads=2, layers=2)) == ()
 
 
 def test_turns_are_judged_once_worked_by_hand() -> None:

@@ -61,7 +61,8 @@ class Observed:
     ) -> None:
         self._vectors, self._new, self._rows = vectors, new, len(new)
         self.positions, self.born, self.surprisal = positions, born, surprisal
-        self.words, self.spoken_by = said or (None, None)
+        self.words: Ints | None = None if said is None else said[0]
+        self.spoken_by: Ints | None = None if said is None else said[1]
         self.layers, self.heads = layers, len(new) // layers
 
     def new_tokens(self, turn: int) -> Ints:

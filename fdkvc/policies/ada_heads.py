@@ -61,10 +61,10 @@ class AdaHeads(Wrapper):
         shared += r"heads} \}| \ge \alpha B"
         return evicting(self.policy.steps, shared, "H heads share H·B places")
 
-    def idle(self, known: Known) -> tuple[str, ...]:
+    def without_effect(self, known: Known) -> tuple[str, ...]:
         """Share nothing where there is one head."""
         alone = "One head decides here by itself, so that ada-heads has nothing to share."
-        return (*super().idle(known), *([alone] if known.heads == 1 else []))
+        return (*super().without_effect(known), *([alone] if known.heads == 1 else []))
 
     def slots(self, budget: int, layers: int, heads: int) -> int:
         """Return what is left to one head if all others have no more than what is safe."""

@@ -232,7 +232,7 @@ class Policy(Checked, ABC):
         """The innermost of policies around policies: this one, if it has none."""
         return self
 
-    def idle(self, known: Known) -> tuple[str, ...]:
+    def without_effect(self, known: Known) -> tuple[str, ...]:
         """Say, a sentence each, what of it changes nothing where no more is known than this."""
         return ()
 

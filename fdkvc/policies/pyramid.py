@@ -45,10 +45,10 @@ class Pyramid(Wrapper):
         budget = r"B_l = B \left(2 - \lambda - \tfrac{2\,(1 - \lambda)\, l}{L - 1}\right)"
         return evicting(self.policy.steps, budget, "of layer l of L, rounded to L·B in all")
 
-    def idle(self, known: Known) -> tuple[str, ...]:
+    def without_effect(self, known: Known) -> tuple[str, ...]:
         """Have equal budgets where there is one layer."""
         alone = "There is one layer here, so that pyramid gives it the equal budget."
-        return (*super().idle(known), *([alone] if known.layers == 1 else []))
+        return (*super().without_effect(known), *([alone] if known.layers == 1 else []))
 
     def slots(self, budget: int, layers: int, heads: int) -> int:
         """Return what the largest layer may hold."""

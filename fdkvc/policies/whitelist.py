@@ -80,7 +80,7 @@ class Whitelist(Wrapper):
         """Say that what is listed is protected."""
         return before_eviction(self.policy.steps, LISTED)
 
-    def idle(self, known: Known) -> tuple[str, ...]:
+    def without_effect(self, known: Known) -> tuple[str, ...]:
         """List nobody's words where nobody is known to speak, and no words where none is known."""
         own = []
         if self.speaker != NOBODY and not known.speakers:
@@ -90,7 +90,7 @@ class Whitelist(Wrapper):
             )
         if self.words and not known.words:
             own.append("No token is known to be a word here, so that whitelist marks none.")
-        return (*super().idle(known), *own)
+        return (*super().without_effect(known), *own)
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
         """Protect what is listed, and what the policy inside protects beside it."""

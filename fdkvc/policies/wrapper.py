@@ -84,8 +84,8 @@ class Wrapper(Policy):
     def quantity_names(self) -> Mapping[str, str]:
         return self.policy.quantity_names
 
-    def idle(self, known: Known) -> tuple[str, ...]:
-        return self.policy.idle(known)
+    def without_effect(self, known: Known) -> tuple[str, ...]:
+        return self.policy.without_effect(known)
 
     def initial_state(self) -> Mapping[str, float]:
         return self.policy.initial_state()

@@ -28,4 +28,6 @@ def idle(policies: Sequence[Policy], known: Known) -> list[str]:
     >>> idle([read_policy("fifo"), read_policy("pyramid(fifo)")], Known())
     ['Pyramid (FIFO): There is one layer here, so that pyramid gives it the equal budget.']
     """
-    return [f"{policy.title}: {said}" for policy in policies for said in policy.idle(known)]
+    return [
+        f"{policy.title}: {said}" for policy in policies for said in policy.without_effect(known)
+    ]

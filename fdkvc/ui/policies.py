@@ -274,8 +274,11 @@ def show_page_sizes(page: str) -> None:
                     "policy",
                 )
                 show_chart(page, f"pages/{budget}", with_data(spec, {"dots": rows}))
-    small = dots[dots.budget == min(BUDGETS)].set_index(["policy", "size"])
-    fifo, snapkv = (small.loc[key, "mean"] for key in ("fifo", "snapkv"))
+    small = dots[dots.budget == min(BUDGETS)]
+    fifo, snapkv = (
+        dict(zip(rows["size"], rows["mean"], strict=True))
+        for rows in (small[small.policy == key] for key in ("fifo", "snapkv"))
+    )
     st.markdown(
         plain(
             f"In a cache of {min(BUDGETS)} entries pages cost FIFO what their empty places would "

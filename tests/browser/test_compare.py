@@ -254,7 +254,9 @@ def test_on_a_narrow_window_nothing_runs_over_the_edge(page: Page) -> None:
     expect(lane(page, 6)).to_contain_text(paged)
     rows: dict[str, set[float]] = {}
     for option in lane(page, 6).get_by_role("option", name=re.compile("page [67],")).all():
-        name, box = option.get_attribute("aria-label") or "", option.bounding_box() or {}
+        name, box = option.get_attribute("aria-label"), option.bounding_box()
+        assert name is not None
+        assert box is not None
         rows.setdefault(name.split(", ")[-2], set()).add(box["y"])
     assert list(rows) == ["page 6", "page 7"]
     assert max(rows["page 6"]) < min(rows["page 7"])  # each by itself

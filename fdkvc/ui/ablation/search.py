@@ -299,23 +299,29 @@ def _one_goal(front: pd.DataFrame, goal: str, names: Mapping[str, str]) -> Spec:
 def _table(searched: Searched, names: Mapping[str, str]) -> pd.DataFrame:
     """Return a row for each setting: its letter, what it found each goal, and its numbers."""
     tuned, goals = searched.tuned, searched.tuning.metrics
-    front = tuned.front.set_index(["setting", "goal"])
-    gains = tuned.gains.set_index(["setting", "goal"])
+    front, gains = (
+        {(row["setting"], row["goal"]): row for row in table.to_dict("records")}
+        for table in (tuned.front, tuned.gains)
+    )
     rows = []
     for name, letter in names.items():
         row: dict[str, object] = {"setting": name, "": letter}
         for goal in goals:
-            label, fresh = metric_named(goal).label, front.loc[(name, goal)]
-            row[label] = f"{fresh['mean']:.3f} ({fresh.ci_low:.3f} to {fresh.ci_high:.3f})"
-            row[f"{label}, in the search"] = (
-                "" if math.isnan(fresh.searched) else f"{fresh.searched:.3f}"
+            label, fresh, gain = (
+                metric_named(goal).label,
+                front[name, goal],
+                gains.get((name, goal)),
             )
-            row[f"{label}, gain"] = ""
-            if (name, goal) in gains.index:
-                gain = gains.loc[(name, goal)]
-                row[f"{label}, gain"] = (
-                    f"{gain.mean_diff:+.3f} ({gain.ci_low:+.3f} to {gain.ci_high:+.3f})"
-                )
+            searched_for = fresh["searched"]
+            row[label] = "{mean:.3f} ({ci_low:.3f} to {ci_high:.3f})".format_map(fresh)
+            row[f"{label}, in the search"] = (
+                "" if math.isnan(searched_for) else f"{searched_for:.3f}"
+            )
+            row[f"{label}, gain"] = (
+                "{mean_diff:+.3f} ({ci_low:+.3f} to {ci_high:+.3f})".format_map(gain)
+                if gain
+                else ""
+            )
         settings = read_policy(name).settings
         row |= {
             known.label: str(settings[each].default)
