@@ -581,6 +581,7 @@ def whitelist(around: Around, seen: Seen, verdict: Verdict, ties: tuple[float, f
     for number, tokens in enumerate(seen.turns):
         if (
             number < settings["first"]
+            or number == settings["at_turn"]
             or settings["speaker"] in around.speakers[number : number + 1]
         ):
             listed |= set(tokens)

@@ -270,7 +270,7 @@ def test_agreement_at_small_and_large_budgets(key: str, budget: int, tokens: int
     [
         "window(tova, share=0.3)",
         "window(fd-kvc w_c=0.2, share=0.75)",
-        "whitelist(h2o-mean queries=each, first=2, most=0.4)",
+        "whitelist(h2o-mean queries=each, first=2, at_turn=4, most=0.4)",
         "whitelist(fd-kvc, first=0, speaker=user, most=0.7)",
         "whitelist(knorm, first=0, words=hotel+19, most=0.3)",
         "turns(tova, picks=0.4)",

@@ -1,4 +1,4 @@
-"""Whitelist: turns, a speaker or words that never leave, and take their places of the budget."""
+"""Whitelist: turns, a speaker or words never leave, and take their places of the budget."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ NOBODY = "nobody"
 
 LISTED = Step(
     "Whitelist",
-    r"\begin{gathered} t_i < n \;\text{ or }\; \text{speaker}_i = p \;\text{ or }\; "
-    r"\text{word}_i \in M \;\Rightarrow\; i \in W \\ "
+    r"\begin{gathered} t_i < n \;\text{ or }\; t_i = t_0 \;\text{ or }\; "
+    r"\text{speaker}_i = p \;\text{ or }\; \text{word}_i \in M \;\Rightarrow\; i \in W \\ "
     r"\text{the oldest } \lfloor m B \rfloor \text{ of } W \;\Rightarrow\; \text{keep} "
     r"\end{gathered}",
-    "the first n turns, the words of one speaker, and the words M that are marked",
+    "the first n turns and turn t₀, the words of one speaker, and the words M that are marked",
     writes=("protected",),
     kind="protect",
 )
@@ -28,7 +28,7 @@ LISTED = Step(
 
 @dataclass(frozen=True)
 class Whitelist(Wrapper):
-    """Never evict the dialog's first turns, one speaker's words, or words that are marked.
+    """Never evict the dialog's first turns or another, one speaker's words, or marked words.
 
     After Chen et al. 2025, *The Pitfalls of KV Cache Compression*, who find that eviction drops
     instructions, and mend it by a whitelist. What is on it takes its places of the budget, at most
@@ -38,13 +38,22 @@ class Whitelist(Wrapper):
     key = "whitelist"
     label = "Whitelist"
     idea = (
-        "The dialog's first turns, one speaker's words, or words that are marked never leave, up "
-        "to a share of the budget; on the rest of it the policy inside decides."
+        "The dialog's first turns or another, one speaker's words, or words that are marked never "
+        "leave, up to a share of the budget; on the rest of it the policy inside decides."
     )
     source = "after Chen et al. 2025, The Pitfalls of KV Cache Compression"
 
     first: int = parameter(
         1, "First turns", "So many of the dialog's first turns never leave.", low=0, high=512
+    )
+    at_turn: int = parameter(
+        -1,
+        "One turn",
+        "A turn that never leaves, counted from 0; -1 is none.",
+        symbol="t_0",
+        low=-1,
+        high=511,
+        nominal=True,
     )
     speaker: str = parameter(
         NOBODY,
@@ -94,7 +103,8 @@ class Whitelist(Wrapper):
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
         """Protect what is listed, and what the policy inside protects beside it."""
-        listed = cache.present & (turn.born(cache.token) < self.first)
+        born = turn.born(cache.token)
+        listed = cache.present & ((born < self.first) | (born == self.at_turn))
         if self.speaker != NOBODY:
             listed |= turn.spoken_by(cache.token, self.speaker)
         if self.words:
