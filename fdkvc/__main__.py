@@ -903,6 +903,7 @@ def _live(settings: Any) -> None:
     for policy in asked.policies:
         check_within_a_cache(policy)
     model = load_live(settings.model, pool=settings.pool, positions=settings.positions)
+    _tell_idle(asked.policies, heads=2, layers=2)  # several, however many there are
     transcripts, content = _transcripts(settings)
     began = perf_counter()
     with _progress() as on_progress:

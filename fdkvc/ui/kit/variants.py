@@ -125,7 +125,10 @@ def edit_policy(page: str, start: Policy, columns: int = 2) -> Policy:
         How many hyperparameters stand side by side.
     """
     able = {start.key: start, **POLICIES}
-    key = fields.choice(page, replace(POLICY, default=start.key, choices=able))
-    base = choose_around(page, start if key == start.key else policy_named(key))
+    left, right = st.columns(2)
+    with left:
+        key = fields.choice(page, replace(POLICY, default=start.key, choices=able))
+    with right:
+        base = choose_around(page, start if key == start.key else policy_named(key))
     values, _ = choose_hyperparameters(page, tuple(base.settings.values()), columns)
     return base.variant(**values)
