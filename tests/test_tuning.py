@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -240,3 +241,18 @@ def test_the_command_writes_what_repeats_it(
     assert files == {"trials.csv", "front.csv", "gains.csv", "run.json", "journal.log"}
     assert main(["repeat", str(tmp_path / "run.json")]) == 0
     assert "the same, byte for byte, in trials.csv, front.csv" in capsys.readouterr().out
+
+
+def test_a_search_that_is_cancelled_tells_what_it_found(optuna: Any) -> None:
+    cancelled = threading.Event()
+
+    def stop(progress: Any) -> None:
+        if progress.done == 2:
+            cancelled.set()
+
+    tuned = tune(SMALL, on_progress=stop, cancelled=cancelled)
+    assert len(tuned.trials) == 2
+    assert SMALL.policy.name in set(tuned.front.setting)
+    nothing = tune(SMALL, cancelled=cancelled)
+    assert nothing.trials.empty
+    assert set(nothing.front.setting) == {SMALL.policy.name}
