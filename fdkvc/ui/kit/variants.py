@@ -124,7 +124,7 @@ def edit_policy(page: str, start: Policy, columns: int = 2) -> Policy:
     columns : int
         How many hyperparameters stand side by side.
     """
-    able = {start.key: start, **POLICIES}
+    able = {start.key: start.title, **POLICIES}
     left, right = st.columns(2)
     with left:
         key = fields.choice(page, replace(POLICY, default=start.key, choices=able))
