@@ -32,7 +32,7 @@ def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
 
 def fields_of(page: str, link: Mapping[str, str] | None = None) -> list[Field]:
     """Return all that the address says, of what a link asks for or the session holds."""
-    searches = "search" == (link.get(SECTION.name) if link else held(page, SECTION))
+    searches = (link.get(SECTION.name) if link else held(page, SECTION)) == "search"
     of_section = search.link_fields if searches else choices.link_fields
     runs = search.runs_of(page).page if searches else page
     past_runs = [past.LINKED] if link else past.linked(runs, page)
