@@ -156,7 +156,7 @@ def test_runs_are_listed_named_compared_shown_again_and_deleted() -> None:
     assert set(table["one less the other"]) == {"no difference in any dialog"}
 
     again = open_page("benchmark", **link_of(app))  # as a reload does
-    assert [str(each.value).split(",")[0] for each in again.text_input] == [
+    assert [str(each.value).split(",")[0] for each in again.main.text_input] == [
         "Run: 4 dialogs a scenario",
         "The paper's run: 600 dialogs a scenario",
     ]

@@ -186,8 +186,10 @@ def test_the_page_searches_and_opens_what_was_found(monkeypatch: pytest.MonkeyPa
     assert not step.error
     size = read_policy(best).settings["size"].default
     assert (link_of(step)["around"], link_of(step)["size"]) == ("blocks", str(size))
-    again = open_page("ablation", **LINK)  # at hand, and shown at once
+    again = open_page("ablation", **link_of(app))  # as a reload does
+    assert not again.error
     assert len(again.dataframe) == 1
+    assert link_of(again)["past"] == link_of(app)["past"]
 
 
 def test_what_has_nothing_to_search_is_said_on_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
