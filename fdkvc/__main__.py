@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fdkvc.measured.answers import Answers
     from fdkvc.measured.benchmark import Benchmark, Progress, Results
     from fdkvc.model.folder import AnyModel
+    from fdkvc.policies import Policy
     from fdkvc.report.document import Part
     from fdkvc.said.recordings import Recording
     from fdkvc.said.transcripts import Transcript
@@ -474,6 +475,7 @@ def _benchmark(settings: Any, whole: bool = False) -> None:
     check_baseline(baseline, benchmark.policies)
     if settings.out is not None:
         check_folder(settings.out)
+    _tell_idle(benchmark.policies)
 
     with _place(settings) as place, _progress() as on_progress:
         study = run_study(benchmark, whole=whole, **place, on_progress=on_progress)
@@ -492,21 +494,23 @@ def _sweep(settings: Any) -> None:
     from fdkvc.files.report import sweep_files
     from fdkvc.files.text import sweep_text
     from fdkvc.measured.sweep import Sweep, read_values, suggested_values
+    from fdkvc.policies import read_policy
 
+    policy = read_policy(settings.policy)
     names = [(settings.parameter, settings.values)]
     if settings.second is not None:
         names.append((settings.second, settings.second_values))
     axes = tuple(
         (
             name,
-            suggested_values(settings.policy, name)
+            suggested_values(policy.name, name)
             if values is None
-            else read_values(" ".join(values), settings.policy, name, len(values)),
+            else read_values(" ".join(values), policy.name, name, len(values)),
         )
         for name, values in names
     )
     sweep = Sweep(
-        policy=settings.policy,
+        policy=policy.name,
         axes=axes,
         scenario=scenario_named(settings.scenario),
         dialogs=settings.dialogs,
@@ -514,6 +518,7 @@ def _sweep(settings: Any) -> None:
         budget=settings.budget,
         metrics=_metrics(settings),
     )
+    _tell_idle([policy])
     results = _swept(settings, sweep.benchmark)
     _written(settings, sweep_files(sweep, results), sweep_text(sweep, results))
 
@@ -541,6 +546,7 @@ def _tune(settings: Any) -> None:
         budget=settings.budget,
     )
     check_folder(settings.out)
+    _tell_idle([tuning.policy])
     began = perf_counter()
     with _progress() as on_progress:
         tuned = tune(tuning, Path(settings.out) / "journal.log", on_progress)
@@ -777,6 +783,7 @@ def _dialogs(settings: Any) -> None:
     recordings, transcripts, file = _recordings(settings)
     if settings.heads is None:
         asked = replace(asked, heads=(default_heads(recordings[0]),))
+    _tell_idle(asked.policies, speakers=True, words=True, heads=len(recordings[0].heads))
     began = perf_counter()
     with _progress() as on_progress:
         replayed = replay(asked, recordings, on_progress=on_progress)
@@ -821,6 +828,8 @@ def _answers(settings: Any) -> None:
     asked, baseline = _chosen_answers(settings)
     model = load_model(HOUSE if settings.model is None else settings.model)
     transcripts, content = _transcripts(settings)
+    shape = model.decoder.shape
+    _tell_idle(asked.policies, speakers=True, words=True, heads=shape.heads, layers=shape.layers)
     began = perf_counter()
     with _place(settings) as place, _progress() as on_progress:
         measured = run_answers(asked, model, transcripts, **place, on_progress=on_progress)
@@ -894,6 +903,7 @@ def _live(settings: Any) -> None:
     for policy in asked.policies:
         check_within_a_cache(policy)
     model = load_live(settings.model, pool=settings.pool, positions=settings.positions)
+    _tell_idle(asked.policies, heads=2, layers=2)  # several, however many there are
     transcripts, content = _transcripts(settings)
     began = perf_counter()
     with _progress() as on_progress:
@@ -1045,7 +1055,9 @@ def _trace(settings: Any) -> None:
     for name in changed.keys() - policy.settings.keys():
         allowed = ", ".join(policy.settings) or "none"
         raise ValueError(f"{name!r} is not a hyperparameter of {policy.name} (it has: {allowed})")
-    policy = policy.variant(**changed)
+    texts = [name for name in changed if policy.settings[name].kind is str]
+    policy = policy.variant(**changed | {name: str(changed[name]) for name in texts})
+    _tell_idle([policy])
     BUDGET.check(settings.budget, "budget")
     SEED.check(settings.seed, "seed")
     export.check_entries(policy, scenario, settings.budget)
@@ -1096,6 +1108,15 @@ def _written(settings: Any, files: Mapping[str, str | bytes], text: str) -> None
     if settings.out is not None:
         write_files(settings.out, files)
     _print(text, settings.out)
+
+
+def _tell_idle(policies: Sequence[Policy], **known: Any) -> None:
+    """Say what of policies changes nothing where no more than this is known."""
+    from fdkvc.policies.base import Known
+    from fdkvc.told.idle import idle
+
+    for said in idle(policies, Known(**known)):
+        print(said, file=sys.stderr)
 
 
 def _print(text: str, folder: str | None) -> None:

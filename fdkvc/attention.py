@@ -23,9 +23,10 @@ see `fdkvc.cache.select`.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -43,6 +44,8 @@ TOLERANCE = 1e-6
 
 SPEAKERS = ("user", "system")
 """Who may speak in a dialog."""
+
+_MOST_WORDS = 2**15  # whose numbers are kept; that of a word beyond them is worked out again
 
 _LANES = 8  # NumPy sums a short contiguous row in eight interleaved partial sums
 _ONE_PASS = 128  # the longest row it sums in one such pass
@@ -221,6 +224,19 @@ def row_products(
     return products
 
 
+@lru_cache(maxsize=_MOST_WORDS)
+def word_number(word: str) -> int:
+    """Return the number by which a word is known in all dialogs, whatever the case of its letters.
+
+    Examples
+    --------
+    >>> word_number("Rome") == word_number("rome") != word_number("Paris")
+    True
+    """
+    digest = hashlib.sha256(word.casefold().encode("utf-8", "replace")).digest()
+    return 1 + int.from_bytes(digest[:4], "little")
+
+
 class Tokens(Protocol):
     """The tokens of B rows, as an observation reads them.
 
@@ -285,6 +301,10 @@ class Tokens(Protocol):
     @property
     def spoken_by(self) -> Ints | None:
         """Who said each token, as its place in `SPEAKERS` (B, N), where that is known."""
+
+    @property
+    def words(self) -> Ints | None:
+        """The `word_number` of the word that each token is of (B, N), 0 for none, where known."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -381,6 +401,14 @@ class Observation:
             return np.zeros(token.shape, np.bool_)
         found: Bools = said.reshape(-1).take(token + self._row_start) == SPEAKERS.index(speaker)
         return found & (token >= 0)
+
+    def is_of(self, token: Ints, words: Sequence[str]) -> Bools:
+        """Whether each token is of one of these words (B, C); none is where nobody knows."""
+        said = self._tokens.words
+        if said is None:
+            return np.zeros(token.shape, np.bool_)
+        found = np.isin(said.reshape(-1).take(token + self._row_start), [*map(word_number, words)])
+        return np.asarray(found & (token >= 0))
 
     def logits(self, token: Ints) -> Floats:
         """Scaled product q̄·k/√h with the turn's mean query (B, C); −inf in empty slots."""

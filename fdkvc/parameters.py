@@ -41,6 +41,8 @@ class Parameter:
         own value; see `fdkvc.policies.by_row`.
     nominal : bool
         Whether it only names one of many, as a seed does: no value is nearer to it than another.
+    pattern, form : str
+        Of a text: the regular expression that it matches, and what that means in words.
     """
 
     label: str
@@ -55,6 +57,8 @@ class Parameter:
     rule: str = ""
     by_row: bool = False
     nominal: bool = False
+    pattern: str = ""
+    form: str = ""
 
     @property
     def letters(self) -> str:
@@ -80,6 +84,8 @@ class Parameter:
         """
         if self.choices:
             return "one of " + ", ".join(self.choices)
+        if self.pattern:
+            return self.form
         noun = "a whole number" if kind is int else "a number"
         lowest, highest = written(self.low), written(self.high)
         low = f"{'above' if self.open_low else 'from'} {lowest}"
@@ -94,6 +100,8 @@ class Parameter:
         """Whether `value` is of the kind and in the valid range."""
         if self.choices:
             return value in self.choices
+        if self.pattern:
+            return isinstance(value, str) and re.fullmatch(self.pattern, value) is not None
         whole_or_real = numbers.Integral if kind is int else numbers.Real
         if isinstance(value, bool) or not isinstance(value, whole_or_real):
             return False
@@ -201,7 +209,7 @@ class Field(Parameter):
         """
         if value is None and self.default is not None:
             raise ValueError(f"{called or self.label} is empty")
-        free_text = self.kind is str and not self.choices
+        free_text = self.kind is str and not self.choices and not self.pattern
         if value is not None and not free_text:
             check_parameter(called or self.label, self, value, self.kind)
         return value

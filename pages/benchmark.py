@@ -6,6 +6,7 @@ from fdkvc.ui.benchmark import choices, repeat, sections
 from fdkvc.ui.kit import fields, past
 from fdkvc.ui.kit.frame import enter_page, heading, problems, side_by_side
 from fdkvc.ui.kit.run_panel import run_panel
+from fdkvc.ui.kit.variants import tell_idle
 from fdkvc.ui.kit.work import study_work
 
 PAGE = "benchmark"
@@ -25,6 +26,7 @@ st.page_link("pages/dialogs.py", label="Run the dialogs of a file instead", icon
 with st.sidebar:
     benchmark = choices.choose_benchmark(PAGE)
 
+tell_idle(benchmark.policies)
 run_panel(PAGE, "Run", study_work(benchmark), content=benchmark)
 shown = past.at_hand(RUNS, benchmark)
 with side_by_side("runs"):

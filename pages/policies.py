@@ -35,5 +35,8 @@ policies.show_each(PAGE)
 st.header("Policies around policies", anchor=False)
 policies.show_wrappers(PAGE)
 
+st.header("What page size costs", anchor=False)
+policies.show_page_sizes(PAGE)
+
 st.header("What other methods change", anchor=False)
 policies.show_others()

@@ -5,6 +5,7 @@ import streamlit as st
 from fdkvc.ui.kit import fields, sidebar
 from fdkvc.ui.kit.frame import enter_page, heading, problems
 from fdkvc.ui.kit.runs import RunChoice, load_run
+from fdkvc.ui.kit.variants import known_of, tell_idle
 from fdkvc.ui.stage.follow import nearly_kept, open_on
 from fdkvc.ui.step import scene, tour
 
@@ -12,8 +13,8 @@ PAGE = "step"
 
 enter_page()
 
-link = fields.arriving_link()
-wrong = fields.adopt_link(PAGE, sidebar.view_fields(PAGE, link.get("policy")), link)
+link = sidebar.with_numbers_apart(fields.arriving_link())
+wrong = fields.adopt_link(PAGE, sidebar.view_fields(PAGE, link), link)
 
 with st.container(horizontal=True, vertical_alignment="center", key="stage-head"):
     heading(
@@ -31,6 +32,7 @@ with st.sidebar:
 
 run = load_run(RunChoice(dialog, policy, budget, asked))
 sidebar.tell_rules(beside, run.trace)
+tell_idle([policy], known_of(run.dialogs))
 open_on(PAGE, link, lambda: nearly_kept(run))
 problems(sidebar.keep_to_dialog(PAGE, run.dialogs, link))
 

@@ -560,11 +560,12 @@ def fd_kvc_modulation(kept: list[Entry], parameters: dict[str, float]) -> list[f
 
 @dataclass
 class Around:
-    """A wrapper in a run: its key, its hyperparameters, and who speaks in each turn."""
+    """A wrapper in a run: its key and hyperparameters, who speaks in each turn, and what."""
 
     key: str
     parameters: dict[str, Any]
     speakers: list[str] = field(default_factory=list)
+    words: list[str] = field(default_factory=list)
 
 
 def window(around: Around, seen: Seen, verdict: Verdict, ties: tuple[float, float]) -> Verdict:
@@ -574,15 +575,18 @@ def window(around: Around, seen: Seen, verdict: Verdict, ties: tuple[float, floa
 
 
 def whitelist(around: Around, seen: Seen, verdict: Verdict, ties: tuple[float, float]) -> Verdict:
-    """Protect the oldest of what the first turns or a speaker said, too."""
+    """Protect the oldest of what the first turns, a speaker or any said of some words, too."""
     settings = around.parameters
     listed = set()
     for number, tokens in enumerate(seen.turns):
         if (
             number < settings["first"]
+            or number == settings["at_turn"]
             or settings["speaker"] in around.speakers[number : number + 1]
         ):
             listed |= set(tokens)
+        marked = settings["words"].split("+")
+        listed |= {token for token in tokens if around.words and around.words[token] in marked}
     held = sorted(entry.token for entry in verdict.entries if entry.token in listed)
     most = set(held[: int(seen.budget * settings["most"])])
     return replace(verdict, protected=verdict.protected | most)

@@ -17,6 +17,7 @@ import reference
 from worlds import (
     CLEAR,
     ORACLE_POLICIES,
+    WORDS,
     by_token,
     entries_of,
     evictions,
@@ -269,8 +270,9 @@ def test_agreement_at_small_and_large_budgets(key: str, budget: int, tokens: int
     [
         "window(tova, share=0.3)",
         "window(fd-kvc w_c=0.2, share=0.75)",
-        "whitelist(h2o-mean queries=each, first=2, most=0.4)",
+        "whitelist(h2o-mean queries=each, first=2, at_turn=4, most=0.4)",
         "whitelist(fd-kvc, first=0, speaker=user, most=0.7)",
+        "whitelist(knorm, first=0, words=hotel+19, most=0.3)",
         "turns(tova, picks=0.4)",
         "turns(fd-kvc tau=0, picks=0.1)",
         "turns(keydiff, picks=0)",
@@ -291,7 +293,8 @@ def test_agreement_of_what_stands_around_policies(name: str) -> None:
         lengths[-1] = random.integers(1, 20)
         dialogs = random_dialog([7, batch], lengths.tolist(), dimension=8, head_dimension=4)
         said = random.integers(2, size=dialogs.turns)[None]
-        dialogs = dataclasses.replace(dialogs, speakers=said)
+        words = random.choice([*WORDS], size=(1, sum(lengths)))
+        dialogs = dataclasses.replace(dialogs, speakers=said, words=words)
         for budget in (4, 20, 37):
             compare_all(simulate(policy, dialogs, budget), dialogs, tally)
 

@@ -124,10 +124,17 @@ def test_a_link_says_all_that_was_chosen_and_what_is_wrong_with_it() -> None:
 def test_a_link_to_a_sweep_says_all_that_was_chosen() -> None:
     link = {"policy": "h2o", "first": "window", "values": "0 0.5", "second": "–"}
     link |= {"scenario": "return", "metrics": "retention"}
-    link |= {"dialogs": "7", "seed": "3", "budget": "40"}
+    link |= {"section": "sweep", "around": "", "dialogs": "7", "seed": "3", "budget": "40"}
     app = open_page("ablation", **link)
     assert not app.error
     assert link_of(app) == link
+    paged = {"policy": "blocks(h2o,size=8)", "first": "size", "values": "4 8", "dialogs": "2"}
+    app = open_page("ablation", **paged)
+    assert not app.error
+    assert "--policy 'blocks(h2o,size=8)' --parameter size" in app.code[0].value
+    assert {name: link_of(app)[name] for name in paged} == paged
+    app = run_until(press(app, "Run"), f"{SHOWN}size of Blocks (H2O, size=8) on")
+    assert len(app.get("vega_lite_chart")) == 4
     two = {"policy": "fd-kvc", "first": "gamma", "values": "0.8 0.9"}
     two |= {"second": "w_c", "second_values": "0.2 0.4"}
     app = open_page("ablation", **two)
@@ -140,7 +147,7 @@ def test_runs_are_listed_named_compared_shown_again_and_deleted() -> None:
     run_until(press(app, "Run"), f"{SHOWN}4 dialogs")
     app.number_input(key="benchmark/dialogs").set_value(600).run()
     assert shown_in(app).startswith("Shown: 600 dialogs")  # at hand, and shown at once
-    mine, shipped = app.text_input
+    mine, shipped = app.main.text_input
     assert str(mine.value).startswith("Run: 4 dialogs")
     assert str(shipped.value).startswith("The paper's run: 600 dialogs")
     mine.set_value("mine").run()
@@ -149,7 +156,7 @@ def test_runs_are_listed_named_compared_shown_again_and_deleted() -> None:
     assert set(table["one less the other"]) == {"no difference in any dialog"}
 
     again = open_page("benchmark", **link_of(app))  # as a reload does
-    assert [str(each.value).split(",")[0] for each in again.text_input] == [
+    assert [str(each.value).split(",")[0] for each in again.main.text_input] == [
         "Run: 4 dialogs a scenario",
         "The paper's run: 600 dialogs a scenario",
     ]
@@ -165,7 +172,7 @@ def test_runs_are_listed_named_compared_shown_again_and_deleted() -> None:
     delete = [button for button in app.button if button.label == "Delete" and not button.disabled]
     assert len(delete) == 1  # what is shipped stays
     delete[0].click().run()
-    assert len(app.text_input) == 1
+    assert len(app.main.text_input) == 1
     assert not app.exception
     assert any("Nothing of these settings is at hand" in info.value for info in app.info)
     assert "past" not in link_of(app)

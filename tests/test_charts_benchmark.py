@@ -15,7 +15,7 @@ from fdkvc.charts.dots import dots_spec
 from fdkvc.charts.picture import picture
 from fdkvc.charts.series import series_data, series_spec, topics_data
 from fdkvc.charts.spread import FILL, bars_data, means_data, spread_range, spread_spec
-from fdkvc.charts.sweep import PICK, curve_spec, heat_spec, tradeoff_spec
+from fdkvc.charts.sweep import PICK, curve_spec, heat_spec, tradeoff_chart, tradeoff_spec
 from fdkvc.charts.theme import DARK, LIGHT, Spec, Theme, standalone, with_data
 
 POLICIES = ("FIFO", "H2O", "FD-KVC")
@@ -91,6 +91,8 @@ DATA = {
                 "y_low": [0.4, 0.3],
                 "y_high": [0.6, 0.5],
                 "front": [True, True],
+                "place": [0, 0],
+                "fits": [0.0, 0.0],
             }
         ),
         "front": pd.DataFrame({"x": [0.7, 0.9], "y": [0.5, 0.4], "place": [0, 1]}),
@@ -209,3 +211,26 @@ def test_means_stand_in_their_policys_row() -> None:
 def test_one_value_for_all_still_has_an_axis(value: float) -> None:
     low, high = spread_range({"FIFO": np.full(3, value, np.float32)})
     assert low < value < high
+
+
+def test_names_on_a_map_are_written_where_they_have_room() -> None:
+    names = ["First", "Second", "Third, which is long", "Fourth"]
+    points = pd.DataFrame(
+        {
+            "setting": names,
+            "group": "FIFO",
+            "name": names,
+            "front": [True, False, False, False],
+            **{f"x{end}": [0.5, 0.52, 0.56, 0.9] for end in ("", "_low", "_high")},
+            **{f"y{end}": [0.5, 0.5, 0.505, 0.1] for end in ("", "_low", "_high")},
+        }
+    )
+
+    def written(width: int) -> set[str]:
+        chart = tradeoff_chart(points, ("x", "y"), POLICIES, (False, False), LIGHT)
+        drawn = picture(standalone(chart, chart["datasets"], LIGHT, width), "svg").decode()
+        return {name for name in names if f">{name}<" in drawn}
+
+    wide, narrow = written(1200), written(260)
+    assert wide == set(names)
+    assert {"First", "Fourth"} <= narrow < wide  # the front's, and who stands alone

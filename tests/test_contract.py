@@ -47,6 +47,7 @@ OPTIONS = (
     "window(whitelist(sink), share=0.3)",
     "whitelist(fd-kvc)",
     "whitelist(snapkv, first=2, speaker=user, most=0.3)",
+    "whitelist(fifo, first=0, words=hotel+19)",
     "turns(fd-kvc, picks=0.4)",
     "turns(h2o queries=each)",
     "turns(fastgen)",
@@ -439,6 +440,7 @@ LOOKS = {
     "surprisal": "surprisal",
     "attention_to_come": "future",
     "spoken_by": "speakers",
+    "is_of": "words",
 }
 
 

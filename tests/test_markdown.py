@@ -257,7 +257,7 @@ def test_what_a_person_types_is_text(page: str, link: dict[str, str]) -> None:
 
     # What a run is called is a name, and nothing is wrong with it.
     read = [field for field in app.text_input if "/runs/" not in str(field.key)]
-    assert len(hostile_texts(app.run())) == len(read) == 1
+    assert len(hostile_texts(app.run())) == len(read) >= 1
 
 
 def test_what_a_file_says_is_text() -> None:

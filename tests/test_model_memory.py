@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -12,17 +13,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from models import write_model
+from models import MARKS, write_model
 from worlds import STREAMING_POLICIES, policies, turn_lengths
 
 from fdkvc.model import HOUSE
 from fdkvc.model.decoder import Decoder
 from fdkvc.model.folder import load_model
 from fdkvc.model.memory import CutText, Evicting, Memory, Retrieving, read
-from fdkvc.policies import policy_named
+from fdkvc.policies import policy_named, read_policy
 from fdkvc.policies.retrieval import Retrieval
 from fdkvc.run.online import OnlineCache
 from fdkvc.run.trace import Rule
+from fdkvc.said.model_text import Passage
 from fdkvc.said.word_frequencies import word_surprisal
 
 NEAR = 1e-5
@@ -353,3 +355,34 @@ def test_a_memory_that_retrieves_reads_what_is_nearest(decoder: Decoder, size: i
     wanted = read_in_turns(Masked(decoder, sees), ids, lengths)
     np.testing.assert_allclose(found, wanted, atol=NEAR * np.abs(wanted).max())
     assert (memory.evicted_in == -1).all()
+
+
+@pytest.mark.parametrize("marks", [MARKS, ("<pad>",)])
+def test_a_whitelist_knows_words_and_speakers_of_what_a_model_reads(
+    tmp_path: Path, marks: Sequence[str]
+) -> None:
+    model = load_model(write_model(tmp_path, marks=marks))
+    passages = [
+        Passage("user", "To Trieste, please.", 0),
+        Passage("system", "Trieste? When?", 1),
+        Passage("user", "In the morning.", 2),
+    ]
+
+    def kept(listed: str) -> tuple[str, set[int]]:
+        policy = read_policy(f"whitelist(fifo, first=0, most=1, {listed})")
+        memory, began = model.evicting(policy, 30), []
+        for passage in passages:
+            began.append(memory.count)
+            read([memory], model.tokens.laid_out(passage).ids)
+            memory.end_turn()
+        assert memory.near is not None
+        stayed = [int(token) for token in memory.near[0, 0] if token >= 0]
+        pieces = [model.tokens.text([memory.ids[token]]) for token in stayed]
+        return "".join(pieces), {bisect_right(began, token) - 1 for token in stayed}
+
+    said, _ = kept("words=trieste")
+    assert said.count("Trieste") == 2
+    assert "please" not in said
+    said, turns = kept("speaker=system")
+    assert "Trieste? When?" in said
+    assert 0 not in turns

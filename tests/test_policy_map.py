@@ -8,6 +8,7 @@ import pytest
 from app_pages import open_page
 
 from benchmarks.policy_map import policies
+from fdkvc.measured import page_sizes as pages
 from fdkvc.measured.policy_map import AXES, COLUMNS, map_points, placed, policy_map
 from fdkvc.policies import POLICIES, read_policy
 
@@ -78,6 +79,9 @@ def test_the_page_shows_two_axes_and_opens_compare() -> None:
     assert any(
         "The front is of those that keep to the budget" in each.value for each in app.caption
     )
+    assert any(
+        "pages cost FIFO what their empty places would" in said.value for said in app.markdown
+    )
     app.selectbox(key="policies/up").set_value("memory").run()
     app.session_state["policies/picked"] = "turns(snapkv)"
     app.run()
@@ -85,3 +89,17 @@ def test_the_page_shows_two_axes_and_opens_compare() -> None:
     assert not app.exception
     links = [link.proto for link in app.get("page_link")]
     assert any("turns" in link.query_string for link in links), links
+
+
+def test_what_pages_cost_is_whole_and_drawn() -> None:
+    table = pages.page_sizes()
+
+    assert list(table.columns) == list(pages.COLUMNS)
+    assert len(table) == len(pages.INSIDE) * len(pages.SIZES) * len(pages.BUDGETS)
+    by_entries = table[table["size"] == 1]
+    assert (by_entries.mean_diff == 0).all()
+    assert (by_entries.filled > 0.9).all()
+    assert (table.diff_low <= table.mean_diff).all()
+    assert (table.mean_diff <= table.diff_high).all()
+    means = table.merge(by_entries[["policy", "budget", "mean"]], on=["policy", "budget"])
+    np.testing.assert_allclose(means.mean_x - means.mean_y, means.mean_diff, atol=3e-6)

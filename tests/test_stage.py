@@ -9,7 +9,7 @@ import pytest
 from app_pages import unpacked
 
 from fdkvc.dialogs.scenarios import World, own_scenario, scenario_named
-from fdkvc.policies import POLICIES, policy_named
+from fdkvc.policies import POLICIES, policy_named, read_policy
 from fdkvc.run.fork import Fork
 from fdkvc.run.trace import Rule, Status
 from fdkvc.stage.moments import nearly_kept
@@ -54,6 +54,17 @@ def test_what_the_browser_gets_is_the_run(key: str) -> None:
         np.testing.assert_array_equal(column, entries[name].to_numpy(np.float32))
     cutoffs = [None if each is None else pytest.approx(each) for each in run.cutoffs]
     assert head["lanes"][0]["cutoffs"] == cutoffs
+
+
+def test_the_browser_knows_what_leaves_together_in_each_turn() -> None:
+    world = World(tokens_per_turn=8)
+    dialog = DialogChoice(own_scenario("AABBA"), 3, world)
+    parent = load_run(RunChoice(dialog, read_policy("blocks(fifo, size=4)"), 12))
+    fork = load_fork(parent, Fork(2, policy=policy_named("fifo")))
+
+    head, _ = unpacked(lanes_payload((parent, fork), 2 * (LaneHead("", 12, "", ()),), None))
+    pages = [lane["pages"] for lane in head["lanes"]]
+    assert pages == [[4] * 5, [4, 4, 4, 1, 1]]
 
 
 def test_lanes_are_their_runs_one_after_the_other() -> None:

@@ -12,7 +12,7 @@ from fdkvc.ui.step import stage
 
 WRONG = (
     ("gamma", 7, "must be a number above 0 and below 1"),
-    ("policy", "lru", "must be one of fifo"),
+    ("policy", "lru", "choose from fifo"),
     ("budget", 0, "must be a whole number from 1 to"),
     ("colour", "red", "'colour' that means nothing here"),
 )
@@ -114,3 +114,39 @@ def test_it_opens_after_a_change_of_topic_with_what_was_nearly_kept() -> None:
     link = link_of(open_page("step"))
 
     assert (link["turn"], link["entry"] != "") == ("3", True)
+
+
+def test_a_policy_in_a_line_is_stepped_through_with_its_numbers_as_controls() -> None:
+    app = open_page("step", policy="whitelist(window(tova,share=0.3),words=san+jose)", most=0.25)
+
+    assert not app.error
+    link = link_of(app)
+    assert (link["policy"], link["around"]) == ("window(tova)", "whitelist")
+    assert (link["share"], link["most"], link["words"]) == ("0.3", "0.25", "san+jose")
+    assert any("No token is known to be a word here" in each.value for each in app.info)
+
+    app.selectbox(key="step/policy").set_value("fd-kvc").run()
+    app.selectbox(key="step/around").set_value("blocks").run()
+    assert not app.error
+    assert not app.info
+    assert link_of(settled(app))["around"] == "blocks"
+    app.number_input(key="step/blocks/size").set_value(8).run()
+    assert link_of(app)["size"] == "8"
+    # What a policy can do by itself does not go around it.
+    offered = app.selectbox(key="step/around").options
+    assert "Blocks" in offered
+    assert "Window" not in offered
+    again = open_page("step", **link_of(app))
+    assert not again.error
+    assert link_of(again) == link_of(app)
+
+
+def test_a_link_to_what_does_not_go_together_is_explained() -> None:
+    app = open_page("step", policy="blocks(full)")
+    assert [each.value for each in app.error] == [
+        "This link is not quite right: full evicts nothing, so blocks changes nothing. "
+        "Using fd-kvc instead."
+    ]
+    app = open_page("step", policy="fd-kvc", around="recall")
+    (said,) = app.error
+    assert "Around it is 'recall', but must be one of" in said.value

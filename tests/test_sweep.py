@@ -123,7 +123,7 @@ def test_suggested_values_are_valid_for_every_hyperparameter_of_every_policy(key
         ((("gamma", (0.8,)), ("gamma", (0.9,))), "gamma, gamma, but must be one or two"),
         ((("gamma", ()),), "gamma has no values to sweep"),
         ((("gamma", (1.5,)),), "gamma is 1.5, but must be a number above 0 and below 1"),
-        ((("delta", (1.5,)),), "'delta' is not a hyperparameter of fd-kvc"),
+        ((("delta", (1.5,)),), "parameter 'delta' is unknown to fd-kvc: choose from gamma"),
     ],
 )
 def test_what_cannot_be_swept_is_said(

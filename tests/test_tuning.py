@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
+import shlex
 import sys
+import threading
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import numpy as np
 import pytest
+from app_pages import link_of, open_page, press, run_until, settled
 
-from fdkvc.__main__ import main
+from fdkvc.__main__ import _parser, main
 from fdkvc.files.repeat import compare, read_run
 from fdkvc.files.report import tuning_files
 from fdkvc.files.text import tuning_text
 from fdkvc.measured.tuning import FRESH_SEED, Tuning, suggested, told, tune
 from fdkvc.policies import policy_named, read_policy
+from fdkvc.ui.ablation import search
+from fdkvc.ui.kit import work
 
 SMALL = Tuning(policy_named("h2o"), scenarios=("shift", "mixed"), trials=6, dialogs=2, fresh=4)
 
@@ -121,6 +128,76 @@ def test_without_optuna_the_command_says_what_it_needs(
     )
 
 
+# ------------------------------------------------------------------------------- on the page
+
+
+LINK = {
+    "section": "search",
+    "policy": "blocks(h2o,size=8)",
+    "names": "size,window",
+    "metrics": "retention,diversity",
+    "scenarios": "mixed",
+    "trials": "3",
+    "dialogs": "2",
+    "fresh": "3",
+    "seed": "1",
+    "budget": "40",
+}
+
+
+def test_without_optuna_the_page_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    app = open_page("ablation", section="search")
+
+    (said,) = app.info
+    assert "requirements-tune.txt" in said.value
+    assert [button.label for button in app.button] == []
+
+
+def some_of(tuning: Tuning, **_: Any) -> Any:
+    """Try pages of three sizes, as a search would."""
+    tried = [tuning.policy.variant(size=size) for size in (4, 8, 20)]
+    numbers = tuning.measured(tuning.dialogs, tuning.seed, tried)
+    return told(tuning, [(name, each.mean(axis=1).tolist()) for name, each in numbers.items()])
+
+
+def test_the_page_searches_and_opens_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "check_installed", lambda: None)
+    monkeypatch.setattr(work, "tune", some_of)
+    app = open_page("ablation", **LINK)
+    assert not app.error
+    assert link_of(app) == LINK
+    _, _, _, *command = shlex.split(app.code[0].value)
+    asked = _parser().parse_args(command)
+    assert (asked.policy, asked.names) == ("blocks(h2o,size=8)", ["window", "size"])
+    assert (asked.metrics, asked.scenarios) == (["retention", "diversity"], ["mixed"])
+    run_until(press(app, "Start the search"), "Shown: Blocks (H2O, size=8) for retention and")
+
+    settings = app.dataframe[0].value
+    assert settings[""].tolist()[:2] == ["as it was", "A"]
+    assert all("(" in words for words in settings["Retention"])
+    assert set(settings["Page size"]) <= {"4", "8", "20"}
+    found = Tuning(read_policy("blocks(h2o, size=8)"), scenarios=("mixed",), trials=3, dialogs=2)
+    best = str(some_of(dataclasses.replace(found, seed=1, budget=40)).trials.setting.iloc[-1])
+    app.session_state["ablation-search/picked"] = best
+    settled(app.run())
+    (link,) = [each.proto.query_string for each in app.get("page_link")]
+    step = open_page("step", **dict(parse_qsl(link)))
+    assert not step.error
+    size = read_policy(best).settings["size"].default
+    assert (link_of(step)["around"], link_of(step)["size"]) == ("blocks", str(size))
+    again = open_page("ablation", **link_of(app))  # as a reload does
+    assert not again.error
+    assert len(again.dataframe) == 1
+    assert link_of(again)["past"] == link_of(app)["past"]
+
+
+def test_what_has_nothing_to_search_is_said_on_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "check_installed", lambda: None)
+    app = open_page("ablation", **LINK | {"policy": "fifo", "names": ""})
+    assert app.error[0].value.startswith("fifo has no hyperparameters to search.")
+
+
 # ------------------------------------------------------------------------------- with Optuna
 
 
@@ -166,3 +243,18 @@ def test_the_command_writes_what_repeats_it(
     assert files == {"trials.csv", "front.csv", "gains.csv", "run.json", "journal.log"}
     assert main(["repeat", str(tmp_path / "run.json")]) == 0
     assert "the same, byte for byte, in trials.csv, front.csv" in capsys.readouterr().out
+
+
+def test_a_search_that_is_cancelled_tells_what_it_found(optuna: Any) -> None:
+    cancelled = threading.Event()
+
+    def stop(progress: Any) -> None:
+        if progress.done == 2:
+            cancelled.set()
+
+    tuned = tune(SMALL, on_progress=stop, cancelled=cancelled)
+    assert len(tuned.trials) == 2
+    assert SMALL.policy.name in set(tuned.front.setting)
+    nothing = tune(SMALL, cancelled=cancelled)
+    assert nothing.trials.empty
+    assert set(nothing.front.setting) == {SMALL.policy.name}

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from worlds import kept_tokens, plain_dialog
 
+from fdkvc.attention import word_number
 from fdkvc.dialogs.batch import DialogBatch, one_dialog, stack
 from fdkvc.dialogs.draw import generate
 from fdkvc.dialogs.scenarios import SCENARIOS
@@ -21,6 +22,7 @@ from fdkvc.policies import (
     recorded_policy,
     wrapped,
 )
+from fdkvc.policies.base import Known
 from fdkvc.policies.recall import Recall
 from fdkvc.policies.together import Together
 from fdkvc.run.fork import Fork
@@ -28,6 +30,8 @@ from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Rule
 from fdkvc.said.formats import EXAMPLES, read_file
 from fdkvc.said.lexical import lexical_recording
+from fdkvc.said.recordings import Recording, Token
+from fdkvc.said.transcripts import Transcript, Turn
 from fdkvc.told.counterfactual import counterfactual
 from fdkvc.told.explain import explain, sentences
 from fdkvc.told.narrate import narrate
@@ -157,6 +161,11 @@ def _name(text: str) -> str:
         ("blocks(ada-heads(h2o))", "ada-heads(h2o) shares out single places, but blocks has whole"),
         ("ada-heads(blocks(h2o))", "blocks(h2o) has whole pages, but ada-heads shares out single"),
         ("window(full)", "full evicts nothing, so window changes nothing"),
+        (
+            "whitelist(h2o, words=at:six)",
+            "words is 'at six', but must be words of letters and digits with +",
+        ),
+        ("whitelist(h2o, words=six+)", "words is 'six+', but must be words of letters and digits"),
     ],
 )
 def test_what_does_not_fit_is_said_in_a_sentence(written: str, message: str) -> None:
@@ -165,7 +174,7 @@ def test_what_does_not_fit_is_said_in_a_sentence(written: str, message: str) -> 
 
 
 def _escaped(message: str) -> str:
-    return "".join(f"\\{each}" if each in "()" else each for each in message)
+    return "".join(f"\\{each}" if each in "()+" else each for each in message)
 
 
 # ------------------------------------------------------------------------------- by hand
@@ -193,11 +202,19 @@ def test_a_whitelist_worked_by_hand() -> None:
     assert kept_by("whitelist(fifo)", dialog, 4)[2] == [0, 1, 4, 5]  # half of the budget
     assert kept_by("whitelist(fifo, most=1)", dialog, 4)[2] == [0, 1, 2, 5]
     assert kept_by("whitelist(fifo, first=0)", dialog, 4)[2] == [2, 3, 4, 5]
+    assert kept_by("whitelist(fifo, first=0, at_turn=1)", dialog, 2)[2] == [3, 5]
     speakers = np.array([[1, 0, 1]])
     said = dataclasses.replace(dialog, speakers=speakers)
     assert kept_by("whitelist(fifo, first=0, speaker=user)", said, 2)[2] == [3, 5]
     # Nobody is known to speak in a drawn dialog.
     assert kept_by("whitelist(fifo, first=0, speaker=user)", dialog, 2)[2] == [4, 5]
+    words = np.array([[word_number(word) for word in ("A", "in", "Rome", ",", "in", "rome")]])
+    written = dataclasses.replace(dialog, words=words)
+    assert kept_by("whitelist(fifo, first=0, words=ROME)", written, 2)[2] == [2, 5]
+    assert kept_by("whitelist(fifo, first=0, words=a+rome)", written, 6)[1] == [0, 1, 2, 3]
+    assert kept_by("whitelist(fifo, first=0, words=a+rome)", written, 4)[2] == [0, 2, 4, 5]
+    # No word is known of a drawn token.
+    assert kept_by("whitelist(fifo, first=0, words=rome)", dialog, 2)[2] == [4, 5]
     # It leaves no place to the sinks.
     assert kept_by("whitelist(sink, first=2, most=1)", dialog, 3)[1] == [0, 1, 2]
 
@@ -212,6 +229,36 @@ def test_a_recording_knows_who_speaks() -> None:
     said = recording.transcript.spoken_by
     assert {said[turn] for turn in recording.dialogs.born[0, last]} == {"system"}
     assert set(said) == {"user", "system"}
+
+
+def test_a_piece_of_a_marked_word_is_of_that_word() -> None:
+    said = Transcript("said", (Turn("User", "To San José, at 19:00."),))
+    pieces = [("To", 0, 2), ("San", 3, 6), ("Jo", 7, 9), ("sé", 9, 11), (",", 11, 12)]
+    pieces += [("at", 13, 15), ("19:", 16, 19), ("00", 19, 21), (".", 21, 22)]
+    vectors = np.ones((1, len(pieces), 2), np.float32)
+    tokens = (tuple(Token(*piece) for piece in pieces),)
+    recording = Recording(said, tokens, vectors[0], vectors, vectors, vectors, (0,), "a test")
+
+    name = "whitelist(fifo, first=0, words=josé+19, most=1)"
+    trace = simulate(read_policy(name), recording.dialogs, 4)
+    assert trace.kept[0, 0].tolist() == [2, 3, 6, 8]
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "said"),
+    [
+        ("whitelist(fifo, speaker=user)", Known(), "Nobody is known to speak here"),
+        ("blocks(whitelist(fifo, words=rome))", Known(speakers=True), "No token is known to be"),
+        ("ada-heads(h2o)", Known(layers=2), "One head decides here by itself"),
+        ("pyramid(ada-heads(h2o))", Known(heads=2), "There is one layer here"),
+    ],
+)
+def test_what_changes_nothing_somewhere_is_said(name: str, known: Known, said: str) -> None:
+    policy = read_policy(name)
+
+    (sentence,) = policy.without_effect(known)
+    assert sentence.startswith(said)
+    assert policy.without_effect(Known(speakers=True, words=True, heads=2, layers=2)) == ()
 
 
 def test_turns_are_judged_once_worked_by_hand() -> None:

@@ -14,7 +14,7 @@ import reference
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fdkvc.attention import SPEAKERS
+from fdkvc.attention import SPEAKERS, word_number
 from fdkvc.dialogs.batch import DialogBatch, one_dialog, stack
 from fdkvc.parameters import Parameter, defaults_of, parameters_of
 from fdkvc.policies import POLICIES, Policy, policy_named
@@ -26,6 +26,9 @@ from fdkvc.said.recordings import Recording
 
 CLEAR = 1e-6
 """A decision with a larger margin than this must come out the same in float32."""
+
+WORDS = {word_number(word): word for word in ("hotel", "train", "19")}
+"""The words of dialogs drawn at random, where they have any."""
 
 NUMBER = 2e-5
 """A number of a turn is the same to so much, of its size or of 1, where sums round otherwise."""
@@ -167,6 +170,7 @@ def oracle(dialogs: DialogBatch, row: int, policy: Policy, budget: int) -> list[
             each.key,
             {name: getattr(each, name) for name in parameters_of(each)},
             [] if dialogs.speakers is None else [SPEAKERS[at] for at in dialogs.speakers[row]],
+            [] if dialogs.words is None else [WORDS[each] for each in dialogs.words[row].tolist()],
         )
         for each in inside(policy)
         if isinstance(each, Wrapper)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 import altair as alt
+import pandas as pd
 
 from fdkvc.charts.theme import (
     Spec,
@@ -14,6 +15,7 @@ from fdkvc.charts.theme import (
     policy_scale,
     shape_scale,
     single,
+    with_data,
 )
 
 PICK = "pick"
@@ -147,6 +149,103 @@ def heat_spec(
     return single(chart, theme)
 
 
+TRADEOFF_HEIGHT = 380
+_LETTER, _LINE, _DOT, _ASIDE = 5.9, 13, 5, 9
+"""Pixels: of a letter, of a line, of half a point, and from a point to its name."""
+
+_PLACES = ((1, 8), (1, -9), (-1, 8), (-1, -9))
+"""Where a name may stand: right or left of its point, and so many pixels above it."""
+
+_NEVER = 1e9
+
+
+def tradeoff_chart(
+    points: pd.DataFrame,
+    titles: tuple[str, str],
+    groups: tuple[str, ...],
+    lower_is_better: tuple[bool, bool],
+    theme: Theme,
+) -> Spec:
+    """Return one metric against another with its data, the front drawn as a line.
+
+    Parameters
+    ----------
+    points : DataFrame
+        Columns setting, group, name, x, y, their intervals and front. Where two names would stand
+        on each other, the one that comes first is written.
+    titles, groups, lower_is_better, theme
+        As `tradeoff_spec` takes them.
+    """
+    ranges = [_range(points, axis) for axis in ("x", "y")]
+    front = points[points.front].sort_values(["x", "y"]).reset_index(drop=True)
+    spec = tradeoff_spec(*titles, *ranges, groups, lower_is_better, theme)
+    line = front.assign(place=front.index)[["x", "y", "place"]]
+    return with_data(spec, {"points": with_room(points, *ranges), "front": line})
+
+
+def _range(points: pd.DataFrame, axis: str) -> tuple[float, float]:
+    low, high = float(points[f"{axis}_low"].min()), float(points[f"{axis}_high"].max())
+    room = 0.06 * (high - low) or 0.05
+    return low - room, high + room
+
+
+def with_room(
+    points: pd.DataFrame, x_range: tuple[float, float], y_range: tuple[float, float]
+) -> pd.DataFrame:
+    """Say where the name of each point is to stand, and how wide a plot must be for it.
+
+    Returns
+    -------
+    DataFrame
+        The same with columns place, one of four around the point, and fits: the least pixels at
+        which neither the edge, nor the name of a point before it, nor another point is in the
+        way. On the front, points are not.
+    """
+    x, y = (
+        (points[axis] - low) / (high - low)
+        for axis, (low, high) in (("x", x_range), ("y", y_range))
+    )
+    dots = [*zip(x, y * TRADEOFF_HEIGHT, [-_DOT] * len(x), [_DOT] * len(x), strict=True)]
+    written: list[tuple[float, float, float, float]] = []
+    found = []
+    for (own, level, *_), name, front in zip(dots, points.name, points.front, strict=True):
+        length = _ASIDE + len(name) * _LETTER
+        places = [
+            (own, level + up, *sorted((side * _ASIDE, side * length))) for side, up in _PLACES
+        ]
+        near = [] if front else [each for each in dots if each[0] != own]
+        widths = [
+            max(
+                _parted(0, 0, own, place[2]),
+                _parted(own, place[3], 1, 0),
+                *(_width(place, other) for other in (*written, *near)),
+            )
+            for place in places
+        ]
+        best = min(range(len(places)), key=widths.__getitem__)
+        found.append((best, widths[best]))
+        if name and widths[best] < _NEVER:
+            written.append(places[best])
+    return points.assign(place=[place for place, _ in found], fits=[width for _, width in found])
+
+
+def _width(
+    one: tuple[float, float, float, float], other: tuple[float, float, float, float]
+) -> float:
+    """Return the width from which on two things stand apart: at x, at y, from, to."""
+    if abs(one[1] - other[1]) >= _LINE:
+        return 0.0
+    left, right = sorted((one, other))
+    return _parted(left[0], left[3], right[0], right[2])
+
+
+def _parted(left: float, end: float, right: float, start: float) -> float:
+    """Return the width from which on what ends at one point and what starts at another part."""
+    if end <= start:
+        return 0.0
+    return min((end - start) / (right - left), _NEVER) if right > left else _NEVER
+
+
 @lru_cache(maxsize=64)
 def tradeoff_spec(
     x_title: str,
@@ -159,8 +258,8 @@ def tradeoff_spec(
 ) -> Spec:
     """Build the spec of one metric against another, with the Pareto front.
 
-    For data ``points`` (setting, group, name, x, y, their intervals, front) and ``front``
-    (x, y).
+    For data ``points`` (setting, group, name, x, y, their intervals, front, and what `with_room`
+    says) and ``front`` (x, y).
 
     Parameters
     ----------
@@ -212,11 +311,22 @@ def tradeoff_spec(
         )
         .add_params(alt.selection_point(name=PICK, fields=["setting"]))
     )
-    names = base.mark_text(
-        align="left", dx=9, dy=-6, fontSize=10.5, color=theme.ink, aria=False
-    ).encode(x=x, y=y, text=alt.Text("name:N"))
-    chart = alt.layer(front, across, along, points, names).properties(
-        height=380,
+    names = [
+        base.transform_filter(f"datum.place == {place}")
+        .mark_text(
+            align="left" if side > 0 else "right",
+            baseline="middle",
+            dx=side * _ASIDE,
+            dy=-up,
+            fontSize=10.5,
+            color=theme.ink,
+            aria=False,
+        )
+        .encode(x=x, y=y, text=alt.condition("datum.fits <= width", "name:N", alt.value("")))
+        for place, (side, up) in enumerate(_PLACES)
+    ]
+    chart = alt.layer(front, across, along, points, *names).properties(
+        height=TRADEOFF_HEIGHT,
         title=panel_title(
             f"{y_title} against {x_title.lower()}", "dashed: the front that nothing beats in both"
         ),

@@ -85,6 +85,8 @@ class DialogBatch:
         W_Q, W_K and W_V of each row, where they are known.
     speakers : array (B, T), optional
         Who speaks in each turn, as a place in `fdkvc.attention.SPEAKERS`, where that is known.
+    words : array (B, N), optional
+        `fdkvc.attention.word_number` of the word that each token is of, 0 for none.
     heads : int
         So many rows, one after the other, are the heads of one dialog.
     workspace : Workspace, optional
@@ -105,6 +107,7 @@ class DialogBatch:
     topics: Floats | None = None
     projections: Floats | None = None
     speakers: Ints | None = None
+    words: Ints | None = None
     heads: int = 1
     workspace: Workspace | None = None
 
@@ -364,6 +367,7 @@ class DialogBatch:
             positions=None if self.positions is None else self.positions[:, :tokens],
             queries=None if self.queries is None else self.queries[:, :tokens],
             speakers=None if self.speakers is None else self.speakers[:, :turns],
+            words=None if self.words is None else self.words[:, :tokens],
             surprisal=None if self.surprisal is None else self.surprisal[:, :tokens],
         )
         # Products of another shape may round differently, so these are cut and not made anew.
@@ -396,6 +400,7 @@ class DialogBatch:
             topics=None if self.topics is None else self.topics[one],
             projections=None if self.projections is None else self.projections[:, one],
             speakers=None if self.speakers is None else self.speakers[one, :turns],
+            words=None if self.words is None else self.words[one, :tokens],
             heads=1,
         )
 
@@ -565,7 +570,8 @@ def stack(batches: Sequence[DialogBatch]) -> DialogBatch:
     tokens = max(batch.embeddings.shape[1] for batch in batches)
     turns = max(batch.turns for batch in batches)
 
-    unknown = any(batch.speakers is None for batch in batches)
+    nobody_known = any(batch.speakers is None for batch in batches)
+    wordless = any(batch.words is None for batch in batches)
 
     def joined(name: str, length: int, fill: str = "zero") -> NDArray:  # type: ignore[type-arg]
         parts = []
@@ -598,6 +604,7 @@ def stack(batches: Sequence[DialogBatch]) -> DialogBatch:
         surprisal=None if first.surprisal is None else joined("surprisal", tokens),
         topics=shared("topics", 0),
         projections=shared("projections", 1),
-        speakers=None if unknown else joined("speakers", turns, "none"),
+        speakers=None if nobody_known else joined("speakers", turns, "none"),
+        words=None if wordless else joined("words", tokens),
         heads=first.heads,
     )

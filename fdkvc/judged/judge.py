@@ -167,7 +167,8 @@ def printed(
         return None
     if swept:
         variant = read_policy(policy)
-        if scenario != ABLATED_SCENARIO or variant.key != ABLATED_POLICY:
+        papers = scenario == ABLATED_SCENARIO and variant.key == ABLATED_POLICY
+        if not papers or swept not in variant.settings:
             return None
         value = getattr(variant, swept)
         alone = variant == policy_named(ABLATED_POLICY, **{swept: value})

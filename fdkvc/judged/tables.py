@@ -204,9 +204,9 @@ def ablation_table(results: Results, parameter: str) -> pd.DataFrame:
     the scenario of the paper's ablations.
     """
     values = {
-        policy.name: getattr(policy, parameter)
+        policy.name: policy.settings[parameter].default
         for policy in results.benchmark.policies
-        if hasattr(policy, parameter)
+        if parameter in policy.settings
     }
     table = judge(results, parameter)
     table = table[table.policy.isin(values)]
@@ -225,7 +225,10 @@ def sweep_table(sweep: Sweep, results: Results) -> pd.DataFrame:
     table = judge(results, names[0]).rename(columns={"policy": "setting"})
     swept = table.setting.isin(variants)
     chosen: dict[str, Any] = {
-        name: [getattr(variants.get(setting), name, None) for setting in table.setting]
+        name: [
+            variants[setting].settings[name].default if setting in variants else None
+            for setting in table.setting
+        ]
         for name in names
     }
     published = table.published.where(swept & (len(names) == 1))

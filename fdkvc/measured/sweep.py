@@ -14,8 +14,7 @@ from fdkvc.dialogs.scenarios import BENCHMARK_SCENARIOS, SCENARIOS, Scenario
 from fdkvc.measured.benchmark import ADAPTATION, MOST_NAMED, Benchmark, Results
 from fdkvc.measured.statistics import pareto_front
 from fdkvc.paper.tables import ABLATED_POLICY, ABLATED_SCENARIO, published_sweep
-from fdkvc.parameters import defaults_of, parameters_of
-from fdkvc.policies import POLICIES, Policy, policy_named
+from fdkvc.policies import POLICIES, Policy, policy_named, read_policy
 from fdkvc.run.metrics import late_metric, usual_metrics
 
 STEPS = 7
@@ -34,7 +33,7 @@ class Sweep:
     Attributes
     ----------
     policy : str
-        A policy's key.
+        A policy's name: its key, or a line such as ``blocks(h2o)``.
     axes : tuple of (str, tuple of numbers)
         One or two hyperparameters with their values.
     metrics : tuple of str
@@ -56,6 +55,8 @@ class Sweep:
 
     def __post_init__(self) -> None:
         names = self.parameters
+        for name in names:
+            check_sweepable(self.policy, name)
         if not 1 <= len(names) <= 2 or len(set(names)) < len(names):
             raise ValueError(
                 f"the swept hyperparameters are {', '.join(names) or 'none'}, but must be one or "
@@ -86,7 +87,7 @@ class Sweep:
         """The policy with every combination of values."""
         grid = product(*(values for _, values in self.axes))
         return tuple(
-            policy_named(self.policy, **dict(zip(self.parameters, values, strict=True)))
+            read_policy(self.policy).variant(**dict(zip(self.parameters, values, strict=True)))
             for values in grid
         )
 
@@ -131,8 +132,8 @@ def suggested_values(policy: str, parameter: str) -> tuple[Number, ...]:
     check_sweepable(policy, parameter)
     if policy == ABLATED_POLICY and published_sweep(parameter):
         return published_sweep(parameter)
-    known = parameters_of(POLICIES[policy])[parameter]
-    default = defaults_of(POLICIES[policy])[parameter]
+    known = read_policy(policy).settings[parameter]
+    default = known.default
     low, high = known.paper or (known.low, known.high)
     if math.isinf(high):
         high = max(4 * default, 1)
@@ -172,7 +173,7 @@ def tradeoff_table(table: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
         for axis, metric in (("x", x), ("y", y))
     ]
     joined = pd.concat(both, axis=1, join="inner").reset_index()
-    bounded = joined.policy.map(lambda key: policy_named(key).bounded).astype(bool)
+    bounded = joined.setting.map(lambda name: read_policy(name).bounded).astype(bool)
     front = pd.Series(data=False, index=joined.index)
     signs = [-1 if late_metric(metric).lower_is_better else 1 for metric in (x, y)]
     front[bounded] = pareto_front(joined.loc[bounded, ["x", "y"]].to_numpy() * signs)
@@ -197,9 +198,9 @@ def grid_table(sweep: Sweep, table: pd.DataFrame, metric: str) -> pd.DataFrame:
     """
     x, y = sweep.parameters
     rows = table[table.swept & (table.metric == metric)]
-    defaults = defaults_of(POLICIES[sweep.policy])
+    settings = read_policy(sweep.policy).settings
     nearest = {
-        name: min(values, key=lambda value: abs(value - defaults[name]))
+        name: min(values, key=lambda value: abs(value - settings[name].default))
         for name, values in sweep.axes
     }
     return pd.DataFrame(
@@ -232,7 +233,8 @@ def read_values(text: str, policy: str, parameter: str, most: int) -> tuple[Numb
     ValueError: gamma is 1.0, but must be a number above 0 and below 1
     """
     check_sweepable(policy, parameter)
-    whole = isinstance(defaults_of(POLICIES[policy])[parameter], int)
+    base = read_policy(policy)
+    whole = base.settings[parameter].kind is int
     values: list[Number] = []
     for word in text.replace(",", " ").split():
         try:
@@ -245,13 +247,12 @@ def read_values(text: str, policy: str, parameter: str, most: int) -> tuple[Numb
     if len(values) > most:
         raise ValueError(f"{parameter} has {len(values)} values, but at most {most} run here")
     for value in values:
-        policy_named(policy, **{parameter: value})
+        base.variant(**{parameter: value})
     return tuple(sorted(set(values)))
 
 
 def check_sweepable(policy: str, parameter: str) -> None:
     """Raise a ValueError unless the policy has this number to sweep."""
-    policy_named(policy)
     known = can_be_swept(policy)
     if parameter not in known:
         raise ValueError(
@@ -262,4 +263,5 @@ def check_sweepable(policy: str, parameter: str) -> None:
 
 def can_be_swept(policy: str) -> Sequence[str]:
     """Return the hyperparameters of a policy that are numbers."""
-    return [name for name, known in parameters_of(POLICIES[policy]).items() if not known.choices]
+    settings = read_policy(policy).settings.items()
+    return [name for name, known in settings if not known.choices and known.kind is not str]

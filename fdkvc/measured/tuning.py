@@ -9,6 +9,7 @@ of the search, so it is measured again on fresh ones, beside the policy as it wa
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -83,7 +84,7 @@ class Tuning:
     def __post_init__(self) -> None:
         for field in (TRIALS, DIALOGS, FRESH, SEED):
             field.check(getattr(self, field.name), field.name)
-        known = [name for name, each in self.policy.settings.items() if not each.nominal]
+        known = searchable(self.policy)
         if not known:
             raise ValueError(f"{self.policy.name} has no hyperparameters to search")
         for name in self.names:
@@ -101,8 +102,8 @@ class Tuning:
         """The hyperparameters that are searched, by name."""
         return {
             name: known
-            for name, known in self.policy.settings.items()
-            if (name in self.names or not self.names) and not known.nominal
+            for name, known in searchable(self.policy).items()
+            if name in self.names or not self.names
         }
 
     def benchmark(self, dialogs: int, seed: int, policies: Sequence[Policy]) -> Benchmark:
@@ -134,6 +135,11 @@ class Tuning:
         return found
 
 
+def searchable(policy: Policy) -> dict[str, Field]:
+    """Return the hyperparameters of a policy that can be searched, by name."""
+    return {name: each for name, each in policy.settings.items() if not each.nominal}
+
+
 @dataclass(frozen=True, eq=False)
 class Tuned:
     """What a search came to.
@@ -158,6 +164,7 @@ def tune(
     tuning: Tuning,
     storage: Path | None = None,
     on_progress: Callable[[Progress], None] | None = None,
+    cancelled: threading.Event | None = None,
 ) -> Tuned:
     """Search, and measure what was found on fresh dialogs.
 
@@ -168,6 +175,8 @@ def tune(
         default.
     on_progress : function, optional
         Called after each trial.
+    cancelled : Event, optional
+        Once set, no further trial begins, and what was found by then is measured.
 
     Raises
     ------
@@ -177,6 +186,8 @@ def tune(
     study, began = _study(tuning, storage), perf_counter()
     done = len(study.get_trials(deepcopy=False, states=[_optuna().trial.TrialState.COMPLETE]))
     for at in range(done, tuning.trials):
+        if cancelled is not None and cancelled.is_set():
+            break
         # A sampler anew for each trial, so that a search that goes on asks the same.
         study.sampler = _optuna().samplers.TPESampler(seed=tuning.seed + at)
         trial = study.ask()
@@ -202,7 +213,7 @@ def told(tuning: Tuning, tried: Sequence[tuple[str, Sequence[float]]]) -> Tuned:
     ----------
     tried : sequence of (name, goals)
     """
-    goals = np.array([values for _, values in tried], float)
+    goals = np.array([values for _, values in tried], float).reshape(-1, len(tuning.metrics))
     signs = [-1 if metric_named(metric).lower_is_better else 1 for metric in tuning.metrics]
     on_front = pareto_front(goals * signs)
     trials = pd.DataFrame(goals, columns=list(tuning.metrics))
@@ -211,7 +222,7 @@ def told(tuning: Tuning, tried: Sequence[tuple[str, Sequence[float]]]) -> Tuned:
     trials["front"] = on_front
 
     best = trials[trials.front].drop_duplicates("setting").sort_values(list(tuning.metrics))
-    places = np.unique(np.linspace(0, len(best) - 1, MOST_TOLD).round().astype(int))
+    places = np.unique(np.linspace(0, len(best) - 1, min(len(best), MOST_TOLD)).round().astype(int))
     chosen = [read_policy(name) for name in best.setting.iloc[places]]
     start = tuning.policy
     settings = {each.name: each for each in (start, *chosen)}
@@ -267,6 +278,11 @@ def limits(known: Parameter, default: float) -> tuple[float, float]:
     if known.high > 1:
         most = min(most, max(10 * abs(default), 1))
     return max(least, -10 * max(abs(default), 1)), most
+
+
+def check_installed() -> None:
+    """Raise a ValueError that says what to install where there is no Optuna."""
+    _optuna()
 
 
 def _scenario(key: str) -> Any:

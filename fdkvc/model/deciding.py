@@ -149,7 +149,11 @@ class Deciding:
         self.count = self.turns = 0
 
     def after(
-        self, new: int, vectors: Vectors, surprisal: Sequence[float] | None = None
+        self,
+        new: int,
+        vectors: Vectors,
+        surprisal: Sequence[float] | None = None,
+        said: Ints | None = None,
     ) -> tuple[Deciding, Decision]:
         """Return what the policy remembers after a turn of new tokens, and what it decided.
 
@@ -161,6 +165,8 @@ class Deciding:
             Of the slots before the turn, held and waiting, and of the new tokens.
         surprisal : sequence of float, optional
             How surprising each token of the text so far was to the model, in nats.
+        said : array (2, N), optional
+            Of what word each token of the text so far is, and who said it.
         """
         heads, (layers, kv_heads, _) = self.heads, self.held.shape
         rows = layers * heads.heads
@@ -177,7 +183,10 @@ class Deciding:
             return column.reshape(layers, kv_heads, heads.group, -1)[:, :, 0]
 
         known = None if surprisal is None else of_rows(np.asarray(surprisal, np.float32)[ids])
-        tokens = Observed(vectors, arrivals, of_rows(ids), of_rows(born), self._layers, known)
+        heard = None if said is None else (of_rows(said[0][ids]), of_rows(said[1][ids]))
+        tokens = Observed(
+            vectors, arrivals, of_rows(ids), of_rows(born), self._layers, known, heard
+        )
         turn = Observation(0, Arrivals(arrivals), tokens)
         capacity = self.policy.capacity(self.budget, self.count + new)
         state = self._state.with_tier(self.policy.tier_places(self.budget, self.count + new))

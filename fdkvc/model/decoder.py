@@ -10,7 +10,7 @@ Touvron et al. 2023, *LLaMA: Open and Efficient Foundation Language Models*; Su 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -120,6 +120,8 @@ class Decoder:
         With the last norm's weights.
     rarity : array (V,), optional
         How surprising each token is by itself, in nats; see `fdkvc.model.tokens.Tokens.rarity`.
+    said : function of ids to (words, speakers), optional
+        What the tokens of a passage say, and who; see `fdkvc.model.tokens.Tokens.said`.
     """
 
     shape: Shape
@@ -127,6 +129,7 @@ class Decoder:
     layers: tuple[Layer, ...]
     logits: Floats
     rarity: Floats | None = None
+    said: Callable[[Sequence[int]], tuple[list[int], list[int]]] | None = None
 
     def read(self, ids: Ints, memories: Sequence[Attends], *, last: int | None = None) -> Floats:
         """Read the next tokens of several texts at once.

@@ -111,7 +111,8 @@ def load_model(folder: str | Path) -> LanguageModel:
     try:
         decoder = load_decoder(path)
         tokens = load_tokens(path, decoder.shape.vocabulary)
-        decoder = replace(decoder, rarity=tokens.rarity(decoder.shape.vocabulary))
+        rarity = tokens.rarity(decoder.shape.vocabulary)
+        decoder = replace(decoder, rarity=rarity, said=tokens.said)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ValueError(f"the model {str(path)!r} cannot be loaded: {reason}") from None

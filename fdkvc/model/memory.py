@@ -386,13 +386,20 @@ class Evicting(Memory):
         self, decoder: Decoder, policy: Policy, budget: int, decides: str = DECIDES.default
     ) -> None:
         super().__init__(decoder, surprised="surprisal" in policy.looks_at)
+        listens = {"words", "speakers"} & {*policy.looks_at}
+        self._said = np.zeros((2, 0), np.intp) if listens and decoder.said else None
         self._deciding = Deciding(policy, budget, decoder.shape, decides)
 
     def _evict(self) -> None:
         before = self._deciding
         stood = np.concatenate([before.held, before.waiting], axis=2)
         new = self.count - self.began
-        self._deciding, decision = before.after(new, _Stood(self, stood), self.surprisal)
+        if self._said is not None and self.decoder.said is not None:
+            said = np.array(self.decoder.said(self.ids[self.began :]), np.intp)
+            self._said = np.concatenate([self._said, said], axis=1)
+        self._deciding, decision = before.after(
+            new, _Stood(self, stood), self.surprisal, self._said
+        )
         where = decision.layer, decision.head, decision.token
         self._evicted_in[where] = len(self.ends)
         self._evicted_by[where] = decision.rule

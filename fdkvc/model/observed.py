@@ -45,9 +45,9 @@ class Observed:
         That may share a budget, of as many rows each.
     surprisal : array (L·H, S + n), optional
         How surprising each was to the model, in nats, if it was asked.
+    said : two arrays (L·H, S + n), optional
+        Of what word each is, and who said it.
     """
-
-    spoken_by = None
 
     def __init__(
         self,
@@ -57,9 +57,12 @@ class Observed:
         born: Ints,
         layers: int,
         surprisal: Floats | None = None,
+        said: tuple[Ints, Ints] | None = None,
     ) -> None:
         self._vectors, self._new, self._rows = vectors, new, len(new)
         self.positions, self.born, self.surprisal = positions, born, surprisal
+        self.words: Ints | None = None if said is None else said[0]
+        self.spoken_by: Ints | None = None if said is None else said[1]
         self.layers, self.heads = layers, len(new) // layers
 
     def new_tokens(self, turn: int) -> Ints:

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from fdkvc.attention import Floats
+from fdkvc.attention import SPEAKERS, Floats
 from fdkvc.said.model_text import Passage, Writer
+from fdkvc.said.transcripts import word_numbers
 from fdkvc.said.word_frequencies import surprisal_in
 
 MARKS: Mapping[Writer, str] = {"user": "<user>", "system": "<system>", "call": "<call>"}
@@ -54,6 +55,26 @@ class Tokens:
     def text(self, ids: Sequence[int]) -> str:
         """Return what ids say, the marks left out."""
         return str(self.tokenizer.decode(list(ids), skip_special_tokens=True))
+
+    def said(self, ids: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Return of what word each token of a passage is, and who says it.
+
+        Returns
+        -------
+        (list of int, list of int)
+            The `fdkvc.attention.word_number`, 0 for none, and the place in
+            `fdkvc.attention.SPEAKERS`, −1 where the passage does not begin with a mark.
+        """
+        ends = [len(self.text(ids[: at + 1])) for at in range(len(ids))]
+        words = word_numbers(self.text(ids), zip([0, *ends], ends, strict=False))
+        first = len(self.first) if tuple(ids[: len(self.first)]) == self.first else 0
+        writers = [
+            writer
+            for writer, mark in self.marks.items()
+            if tuple(ids[first : first + len(mark)]) == mark
+        ]
+        speaker = SPEAKERS.index("user" if writers == ["user"] else "system") if writers else -1
+        return words, [speaker] * len(ids)
 
     def rarity(self, vocabulary: int) -> Floats:
         """Return how surprising each of so many tokens is by itself, in nats (V,).

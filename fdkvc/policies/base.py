@@ -45,6 +45,7 @@ Look = Literal[
     "history",
     "chance",
     "speakers",
+    "words",
     "future",
 ]
 """What a policy looks at.
@@ -147,6 +148,24 @@ class Update:
 
 
 @dataclass(frozen=True)
+class Known:
+    """What is known of the dialogs that a policy runs on.
+
+    Attributes
+    ----------
+    speakers, words : bool
+        Whether it is known who said a token, and of what word it is.
+    heads, layers : int
+        That decide beside each other.
+    """
+
+    speakers: bool = False
+    words: bool = False
+    heads: int = 1
+    layers: int = 1
+
+
+@dataclass(frozen=True)
 class Policy(Checked, ABC):
     """An eviction policy; its dataclass fields are its hyperparameters.
 
@@ -212,6 +231,10 @@ class Policy(Checked, ABC):
     def core(self) -> Policy:
         """The innermost of policies around policies: this one, if it has none."""
         return self
+
+    def without_effect(self, known: Known) -> tuple[str, ...]:
+        """Say, a sentence each, what of it changes nothing where no more is known than this."""
+        return ()
 
     def initial_state(self) -> Mapping[str, float]:
         """Return the row states and what they start with."""

@@ -11,7 +11,7 @@ from typing import ClassVar
 from fdkvc.attention import Bools, Floats, Ints, Observation
 from fdkvc.cache import Cache, Ties
 from fdkvc.parameters import Field, parameters_of
-from fdkvc.policies.base import Look, Policy, Step, Update, Worth
+from fdkvc.policies.base import Known, Look, Policy, Step, Update, Worth
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,9 @@ class Wrapper(Policy):
     @property
     def quantity_names(self) -> Mapping[str, str]:
         return self.policy.quantity_names
+
+    def without_effect(self, known: Known) -> tuple[str, ...]:
+        return self.policy.without_effect(known)
 
     def initial_state(self) -> Mapping[str, float]:
         return self.policy.initial_state()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from itertools import chain
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,7 +21,7 @@ from fdkvc.dialogs.batch import (
     one_dialog,
     stack,
 )
-from fdkvc.said.transcripts import Demand, Mention, Transcript, check_size
+from fdkvc.said.transcripts import Demand, Mention, Transcript, check_size, word_numbers
 
 
 @dataclass(frozen=True)
@@ -139,8 +140,17 @@ class Recording:
                 for head in range(len(self.heads))
             ]
         )
+        said = zip(self.transcript.turns, self.tokens, strict=True)
+        numbers = (
+            word_numbers(turn.text, [(token.start, token.end) for token in tokens])
+            for turn, tokens in said
+        )
+        words, count = np.array([[*chain(*numbers)]], np.intp), len(self.heads)
         return replace(
-            heads, speakers=np.repeat(speakers, len(self.heads), axis=0), heads=len(self.heads)
+            heads,
+            speakers=np.repeat(speakers, count, axis=0),
+            words=np.repeat(words, count, axis=0),
+            heads=count,
         )
 
     @cached_property

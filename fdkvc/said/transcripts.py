@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
+from fdkvc.attention import word_number
 from fdkvc.dialogs.scenarios import own_scenario
 from fdkvc.parameters import TURNS
 
@@ -296,6 +297,23 @@ def words(text: str) -> list[tuple[int, int]]:
     [(0, 2), (2, 3), (3, 4), (5, 6), (6, 7)]
     """
     return [found.span() for found in _WORD.finditer(text)]
+
+
+def word_numbers(text: str, spans: Iterable[tuple[int, int]]) -> list[int]:
+    """Return the number of the word that stands in each span, 0 for none.
+
+    A piece of a word is of the whole of it; see `fdkvc.attention.word_number`.
+
+    Examples
+    --------
+    >>> numbers = word_numbers("To Rome.", [(0, 2), (2, 5), (5, 7), (8, 8)])
+    >>> numbers[1] == numbers[2] != numbers[0], numbers[3]
+    (True, 0)
+    """
+    numbers = [0] * len(text)
+    for start, end in words(text):
+        numbers[start:end] = [word_number(text[start:end])] * (end - start)
+    return [next(filter(None, numbers[start:end]), 0) for start, end in spans]
 
 
 def clean(text: str) -> str:

@@ -21,7 +21,11 @@ class Lanes extends Stage {
 
   fill(frame, why) {
     this.rows = this.lanes.map((lane, k) => this.#row(lane, k));
-    const key = make('div', { className: 'key' }, ...[['is-new', 'new in this turn'], ['is-held', 'protected'], ['is-gone', 'evicted']]
+    const paged = this.lanes.some((lane) => lane.pages.some((size) => size > 1));
+    const key = make('div', { className: 'key' }, ...[
+      ['is-new', 'new in this turn'], ['is-held', 'protected'], ['is-gone', 'evicted'],
+      ...(paged ? [['is-page', 'a page, which leaves as a whole'], ['is-empty', 'an empty place of it']] : []),
+    ]
       .map(([className, meaning]) => make('span', {}, make('i', { className }), meaning)));
     frame.className = 'frame lanes';
     frame.replaceChildren(make('div', { className: 'rows' }, ...this.rows.map(({ box }) => box), key), why);
@@ -68,7 +72,11 @@ class Lanes extends Stage {
     for (const row of this.rows) {
       const { kept, gone } = row.lane.turn(turn);
       row.cells.show(turn, order, moves);
-      row.counts.replaceChildren(make('b', {}, `${kept.length} of ${row.lane.budget}`), ' kept · ', make('b', {}, `${gone.length}`), ' evicted');
+      const paged = row.lane.paged(turn);
+      row.counts.replaceChildren(
+        make('b', {}, `${kept.length} of ${row.lane.budget}`), ' kept · ', make('b', {}, `${gone.length}`), ' evicted',
+        ...(paged ? [make('div', { className: 'of-pages' }, paged)] : []),
+      );
       row.box.querySelector('.gone-title').textContent = gone.length ? 'Evicted in this turn' : 'Nothing evicted';
       row.lane.figures.forEach(([, said], k) => { row.figures.children[k].lastChild.textContent = said[turn]; });
     }

@@ -161,6 +161,7 @@ def _course(run: Run) -> Mapping[str, Any]:
     return {
         "label": run.trace.policy.label,
         "budget": run.trace.budget,
+        "pages": [run.at(turn).trace.policy.page_size for turn in range(run.dialogs.turns)],
         "counts": np.bincount(run.entries["turn"], minlength=run.dialogs.turns).tolist(),
         "cutoffs": list(run.cutoffs),
     }

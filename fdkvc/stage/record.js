@@ -69,16 +69,47 @@ class Lane {
     this.first = [0];
     this.counts.forEach((count) => this.first.push(this.first.at(-1) + count));
     this.turns = [];
-    this.most = { kept: 1, gone: 0 }; // of any turn, so that the cells stay where they are
+    this.most = { kept: 1, gone: 0 }; // places of any turn, so that the cells stay where they are
     for (let turn = 0; turn < dialog.turns; turn += 1) {
-      const seen = { kept: 0, gone: 0 };
+      const size = this.pages[turn];
+      const seen = { kept: new Set(), gone: new Set() };
       for (let i = this.first[turn]; i < this.first[turn + 1]; i += 1) {
-        const kept = this.status[i] < EVICTED;
-        seen.kept += kept;
-        seen.gone += !kept;
+        seen[this.status[i] < EVICTED ? 'kept' : 'gone'].add(this.pageOf(turn, i));
       }
-      for (const name of Object.keys(seen)) this.most[name] = Math.max(this.most[name], seen[name]);
+      for (const name of Object.keys(seen)) this.most[name] = Math.max(this.most[name], seen[name].size * size);
     }
+  }
+
+  // The page of an entry; where entries leave by themselves, each is one.
+  pageOf(turn, i) { return Math.floor(this.token[i] / this.pages[turn]); }
+
+  // The place of each of these entries: one after the other, each page with all of its places.
+  laid(turn, entries) {
+    const size = this.pages[turn];
+    const begins = new Map();
+    const places = new Map();
+    for (const i of entries) {
+      const page = this.pageOf(turn, i);
+      if (!begins.has(page)) begins.set(page, begins.size * size);
+      places.set(i, begins.get(page) + (this.token[i] % size));
+    }
+    return { places, begins: [...begins.values()] };
+  }
+
+  // How a turn's memory is spent, where it comes in pages; nothing where it does not.
+  paged(turn) {
+    const size = this.pages[turn];
+    if (size === 1) return '';
+    const { kept } = this.turn(turn);
+    const pages = new Set(kept.map((i) => this.pageOf(turn, i))).size;
+    if (this.budget < size) return `part of a page of ${size}`;
+    const [all, beside] = [Math.floor(this.budget / size), this.budget % size];
+    const empty = pages * size - kept.length;
+    return [
+      `${pages} of ${all} pages of ${size}`,
+      `${empty || 'no'} ${empty === 1 ? 'place' : 'places'} empty in them`,
+      ...(beside ? [`${beside} of the budget beside whole pages`] : []),
+    ].join(' · ');
   }
 
   // All of a turn, put in order when it is first asked for.
@@ -230,6 +261,7 @@ function nameOf(lane, turn, token) {
     `from turn ${dialog.born[token]}`,
     FATE[STATUS[lane.status[i]]],
     ...(lane.isProtected[i] ? ['protected'] : []),
+    ...(lane.pages[turn] > 1 ? [`page ${lane.pageOf(turn, i)}`] : []),
     rank ? `rank ${rank} of ${now.stood.length}` : 'below the threshold',
   ].join(', ');
 }

@@ -147,6 +147,9 @@ class Stage {
     const now = lane.turn(turn);
     const at = this.tellTurn(lane.headlines[turn]);
     this.part('.kept-title').textContent = `Kept ${now.kept.length} of ${lane.budget}`;
+    const paged = lane.paged(turn);
+    for (const part of this.root.querySelectorAll('.of-pages')) part.hidden = !paged;
+    this.part('.of-pages b').textContent = paged;
     this.part('.gone-title').textContent = now.gone.length ? `Evicted in this turn ${now.gone.length}` : 'Nothing evicted';
     this.part('.decision-title').textContent = now.missed.length && now.stayed.length
       ? `highest score first${this.scores.axis.zoomed ? ' · the axis is zoomed to the cutoff and broken beyond' : ''}`

@@ -108,15 +108,24 @@ class Cells {
     const rows = (many, columns) => Math.ceil(many / columns);
     this.side = 4;
     for (let side = 42; side > 4; side -= 0.5) {
-      const columns = Math.floor((width - 2 * EDGE) / side);
+      const columns = this.#fitting(Math.floor((width - 2 * EDGE) / side));
       if ((rows(places, columns) + rows(gone, columns)) * side + between <= height - 2 * EDGE) {
         this.side = side;
         break;
       }
     }
-    this.columns = Math.max(1, Math.floor((width - 2 * EDGE) / this.side));
+    this.columns = Math.max(1, this.#fitting(Math.floor((width - 2 * EDGE) / this.side)));
     this.below = EDGE + rows(places, this.columns) * this.side + between;
     this.goneTitle.style.top = `${this.below - 21}px`;
+  }
+
+  // So many columns or a few less, such that no page of the last turn ends within a row.
+  #fitting(columns) {
+    const size = this.lane.pages.at(-1);
+    for (let some = columns; 2 * some > columns; some -= 1) {
+      if (size % some === 0 || some % size === 0) return some;
+    }
+    return columns;
   }
 
   show(turn, order, glide) {
@@ -124,14 +133,20 @@ class Cells {
     const now = lane.turn(turn);
     const sequence = order === 'score' ? now.byScore : now.byAge;
     const targets = new Map();
-    const seen = { kept: 0, gone: 0 };
+    const isGone = (i) => lane.status[i] >= EVICTED;
+    const size = side - (side > 12 ? 3 : 1);
+    const at = (place, gone) => [
+      EDGE + (place % columns) * side, Math.floor(place / columns) * side + (gone ? this.below : EDGE),
+    ];
+    const laid = [false, true].map((gone) => lane.laid(turn, sequence.filter((i) => isGone(i) === gone)));
+    this.pages = lane.pages[turn] === 1 ? [] : laid.flatMap(({ places, begins }, gone) => {
+      const taken = new Set(places.values());
+      return begins.map((first) => this.#page(first, lane.pages[turn], (place) => at(place, gone), gone ? null : taken, size));
+    });
     this.order = [];
     for (const i of sequence) {
-      const gone = lane.status[i] >= EVICTED;
-      const place = gone ? seen.gone++ : seen.kept++;
-      const [column, row] = [place % columns, Math.floor(place / columns)];
-      const [x, y] = [EDGE + column * side, row * side + (gone ? this.below : EDGE)];
-      const size = side - (side > 12 ? 3 : 1);
+      const gone = isGone(i);
+      const [x, y] = at(laid[Number(gone)].places.get(i), gone);
       targets.set(lane.token[i], {
         at: [x, y, size, size, 1], hue: lane.dialog.hueOf(lane.token[i]), look: lookOf(lane, i), dialog: lane.dialog,
       });
@@ -144,10 +159,55 @@ class Cells {
     });
   }
 
+  // Of a page: what frames it in each row, and its empty places, unless it has left.
+  #page(first, many, at, taken, size) {
+    const rows = new Map();
+    const empty = [];
+    for (let place = first; place < first + many; place += 1) {
+      const [x, y] = at(place);
+      if (!rows.has(y)) rows.set(y, [x, x]);
+      rows.get(y)[1] = x + size;
+      if (taken && !taken.has(place)) empty.push([x, y, size]);
+    }
+    const frames = [];
+    for (const [y, [left, right]] of rows) {
+      const last = frames.at(-1);
+      if (last?.left === left && last.right === right) last.bottom = y + size;
+      else frames.push({ left, right, top: y, bottom: y + size });
+    }
+    return { frames, empty, gone: !taken };
+  }
+
+  #drawPages(pen) {
+    const room = this.side > 12 ? 1 : 0;
+    for (const { frames, empty, gone } of this.pages) {
+      pen.lineWidth = 1;
+      pen.strokeStyle = theme.soft;
+      pen.setLineDash(gone ? [3, 2] : []);
+      for (const { left, right, top, bottom } of frames) {
+        pen.beginPath();
+        pen.roundRect(left - room, top - room, right - left + 2 * room, bottom - top + 2 * room, 4);
+        pen.fillStyle = theme.faint;
+        if (!gone) pen.fill();
+        pen.stroke();
+      }
+      pen.setLineDash([1.5, 2]);
+      for (const [x, y, size] of empty) {
+        pen.beginPath();
+        pen.roundRect(x + 1.5, y + 1.5, size - 3, size - 3, 2);
+        pen.fillStyle = theme.paper;
+        pen.fill();
+        if (size > 8) pen.stroke();
+      }
+    }
+    pen.setLineDash([]);
+  }
+
   paint(moment, hover, chosen) {
     const moves = this.marks.settle(moment);
     const { pen, width, height } = this.surface;
     pen.clearRect(0, 0, width, height);
+    this.#drawPages(pen);
     this.marks.draw(pen, this.lane.dialog);
     if (hover !== null && hover !== chosen) this.marks.ring(pen, hover, 1.5);
     if (chosen !== null) this.marks.ring(pen, chosen, 3);

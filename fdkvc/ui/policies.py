@@ -9,11 +9,13 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from fdkvc.charts.sweep import PICK, tradeoff_spec
+from fdkvc.charts.dots import dots_spec
+from fdkvc.charts.sweep import PICK, tradeoff_chart
 from fdkvc.charts.theme import with_data
 from fdkvc.dialogs.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
 from fdkvc.judged.chance import behind_chance
 from fdkvc.measured.benchmark import Benchmark, run_benchmark
+from fdkvc.measured.page_sizes import BUDGETS, INSIDE, SIZES, page_sizes
 from fdkvc.measured.policy_map import AXES, map_points, policy_map
 from fdkvc.measured.statistics import summarize
 from fdkvc.policies import POLICIES, WRAPPERS, Policy, policy_named, read_policy, wrapped
@@ -22,10 +24,11 @@ from fdkvc.run.metrics import metric_named, metrics_of, usual_metrics
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.chance import say_chance
 from fdkvc.ui.kit.downloads import show_chart
-from fdkvc.ui.kit.frame import page_theme, table_html
+from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.kit.sidebar import MEASURED
 from fdkvc.ui.kit.variants import CHOSEN
+from fdkvc.words import percent
 
 COMPARE_PAGE = "pages/compare.py"
 
@@ -128,26 +131,24 @@ def show_map(page: str) -> None:
     group = [policies[name].core.label for name in points.setting]
     named = [policies[name].title for name in points.setting]
     points = points.assign(group=group, name=named)
-    points["name"] = points.name.where(points.front | points.setting.isin(POLICIES), "")
-    front = points[points.front].sort_values(["x", "y"]).reset_index(drop=True)
-    spec = tradeoff_spec(
-        AXES[x].label,
-        AXES[y].label,
-        _range(points, "x"),
-        _range(points, "y"),
+    picked = points.setting == st.session_state.get(f"{page}/picked")
+    order = np.lexsort([~points.setting.isin(POLICIES), ~points.front, ~picked])
+    chart = tradeoff_chart(
+        points.iloc[order],
+        (AXES[x].label, AXES[y].label),
         tuple(policy.label for policy in POLICIES.values()),
         (AXES[x].lower_is_better, AXES[y].lower_is_better),
         page_theme(),
     )
-    data = {"points": points, "front": front.assign(place=front.index)[["x", "y", "place"]]}
     name = "map"
-    show_chart(page, name, with_data(spec, data), on_select=lambda: _pick(page, name))
+    show_chart(page, name, chart, on_select=lambda: _pick(page, name))
     _show_picked(page, table, policies)
     sources = " and ".join(dict.fromkeys(AXES[axis].data for axis in (x, y)))
     st.caption(
         plain(
-            f"On {sources}, with 95 % intervals. The front is of those that keep to the budget; "
-            "the oracle, which knows the future, is on none. Measured by benchmarks/policy_map.py."
+            f"On {sources}, with 95 % intervals. A name is written where it has room, and the "
+            "pointer tells the others. The front is of those that keep to the budget; the oracle, "
+            "which knows the future, is on none. Measured by benchmarks/policy_map.py."
         )
     )
 
@@ -187,12 +188,6 @@ def _show_picked(page: str, table: pd.DataFrame, policies: Mapping[str, Policy])
             icon=":material/compare:",
             query_params={"policies": CHOSEN.written(lanes)},
         )
-
-
-def _range(points: pd.DataFrame, axis: str) -> tuple[float, float]:
-    low, high = float(points[f"{axis}_low"].min()), float(points[f"{axis}_high"].max())
-    room = 0.06 * (high - low) or 0.05
-    return low - room, high + room
 
 
 def _format(metric: str, means: Mapping[str, Mapping[str, tuple[float, float]]]) -> str:
@@ -245,6 +240,61 @@ def show_wrappers(page: str) -> None:
     """Show every policy around a policy the same way."""
     for key, wrapper in WRAPPERS.items():
         _show_one(page, wrapper, wrapped(key, policy_named(AROUND)))
+
+
+def show_page_sizes(page: str) -> None:
+    """Show what page size costs, against eviction by entries."""
+    table = page_sizes()
+    paged = table[table["size"] > 1]
+    sizes = tuple(str(size) for size in SIZES if size > 1)
+    labels = tuple(policy_named(key).label for key in INSIDE)
+    dots = paged.assign(
+        row=[policy_named(key).label for key in paged.policy],
+        name=paged["size"].astype(str),
+        words=[
+            f"recall {percent(mean)}, {percent(filled)} of the places filled"
+            for mean, filled in zip(paged["mean"], paged.filled, strict=True)
+        ],
+    )
+    ends = {"mean_diff": "mean", "diff_low": "ci_low", "diff_high": "ci_high"}
+    dots = dots.drop(columns=["mean", "ci_low", "ci_high"]).rename(columns=ends)
+    dots[[*ends.values()]] *= 100
+    with side_by_side("page-sizes"):
+        for budget in BUDGETS:
+            with panel(f"pages-{budget}"):
+                rows = dots[dots.budget == budget]
+                spec = dots_spec(
+                    f"{budget} entries",
+                    "recall less that by entries, in points, by page size",
+                    labels,
+                    sizes,
+                    float(rows.ci_low.min()) - 1,
+                    float(rows.ci_high.max()) + 1,
+                    page_theme(),
+                    "policy",
+                )
+                show_chart(page, f"pages/{budget}", with_data(spec, {"dots": rows}))
+    small = dots[dots.budget == min(BUDGETS)]
+    fifo, snapkv = (
+        dict(zip(rows["size"], rows["mean"], strict=True))
+        for rows in (small[small.policy == key] for key in ("fifo", "snapkv"))
+    )
+    st.markdown(
+        plain(
+            f"In a cache of {min(BUDGETS)} entries pages cost FIFO what their empty places would "
+            f"hold: {-fifo[8]:.0f} point with pages of 8, {-fifo[16]:.0f} with pages of 16, and "
+            f"{-fifo[32]:.0f} with pages of 32, of which only one fits; SnapKV, which picks single "
+            f"entries, gains {snapkv[8]:.0f} and {snapkv[16]:.0f} by keeping their neighbours, and "
+            "in a cache twice as large pages cost little."
+        )
+    )
+    st.caption(
+        plain(
+            f"On {table.n.max()} dialogues of people of {table.services.max()} sets of services, "
+            "lexical embedding: paired differences of call-argument recall, with 95 % intervals by "
+            "sets of services. Measured by benchmarks/page_sizes.py."
+        )
+    )
 
 
 def show_others() -> None:

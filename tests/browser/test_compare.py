@@ -241,7 +241,8 @@ def test_the_link_of_a_comparison_opens_it_in_another_window_where_it_downloads_
 
 def test_on_a_narrow_window_nothing_runs_over_the_edge(page: Page) -> None:
     page.set_viewport_size({"width": 800, "height": 1000})
-    open_compare(page, scenario="complex", policies=",".join(list(POLICIES)[:6]), turn=5)
+    policies = [*list(POLICIES)[:5], "blocks(fifo,size=24)"]
+    open_compare(page, scenario="complex", policies=",".join(policies), turn=5)
 
     for width in (800, 390):
         page.set_viewport_size({"width": width, "height": 1000})
@@ -249,5 +250,15 @@ def test_on_a_narrow_window_nothing_runs_over_the_edge(page: Page) -> None:
         shown = page.locator(".stage, .stage .cells, [data-testid=stVegaLiteChart], .scrolls")
         right = "all => Math.max(...all.map(each => each.getBoundingClientRect().right))"
         assert shown.evaluate_all(right) <= width
+    paged = "2 of 2 pages of 24 · no places empty in them · 8 of the budget beside whole pages"
+    expect(lane(page, 6)).to_contain_text(paged)
+    rows: dict[str, set[float]] = {}
+    for option in lane(page, 6).get_by_role("option", name=re.compile("page [67],")).all():
+        name, box = option.get_attribute("aria-label"), option.bounding_box()
+        assert name is not None
+        assert box is not None
+        rows.setdefault(name.split(", ")[-2], set()).add(box["y"])
+    assert list(rows) == ["page 6", "page 7"]
+    assert max(rows["page 6"]) < min(rows["page 7"])  # each by itself
     entry(page, 2, 150).click()
     expect(why(page, "FIFO")).to_be_in_viewport()  # beside what was asked for, with no scrolling

@@ -14,13 +14,22 @@ from fdkvc.files.shipped import papers_run
 from fdkvc.measured.benchmark import Results
 from fdkvc.measured.sweep import Number, Sweep, can_be_swept, read_values, suggested_values
 from fdkvc.paper.tables import ABLATED_POLICY, ABLATED_SCENARIO
-from fdkvc.parameters import DIALOGS, SEED, Field, fields_of
-from fdkvc.policies import POLICIES
+from fdkvc.parameters import DIALOGS, SEED, Field
+from fdkvc.policies import POLICIES, read_policy, wrapped
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.past import Kind
-from fdkvc.ui.kit.sidebar import BUDGET_HERE, MEASURED, POLICY, SCENARIO
+from fdkvc.ui.kit.sidebar import (
+    BUDGET_HERE,
+    MEASURED,
+    NOTHING,
+    POLICY,
+    SCENARIO,
+    around_of,
+    choose_around,
+    held_policy,
+)
 from fdkvc.words import command_line, count
 
 MOST_VALUES = 12
@@ -28,11 +37,17 @@ MOST_VALUES = 12
 
 NONE = "–"
 
-SWEPT_POLICY = replace(
-    POLICY,
-    default=ABLATED_POLICY,
-    choices={key: policy for key, policy in POLICIES.items() if can_be_swept(key)},
-)
+
+def read_swept(text: str) -> str:
+    """Read the name of a policy that has numbers to sweep, by itself or around one."""
+    name = read_policy(text).name
+    if not can_be_swept(name):
+        raise ValueError(f"{name} has no hyperparameter to sweep: choose from {', '.join(ABLE)}")
+    return name
+
+
+ABLE = {key: policy for key, policy in POLICIES.items() if can_be_swept(key)}
+SWEPT_POLICY = replace(POLICY, default=ABLATED_POLICY, choices=ABLE, read=read_swept)
 FIRST = Field("Hyperparameter", "", name="first", default="gamma")
 SECOND = Field("And a second one", "Two at once give a heat map.", name="second", default=NONE)
 SWEPT_SCENARIO = replace(
@@ -47,9 +62,15 @@ DIALOGS_HERE = replace(DIALOGS, default=200, high=600)
 NUMBERS = (DIALOGS_HERE, SEED, replace(BUDGET_HERE, follows=False))
 
 
+def _swept(name: str) -> Field:
+    """Return the choice of what is swept, a policy that is named in a line among them."""
+    return replace(SWEPT_POLICY, choices={**ABLE, name: read_policy(name).title})
+
+
 def first_of(policy: str) -> Field:
     """Return the choice of what is swept of a policy."""
-    labels = {known.name: known.label for known in fields_of(POLICIES[policy]) if not known.choices}
+    settings = read_policy(policy).settings
+    labels = {name: settings[name].label for name in can_be_swept(policy)}
     start = FIRST.default if FIRST.default in labels else next(iter(labels))
     return replace(FIRST, default=start, choices=labels, of=policy)
 
@@ -63,7 +84,7 @@ def second_of(policy: str, first: str) -> Field:
 
 def values_of(policy: str, name: str, which: str = "values") -> Field:
     """Return the field of a hyperparameter's values, in a link under the name of which they are."""
-    (known,) = [known for known in fields_of(POLICIES[policy]) if known.name == name]
+    known = read_policy(policy).settings[name]
     return Field(
         f"Values of {known.label.lower()}",
         f"Each {known.allowed(known.kind)}.",
@@ -80,10 +101,13 @@ def link_fields(page: str, link: Mapping[str, str] | None = None) -> list[Field]
         value = (link or {}).get(field.name)
         return value if value in field.choices else held(page, field) if not link else field.default
 
-    policy = asked(SWEPT_POLICY)
+    inside, key = held_policy(page, link)
+    if not can_be_swept(inside.name):
+        inside, key = read_policy(SWEPT_POLICY.default), NOTHING
+    policy = (wrapped(key, inside) if key else inside).name
     first = first_of(policy)
     second = second_of(policy, asked(first))
-    found = [SWEPT_POLICY, first, values_of(policy, asked(first)), second]
+    found = [_swept(inside.name), around_of(inside), first, values_of(policy, asked(first)), second]
     if asked(second) != NONE:
         found.append(values_of(policy, asked(second), "second_values"))
     return [*found, SWEPT_SCENARIO, MEASURED, *NUMBERS]
@@ -91,7 +115,8 @@ def link_fields(page: str, link: Mapping[str, str] | None = None) -> list[Field]
 
 def choose_sweep(page: str) -> Sweep:
     """Show the controls and return the sweep."""
-    policy = fields.choice(page, SWEPT_POLICY)
+    inside = fields.choice(page, _swept(held(page, SWEPT_POLICY)))
+    policy = choose_around(page, read_policy(inside)).name
     first = fields.choice(page, first_of(policy))
     axes = [(first, _values(page, policy, first))]
     further = second_of(policy, first)
@@ -159,7 +184,7 @@ def _described(sweep: Sweep) -> str:
     labels = first_of(sweep.policy).labels
     return (
         f"{' × '.join(labels[name].lower() for name in sweep.parameters)} of "
-        f"{POLICIES[sweep.policy].label} on {sweep.scenario.label}, "
+        f"{read_policy(sweep.policy).title} on {sweep.scenario.label}, "
         f"{count(sweep.dialogs, 'dialog')}, seed {sweep.seed}, budget {sweep.budget}"
     )
 

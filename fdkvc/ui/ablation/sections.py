@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from fdkvc.charts.sweep import PICK, curve_spec, heat_spec, tradeoff_spec
+from fdkvc.charts.sweep import PICK, curve_spec, heat_spec, tradeoff_chart
 from fdkvc.charts.theme import Spec, with_data
 from fdkvc.files.shipped import papers_run
 from fdkvc.judged.claims import judged_claims
@@ -14,47 +14,67 @@ from fdkvc.measured.benchmark import Results
 from fdkvc.measured.sweep import Sweep, grid_table, tradeoff_table
 from fdkvc.paper.claims import claim
 from fdkvc.paper.tables import ABLATIONS
-from fdkvc.parameters import defaults_of, parameters_of
-from fdkvc.policies import POLICIES, Policy, policy_named
+from fdkvc.policies import POLICIES, Policy, policy_named, read_policy
 from fdkvc.report.claims import STYLE, claims_html
 from fdkvc.run.metrics import late_metric
+from fdkvc.ui.ablation import choices
+from fdkvc.ui.kit import past
 from fdkvc.ui.kit.downloads import show_chart, shown_charts
 from fdkvc.ui.kit.fields import pick
+from fdkvc.ui.kit.files import show_sweep_files
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
 from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.kit.past import Past, about
-from fdkvc.ui.kit.sidebar import DIALOG
+from fdkvc.ui.kit.run_panel import run_panel
+from fdkvc.ui.kit.sidebar import DIALOG, POLICY, with_numbers_apart
+from fdkvc.ui.kit.work import sweep_work
 from fdkvc.words import count
 
 STEP_PAGE = "pages/step.py"
 
 
-def about_sweep(past: Past, chosen: Sweep) -> None:
+def show(page: str) -> None:
+    """Let a person sweep, and show the sweep."""
+    with st.sidebar:
+        chosen = choices.choose_sweep(page)
+    runs = choices.runs_of(page)
+    run_panel(page, "Run", sweep_work(chosen), content=chosen)
+    shown = past.at_hand(runs, chosen)
+    past.show_runs(runs, shown)
+    if shown is None:
+        past.offer()
+        return
+    about_sweep(shown, chosen)
+    show_sweep(page, shown)
+    show_sweep_files(page, *shown.result)
+
+
+def about_sweep(shown: Past, chosen: Sweep) -> None:
     """Say which sweep is shown, and whether the settings have changed since."""
-    sweep, results = past.result
+    sweep, results = shown.result
     finished = results.dialogs(sweep.scenario.key)
     words = (
-        f"{', '.join(sweep.parameters)} of {POLICIES[sweep.policy].label} on "
+        f"{', '.join(sweep.parameters)} of {read_policy(sweep.policy).title} on "
         f"{sweep.scenario.label}, {count(finished, 'dialog')}, seed {sweep.seed}, "
         f"budget {sweep.budget}, {count(len(results.benchmark.policies), 'setting')}, "
         f"{results.seconds:.1f} s"
     )
-    about(past, words, (finished, sweep.dialogs), chosen)
+    about(shown, words, (finished, sweep.dialogs), chosen)
 
 
-def show_sweep(page: str, past: Past) -> None:
+def show_sweep(page: str, shown: Past) -> None:
     """Show the sweep; if it is one of the paper's, with what it claims, and its other one."""
-    sweep, results = past.result
+    sweep, results = shown.result
     table = sweep_table(sweep, results)
     if table.empty:
         st.info("The run was cancelled before anything was finished.")
         return
     shown_charts(page).clear()
-    if past.is_shipped:
+    if shown.is_shipped:
         _peaks()
     _metrics(page, sweep, results, table)
-    if past.is_shipped:
+    if shown.is_shipped:
         for other, swept in papers_run().sweeps.items():
             if other != sweep:
                 (name,) = other.parameters
@@ -109,7 +129,7 @@ def _curve(sweep: Sweep, table: pd.DataFrame, metric: str) -> Spec:
         _parameter_label(sweep, name),
         (float(rows.value.min()), float(rows.value.max())),
         (low, max(1.0, float(rows.ci_high.max()))),
-        float(defaults_of(POLICIES[sweep.policy])[name]),
+        float(read_policy(sweep.policy).settings[name].default),
         page_theme(),
         bool(rows.published.notna().any()),
     )
@@ -176,11 +196,14 @@ def _picked(page: str, name: str, sweep: Sweep, results: Results, table: pd.Data
 
 def step_link(sweep: Sweep, policy: Policy) -> dict[str, str]:
     """Return the parameters under which the step page shows the sweep's first dialog."""
-    view = {field.name: field.default for field in DIALOG}
-    view |= {"scenario": sweep.scenario.key, "seed": sweep.seed, "budget": sweep.budget}
-    view |= {"policy": policy.key, "turn": 0}
-    view |= {name: getattr(policy, name) for name in parameters_of(policy)}
-    return {**{name: str(value) for name, value in view.items()}, "entry": ""}
+    return link_to_step(policy, sweep.scenario.key, sweep.seed, sweep.budget)
+
+
+def link_to_step(policy: Policy, scenario: str, seed: int, budget: int) -> dict[str, str]:
+    """Return the parameters under which the step page shows a policy on a drawn dialog."""
+    view = {field.name: str(field.default) for field in DIALOG}
+    view |= {"scenario": scenario, "seed": str(seed), "budget": str(budget), "turn": "0"}
+    return {**view, **with_numbers_apart({POLICY.name: policy.name}), "entry": ""}
 
 
 # ------------------------------------------------------------------------------- the trade-off
@@ -198,7 +221,7 @@ def _tradeoff(page: str, sweep: Sweep, results: Results, table: pd.DataFrame) ->
         others = {metric: label for metric, label in metrics.items() if metric != x}
         y = pick(f"{page}/up", "Up", others, "late_diversity", width=220)
     points = tradeoff_table(table, x, y)
-    swept = f"{POLICIES[sweep.policy].label}, swept"
+    swept = f"{read_policy(sweep.policy).title}, swept"
     groups = (*(policy.label for policy in POLICIES.values()), swept)
     group = [
         POLICIES[policy].label if setting in POLICIES else swept
@@ -207,35 +230,27 @@ def _tradeoff(page: str, sweep: Sweep, results: Results, table: pd.DataFrame) ->
     titles = {policy.name: policy.title for policy in results.benchmark.policies}
     named = points.front | points.setting.isin(POLICIES)
     points = points.assign(group=group, name=points.setting.map(titles).where(named, ""))
-    front = points[points.front].sort_values(["x", "y"]).reset_index(drop=True)
-    spec = tradeoff_spec(
-        late_metric(x).title,
-        late_metric(y).title,
-        _range(points, "x"),
-        _range(points, "y"),
+    points = points.sort_values("front", ascending=False, kind="stable")
+    front = points[points.front].sort_values("x").setting
+    chart = tradeoff_chart(
+        points,
+        (late_metric(x).title, late_metric(y).title),
         groups,
         (late_metric(x).lower_is_better, late_metric(y).lower_is_better),
         page_theme(),
     )
-    data = {"points": points, "front": front.assign(place=front.index)[["x", "y", "place"]]}
-    _show(page, "tradeoff", with_data(spec, data))
+    _show(page, "tradeoff", chart)
     _picked(page, "tradeoff", sweep, results, table)
     free = [policy.label for policy in map(policy_named, POLICIES) if not policy.bounded]
     st.caption(
         plain(
             f"On the front of {len(points)} settings: "
-            + ", ".join(titles[setting] for setting in front.setting)
+            + ", ".join(titles[setting] for setting in front)
             + "."
             + (f" Not judged, because no budget binds it: {', '.join(free)}." if free else "")
         )
     )
 
 
-def _range(points: pd.DataFrame, axis: str) -> tuple[float, float]:
-    low, high = float(points[f"{axis}_low"].min()), float(points[f"{axis}_high"].max())
-    room = 0.06 * (high - low) or 0.05
-    return low - room, high + room
-
-
 def _parameter_label(sweep: Sweep, name: str) -> str:
-    return parameters_of(POLICIES[sweep.policy])[name].label
+    return read_policy(sweep.policy).settings[name].label

@@ -11,8 +11,9 @@ from fdkvc.measured.answers import MEASURES
 from fdkvc.model.deciding import DECIDES
 from fdkvc.parameters import Field
 from fdkvc.policies import Policy
+from fdkvc.policies.base import Known
 from fdkvc.said.transcripts import MOST_TURNS, Transcript
-from fdkvc.ui.answers.conversation import FULL, Conversation
+from fdkvc.ui.answers.conversation import FULL, Conversation, house
 from fdkvc.ui.dialogs.choices import DIALOG, DIGEST, FILE, OWN, choose_own_file, tell_left
 from fdkvc.ui.dialogs.files import SHIPPED, DialogFile, shipped_file
 from fdkvc.ui.kit import fields
@@ -21,7 +22,7 @@ from fdkvc.ui.kit.frame import problems
 from fdkvc.ui.kit.lanes import POLICIES as LANES
 from fdkvc.ui.kit.lanes import read_lane
 from fdkvc.ui.kit.sidebar import BUDGET_HERE
-from fdkvc.ui.kit.variants import choose_policies
+from fdkvc.ui.kit.variants import choose_policies, tell_idle
 
 NOTHING = "nothing"
 EVERYTHING = "full"
@@ -195,7 +196,10 @@ def _choose_policies(page: str) -> tuple[Policy, ...]:
         ]
     )
     # The full cache stands beside all of them anyway.
-    return tuple(each for each in chosen if each not in seers and each.name != EVERYTHING)
+    present = tuple(each for each in chosen if each not in seers and each.name != EVERYTHING)
+    shape = house().decoder.shape
+    tell_idle(present, Known(True, True, heads=shape.heads, layers=shape.layers))
+    return present
 
 
 def say(page: str, conversation: Conversation, text: str) -> Sequence[tuple[Field, str]]:

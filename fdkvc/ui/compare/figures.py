@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import fmean
 
 import pandas as pd
 import streamlit as st
 
-from fdkvc.run.metrics import ADAPTED, LATE_TURNS, metric_named, usual_metrics
+from fdkvc.run.metrics import (
+    ADAPTED,
+    LATE_TURNS,
+    Metric,
+    metric_named,
+    metrics_of,
+    usual_metrics,
+)
 from fdkvc.told.overlap import figures_table
 from fdkvc.ui.kit.frame import table_html
 from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.lanes import FORK, Lane
 from fdkvc.ui.kit.markdown import plain
+from fdkvc.ui.kit.runs import Run
 
 BEST, TIED, SAME = "★", "☆", "="
+
+COSTS = tuple(key for key, metric in metrics_of().items() if metric.cost)
+"""What a run takes, which is told whether it was asked for or not: memory and reads."""
 
 
 def show_figures(lanes: Sequence[Lane]) -> None:
@@ -30,6 +42,10 @@ def show_figures(lanes: Sequence[Lane]) -> None:
         columns[f"{metric.title.lower()} {arrow}"] = marked(
             values, words, highest=not metric.lower_is_better
         )
+    for metric in (metric_named(key) for key in COSTS if key not in asked):
+        costs = pd.Series([fmean(_course(lane.run, metric)) for lane in lanes])
+        words = [_word(value, metric.percent) for value in costs]
+        columns[f"{metric.title.lower()} ↓"] = marked(costs, words, highest=False)
     # Who never adapts is behind whoever does in the last turn.
     adapted = table["adaptation"] + 0.5 * table["never"]
     columns["turns to adapt ↓"] = marked(adapted, _adaptation_words(table), highest=False)
@@ -38,7 +54,8 @@ def show_figures(lanes: Sequence[Lane]) -> None:
     latency = table["latency_ms"]
     columns["latency ↓"] = marked(latency, [f"{ms:.2f} ms" for ms in latency], highest=False)
     st.html(table_html(columns, "Figures of the whole run"))
-    show_glossary((*usual_metrics(), *asked), (lane.run.choice.policy for lane in lanes))
+    shown = dict.fromkeys((*usual_metrics(), *asked, *COSTS))
+    show_glossary(shown, (lane.run.choice.policy for lane in lanes))
     st.caption(
         plain(
             f"↑ more is better, ↓ less is better. {BEST} best, {TIED} shares the best place, "
@@ -49,6 +66,12 @@ def show_figures(lanes: Sequence[Lane]) -> None:
             + (" A fork's figures include the turns before it." if lanes[-1].name == FORK else "")
         )
     )
+
+
+def _course(run: Run, metric: Metric) -> list[float]:
+    """Return what a metric says of every turn, of a fork also of those before it."""
+    own: list[float] = metric.measure(run.trace, run.dialogs)[0].tolist()
+    return own if run.trunk is None else [*_course(run.trunk, metric)[: run.trace.first_turn], *own]
 
 
 def marked(values: pd.Series[float], words: Sequence[str], highest: bool) -> list[str]:

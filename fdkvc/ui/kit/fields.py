@@ -306,8 +306,10 @@ def pick(key: str, label: str, labels: Mapping[str, str], start: str = "", width
 
 
 def control(page: str, field: Field) -> Any:
-    """Show a choice or a number, whichever the field is, and return its value."""
-    return choice(page, field) if field.choices else number(page, field)
+    """Show a choice, a line of text or a number, whichever the field is, and return its value."""
+    if field.choices:
+        return choice(page, field)
+    return text(page, field, field.check) if field.kind is str else number(page, field)
 
 
 def several(page: str, field: Field) -> tuple[str, ...]:

@@ -167,22 +167,26 @@ def files_of_sweep(sweep: Sweep, results: Results) -> Mapping[str, str]:
 
 def show_sweep_files(page: str, sweep: Sweep, results: Results) -> None:
     """Offer the files of a sweep and its charts, all in one archive and each by itself."""
-    if not results.dialogs(sweep.scenario.key):
-        return
+    if results.dialogs(sweep.scenario.key):
+        show_run_files(page, files_of_sweep(sweep, results), "fdkvc-sweep.zip")
+
+
+def show_run_files(page: str, files: Mapping[str, str], name_of_all: str) -> None:
+    """Offer the files of a run and its charts, all in one archive and each by itself."""
     theme, charts = page_theme(), shown_charts(page)
     st.header("Files", anchor=False)
     with st.container(horizontal=True):
         st.download_button(
             "Everything as a ZIP",
-            lambda: as_zip({**files_of_sweep(sweep, results), **pictures(charts, theme)}),
-            "fdkvc-sweep.zip",
+            lambda: as_zip({**files, **pictures(charts, theme)}),
+            name_of_all,
             "application/zip",
             key=f"{page}/zip",
             on_click="ignore",
             icon=":material/folder_zip:",
             help="The tables and run.json, and the charts above as SVG and PNG.",
         )
-        for name, text in files_of_sweep(sweep, results).items():
+        for name, text in files.items():
             st.download_button(
                 plain(name),
                 text,

@@ -45,6 +45,7 @@ class Kind:
     Attributes
     ----------
     page : str
+        Under which the session holds its runs.
     asked : type
         Of what is asked.
     link : function of content to mapping
@@ -52,11 +53,13 @@ class Kind:
     fields : function of link to fields
         Those of the address.
     describe : function of content to str
-    results : function of result to Results
-        The numbers that are compared.
+    results : function of result to Results, optional
+        The numbers that are compared, if any are.
     files : function of result to mapping
     shipped : function of content to result or None
         What came with the code.
+    held_by : str
+        The page whose settings they are; by default the same.
     """
 
     page: str
@@ -64,9 +67,10 @@ class Kind:
     link: Callable[[Any], Mapping[str, str]]
     fields: Callable[[Mapping[str, str]], list[Field]]
     describe: Callable[[Any], str]
-    results: Callable[[Any], Results]
+    results: Callable[[Any], Results] | None
     files: Callable[[Any], Mapping[str, str]]
     shipped: Callable[[Any], Any]
+    held_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -117,16 +121,22 @@ def at_hand(kind: Kind, content: Hashable) -> Past | None:
 
 def _list_linked(kind: Kind) -> None:
     """List what the address names and this server still has."""
-    for name in fields.held(kind.page, LINKED)[:MOST_LINKED]:
+    for name in fields.held(kind.held_by or kind.page, LINKED)[:MOST_LINKED]:
         job = None if name in _listed(kind.page) else shared_jobs().find(name)
         if job is not None and isinstance(job.content, kind.asked) and job.result is not None:
             _list(kind, name, job.content)
 
 
-def linked(page: str) -> list[Field]:
-    """Return what of the session's runs goes into the address: nothing if there are none."""
+def linked(page: str, held_by: str = "") -> list[Field]:
+    """Return what of the session's runs goes into the address: nothing if there are none.
+
+    Parameters
+    ----------
+    page, held_by : str
+        As of the `Kind` of these runs.
+    """
     names = [name for name in _listed(page) if not name.startswith(SHIPPED)]
-    fields.hold(page, LINKED, names[-MOST_LINKED:])
+    fields.hold(held_by or page, LINKED, names[-MOST_LINKED:])
     return [LINKED] if names else []
 
 
@@ -182,10 +192,12 @@ def _past(kind: Kind, name: str | None) -> Past | None:
     return Past(name, content, title or kind.describe(content), result)
 
 
-def offer() -> None:
+def offer(button: str = "Run") -> None:
     """Say that there is nothing to show of these settings yet."""
     st.info(
-        "Nothing of these settings is at hand on this server: press Run to measure them.",
+        plain(
+            f"Nothing of these settings is at hand on this server: press {button} to measure them."
+        ),
         icon=":material/play_arrow:",
     )
 
@@ -213,9 +225,14 @@ def about(past: Past, words: str, finished: tuple[int, int], chosen: Hashable) -
             plain(f"Cancelled: this is of {done:,} of {asked:,} dialogs of each scenario."),
             icon=":material/cancel:",
         )
+    tell_changed(past, chosen)
+
+
+def tell_changed(past: Past, chosen: Hashable) -> None:
+    """Say if the sidebar has other settings than the run that is shown."""
     if past.content != chosen:
         st.info(
-            "The sidebar has other settings than this run: press Run to measure them.",
+            "The sidebar has other settings than this run: run it again to measure them.",
             icon=":material/tune:",
         )
 
@@ -231,8 +248,8 @@ def show_runs(kind: Kind, shown: Past | None) -> None:
     with st.expander(plain(f"Runs of this session ({len(every)})"), icon=":material/history:"):
         for past in every:
             _row(kind, past, past.name == (shown and shown.name))
-        if len(every) > 1:
-            _compare(kind, {past.name: past for past in every})
+        if len(every) > 1 and kind.results is not None:
+            _compare(kind, kind.results, {past.name: past for past in every})
 
 
 def _row(kind: Kind, past: Past, is_shown: bool) -> None:
@@ -269,7 +286,7 @@ def _row(kind: Kind, past: Past, is_shown: bool) -> None:
 def _choose(kind: Kind, name: str, content: Hashable) -> None:
     """Show a run with its settings in the sidebar."""
     link = kind.link(content)
-    fields.adopt(kind.page, kind.fields(link), link)
+    fields.adopt(kind.held_by or kind.page, kind.fields(link), link)
     _show(kind.page, name)
 
 
@@ -283,14 +300,14 @@ def _delete(page: str, name: str) -> None:
 
 
 @st.fragment
-def _compare(kind: Kind, every: Mapping[str, Past]) -> None:
+def _compare(kind: Kind, of: Callable[[Any], Results], every: Mapping[str, Past]) -> None:
     """Set two runs beside each other."""
     titles = {name: past.title for name, past in every.items()}
     with st.container(horizontal=True):
         one = pick(f"{kind.page}/runs-one", "Compare", titles, list(titles)[-1], width=360)
         others = {name: title for name, title in titles.items() if name != one}
         other = pick(f"{kind.page}/runs-other", "with", others, width=360)
-    results = [kind.results(every[name].result) for name in (one, other)]
+    results = [of(every[name].result) for name in (one, other)]
     table = runs_table(*results)
     if table.empty:
         st.info("These runs have no scenario, policy and metric in common.")

@@ -13,7 +13,16 @@ from streamlit.delta_generator import DeltaGenerator
 from fdkvc.dialogs.batch import DialogBatch
 from fdkvc.dialogs.scenarios import SCENARIOS, Scenario, World, own_scenario, scenario_named
 from fdkvc.parameters import BUDGET, SEED, Field, fields_of
-from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named, read_policy
+from fdkvc.policies import (
+    PAPER_POLICIES,
+    POLICIES,
+    WRAPPERS,
+    Policy,
+    policy_named,
+    read_policy,
+    wrapped,
+)
+from fdkvc.policies.wrapper import Wrapper, inside
 from fdkvc.run.metrics import metrics_of, usual_metrics
 from fdkvc.run.trace import Trace
 from fdkvc.ui.kit import fields
@@ -55,6 +64,14 @@ POLICY = Field(
     default="fd-kvc",
     choices=POLICIES,
 )
+NOTHING = ""
+AROUND = Field(
+    "Around it",
+    "A policy around a policy changes how that one evicts.",
+    name="around",
+    default=NOTHING,
+    choices={NOTHING: "nothing", **WRAPPERS},
+)
 MEASURED = Field(
     "Metrics",
     "Those beyond the paper's three take longer, regret most of all: about a minute for 1,000 "
@@ -80,6 +97,11 @@ LOOK = (replace(TURN, follows=True), ENTRY)
 
 LANES = "policies"
 """By what name the policies of lanes follow from page to page."""
+
+
+def read_name(text: str) -> str:
+    """Read the name of a policy from a link, such as ``fd-kvc:gamma=0.8``."""
+    return read_policy(text).name
 
 
 def choose_dialog(page: str) -> tuple[DialogChoice, int]:
@@ -142,12 +164,13 @@ def choose_metrics(page: str, size: int) -> tuple[str, ...]:
 def choose_policy(page: str) -> tuple[Policy, Mapping[str, DeltaGenerator]]:
     """Show the controls of the policy; return it, and a place beside each rule's threshold."""
     _follow_lanes(page)
-    key = fields.choice(page, POLICY)
-    st.caption(plain(POLICIES[key].idea))
-    hyperparameters = fields_of(POLICIES[key], key)
+    policy = choose_around(page, read_policy(fields.choice(page, _policies(held(page, POLICY)))))
+    for each in reversed([*inside(policy)]):
+        st.caption(plain(each.idea))
+    hyperparameters = tuple(policy.settings.values())
     values, beside = choose_hyperparameters(page, hyperparameters)
     if hyperparameters:
-        papers = key in PAPER_POLICIES and any(field.paper for field in hyperparameters)
+        papers = policy.key in PAPER_POLICIES and any(field.paper for field in hyperparameters)
         st.button(
             "Restore the paper's" if papers else "Restore the defaults",
             key=f"{page}/restore",
@@ -156,9 +179,68 @@ def choose_policy(page: str) -> tuple[Policy, Mapping[str, DeltaGenerator]]:
             args=(page, hyperparameters),
             disabled=all(values[field.name] == field.default for field in hyperparameters),
         )
-    policy = policy_named(key, **values)
+    policy = policy.variant(**values)
     fields.follow(POLICY.name, policy.name)
     return policy, beside
+
+
+def _policies(name: str) -> Field:
+    """Return the choice of a policy, one that is named in a line among them."""
+    named = {} if name in POLICIES else {name: read_policy(name).title}
+    return replace(POLICY, choices={**POLICIES, **named}, read=read_name)
+
+
+def choose_around(page: str, policy: Policy) -> Policy:
+    """Let a person put a policy around a policy, of those that go around it; return both."""
+    key = fields.choice(page, around_of(policy))
+    return wrapped(key, policy) if key else policy
+
+
+def around_of(policy: Policy) -> Field:
+    """Return the choice of what goes around a policy; what it does by itself does not."""
+    able = {key: each for key, each in WRAPPERS.items() if _goes_around(key, policy)}
+    return replace(AROUND, choices={NOTHING: "nothing", **able})
+
+
+def _goes_around(key: str, policy: Policy) -> bool:
+    try:
+        return isinstance(wrapped(key, policy), WRAPPERS[key])
+    except ValueError:
+        return False
+
+
+def with_numbers_apart(link: Mapping[str, str]) -> Mapping[str, str]:
+    """Return a link to a policy in a line as one whose parts have what is around it, and numbers.
+
+    What the link says of these by itself counts. One that says no policy is returned as it is.
+    """
+    try:
+        policy = read_policy(link[POLICY.name])
+    except (KeyError, ValueError):
+        return link
+    numbers = {name: str(field.default) for name, field in policy.settings.items()}
+    if isinstance(policy, Wrapper) and AROUND.name not in link:
+        numbers[AROUND.name] = policy.key
+        policy = policy.policy
+    return {**numbers, **link, POLICY.name: _as_published(policy).name}
+
+
+def _as_published(policy: Policy) -> Policy:
+    """Return a policy, and what is inside it, with the default of every hyperparameter."""
+    if isinstance(policy, Wrapper):
+        return type(policy)(_as_published(policy.policy))
+    return policy_named(policy.key)
+
+
+def held_policy(page: str, link: Mapping[str, str] | None = None) -> tuple[Policy, str]:
+    """Return the policy that a link asks for or the session holds, and what goes around it."""
+    asked = link or {}
+    try:
+        policy = read_policy(asked.get(POLICY.name, held(page, POLICY)))
+    except ValueError:
+        policy = policy_named(POLICY.default)
+    key = asked.get(AROUND.name, NOTHING if asked else held(page, AROUND))
+    return policy, key if key in around_of(policy).choices else NOTHING
 
 
 def _follow_lanes(page: str) -> None:
@@ -166,13 +248,19 @@ def _follow_lanes(page: str) -> None:
     lanes: list[str] = fields.following(page, LANES, [])
     if not lanes:
         return
-    key = held(page, POLICY)
-    values = {each.name: fields.running(page, each) for each in fields_of(POLICIES[key], key)}
-    if policy_named(key, **values).name not in lanes:
-        policy = read_policy(lanes[-1])
-        hold(page, POLICY, policy.key)
-        for field in fields_of(policy, policy.key):
-            hold(page, field, field.default)
+    policy, key = held_policy(page)
+    policy = wrapped(key, policy) if key else policy
+    values = {name: fields.running(page, each) for name, each in policy.settings.items()}
+    if policy.variant(**values).name not in lanes:
+        link = with_numbers_apart({POLICY.name: lanes[-1]})
+        fields.adopt(page, _policy_fields(page, link), link)
+
+
+def _policy_fields(page: str, link: Mapping[str, str] | None = None) -> list[Field]:
+    """Return the fields of the policy that a link asks for, or that the session holds."""
+    policy, key = held_policy(page, link)
+    whole = wrapped(key, policy) if key else policy
+    return [_policies(policy.name), around_of(policy), *whole.settings.values()]
 
 
 def choose_hyperparameters(
@@ -220,10 +308,9 @@ def tell_rules(beside: Mapping[str, DeltaGenerator], trace: Trace) -> None:
         place.caption(plain(f"It evicted {entries} in this run."))
 
 
-def view_fields(page: str, policy: str | None = None) -> list[Field]:
-    """Return all that the step page shows, of this policy or the one that the session holds."""
-    key: str = policy if policy is not None and policy in POLICIES else held(page, POLICY)
-    return [*DIALOG, POLICY, *fields_of(POLICIES[key], key), *LOOK, ORDER, ASKED]
+def view_fields(page: str, link: Mapping[str, str] | None = None) -> list[Field]:
+    """Return all that the step page shows, of what a link asks for or the session holds."""
+    return [*DIALOG, *_policy_fields(page, link), *LOOK, ORDER, ASKED]
 
 
 def keep_to_dialog(page: str, dialogs: DialogBatch, link: Mapping[str, str]) -> list[str]:

@@ -2,29 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable
 from dataclasses import replace
 
 import streamlit as st
 
-from fdkvc.parameters import Field, parameters_of
+from fdkvc.parameters import Field
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named, read_policy
+from fdkvc.policies.base import Known
+from fdkvc.told.idle import idle
+from fdkvc.told.idle import known_of as known_of
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, hold, key_of
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.ui.kit.sidebar import LANES, POLICY, choose_hyperparameters
+from fdkvc.ui.kit.sidebar import (
+    LANES,
+    POLICY,
+    choose_around,
+    choose_hyperparameters,
+)
+from fdkvc.ui.kit.sidebar import read_name as read_name
 
 MOST_POLICIES = 12
 """More lines than this cannot be told apart."""
 
 
-def read_name(text: str) -> str:
-    """Read the name of a policy from a link, such as ``fd-kvc:gamma=0.8``."""
-    return read_policy(text).name
-
-
 CHOSEN = Field("Policies", "", name=LANES, default=PAPER_POLICIES, read=read_name)
 """The names of the policies that are chosen, variants among them."""
+
+DRAWN = Known()
+"""What is known of drawn dialogs."""
+
+LINE = Field(
+    "Or in a line",
+    "Policies around policies, such as blocks(window(tova), size=8).",
+    name="line",
+    default="",
+)
 
 
 def choose_policies(
@@ -64,6 +78,16 @@ def _follow_one(page: str, field: Field, most: int) -> None:
     fields.follow(POLICY.name, "")
 
 
+def tell_idle(policies: Iterable[Policy], known: Known = DRAWN) -> None:
+    """Say what of these policies changes nothing where no more than this is known."""
+    for said in idle([*policies], known):
+        st.info(plain(said), icon=":material/do_not_disturb_on:")
+
+
+def _typed(line: str, other: Policy) -> Policy:
+    return read_policy(line) if line.strip() else other
+
+
 def _known(page: str, field: Field) -> dict[str, Policy]:
     """Return every policy that can be chosen, by name: variants, too, that once were chosen."""
     variants: dict[str, Policy]
@@ -75,12 +99,10 @@ def _known(page: str, field: Field) -> dict[str, Policy]:
 def _add_variant(page: str, field: Field) -> None:
     """Let a person make a variant and choose it."""
     chosen = held(page, field)
-    can_vary = [key for key, policy in POLICIES.items() if parameters_of(policy)]
     with st.popover("Add a variant …", icon=":material/tune:", width="stretch"):
-        keys = [read_policy(name).key for name in reversed(chosen)]
-        start = next((key for key in keys if key in can_vary), can_vary[0])
-        variant = edit_policy(f"{page}/variant", policy_named(start), can_vary)
-
+        start = read_policy(chosen[-1]).core.key if chosen else next(iter(POLICIES))
+        variant = edit_policy(f"{page}/variant", policy_named(start))
+        variant = fields.text(f"{page}/variant", LINE, lambda line: _typed(line, variant))
         if st.button(
             plain(f"Add {variant.title}"),
             key=f"{page}/variant/add",
@@ -90,9 +112,7 @@ def _add_variant(page: str, field: Field) -> None:
             fields.hold_and_rerun(page, [(field, [*chosen, variant.name])])
 
 
-def edit_policy(
-    page: str, start: Policy, keys: Collection[str] = POLICIES, columns: int = 2
-) -> Policy:
+def edit_policy(page: str, start: Policy, columns: int = 2) -> Policy:
     """Show controls that change a policy and its hyperparameters; return what they make of it.
 
     Parameters
@@ -101,13 +121,14 @@ def edit_policy(
         Under which the session holds them.
     start : Policy
         What the controls begin with.
-    keys : collection of str
-        The policies to choose from.
     columns : int
         How many hyperparameters stand side by side.
     """
-    able = {start.key: start} | {key: POLICIES[key] for key in keys}
-    key = fields.choice(page, replace(POLICY, default=start.key, choices=able))
-    base = start if key == start.key else policy_named(key)
+    able = {start.key: start.title, **POLICIES}
+    left, right = st.columns(2)
+    with left:
+        key = fields.choice(page, replace(POLICY, default=start.key, choices=able))
+    with right:
+        base = choose_around(page, start if key == start.key else policy_named(key))
     values, _ = choose_hyperparameters(page, tuple(base.settings.values()), columns)
     return base.variant(**values)

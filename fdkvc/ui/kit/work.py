@@ -3,11 +3,31 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
+from time import perf_counter
 
 from fdkvc.measured.benchmark import Benchmark, Results, run_benchmark
 from fdkvc.measured.study import Study, run_study
 from fdkvc.measured.sweep import Sweep
+from fdkvc.measured.tuning import Tuned, Tuning, tune
 from fdkvc.ui.kit.jobs import Report, Work
+
+
+@dataclass(frozen=True, eq=False)
+class Searched:
+    """A search that has come to its end, or was cut short.
+
+    Attributes
+    ----------
+    tuning : Tuning
+    tuned : Tuned
+    seconds : float
+    """
+
+    tuning: Tuning
+    tuned: Tuned
+    seconds: float
+
 
 SWEEP_CHUNK = 20
 """Dialogs that go through all settings of a sweep together: a step of its progress."""
@@ -30,5 +50,16 @@ def sweep_work(sweep: Sweep) -> Work:
             sweep.benchmark, chunk=SWEEP_CHUNK, on_progress=report, cancelled=cancelled
         )
         return sweep, results
+
+    return work
+
+
+def search_work(tuning: Tuning) -> Work:
+    """Return the work of a search."""
+
+    def work(report: Report, cancelled: threading.Event) -> Searched:
+        began = perf_counter()
+        tuned = tune(tuning, on_progress=report, cancelled=cancelled)
+        return Searched(tuning, tuned, perf_counter() - began)
 
     return work

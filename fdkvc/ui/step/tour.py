@@ -248,7 +248,7 @@ def guided_walk(page: str) -> None:
             view = {**stop.view, "turn": str(stop.turn)}
             if stop.token is not None:
                 view["entry"] = str(stop.token)
-            adopt(page, view_fields(page, view["policy"]), view)
+            adopt(page, view_fields(page, view), view)
 
     if at is None:
         st.button(

@@ -1,0 +1,102 @@
+"""Measure what page size costs, against eviction by entries: fdkvc/measured/page_sizes.csv.
+
+    python -m benchmarks.page_sizes FILE [--dialogs 200] [--seed 0]
+
+FILE holds annotated dialogues of people; that many of them, drawn by the seed, are replayed with
+the lexical embedding. It writes call-argument recall by policy, budget and page size, its paired
+difference from eviction by entries, with intervals by sets of services, and the share of the places
+that are filled once a cache could be full. What it makes whether a page is worth the largest of its
+scores, and not their mean, is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from benchmarks.held_out import read_shuffled
+from fdkvc.measured.page_sizes import BUDGETS, COLUMNS, FILE, INSIDE, METRIC, SIZES
+from fdkvc.measured.replay import Replay, replay, replay_paired, replay_summary
+from fdkvc.policies import Policy, policy_named, wrapped
+from fdkvc.run.simulate import simulate
+from fdkvc.said.lexical import lexical_recording
+from fdkvc.said.recordings import Recording
+
+
+def paged(key: str, size: int) -> Policy:
+    """Return a policy that evicts by pages; by entries, where a page has one."""
+    policy = policy_named(key)
+    return policy if size == 1 else wrapped("blocks", policy, size=size)
+
+
+def filled(policy: Policy, budget: int, recordings: Sequence[Recording]) -> float:
+    """Return the share of the budget's places that hold an entry, once it could be full."""
+    shares = []
+    for recording in recordings:
+        trace = simulate(policy, recording.dialogs, budget, entries=False)
+        could = recording.dialogs.bounds[0, 1:] >= budget
+        shares += ((trace.kept[0] >= 0).sum(axis=1) / budget)[could].tolist()
+    return float(np.mean(shares))
+
+
+def measured(recordings: Sequence[Recording], seed: int) -> pd.DataFrame:
+    """Return a row for each policy, budget and page size, columns `COLUMNS`."""
+    rows = []
+    for key in INSIDE:
+        every = {size: paged(key, size) for size in SIZES}
+        replayed = replay(Replay(tuple(every.values()), BUDGETS, best=False), recordings)
+        replayed = replayed[replayed.metric == METRIC]
+        means, apart = (
+            {(row["policy"], row["budget"]): row for row in table.to_dict("records")}
+            for table in (
+                replay_summary(replayed, seed),
+                replay_paired(replayed, every[1].name, seed),
+            )
+        )
+        for size, policy in every.items():
+            for budget in BUDGETS:
+                mean, gap = means[policy.name, budget], apart.get((policy.name, budget), {})
+                figures = [mean[name] for name in ("n", "services", "mean", "ci_low", "ci_high")]
+                figures += [gap.get(name, 0.0) for name in ("mean_diff", "ci_low", "ci_high")]
+                share = filled(policy, budget, recordings)
+                rows.append((key, budget, size, *figures, share))
+        print(key, flush=True)
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def by_largest(recordings: Sequence[Recording], seed: int) -> pd.DataFrame:
+    """Return the paired differences of pages worth their largest from those worth their mean."""
+    rows = []
+    for key in INSIDE:
+        for size in SIZES[1:3]:
+            mean, largest = (
+                wrapped("blocks", policy_named(key), size=size, score=score)
+                for score in ("mean", "largest")
+            )
+            replayed = replay(Replay((mean, largest), BUDGETS[:1], best=False), recordings)
+            replayed = replayed[replayed.metric == METRIC]
+            rows.append(replay_paired(replayed, mean.name, seed))
+    return pd.concat(rows)
+
+
+def main() -> None:
+    """Measure and write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--dialogs", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    settings = parser.parse_args()
+    said = read_shuffled(settings.file, settings.seed)[: settings.dialogs]
+    recordings = [lexical_recording(each, 0) for each in said]
+    table = measured(recordings, settings.seed)
+    table.round(6).to_csv(FILE, index=False)
+    print(table.to_string())
+    print(by_largest(recordings, settings.seed).to_string())
+
+
+if __name__ == "__main__":
+    main()

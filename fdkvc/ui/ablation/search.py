@@ -1,0 +1,360 @@
+"""A search on screen: what is searched, the front that it found, and the way to a step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from string import ascii_uppercase
+
+import pandas as pd
+import streamlit as st
+
+from fdkvc.charts.dots import dots_spec
+from fdkvc.charts.sweep import PICK, tradeoff_chart
+from fdkvc.charts.theme import Spec, with_data
+from fdkvc.dialogs.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
+from fdkvc.files.report import tuning_files
+from fdkvc.measured.statistics import pareto_front
+from fdkvc.measured.tuning import DIALOGS, FRESH, TRIALS, Tuning, check_installed, searchable
+from fdkvc.parameters import SEED, Field
+from fdkvc.policies import Policy, read_policy
+from fdkvc.run.metrics import metric_named, metrics_of
+from fdkvc.ui.ablation.sections import STEP_PAGE, link_to_step
+from fdkvc.ui.kit import fields, past
+from fdkvc.ui.kit.downloads import show_chart, shown_charts
+from fdkvc.ui.kit.fields import pick, running
+from fdkvc.ui.kit.files import show_run_files
+from fdkvc.ui.kit.frame import page_theme
+from fdkvc.ui.kit.glossary import show_glossary
+from fdkvc.ui.kit.markdown import Markdown, plain
+from fdkvc.ui.kit.memory import kept
+from fdkvc.ui.kit.past import Kind, Past
+from fdkvc.ui.kit.run_panel import run_panel
+from fdkvc.ui.kit.sidebar import BUDGET_HERE, read_name
+from fdkvc.ui.kit.variants import tell_idle
+from fdkvc.ui.kit.work import Searched, search_work
+from fdkvc.words import command_line, count, listed, sentence
+
+OF = "search"
+"""Under which the session holds what is chosen here, apart from what is swept."""
+
+TUNED = Field(
+    "Policy",
+    "Any, also one around another, in a line such as blocks(h2o, size=8); what is not searched "
+    "stays as it is there.",
+    name="policy",
+    default="fd-kvc",
+    of=OF,
+    read=read_name,
+)
+NAMES = Field("Hyperparameters", "None chosen: all of them.", name="names", default=(), of=OF)
+GOALS = Field(
+    "Goals",
+    "Several are searched at once: what comes out is their front.",
+    name="metrics",
+    default=Tuning.metrics,
+    choices=metrics_of(),
+    of=OF,
+)
+WHERE = Field(
+    "Scenarios",
+    "A goal is the mean over them.",
+    name="scenarios",
+    default=BENCHMARK_SCENARIOS,
+    choices={key: SCENARIOS[key] for key in BENCHMARK_SCENARIOS},
+    of=OF,
+)
+NUMBERS = (
+    replace(TRIALS, default=40, high=300, of=OF),
+    replace(DIALOGS, high=60, of=OF),
+    replace(FRESH, high=600, of=OF),
+    replace(SEED, of=OF),
+    replace(BUDGET_HERE, follows=False, of=OF),
+)
+
+SEARCH = "Start the search"
+"""What the button says."""
+
+AS_IT_WAS, FOUND = "as it was", "found"
+
+
+def link_fields(page: str, link: Mapping[str, str] | None = None) -> list[Field]:
+    """Return all that the address says, of what a link asks for or the session holds."""
+    try:
+        line = link.get(TUNED.name, TUNED.default) if link else running(page, TUNED)
+        policy = read_policy(line)
+    except ValueError:
+        policy = read_policy(TUNED.default)
+    return [TUNED, _names_of(policy), GOALS, WHERE, *NUMBERS]
+
+
+def _names_of(policy: Policy) -> Field:
+    labels = {name: known.label for name, known in searchable(policy).items()}
+    return replace(NAMES, choices=labels)
+
+
+def choose_search(page: str) -> Tuning:
+    """Show the controls and return the search."""
+    policy = fields.text(page, TUNED, _searched)
+    tuning = Tuning(
+        policy=policy,
+        names=fields.several(page, _names_of(policy)),
+        metrics=fields.several(page, GOALS),
+        scenarios=fields.several(page, WHERE),
+        **fields.numbers(page, NUMBERS),
+    )
+    st.caption(
+        plain(
+            f"At most {NUMBERS[0].high} trials run here, because the server is shared. The command "
+            "line runs more, and goes on where it was stopped:"
+        )
+    )
+    st.code(command_of(tuning), language=None, wrap_lines=True)
+    return tuning
+
+
+def _searched(line: str) -> Policy:
+    """Read a policy that has something to search."""
+    return Tuning(read_policy(line)).policy
+
+
+def command_of(tuning: Tuning, trials: int = 1000) -> str:
+    """Return the command that searches the same with more trials."""
+    names = {"names": tuning.names} if tuning.names else {}
+    options = {"policy": tuning.policy.name, **names, **_options(tuning), "trials": trials}
+    return command_line("tune", options)
+
+
+def _options(tuning: Tuning) -> dict[str, object]:
+    numbers = {field.name: getattr(tuning, field.name) for field in NUMBERS}
+    return {"metrics": tuning.metrics, "scenarios": tuning.scenarios, **numbers}
+
+
+# ------------------------------------------------------------------------------- runs
+
+
+def _link(tuning: Tuning) -> Mapping[str, str]:
+    values = {**_options(tuning), TUNED.name: tuning.policy.name, NAMES.name: tuning.names}
+    known = [TUNED, NAMES, GOALS, WHERE, *NUMBERS]
+    return {field.name: field.written(values[field.name]) for field in known}
+
+
+def _described(tuning: Tuning) -> str:
+    goals = listed([metric_named(key).label.lower() for key in tuning.metrics])
+    return (
+        f"{tuning.policy.title} for {goals} on {count(len(tuning.scenarios), 'scenario')}, "
+        f"{count(tuning.trials, 'trial')}, {count(tuning.dialogs, 'dialog')} of each, seed "
+        f"{tuning.seed}, budget {tuning.budget}"
+    )
+
+
+@kept
+def files_of(searched: Searched) -> Mapping[str, str]:
+    """Return the files of a search, made once: those that the command line writes."""
+    return tuning_files(searched.tuning, searched.tuned, searched.seconds)
+
+
+def runs_of(page: str) -> Kind:
+    """Return what is searched on the page."""
+    return Kind(
+        f"{page}-{OF}",
+        Tuning,
+        link=_link,
+        fields=lambda link: link_fields(page, link),
+        describe=_described,
+        results=None,
+        files=files_of,
+        shipped=lambda _: None,
+        held_by=page,
+    )
+
+
+# ------------------------------------------------------------------------------- on screen
+
+
+def show(page: str) -> None:
+    """Let a person search, and show what was found."""
+    runs = runs_of(page)
+    with st.sidebar:
+        chosen = choose_search(page)
+    try:
+        check_installed()
+    except ValueError as error:
+        st.info(plain(sentence(str(error))), icon=":material/extension_off:")
+        return
+    tell_idle([chosen.policy])
+    run_panel(runs.page, SEARCH, search_work(chosen), content=chosen)
+    shown = past.at_hand(runs, chosen)
+    past.show_runs(runs, shown)
+    if shown is None:
+        past.offer(SEARCH)
+        return
+    _about(shown, chosen)
+    shown_charts(runs.page).clear()
+    _show_found(runs.page, shown.result)
+    show_run_files(runs.page, files_of(shown.result), "fdkvc-search.zip")
+    show_glossary(shown.result.tuning.metrics)
+
+
+def _about(shown: Past, chosen: Tuning) -> None:
+    searched: Searched = shown.result
+    tried, asked = len(searched.tuned.trials), searched.tuning.trials
+    st.caption(plain(f"Shown: {_described(searched.tuning)}, {searched.seconds:.1f} s."))
+    if tried < asked:
+        st.warning(
+            plain(f"Cancelled: this is of {tried:,} of {asked:,} trials."),
+            icon=":material/cancel:",
+        )
+    past.tell_changed(shown, chosen)
+
+
+@st.fragment
+def _show_found(page: str, searched: Searched) -> None:
+    """Show the front on fresh dialogs, and the setting that was picked of it."""
+    tuning, front = searched.tuning, searched.tuned.front
+    names = _letters(searched)
+    st.header("What was found, on fresh dialogs", anchor=False)
+    st.markdown(
+        plain(
+            f"Of {count(len(searched.tuned.trials), 'setting')} that were tried, those on the "
+            f"front of the search were measured again on {tuning.fresh} other dialogs of each "
+            "scenario, beside the policy as it was, since the dialogs of a search flatter what it "
+            "chose by them. Click a point or a row to open that setting on the step page."
+        )
+    )
+    labels = {key: metric_named(key).label for key in tuning.metrics}
+    if len(labels) > 1:
+        with st.container(horizontal=True):
+            x = pick(f"{page}/across", "Across", labels, width=220)
+            others = {key: label for key, label in labels.items() if key != x}
+            y = pick(f"{page}/up", "Up", others, width=220)
+        chart = _front_chart(front, x, y, names)
+        show_chart(page, "front", chart, on_select=lambda: _pick(page, "front"))
+    else:
+        show_chart(page, "front", _one_goal(front, tuning.metrics[0], names))
+    table = _table(searched, names)
+    st.dataframe(
+        table.drop(columns="setting"),
+        hide_index=True,
+        height="content",
+        key=f"{page}/settings",
+        on_select=lambda: _pick_row(page, table.setting.tolist()),
+        selection_mode="single-row",
+        column_config={"": st.column_config.TextColumn(pinned=True, width=80)},
+    )
+    _show_picked(page, searched, names)
+
+
+def _letters(searched: Searched) -> dict[str, str]:
+    """Return what each setting is called here: a letter, but for the policy as it was."""
+    start = searched.tuning.policy.name
+    found = [name for name in searched.tuned.front.setting.unique() if name != start]
+    return {start: AS_IT_WAS, **dict(zip(found, ascii_uppercase, strict=False))}
+
+
+def _front_chart(front: pd.DataFrame, x: str, y: str, names: Mapping[str, str]) -> Spec:
+    """Return two goals of each setting beside each other, with the front of these dialogs."""
+    ends = {"mean": "", "ci_low": "_low", "ci_high": "_high"}
+    points = pd.concat(
+        [
+            front[front.goal == goal]
+            .set_index("setting")[list(ends)]
+            .set_axis([f"{axis}{end}" for end in ends.values()], axis=1)
+            for axis, goal in (("x", x), ("y", y))
+        ],
+        axis=1,
+    ).reset_index()
+    lower = tuple(metric_named(goal).lower_is_better for goal in (x, y))
+    signs = [-1 if each else 1 for each in lower]
+    points["front"] = pareto_front(points[["x", "y"]].to_numpy() * signs)
+    points["name"] = points.setting.map(names)
+    points["group"] = [AS_IT_WAS if name == AS_IT_WAS else FOUND for name in points.name]
+    return tradeoff_chart(
+        points,
+        (metric_named(x).title, metric_named(y).title),
+        (FOUND, AS_IT_WAS),
+        (lower[0], lower[1]),
+        page_theme(),
+    )
+
+
+def _one_goal(front: pd.DataFrame, goal: str, names: Mapping[str, str]) -> Spec:
+    """Return the only goal of each setting."""
+    rows = front.assign(row=front.setting.map(names), name=FOUND, words="")
+    low, high = min(0.0, float(rows.ci_low.min())), float(rows.ci_high.max())
+    spec = dots_spec(
+        metric_named(goal).title,
+        "mean and 95 % interval over fresh dialogs",
+        tuple(rows.row),
+        (FOUND,),
+        low,
+        1.03 * high or 1.0,
+        page_theme(),
+        "setting",
+    )
+    return with_data(spec, {"dots": rows})
+
+
+def _table(searched: Searched, names: Mapping[str, str]) -> pd.DataFrame:
+    """Return a row for each setting: its letter, what it found each goal, and its numbers."""
+    tuned, goals = searched.tuned, searched.tuning.metrics
+    front, gains = (
+        {(row["setting"], row["goal"]): row for row in table.to_dict("records")}
+        for table in (tuned.front, tuned.gains)
+    )
+    rows = []
+    for name, letter in names.items():
+        row: dict[str, object] = {"setting": name, "": letter}
+        for goal in goals:
+            label, fresh, gain = (
+                metric_named(goal).label,
+                front[name, goal],
+                gains.get((name, goal)),
+            )
+            searched_for = fresh["searched"]
+            row[label] = "{mean:.3f} ({ci_low:.3f} to {ci_high:.3f})".format_map(fresh)
+            row[f"{label}, in the search"] = (
+                "" if math.isnan(searched_for) else f"{searched_for:.3f}"
+            )
+            row[f"{label}, gain"] = (
+                "{mean_diff:+.3f} ({ci_low:+.3f} to {ci_high:+.3f})".format_map(gain)
+                if gain
+                else ""
+            )
+        settings = read_policy(name).settings
+        row |= {
+            known.label: str(settings[each].default)
+            for each, known in searched.tuning.searched.items()
+        }
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _pick(page: str, chart: str) -> None:
+    clicked = st.session_state[f"{page}/{chart}"].selection.get(PICK, [])
+    if clicked:
+        st.session_state[f"{page}/picked"] = clicked[0]["setting"]
+
+
+def _pick_row(page: str, settings: list[str]) -> None:
+    rows = st.session_state[f"{page}/settings"].selection.rows
+    if rows:
+        st.session_state[f"{page}/picked"] = settings[rows[0]]
+
+
+def _show_picked(page: str, searched: Searched, names: Mapping[str, str]) -> None:
+    """Below the table, name the setting that was picked in full, and link to it."""
+    name, tuning = st.session_state.get(f"{page}/picked", ""), searched.tuning
+    if name not in names:
+        return
+    policy = read_policy(name)
+    with st.container(border=True, key="picked-setting"):
+        st.markdown(Markdown("**{}**: {}").format(names[name], policy.title))
+        scenario = SCENARIOS[tuning.scenarios[0]]
+        st.page_link(
+            STEP_PAGE,
+            label=plain(f"Step through a dialog of {scenario.label} with this setting"),
+            icon=":material/step_over:",
+            query_params=link_to_step(policy, scenario.key, tuning.seed, tuning.budget),
+        )
