@@ -10,7 +10,7 @@ import streamlit as st
 from fdkvc.policies import Policy, policy_named
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.frame import side_by_side
-from fdkvc.ui.kit.markdown import Markdown, plain
+from fdkvc.ui.kit.markdown import Markdown
 from fdkvc.ui.kit.sidebar import POLICY
 
 CITATION = """@misc{ganguly-fdkvc,
@@ -66,7 +66,7 @@ LIMITATIONS = (
         "Proxy metrics",
         "Alignment, retention and diversity stand for the performance of a dialog system.",
         "The same proxies, with intervals. They disagree: FIFO leads on retention and comes last "
-        "on diversity, so which policy is best depends on the proxy. Four more can be asked for, "
+        "on diversity, so which policy is best depends on the proxy. More can be asked for, "
         "such as the error of the attention's output. In real dialogs, call-argument recall asks "
         "whether the cache still holds what a service call needs.",
     ),
@@ -136,19 +136,10 @@ def show_citation() -> None:
 
 
 def show_limitations() -> None:
-    """Show the paper's limitations one by one, with what is shown of each."""
-    st.table(
-        [
-            {
-                "Limitation": Markdown("**{}**").format(title),
-                "The paper (Section 9)": plain(says),
-                "Shown here": plain(shown),
-            }
-            for title, says, shown in LIMITATIONS
-        ],
-        hide_index=True,
-        alt="The paper's limitations and what this project shows of each",
-    )
+    """Say of each of the paper's limitations what it is, and what is shown of it."""
+    st.caption("Slanted: what Section 9 of the paper says. Below it: what is shown of it here.")
+    for title, says, shown in LIMITATIONS:
+        st.markdown(Markdown("**{}.** *{}*  \n{}").format(title, says, shown))
 
 
 def show_what_is_missing() -> None:

@@ -44,16 +44,6 @@ _PANELS = """
 [class*="st-key-panels-"] > div {flex: 1 1 440px; min-width: min(440px, 100%);}
 """
 
-# All steps of a turn fit on one screen.
-_METHOD = """
-[class*="st-key-about-step-"] {padding: .5rem .75rem; gap: .5rem 1rem; flex-wrap: wrap;}
-[class*="st-key-about-step-"] > div {flex: 2 1 340px; min-width: min(340px, 100%); gap: 0;}
-[class*="st-key-about-step-"] > div:last-child {flex: 3 1 340px;}
-[class*="st-key-about-step-"] .katex-display {margin: 0 0 .6rem;}
-[class*="st-key-about-step-"] pre {padding: .5rem .75rem;}
-[class*="st-key-about-step-"] code {font-size: .8rem;}
-"""
-
 _NUMBERS = """
 /* Narrow enough for one row, whichever policy is shown: those that learn have more figures. */
 .figures {display: grid; grid-template-columns: repeat(auto-fill, minmax(5rem, 1fr));}
@@ -73,6 +63,7 @@ _NUMBERS = """
 .scrolls th {vertical-align: bottom; font-weight: 600; line-height: 1.2;}
 .scrolls td {border-top: 1px solid color-mix(in srgb, currentColor 15%, transparent);}
 .scrolls th:first-child, .scrolls td:first-child {text-align: left;}
+.scrolls td:first-child {min-width: 4.5rem;}
 .numbers {columns: 17rem; column-gap: 1.5rem;}
 .numbers span {display: block; break-inside: avoid;}
 .numbers {font-size: .85rem; line-height: 1.5; font-variant-numeric: tabular-nums;}
@@ -81,9 +72,9 @@ _NUMBERS = """
 # Browsers that can open a box at a place open it at the turn.
 _SAID = (
     """
-.said {overflow: auto; font-size: .92rem; line-height: 1.5;}
+div.said {overflow: auto; font-size: .92rem; line-height: 1.5;}
 @supports (scroll-initial-target: nearest) {
-  .said {max-height: 34rem; resize: vertical;}
+  div.said {max-height: 34rem; resize: vertical;}
   .said tr.now th {scroll-initial-target: nearest; scroll-snap-align: center;}
 }
 .said table {border-collapse: collapse; min-width: 100%; table-layout: fixed; width: min-content;}
@@ -150,11 +141,15 @@ _ANSWERS = """
 
 # The stage begins as high as it can, so that all of it is seen at once.
 _STAGE = """
-.stMainBlockContainer:has(.stage) {padding: 3.75rem 2rem 3rem;}
-.stMainBlockContainer:has(.stage) > .stVerticalBlock {gap: .5rem;}
+.stMainBlockContainer:has(.st-key-stage-head) {padding: 3.75rem 2rem 3rem;}
+.stMainBlockContainer:has(.st-key-stage-head) > .stVerticalBlock {gap: .5rem;}
 .st-key-stage-head {gap: 0 1rem; flex-wrap: wrap;}
 .st-key-stage-head h1 {font-size: 1.5rem; padding: 0;}
 .st-key-stage-head p {font-size: .9rem; opacity: .75;}
+.stMainBlockContainer:has(.st-key-walk-stop) .st-key-stage-head > .stElementContainer:has(p) {
+  flex: 1 1 17rem;
+}
+.stMainBlockContainer:has(.st-key-walk-stop) .st-key-stage-head p {line-height: 1.3;}
 [class*="-stage-view"], [class*="-stage-answer"] {display: none;}
 /* Until a run of the page has ended, the stage that it began with stands beside the new one. */
 .stMainBlockContainer:has([data-stale="false"] .stage) [data-stale="true"]:has(.stage) {
@@ -166,5 +161,5 @@ _STAGE = """
 .st-key-algorithm {gap: .25rem;}
 """
 
-STYLE = f"<style>{_PAGE}{_PANELS}{_METHOD}{_NUMBERS}{_SAID}{_ANSWERS}{_STAGE}</style>"
+STYLE = f"<style>{_PAGE}{_PANELS}{_NUMBERS}{_SAID}{_ANSWERS}{_STAGE}</style>"
 """Style sheet of every page."""
