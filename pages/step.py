@@ -37,8 +37,8 @@ open_on(PAGE, link, lambda: nearly_kept(run))
 problems(sidebar.keep_to_dialog(PAGE, run.dialogs, link))
 
 with beside_title:
-    tour.guided_walk(PAGE)
     scene.downloads(PAGE, run)
+    tour.guided_walk(PAGE)
 tour.tell_stop(PAGE, run)
 follow = scene.show(
     PAGE,

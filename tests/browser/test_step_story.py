@@ -276,6 +276,7 @@ def test_the_walk_leads_through_its_stops_and_fits_the_window(page: Page) -> Non
     page.set_viewport_size({"width": 1440, "height": 900})
     open_step(page, scenario="mixed", seed=3)
     page.get_by_role("button", name="Guided walk").click()
+    ahead, places = page.get_by_role("button", name="Next stop"), []
     for number, stop in enumerate(STOPS, 1):
         expect(page.get_by_text(f"Stop {number} of {len(STOPS)}.")).to_be_visible()
         expect(page.get_by_text(stop.words)).to_be_visible()
@@ -290,7 +291,10 @@ def test_the_walk_leads_through_its_stops_and_fits_the_window(page: Page) -> Non
         frame = page.locator(".stage .frame").bounding_box()
         assert frame is not None
         assert frame["y"] + frame["height"] <= 900
+        places.append(ahead.bounding_box())
         if number < len(STOPS):
-            page.get_by_role("button", name="Next stop").click()
+            ahead.click()
+    expect(ahead).to_be_disabled()
+    assert places == places[:1] * len(STOPS), "the button that leads on stays where it is"
     page.get_by_role("button", name="End the walk").click()
     expect(page.get_by_role("button", name="Guided walk")).to_be_visible()

@@ -19,7 +19,7 @@ from fdkvc.told.explain import decision, explain, life
 from fdkvc.told.overlap import first_difference
 from fdkvc.ui.kit.fields import adopt
 from fdkvc.ui.kit.lanes import FORK, Lane, overlap
-from fdkvc.ui.kit.markdown import Markdown
+from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.kit.runs import DialogChoice, Run, RunChoice, load_fork, load_run
 from fdkvc.ui.kit.sidebar import view_fields
 from fdkvc.words import contrast, count, listed, percent
@@ -237,7 +237,7 @@ STOPS = (
 
 
 def guided_walk(page: str) -> None:
-    """Show the button that starts the walk, or where it stands with Next, Back and End."""
+    """Show the button that starts the walk, or those that lead through it."""
     key = f"{page}/stop"
     at = st.session_state.get(key)
 
@@ -262,10 +262,16 @@ def guided_walk(page: str) -> None:
         )
         return
     st.button("End the walk", key=f"{page}/walk-end", on_click=go, args=(None,))
-    if at:
-        st.button("Previous stop", key=f"{page}/walk-back", on_click=go, args=(at - 1,))
-    if at < len(STOPS) - 1:
-        st.button("Next stop", key=f"{page}/walk-next", type="primary", on_click=go, args=(at + 1,))
+    # Both are there at every stop: a button that is clicked again and again stays where it is.
+    for words, name, to in (("Previous stop", "back", at - 1), ("Next stop", "next", at + 1)):
+        st.button(
+            plain(words),
+            key=f"{page}/walk-{name}",
+            type="primary" if name == "next" else "secondary",
+            on_click=go,
+            args=(to,),
+            disabled=to not in range(len(STOPS)),
+        )
 
 
 def tell_stop(page: str, run: Run) -> None:
