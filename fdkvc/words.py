@@ -73,6 +73,18 @@ def percent(share: float, digits: int = 0) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
+def signed(x: float, digits: int) -> str:
+    """Write a number with its sign; nothing is neither above zero nor below.
+
+    Examples
+    --------
+    >>> signed(0.25, 1), signed(-0.123, 2), signed(-0.004, 2)
+    ('+0.2', '-0.12', '±0.00')
+    """
+    words = f"{x:+.{digits}f}"
+    return f"±{words[1:]}" if float(words) == 0 else words
+
+
 def plus_minus(mean: float, high: float, scale: float = 1, digits: int = 1) -> str:
     """Write a mean with half of its interval, which is left out where it is not known.
 

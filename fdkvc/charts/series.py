@@ -84,7 +84,7 @@ def _topics(scale: alt.Scale, axis: alt.Axis, theme: Theme) -> list[Panel]:
         .encode(x=alt.X("left:Q", scale=scale, axis=axis), x2=alt.X2("right:Q"))
     )
     letters = base.mark_text(color=theme.ink, opacity=0.8, fontWeight="bold", aria=False).encode(
-        x=alt.X("middle:Q", scale=scale, axis=axis), y=alt.value(-6), text=alt.Text("topic:N")
+        x=alt.X("middle:Q", scale=scale, axis=axis), y=alt.value(-9), text=alt.Text("topic:N")
     )
     return [shade, letters]
 

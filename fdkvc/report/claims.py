@@ -14,7 +14,7 @@ SIGNS: dict[str | None, str] = {
     "direction only": "◐",
     "does not hold": "✗",
     "open": "?",
-    None: "·",
+    None: "–",
 }
 MEANINGS: dict[str | None, str] = {
     "holds": "what was measured confirms it",

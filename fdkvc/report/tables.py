@@ -8,6 +8,7 @@ from html import escape
 from fdkvc.judged.cells import MeasuredTable, figure_words, sign_of, unit_of
 from fdkvc.judged.judge import Fact
 from fdkvc.judged.rules import RULES
+from fdkvc.words import signed
 
 STYLE = """
 .grid { overflow-x: auto; margin: .3rem 0 1rem; }
@@ -53,7 +54,7 @@ def published_words(fact: Fact) -> str:
     if not fact.is_published:
         return ""
     unit = unit_of(fact)
-    difference = f"{unit.scale * fact.difference:+.{unit.digits}f}"
+    difference = signed(unit.scale * fact.difference, unit.digits)
     return f"{sign_of(fact)} {fact.printed} ({difference})".strip()
 
 

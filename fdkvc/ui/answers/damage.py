@@ -17,6 +17,7 @@ from fdkvc.ui.answers.why import choose_answer
 from fdkvc.ui.kit.downloads import show_chart
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
 from fdkvc.ui.kit.markdown import Markdown
+from fdkvc.words import signed
 
 WRITERS = {"user": "the user's words", "call": "calls", "system": "the system's words"}
 
@@ -80,7 +81,7 @@ def _by_writer(answered: Answered, table: pd.DataFrame) -> dict[str, list[str]]:
         parts = {"all": own} | {words: own[own.writer == key] for key, words in WRITERS.items()}
         for words, rows in parts.items():
             mean = np.average(rows.damage, weights=rows.tokens) if len(rows) else np.nan
-            columns.setdefault(words, []).append("–" if np.isnan(mean) else f"{mean:.3f}")
+            columns.setdefault(words, []).append("–" if np.isnan(mean) else _signed(mean))
     return columns
 
 
@@ -105,7 +106,7 @@ def _heads_html(heads: Floats) -> str:
 
 
 def _signed(lost: float) -> str:
-    return f"{lost:+.3f}".replace("-", "−")
+    return signed(lost, 3).replace("-", "−")
 
 
 def _heads_table(name: str, heads: Floats) -> pd.DataFrame:

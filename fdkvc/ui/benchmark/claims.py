@@ -60,7 +60,7 @@ def _parts(
     signs: Mapping[Any, str],
 ) -> list[Markdown]:
     return [
-        Markdown("{} {} **{}**").format(signs[verdict], name_of(verdict), count)
+        Markdown("{}\u00a0{} **{}**").format(signs[verdict], name_of(verdict), count)
         for verdict, count in counts.items()
         if count
     ]

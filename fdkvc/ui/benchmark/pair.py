@@ -18,6 +18,7 @@ from fdkvc.ui.kit.fields import pick
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.memory import kept
+from fdkvc.words import signed
 
 
 @kept
@@ -99,14 +100,14 @@ def _shown(table: pd.DataFrame) -> pd.DataFrame:
     """Return the comparison as people read it."""
 
     def interval(low: pd.Series[float], high: pd.Series[float]) -> list[str]:
-        return [f"{a:+.4f} to {b:+.4f}" for a, b in zip(low, high, strict=True)]
+        return [f"{signed(a, 4)} to {signed(b, 4)}" for a, b in zip(low, high, strict=True)]
 
     return pd.DataFrame(
         {
             "scenario": table.scenario.map(scenario_label),
             "metric": [late_metric(name).label for name in table.metric],
             "dialogs": table.n,
-            "difference": [f"{value:+.4f}" for value in table.mean_diff],
+            "difference": [signed(value, 4) for value in table.mean_diff],
             "95 % interval": interval(table.ci_low, table.ci_high),
             "bootstrap interval": interval(table.bootstrap_low, table.bootstrap_high),
             "t": [_figure(value, ".1f") for value in table.t],

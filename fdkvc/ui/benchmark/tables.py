@@ -24,6 +24,7 @@ from fdkvc.ui.kit.chance import say_chance
 from fdkvc.ui.kit.frame import page_theme
 from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.markdown import Markdown, plain
+from fdkvc.words import signed
 
 _TINTS = {rule.verdict: f"background-color: {rule.tint}" for rule in RULES}
 
@@ -166,7 +167,7 @@ def cell_sentence(fact: Fact) -> Markdown:
         parts[0] += f" over {fact.n:,} dialogs"
     if fact.is_published:
         parts.append(f"published {fact.printed} ({fact.printed_in})")
-        difference = f"{unit.scale * fact.difference:+.{unit.digits + 1}f}"
+        difference = signed(unit.scale * fact.difference, unit.digits + 1)
         parts.append(f"difference {difference}{name}")
     else:
         parts.append("the paper prints nothing")
