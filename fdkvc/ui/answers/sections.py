@@ -17,7 +17,13 @@ from fdkvc.ui.answers.damage import show_damage
 from fdkvc.ui.answers.measured import TABLES, report, show_measured
 from fdkvc.ui.answers.scene import answers_table
 from fdkvc.ui.answers.why import show_why
-from fdkvc.ui.kit.downloads import download_files, download_pictures, shown_charts
+from fdkvc.ui.dialogs.choices import FILE, OWN
+from fdkvc.ui.kit.downloads import (
+    download_files,
+    download_pictures,
+    shown_charts,
+    tell_address,
+)
 from fdkvc.ui.kit.fields import held, hold
 from fdkvc.ui.kit.files import report_button
 from fdkvc.ui.kit.frame import problems
@@ -102,7 +108,7 @@ def _downloads(page: str, tables: Mapping[str, pd.DataFrame]) -> None:
     """Offer the tables of what is shown, and the chart if there is one."""
     charts = shown_charts(page)
     with st.popover("Download", icon=":material/download:"):
-        st.caption("The address of this page reopens exactly this view.")
+        tell_address(held(page, FILE) == OWN)
         download_files(
             page,
             lambda: {name: csv_text(table) for name, table in tables.items()},

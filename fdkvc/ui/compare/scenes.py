@@ -23,6 +23,7 @@ from fdkvc.ui.kit.downloads import (
     download_pictures,
     show_chart,
     shown_charts,
+    tell_address,
 )
 from fdkvc.ui.kit.fields import held, hold
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
@@ -42,7 +43,7 @@ from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.kit.sidebar import ASKED, DIALOG, ENTRY, LOOK
 from fdkvc.ui.stage.lanes import beside, follow_lanes, packed, places, show_lanes
 from fdkvc.ui.stage.save import save_scene
-from fdkvc.words import count, listed
+from fdkvc.words import count, listed, percent
 
 FILE = "comparison.csv"
 
@@ -234,10 +235,10 @@ def _difference_words(
     said = [
         Markdown(
             "**{}** and **{}** first part in **turn {}**. After turn {} they share {}, an overlap "
-            "of {:.0%}."
+            "of {}."
         ).format(
             *(one.label, other.label, parted, turn),
-            *(count(int(now["shared"]), "entry", "entries"), now["jaccard"]),
+            *(count(int(now["shared"]), "entry", "entries"), percent(now["jaccard"])),
         )
     ]
     for lane, keeper in ((one, "one"), (other, "other")):
@@ -272,15 +273,23 @@ def _words(column: pd.Series, form: str) -> list[str]:
 # ------------------------------------------------------------------------------- downloads
 
 
-def downloads(page: str, lanes: tuple[Lane, ...], *, pictures: bool = True) -> None:
-    """Offer the comparison as one table, and what is shown as pictures, as they stand then."""
+def downloads(
+    page: str, lanes: tuple[Lane, ...], *, pictures: bool = True, own: bool = False
+) -> None:
+    """Offer the comparison as one table, and what is shown as pictures, as they stand then.
+
+    Parameters
+    ----------
+    pictures, own : bool
+        Whether there are any, and whether the dialog is of a person's own file.
+    """
     charts = shown_charts(page)
 
     def lanes_together() -> Spec:
         return lane_charts.together([charts[f"lane/{lane.name}"] for lane in lanes])
 
     with st.popover("Download", icon=":material/download:"):
-        st.caption("The address of this page reopens exactly this comparison.")
+        tell_address(own)
         rows = [lane.run for lane in beside(lanes)]
         title = f"{listed([lane.label for lane in lanes])} on {rows[0].choice.dialog.title}"
         save_scene(page, title, "Lanes", lambda: packed(lanes), rows)

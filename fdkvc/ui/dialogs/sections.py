@@ -8,7 +8,7 @@ from functools import partial
 import streamlit as st
 
 from fdkvc.ui.compare import scenes
-from fdkvc.ui.dialogs.choices import FIELDS, SECTION, SECTIONS_KEY, Chosen
+from fdkvc.ui.dialogs.choices import FIELDS, FILE, OWN, SECTION, SECTIONS_KEY, Chosen
 from fdkvc.ui.dialogs.evidence import show_evidence
 from fdkvc.ui.dialogs.heads import show_heads
 from fdkvc.ui.dialogs.replay import show_replay
@@ -41,10 +41,11 @@ def show_view(
 
 def downloads(page: str, view: str, lanes: tuple[Lane, ...], lane: Lane) -> None:
     """Offer what is shown as files."""
+    own = held(page, FILE) == OWN
     if view == "cache":
-        scene.downloads(page, lane.run)
+        scene.downloads(page, lane.run, own=own)
     else:
-        scenes.downloads(page, lanes, pictures=view == "lanes")
+        scenes.downloads(page, lanes, pictures=view == "lanes", own=own)
 
 
 def open_section(

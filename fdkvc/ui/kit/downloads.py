@@ -20,6 +20,18 @@ Kind = Literal["svg", "png"]
 KINDS: tuple[Kind, ...] = ("svg", "png")
 
 
+def tell_address(own: bool = False) -> None:
+    """Say what the address of the page is good for.
+
+    Parameters
+    ----------
+    own : bool
+        Whether what is shown is of a person's own file, which no address carries.
+    """
+    once = " once the same file is opened there" if own else ""
+    st.caption(plain(f"The address of this page reopens exactly this view{once}."))
+
+
 def shown_charts(page: str) -> dict[str, Spec]:
     """Return where a page keeps the charts that it shows, by name; the same in every run."""
     charts: dict[str, Spec] = st.session_state.setdefault(f"{page}/charts", {})

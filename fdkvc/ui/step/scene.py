@@ -14,7 +14,13 @@ from fdkvc.charts.theme import Spec, Theme, with_data
 from fdkvc.charts.timeline import Line
 from fdkvc.files.export import trace_files
 from fdkvc.run.metrics import memory, usual_metrics
-from fdkvc.ui.kit.downloads import download_files, download_pictures, show_chart, shown_charts
+from fdkvc.ui.kit.downloads import (
+    download_files,
+    download_pictures,
+    show_chart,
+    shown_charts,
+    tell_address,
+)
 from fdkvc.ui.kit.fields import held
 from fdkvc.ui.kit.frame import page_theme
 from fdkvc.ui.kit.glossary import show_glossary
@@ -184,11 +190,17 @@ def _kib(count: int) -> str:
     return f"{count / 1024:.1f} KiB"
 
 
-def downloads(page: str, run: Run) -> None:
-    """Offer the run as CSV and the charts as pictures, as they stand at the click."""
+def downloads(page: str, run: Run, *, own: bool = False) -> None:
+    """Offer the run as CSV and the charts as pictures, as they stand at the click.
+
+    Parameters
+    ----------
+    own : bool
+        Whether the dialog is of a person's own file.
+    """
     charts = shown_charts(page)
     with st.popover("Download", icon=":material/download:"):
-        st.caption("The address of this page reopens exactly this view.")
+        tell_address(own)
         title = f"{run.trace.policy.title} on {run.choice.dialog.title}"
         save_scene(page, title, "Stage", lambda: payload(run), [run])
         download_files(page, lambda: trace_files(run.trace, run.dialogs, run.choice.asked), FILES)
