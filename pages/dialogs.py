@@ -42,7 +42,7 @@ with beside_title:
     lane = choices.choose_look(PAGE, lanes)
     sections.downloads(PAGE, view, lanes, lane)
 recording = chosen.recording
-open_on(PAGE, link, lambda: moment(recording, lane))
+open_on(PAGE, link, lambda: moment(recording, lane), choices.which_dialog(PAGE))
 problems(sidebar.keep_to_dialog(PAGE, recording.dialogs, link))
 tell_idle(policies, known_of(lanes[0].run.dialogs))
 

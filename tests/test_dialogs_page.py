@@ -118,9 +118,9 @@ def test_a_turn_says_what_it_needed_and_what_each_policy_had_lost_of_it(kind: st
     file = DialogFile("one.json", kind[0] * 64, (dataclasses.replace(DIALOG, demands=demands),))
     asked = said(open_dialogs(file, policies="fifo,fd-kvc"))["asked"]
     told_of = [
-        (each["turn"], each["source"], what, *lost)
+        (each["turn"], each["source"], what, *lost, token)
         for each in asked
-        for what, lost in each["values"]
+        for what, lost, token in each["values"]
     ]
 
     recording = lexical_recording(file.transcripts[0])
@@ -130,14 +130,14 @@ def test_a_turn_says_what_it_needed_and_what_each_policy_had_lost_of_it(kind: st
         for dialogs in [recording.dialogs]
     ]
     expected = []
-    for (demand, _), *turns in zip(recording.evidence, *lost, strict=True):
+    for (demand, mentions), *turns in zip(recording.evidence, *lost, strict=True):
         words = [
             "" if at < 0 else f"lost {'at once, ' * (at == demand.mentions[-1].turn)}in turn {at}"
             for at in turns
         ]
         if kind == "call" or any(words):
             what = f"{demand.slot} “{demand.value}”"
-            expected.append((demand.turn, demand.source, what, *words))
+            expected.append((demand.turn, demand.source, what, *words, mentions[-1][0]))
     assert expected
     assert sorted(told_of) == sorted(expected)
 
@@ -155,6 +155,15 @@ def test_it_opens_where_the_first_demand_failed_with_a_word_that_was_lacking() -
     )
     assert shown_turn(app) == demand.turn
     assert link_of(app)["entry"] == str(mentions[-1][0])
+
+
+def test_another_dialog_opens_where_its_own_first_demand_failed() -> None:
+    app = open_dialogs(policies="fifo,fd-kvc")
+    settled(app.selectbox(key="dialogs/file").set_value("evening").run())
+
+    fresh = open_dialogs(file="evening", policies="fifo,fd-kvc")
+    assert shown_turn(app) == shown_turn(fresh)
+    assert link_of(app)["entry"] == link_of(fresh)["entry"]
 
 
 @pytest.mark.parametrize("key", ["fifo", "fd-kvc"])
@@ -429,6 +438,8 @@ def test_a_dialog_can_be_pasted() -> None:
 
     settled(box.set_value("User: a table for two\nSystem: at six?").run())
     assert "a table for two" in words_said(app)
+    assert shown_turn(app) == 1, "nothing is needed later, so it opens at the end"
+    assert "once the same file is opened there" in words_of(app)
     assert not app.error
 
     settled(app.text_area(key="dialogs/pasted").set_value("no speaker").run())
@@ -439,6 +450,7 @@ def test_a_dialog_can_be_pasted() -> None:
     chat = json.dumps([{"role": "user", "content": "only one turn"}])
     settled(app.text_area(key="dialogs/pasted").set_value(chat).run())
     assert "only one turn" in words_said(app)
+    assert shown_turn(app) == 0
     assert not app.error
     too_large = "User: a table\nSystem: at six?\n---\nUser: " + "a " * 1025
     settled(app.text_area(key="dialogs/pasted").set_value(too_large).run())

@@ -75,13 +75,14 @@ class Asked:
     turn : int
     source : str
         Who needed it, such as a service call.
-    values : tuple of (str, tuple of str)
-        Each with what is said of it in every lane, and nothing where the lane held it.
+    values : tuple of (str, tuple of str, int)
+        Each with what is said of it in every lane, nothing where the lane held it; and the token
+        that its last mention begins with.
     """
 
     turn: int
     source: str
-    values: tuple[tuple[str, tuple[str, ...]], ...]
+    values: tuple[tuple[str, tuple[str, ...], int], ...]
 
 
 @dataclass(frozen=True)

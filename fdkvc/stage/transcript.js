@@ -40,12 +40,13 @@ class Reader extends Lanes {
 
   // What a turn needed, and who held it. It is a figure of the page, and no word of the transcript.
   #asks({ source, values }) {
-    const chips = values.map(([what, lost]) => {
+    const chips = values.map(([what, lost, token]) => {
       const held = this.lanes.filter((_, k) => !lost[k]).map(({ label }) => label);
       const gone = this.lanes.flatMap(({ label }, k) => (lost[k] ? [`${label} ${lost[k]}`] : []));
       const all = held.length === this.lanes.length && held.length > 1 ? ['all'] : held;
       const told = [held.length ? `✓ ${all.join(', ')}` : '', gone.length ? `✗ ${gone.join(', ')}` : ''].filter(Boolean);
-      return make('span', { className: gone.length ? 'unmet' : 'met' }, make('b', {}, what), ` ${told.join(' · ')}`);
+      const look = { className: gone.length ? 'unmet' : 'met', title: 'Where it was said last, and why it stayed or went', 'data-token': token };
+      return make('span', look, make('b', {}, what), ` ${told.join(' · ')}`);
     });
     return make('div', { className: 'asks', role: 'none', hidden: '' }, make('b', {}, source), ...chips);
   }

@@ -86,11 +86,16 @@ def test_a_person_steps_through_a_conversation_and_sees_what_was_forgotten(page:
     assert struck.evaluate("each => getComputedStyle(each).textDecorationLine") == "line-through"
     expect(page.locator(".turn.to-come")).to_have_count(1)
 
+    why = page.get_by_role("complementary", name="Why")
+    needed = page.locator(".asks:not([hidden]) [data-token]").last
+    needed.click()  # what a call needed leads to the word that was said
+    token = needed.get_attribute("data-token")
+    expect(why.locator("header")).to_contain_text(f"· token {token}")
+
     transcript(page).focus()
     page.keyboard.press("Home")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
-    why = page.get_by_role("complementary", name="Why")
     expect(why.locator("header")).to_contain_text(f"“{RECORDING.tokens[0][1].text}” · token 1")
     expect(why).to_contain_text(re.compile(r"evicted in turn \d+ by the budget"))
     expect(page).to_have_url(re.compile(r"[?&]entry=1(&|$)"))
@@ -134,8 +139,14 @@ def test_a_file_is_brought_and_its_text_is_never_markup(page: Page, tmp_path: Pa
     open_dialogs(page, file="own")
     expect(page.get_by_text("Bring a file of dialogs in the sidebar")).to_be_visible()
 
+    header = page.get_by_test_id("stHeader").bounding_box()
+    heading = page.get_by_role("heading", name="Dialogs").bounding_box()
+    assert header is not None
+    assert heading is not None
+    assert heading["y"] >= header["y"] + header["height"], "the header covers nothing"
+
     bring(page, path)
-    expect_turn(page, 0)
+    expect_turn(page, 1)
     expect(transcript(page)).to_contain_text(f"{NASTY} Rome")
     expect(page.get_by_role("combobox", name="Dialog of the file")).to_have_value(NASTY)
     assert page.locator("img, .stage strong, .stage .katex").count() == 0

@@ -34,7 +34,8 @@ from fdkvc.ui.kit.lanes import PAIR, Lane, read_lane
 from fdkvc.ui.kit.lanes import POLICIES as LANES
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.memory import give_back
-from fdkvc.ui.kit.sidebar import ASKED, BUDGET_HERE, LOOK, ORDER
+from fdkvc.ui.kit.sidebar import ASKED, BUDGET_HERE, LOOK, ORDER, TURN
+from fdkvc.ui.stage.follow import open_as_linked
 from fdkvc.words import count
 
 OWN = "own"
@@ -161,9 +162,15 @@ FIELDS = (FILE, DIGEST, CALLS, *PLACED, BUDGET, POLICIES, WHOSE, VIEW, ORDER, SE
 def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     """Let the page show what a link asks for; say what of it is not right, in sentences."""
     wrong = fields.adopt_link(page, FIELDS, link)
+    open_as_linked(page, link)
     if SECTION.name in link:
         st.session_state[f"{page}/{SECTIONS_KEY}"] = SECTION.labels[held(page, SECTION)]
     return wrong
+
+
+def which_dialog(page: str) -> tuple[object, ...]:
+    """Return what says which dialog of which file the page holds."""
+    return tuple(held(page, field) for field in (FILE, DIGEST, DIALOG))
 
 
 # ------------------------------------------------------------------------------- controls
@@ -299,6 +306,7 @@ def _begin_anew(page: str, file: DialogFile) -> None:
     wanted = held(page, DIGEST)
     if not (wanted and file.digest.startswith(wanted)):
         fields.reset(page, PLACED)
+        st.session_state.pop(fields.key_of(page, TURN), None)  # nobody has looked at any yet
     hold(page, DIGEST, file.digest[:DIGITS])
 
 

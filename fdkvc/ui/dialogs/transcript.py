@@ -124,13 +124,13 @@ def _said(recording: Recording, topics: tuple[str, ...], runs: tuple[Run, ...]) 
         )
         if demand.kind == kind
     ]
-    asked: dict[tuple[int, str], list[tuple[str, tuple[str, ...]]]] = {}
-    for demand, _, outcomes in known:
+    asked: dict[tuple[int, str], list[tuple[str, tuple[str, ...], int]]] = {}
+    for demand, mentions, outcomes in known:
         values = asked.setdefault((demand.turn, demand.source), [])
         lost = tuple("" if each.lost < 0 else each.words for each in outcomes)
         # A state is asked anew in every turn: only what is missing of it is told.
         if kind == "call" or any(lost):
-            values.append((f"{demand.slot} “{demand.value}”", lost))
+            values.append((f"{demand.slot} “{demand.value}”", lost, int(mentions[-1][0])))
     return Said(
         tuple(turn.speaker for turn in recording.transcript.turns),
         tuple(

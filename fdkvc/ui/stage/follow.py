@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import streamlit as st
@@ -17,7 +17,10 @@ _HEARD = "stage/heard"
 
 
 def open_on(
-    page: str, link: Mapping[str, str], moment: Callable[[], tuple[int, int | None]]
+    page: str,
+    link: Mapping[str, str],
+    moment: Callable[[], tuple[int, int | None]],
+    dialog: Hashable = None,
 ) -> None:
     """Open on a moment, unless a link or what was looked at before says more.
 
@@ -28,14 +31,25 @@ def open_on(
         From `fields.arriving_link`; empty where no link was followed.
     moment : function
         Gives a turn and an entry.
+    dialog : hashable
+        What they are of: of another than before, nothing was looked at yet.
     """
-    fresh = bool(link) or key_of(page, TURN) not in st.session_state
+    opened = f"{page}/opened"
+    another = st.session_state.get(opened, dialog) != dialog
+    st.session_state[opened] = dialog
+    fresh = bool(link) or another or key_of(page, TURN) not in st.session_state
     if not fresh or TURN.name in link:
         return
     turn, token = moment()
     hold(page, TURN, turn)
     if ENTRY.name not in link:
         hold(page, ENTRY, token)
+
+
+def open_as_linked(page: str, link: Mapping[str, str]) -> None:
+    """Let the turn of a link stand, although its dialog may have to be brought first."""
+    if TURN.name in link:
+        st.session_state.pop(f"{page}/opened", None)
 
 
 def standing(page: str) -> dict[str, Any]:
