@@ -3,11 +3,14 @@
 import streamlit as st
 
 from fdkvc.ui import about
-from fdkvc.ui.kit.frame import enter_page, heading
+from fdkvc.ui.kit import fields
+from fdkvc.ui.kit.frame import enter_page, heading, problems
 
 PAGE = "about"
 
 enter_page()
+
+wrong = fields.adopt_link(PAGE, about.FIELDS, fields.arriving_link())
 
 heading(
     "About",
@@ -15,9 +18,11 @@ heading(
     "laboratory runs it beside other policies, shows every decision, and measures what the paper "
     "claims.",
 )
+problems(wrong)
 
 st.header("The method: one turn", anchor=False)
 about.show_method(PAGE)
+fields.write_link(PAGE, about.FIELDS)
 
 st.header("How to cite the paper", anchor=False)
 about.show_citation()

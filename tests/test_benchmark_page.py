@@ -336,6 +336,16 @@ def test_every_equation_of_the_paper_stands_beside_code() -> None:
     assert shown == list(QUESTIONS)
 
 
+def test_a_link_leads_to_the_method_of_a_policy() -> None:
+    app = open_page("about", policy="h2o")
+    assert app.selectbox(key="about/policy").value == "h2o"
+    assert link_of(app) == {"policy": "h2o"}
+
+    app = open_page("about", policy="zz")
+    assert app.error[0].value.startswith("This link is not quite right: Policy is 'zz'")
+    assert link_of(app) == {"policy": "fd-kvc"}
+
+
 def test_all_seven_limitations_are_there() -> None:
     assert len(LIMITATIONS) == 7
     app = open_page("about")

@@ -13,6 +13,9 @@ from fdkvc.ui.kit.frame import side_by_side
 from fdkvc.ui.kit.markdown import Markdown
 from fdkvc.ui.kit.sidebar import POLICY
 
+FIELDS = (POLICY,)
+"""Every field of the page's view."""
+
 CITATION = """@misc{ganguly-fdkvc,
   author = {Ganguly, Sukanta},
   title  = {Fractional Decay {KV}-Cache: Ownership-Aware Memory Management
