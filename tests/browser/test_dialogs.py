@@ -168,10 +168,10 @@ def test_a_broken_file_is_told_in_a_sentence_and_nothing_is_lost(
     broken.write_text('[{"dialogue_id": "<b>x</b>", "turns": [{"speaker": "USER"}]}]', "utf-8")
     open_dialogs(page, file="own")
     bring(page, good)
-    expect_turn(page, 0)
-    settled(page)
-    page.keyboard.press("ArrowRight")
     expect_turn(page, 1)
+    settled(page)
+    page.keyboard.press("ArrowLeft")
+    expect_turn(page, 0)
 
     bring(page, broken)
 
@@ -180,7 +180,7 @@ def test_a_broken_file_is_told_in_a_sentence_and_nothing_is_lost(
         "a text. Staying with good.txt."
     )
     expect(transcript(page)).to_contain_text("a table for two")
-    expect_turn(page, 1)
+    expect_turn(page, 0)
 
     large = tmp_path / "large.txt"
     large.touch()
@@ -224,6 +224,8 @@ def test_on_a_narrow_window_the_transcript_has_room_and_scrolls(page: Page) -> N
     box = transcript(page).bounding_box()
     assert box is not None
     assert box["x"] + box["width"] <= 390
+    views = page.get_by_role("radiogroup", name="View").first
+    assert views.evaluate("each => each.scrollWidth <= each.clientWidth"), "every view is in sight"
     assert transcript(page).evaluate("each => each.scrollWidth <= each.clientWidth")
     assert transcript(page).evaluate("each => each.scrollHeight > each.clientHeight")
 

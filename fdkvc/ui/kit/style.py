@@ -159,6 +159,11 @@ _STAGE = """
 .stMainBlockContainer:has(.st-key-headline) .stage {--stage-above: 240px;}
 .st-key-walk-stop .stAlertContainer {padding: .5rem .9rem;}
 .st-key-algorithm {gap: .25rem;}
+/* Each view of the head is in sight on a telephone, and its buttons take as few rows as can be. */
+@media (max-width: 1100px) {
+  .st-key-stage-head .stHorizontalBlock {gap: .5rem;}
+  .st-key-stage-head [data-variant="segmented_control"] {padding-inline: .6rem;}
+}
 """
 
 STYLE = f"<style>{_PAGE}{_PANELS}{_NUMBERS}{_SAID}{_ANSWERS}{_STAGE}</style>"
