@@ -23,11 +23,16 @@ GLIDED = """() => !document.getAnimations().some(
   ({transitionProperty, playState}) => transitionProperty && playState === 'running')"""
 """Whether no colour is any more on its way to that of the other theme."""
 
+NAMED = """() => ![...document.querySelectorAll('.stage [role=listbox]')].some(
+  (each) => each.checkVisibility() && !each.querySelector('[role=option]'))"""
+"""Whether the stage has come to writing out its entries, which it does once it is at rest."""
+
 
 def amiss(page: Page, everything: bool) -> list[Any]:
     """Return what axe finds in the theme that is shown: of everything, or of colours alone."""
     settled(page)
     page.wait_for_function(GLIDED)
+    page.wait_for_function(NAMED)
     found: list[Any] = page.evaluate(CHECK, not everything)
     return [
         each
