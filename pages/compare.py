@@ -6,7 +6,7 @@ from fdkvc.ui.compare import scenes, what_if
 from fdkvc.ui.kit import fields, sidebar
 from fdkvc.ui.kit.frame import enter_page, heading, problems
 from fdkvc.ui.kit.lanes import MOST_LANES, POLICIES, load_lanes
-from fdkvc.ui.kit.variants import choose_policies, known_of, tell_idle
+from fdkvc.ui.kit.variants import choose_policies, tell_idle_in
 from fdkvc.ui.stage.follow import nearly_kept, open_on
 
 PAGE = "compare"
@@ -32,7 +32,7 @@ with st.sidebar:
 runs = load_lanes(dialog, policies, budget, asked)
 open_on(PAGE, link, lambda: nearly_kept(runs[-1].run))
 problems(sidebar.keep_to_dialog(PAGE, runs[0].run.dialogs, link))
-tell_idle(policies, known_of(runs[0].run.dialogs))
+tell_idle_in(policies, runs[0].run.dialogs)
 
 with beside_title:
     what_if.ask(PAGE, runs)

@@ -8,7 +8,7 @@ from fdkvc.ui.dialogs.transcript import moment, tell_source
 from fdkvc.ui.kit import fields, sidebar
 from fdkvc.ui.kit.frame import enter_page, heading, problems
 from fdkvc.ui.kit.lanes import MOST_LANES, load_lanes
-from fdkvc.ui.kit.variants import choose_policies, known_of, tell_idle
+from fdkvc.ui.kit.variants import choose_policies, tell_idle_in
 from fdkvc.ui.stage.follow import open_on
 
 PAGE = "dialogs"
@@ -44,7 +44,7 @@ with beside_title:
 recording = chosen.recording
 open_on(PAGE, link, lambda: moment(recording, lane), choices.which_dialog(PAGE))
 problems(sidebar.keep_to_dialog(PAGE, recording.dialogs, link))
-tell_idle(policies, known_of(lanes[0].run.dialogs))
+tell_idle_in(policies, lanes[0].run.dialogs)
 
 with st.container(key="headline"):
     show_headline(recording, lane)

@@ -5,7 +5,7 @@ import streamlit as st
 from fdkvc.ui.kit import fields, sidebar
 from fdkvc.ui.kit.frame import enter_page, heading, problems
 from fdkvc.ui.kit.runs import RunChoice, load_run
-from fdkvc.ui.kit.variants import known_of, tell_idle
+from fdkvc.ui.kit.variants import tell_idle_in
 from fdkvc.ui.stage.follow import nearly_kept, open_on
 from fdkvc.ui.step import scene, tour
 
@@ -32,7 +32,7 @@ with st.sidebar:
 
 run = load_run(RunChoice(dialog, policy, budget, asked))
 sidebar.tell_rules(beside, run.trace)
-tell_idle([policy], known_of(run.dialogs))
+tell_idle_in([policy], run.dialogs)
 open_on(PAGE, link, lambda: nearly_kept(run))
 problems(sidebar.keep_to_dialog(PAGE, run.dialogs, link))
 

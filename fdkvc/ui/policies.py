@@ -10,7 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from fdkvc.charts.dots import dots_spec
-from fdkvc.charts.sweep import PICK, tradeoff_chart
+from fdkvc.charts.sweep import tradeoff_chart
 from fdkvc.charts.theme import with_data
 from fdkvc.dialogs.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
 from fdkvc.judged.chance import behind_chance
@@ -23,7 +23,7 @@ from fdkvc.policies.base import Step
 from fdkvc.run.metrics import metric_named, metrics_of, usual_metrics
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.chance import say_chance
-from fdkvc.ui.kit.downloads import show_chart
+from fdkvc.ui.kit.downloads import clicked_setting, show_chart
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.kit.sidebar import MEASURED
@@ -154,9 +154,8 @@ def show_map(page: str) -> None:
 
 
 def _pick(page: str, name: str) -> None:
-    clicked = st.session_state[f"{page}/{name}"].selection.get(PICK, [])
-    if clicked:
-        st.session_state[f"{page}/picked"] = clicked[0]["setting"]
+    if setting := clicked_setting(page, name):
+        st.session_state[f"{page}/picked"] = setting
 
 
 def _show_picked(page: str, table: pd.DataFrame, policies: Mapping[str, Policy]) -> None:

@@ -11,7 +11,7 @@ import pandas as pd
 import streamlit as st
 
 from fdkvc.charts.dots import dots_spec
-from fdkvc.charts.sweep import PICK, tradeoff_chart
+from fdkvc.charts.sweep import tradeoff_chart
 from fdkvc.charts.theme import Spec, with_data
 from fdkvc.dialogs.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
 from fdkvc.files.report import tuning_files
@@ -22,7 +22,7 @@ from fdkvc.policies import Policy, read_policy
 from fdkvc.run.metrics import metric_named, metrics_of
 from fdkvc.ui.ablation.sections import STEP_PAGE, link_to_step
 from fdkvc.ui.kit import fields, past
-from fdkvc.ui.kit.downloads import show_chart, shown_charts
+from fdkvc.ui.kit.downloads import clicked_setting, show_chart, shown_charts
 from fdkvc.ui.kit.fields import pick, running
 from fdkvc.ui.kit.files import show_run_files
 from fdkvc.ui.kit.frame import page_theme
@@ -332,9 +332,8 @@ def _table(searched: Searched, names: Mapping[str, str]) -> pd.DataFrame:
 
 
 def _pick(page: str, chart: str) -> None:
-    clicked = st.session_state[f"{page}/{chart}"].selection.get(PICK, [])
-    if clicked:
-        st.session_state[f"{page}/picked"] = clicked[0]["setting"]
+    if setting := clicked_setting(page, chart):
+        st.session_state[f"{page}/picked"] = setting
 
 
 def _pick_row(page: str, settings: list[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from fdkvc.charts.sweep import PICK, curve_spec, heat_spec, tradeoff_chart
+from fdkvc.charts.sweep import curve_spec, heat_spec, tradeoff_chart
 from fdkvc.charts.theme import Spec, with_data
 from fdkvc.files.shipped import papers_run
 from fdkvc.judged.claims import judged_claims
@@ -19,7 +19,7 @@ from fdkvc.report.claims import STYLE, claims_html
 from fdkvc.run.metrics import late_metric
 from fdkvc.ui.ablation import choices
 from fdkvc.ui.kit import past
-from fdkvc.ui.kit.downloads import show_chart, shown_charts
+from fdkvc.ui.kit.downloads import clicked_setting, show_chart, shown_charts
 from fdkvc.ui.kit.fields import pick
 from fdkvc.ui.kit.files import show_sweep_files
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
@@ -165,9 +165,8 @@ def _show(page: str, name: str, chart: Spec) -> None:
 
 def _pick(page: str, name: str) -> None:
     """Take the setting whose mark was clicked."""
-    clicked = st.session_state[f"{page}/{name}"].selection.get(PICK, [])
-    if clicked:
-        st.session_state[f"{page}/picked"] = name, clicked[0]["setting"]
+    if setting := clicked_setting(page, name):
+        st.session_state[f"{page}/picked"] = name, setting
 
 
 def _picked(page: str, name: str, sweep: Sweep, results: Results, table: pd.DataFrame) -> None:

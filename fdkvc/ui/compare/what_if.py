@@ -17,8 +17,8 @@ from fdkvc.ui.kit.frame import problems
 from fdkvc.ui.kit.lanes import FORK, PAIR, Lane, overlap
 from fdkvc.ui.kit.markdown import Markdown
 from fdkvc.ui.kit.runs import load_fork
-from fdkvc.ui.kit.sidebar import BUDGET_HERE, ENTRY, TURN
-from fdkvc.ui.kit.variants import edit_policy, read_name
+from fdkvc.ui.kit.sidebar import BUDGET_HERE, ENTRY, TURN, read_name
+from fdkvc.ui.kit.variants import edit_policy
 from fdkvc.words import listed, sentence
 
 ENTRY_CHOICES = ("leave", "pin", "drop")

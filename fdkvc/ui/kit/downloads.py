@@ -9,6 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from fdkvc.charts.picture import picture
+from fdkvc.charts.sweep import PICK
 from fdkvc.charts.theme import Spec, standalone
 from fdkvc.ui.kit.arrow import arrow_table
 from fdkvc.ui.kit.frame import page_theme
@@ -53,6 +54,12 @@ def show_chart(page: str, name: str, chart: Spec, **options: Any) -> None:
     st.vega_lite_chart(
         {**chart, "datasets": tables}, key=f"{page}/{name}", width="stretch", **options
     )
+
+
+def clicked_setting(page: str, name: str) -> str:
+    """Return the setting whose mark was clicked last on a chart; empty where none was."""
+    clicked = st.session_state[f"{page}/{name}"].selection.get(PICK, [])
+    return clicked[0]["setting"] if clicked else ""
 
 
 def download_files(page: str, files: Callable[[], Mapping[str, str]], names: list[str]) -> None:

@@ -20,7 +20,8 @@ from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.arrow import cut_by_turn
 from fdkvc.ui.kit.memory import kept
 from fdkvc.ui.kit.runs import Choice, Run, RunChoice, load_run
-from fdkvc.ui.kit.variants import CHOSEN, read_name
+from fdkvc.ui.kit.sidebar import read_name
+from fdkvc.ui.kit.variants import CHOSEN
 
 POLICIES = replace(CHOSEN, follows=True)
 """The policies of the lanes, which go along from page to page."""

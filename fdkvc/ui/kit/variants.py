@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import streamlit as st
 
+from fdkvc.dialogs.batch import DialogBatch
 from fdkvc.parameters import Field
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named, read_policy
 from fdkvc.policies.base import Known
-from fdkvc.told.idle import idle
-from fdkvc.told.idle import known_of as known_of
+from fdkvc.told.idle import idle, known_of
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, hold, key_of
 from fdkvc.ui.kit.markdown import plain
@@ -20,8 +20,8 @@ from fdkvc.ui.kit.sidebar import (
     POLICY,
     choose_around,
     choose_hyperparameters,
+    read_name,
 )
-from fdkvc.ui.kit.sidebar import read_name as read_name
 
 MOST_POLICIES = 12
 """More lines than this cannot be told apart."""
@@ -82,6 +82,11 @@ def tell_idle(policies: Iterable[Policy], known: Known = DRAWN) -> None:
     """Say what of these policies changes nothing where no more than this is known."""
     for said in idle([*policies], known):
         st.info(plain(said), icon=":material/do_not_disturb_on:")
+
+
+def tell_idle_in(policies: Iterable[Policy], dialogs: DialogBatch) -> None:
+    """Say what of these policies changes nothing in these dialogs."""
+    tell_idle(policies, known_of(dialogs))
 
 
 def _typed(line: str, other: Policy) -> Policy:
