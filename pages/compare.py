@@ -40,5 +40,5 @@ with beside_title:
 lanes = what_if.with_fork(PAGE, runs)
 with files:
     scenes.downloads(PAGE, lanes)
-follow = scenes.show(PAGE, lanes, lambda: fields.write_link(PAGE, scenes.FIELDS))
+follow = scenes.show(PAGE, lanes, fields.link_writer(PAGE, scenes.FIELDS, sidebar.MOVING))
 follow()

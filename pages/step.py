@@ -43,7 +43,7 @@ tour.tell_stop(PAGE, run)
 follow = scene.show(
     PAGE,
     run,
-    lambda: fields.write_link(PAGE, sidebar.view_fields(PAGE)),
+    fields.link_writer(PAGE, sidebar.view_fields(PAGE), sidebar.MOVING),
     beside=tour.beside(PAGE, run),
 )
 follow()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import streamlit as st
 
@@ -17,6 +16,7 @@ from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, hold
 from fdkvc.ui.kit.lanes import Lane
 from fdkvc.ui.kit.markdown import plain
+from fdkvc.ui.kit.sidebar import MOVING
 from fdkvc.ui.step import scene
 
 
@@ -30,7 +30,7 @@ def show_view(
     function
         To be called once the page is drawn: the fragment that follows the stage.
     """
-    write = partial(fields.write_link, page, FIELDS)
+    write = fields.link_writer(page, FIELDS, MOVING)
     views: dict[str, Callable[[], Callable[[], None]]] = {
         "words": lambda: show_transcript(page, chosen.head, lanes, write),
         "lanes": lambda: scenes.show(page, lanes, write),

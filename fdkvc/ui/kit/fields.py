@@ -159,11 +159,36 @@ def _brought_along(page: str) -> Mapping[str, Any]:
 
 def write_link(page: str, fields: Sequence[Field]) -> None:
     """Put every value into the address of the page; Back returns to what was chosen before."""
+    link_writer(page, fields, ())()
+
+
+def link_writer(page: str, fields: Sequence[Field], moving: Sequence[Field]) -> Callable[[], None]:
+    """Return what puts every value into the address: at its first call, and what moves at others.
+
+    It is for a fragment. The browser may ask for its run before it has heard what the page's own
+    run has set, and then brings along what stood there before: that must not be written.
+
+    Parameters
+    ----------
+    moving : sequence of Field
+        What the fragment changes.
+    """
+    values: dict[str, Any] = {}
+
+    def write() -> None:
+        read = moving if values else fields
+        values.update({field.name: running(page, field) for field in read})
+        _write(page, fields, values)
+
+    return write
+
+
+def _write(page: str, fields: Sequence[Field], values: Mapping[str, Any]) -> None:
     st.session_state[_LOOKED_AT] = page
     for field in fields:
         if field.follows:
-            follow(field.name, running(page, field))
-    written = {field.name: field.written(running(page, field)) for field in fields}
+            follow(field.name, values[field.name])
+    written = {field.name: field.written(values[field.name]) for field in fields}
     chosen = {field.name: written[field.name] for field in fields if field.chosen}
     before = st.session_state.get(_CHOSEN, chosen)
     st.session_state[_CHOSEN] = chosen

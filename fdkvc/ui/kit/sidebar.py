@@ -95,6 +95,9 @@ TURN = Field("Turn", "", name="turn", default=0, low=0, high=9999, chosen=False)
 LOOK = (replace(TURN, follows=True), ENTRY)
 """What is looked at: the turn, and the entry that was picked."""
 
+MOVING = (*LOOK, ORDER)
+"""What a stage changes by itself."""
+
 LANES = "policies"
 """By what name the policies of lanes follow from page to page."""
 
@@ -310,7 +313,7 @@ def tell_rules(beside: Mapping[str, DeltaGenerator], trace: Trace) -> None:
 
 def view_fields(page: str, link: Mapping[str, str] | None = None) -> list[Field]:
     """Return all that the step page shows, of what a link asks for or the session holds."""
-    return [*DIALOG, *_policy_fields(page, link), *LOOK, ORDER, ASKED]
+    return [*DIALOG, *_policy_fields(page, link), *MOVING, ASKED]
 
 
 def keep_to_dialog(page: str, dialogs: DialogBatch, link: Mapping[str, str]) -> list[str]:
