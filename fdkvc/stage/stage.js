@@ -41,6 +41,7 @@ class Stage {
   // What does not change from turn to turn, and then the turn.
   begin(name) {
     const { dialog } = this;
+    clearTimeout(this.timers.named); // of the run before, whose entries are gone
     const range = this.part('input');
     range.max = dialog.turns - 1;
     this.part('.scrub').style.setProperty('--turns', dialog.turns);
