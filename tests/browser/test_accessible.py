@@ -23,6 +23,8 @@ GLIDED = """() => !document.getAnimations().some(
   ({transitionProperty, playState}) => transitionProperty && playState === 'running')"""
 """Whether no colour is any more on its way to that of the other theme."""
 
+APP = "document.querySelector('.stApp')"
+
 NAMED = """() => ![...document.querySelectorAll('.stage [role=listbox]')].some(
   (each) => each.checkVisibility() && !each.querySelector('[role=option]'))"""
 """Whether the stage has come to writing out its entries, which it does once it is at rest."""
@@ -47,13 +49,13 @@ def test_every_page_can_be_heard_and_read_in_either_theme(page: Page) -> None:
     themes = ["light", "dark"]
     for _, title, _ in PAGES:
         page.get_by_test_id("stSidebarNav").get_by_role("link", name=title, exact=True).click()
-        expect(page.get_by_role("heading", level=1, name=title)).to_be_visible()
+        page.get_by_role("heading", level=1, name=title).wait_for()
         expect(page).to_have_title(f"{title} · FD-KVC Lab")
         assert amiss(page, everything=True) == [], f"{title}, {themes[0]}"
 
         themes.reverse()  # the next page opens in this one
         page.emulate_media(color_scheme=themes[0])  # type: ignore[arg-type]
-        expect(page.locator(".stApp")).to_have_css("color-scheme", themes[0])
+        page.wait_for_function(f"getComputedStyle({APP}).colorScheme === '{themes[0]}'")
         assert amiss(page, everything=False) == [], f"{title}, {themes[0]}"
 
         page.get_by_role("link", name="Policies").focus()

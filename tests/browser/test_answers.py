@@ -7,6 +7,7 @@ import re
 from playwright.sync_api import Page, expect
 
 from benchmarks.live_app import settled
+from browser.address import expect_linked
 
 
 def test_a_person_asks_why_a_call_lost_its_city_and_goes_on_talking(page: Page) -> None:
@@ -20,7 +21,7 @@ def test_a_person_asks_why_a_call_lost_its_city_and_goes_on_talking(page: Page) 
 
     page.get_by_role("tab", name="Bring it back").click()
     expect(page.get_by_text("The call failed because")).to_contain_text("San Jose was evicted")
-    expect(page).to_have_url(re.compile("section=back"))
+    expect_linked(page, section="back")
 
     box = page.get_by_placeholder("Say something as the user")
     box.fill("Thank you. Are there any <b>movies</b> around there?")

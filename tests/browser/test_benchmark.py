@@ -12,6 +12,7 @@ import pandas as pd
 from playwright.sync_api import Download, Locator, Page, expect
 
 from benchmarks.live_app import settled
+from browser.address import expect_linked
 from fdkvc.files.repeat import compare, read_run
 from fdkvc.files.report import TIMED, study_files
 from fdkvc.measured.benchmark import Benchmark
@@ -39,10 +40,8 @@ def run_button(page: Page) -> Locator:
     return page.get_by_role("button", name="Run", exact=True)
 
 
-def run(page: Page, name: str, dialogs: int, **link: object) -> None:
-    """Open a page by a link to so many dialogs, run them, and wait for the results."""
-    open_page(page, name, dialogs=dialogs, **link)
-    expect(page.get_by_text("Nothing of these settings is at hand")).to_be_visible()
+def run(page: Page, dialogs: int) -> None:
+    """Run so many dialogs, which are chosen, and wait for the results."""
     run_button(page).click()
     expect(page.get_by_text(re.compile(rf"Shown: .*{dialogs:,} dialogs"))).to_be_visible(
         timeout=SECONDS
@@ -120,7 +119,9 @@ def test_the_papers_run_is_shown_at_once_and_handed_over(page: Page, tmp_path: P
 
 
 def test_a_run_is_kept_downloaded_and_repeated(page: Page, tmp_path: Path) -> None:
-    run(page, "Benchmark", 20)
+    open_page(page, "Benchmark", dialogs=20)
+    expect(page.get_by_text("Nothing of these settings is at hand")).to_be_visible()
+    run(page, 20)
     page.reload()
     expect(page.get_by_text(re.compile("Shown: 20 dialogs"))).to_be_visible()
     settled(page)
@@ -183,14 +184,15 @@ def test_a_run_begins_as_typed_goes_on_unseen_and_may_be_cancelled(page: Page) -
 
 def test_a_sweep_of_two_is_a_heat_map_that_leads_to_a_step_also_in_the_dark(page: Page) -> None:
     page.emulate_media(color_scheme="dark")
-    run(page, "Ablation", 5, second="w_c")
+    open_page(page, "Ablation", dialogs=5, second="w_c")
+    run(page, 5)
     cell = page.locator("[aria-label*='setting: fd-kvc gamma=0.8 w_c=0.5;']").first
     cell.click()
     told = page.get_by_text("FD-KVC gamma=0.8 w_c=0.5:")
     expect(told).to_be_in_viewport()  # where the person looks
     page.get_by_role("link", name="Step through a dialog with FD-KVC gamma=0.8 w_c=0.5").click()
     expect(page.get_by_role("heading", level=1, name="Step through")).to_be_visible()
-    expect(page).to_have_url(re.compile(r"gamma=0\.8.*w_c=0\.5"))
+    expect_linked(page, gamma=0.8, w_c=0.5)
     expect(page.get_by_role("spinbutton", name=re.compile("Recency decay"))).to_have_value("0.8")
     expect(page.get_by_text("This link is not quite right")).to_have_count(0)
 
@@ -199,7 +201,9 @@ def test_a_sweep_of_one_has_curves_with_the_published_points(page: Page, tmp_pat
     open_page(page, "Ablation")
     expect(page.locator("#claim-peak-gamma")).to_contain_text("does not hold")
     expect(page.get_by_role("heading", name="The paper's other sweep")).to_be_visible()
-    run(page, "Ablation", 6)
+    choose_dialogs(page, 6)
+    expect(page.get_by_text("The sidebar has other settings than this run")).to_be_visible()
+    run(page, 6)
     curve = page.locator(".st-key-ablation-sweep-late_retention")
     expect(curve.get_by_label(re.compile("published: 0.8470")).first).to_be_attached()
     expect(page.get_by_text(re.compile("On the front of [0-9]+ settings"))).to_be_visible()

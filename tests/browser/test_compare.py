@@ -9,6 +9,7 @@ import pandas as pd
 from playwright.sync_api import Locator, Page, expect
 
 from benchmarks.live_app import settled
+from browser.address import expect_linked
 from fdkvc.dialogs.draw import generate
 from fdkvc.dialogs.scenarios import scenario_named
 from fdkvc.policies import PAPER_POLICIES, POLICIES, policy_named
@@ -66,7 +67,7 @@ def decided(trace: Trace, turn: int) -> set[int]:
 def expect_turn(page: Page, turn: int) -> None:
     """Expect that slider, link and every lane stand at this turn."""
     expect(page.get_by_role("slider", name="Turn")).to_have_value(f"{turn}")
-    expect(page).to_have_url(re.compile(rf"[?&]turn={turn}(&|$)"))
+    expect_linked(page, turn=turn)
     for each in lanes(page).all():
         expect(each.locator(".options")).to_have_attribute("data-turn", f"{turn}")
 
@@ -146,13 +147,13 @@ def test_an_entry_is_picked_in_one_lane_followed_in_all_drawn_and_pinned(
         expect(why(page, label)).to_contain_text("Token 70 (topic A, from turn 2)")
     for number in (1, 2):
         expect(entry(page, number, 70)).to_have_attribute("aria-selected", "true")
-    expect(page).to_have_url(re.compile(r"[?&]entry=70(&|$)"))
+    expect_linked(page, entry=70)
     page.keyboard.press("ArrowRight")
     expect(why(page, "FIFO")).to_contain_text(re.compile("evicted in this turn.*by the budget"))
     page.keyboard.press("ArrowRight")
     expect(why(page, "FIFO")).to_contain_text("evicted in turn 3rank 58 of 88 · by the budget")
     page.keyboard.press("Escape")
-    expect(page).to_have_url(re.compile(r"[?&]entry=(&|$)"))
+    expect_linked(page, entry="")
 
     expect(page.get_by_role("heading", name="Kept in turn 4, by topic")).to_be_visible()
     drawn = downloaded(page, "lanes.svg", tmp_path).read_bytes()
@@ -171,7 +172,7 @@ def test_an_entry_is_picked_in_one_lane_followed_in_all_drawn_and_pinned(
     page.keyboard.press("Enter")
     expect(box.locator(f"#{chosen}")).to_have_attribute("aria-selected", "true")
     entry(page, 1, 70).click()
-    expect(page).to_have_url(re.compile(r"[?&]entry=70(&|$)"))
+    expect_linked(page, entry=70)
 
     page.get_by_role("button", name="What if").click()
     page.get_by_role("radio", name="pin").click()

@@ -12,6 +12,7 @@ import pandas as pd
 from playwright.sync_api import Locator, Page, expect
 
 from benchmarks.live_app import settled
+from browser.address import expect_linked
 from fdkvc.measured.replay import Replay, replay
 from fdkvc.policies import policy_named
 from fdkvc.run.evidence import answers
@@ -41,7 +42,7 @@ def transcript(page: Page) -> Locator:
 
 def expect_turn(page: Page, turn: int) -> None:
     expect(transcript(page)).to_have_attribute("data-turn", f"{turn}")
-    expect(page).to_have_url(re.compile(rf"[?&]turn={turn}(&|$)"))
+    expect_linked(page, turn=turn)
 
 
 def bring(page: Page, path: Path) -> None:
@@ -98,7 +99,7 @@ def test_a_person_steps_through_a_conversation_and_sees_what_was_forgotten(page:
     page.keyboard.press("Enter")
     expect(why.locator("header")).to_contain_text(f"“{RECORDING.tokens[0][1].text}” · token 1")
     expect(why).to_contain_text(re.compile(r"evicted in turn \d+ by the budget"))
-    expect(page).to_have_url(re.compile(r"[?&]entry=1(&|$)"))
+    expect_linked(page, entry=1)
 
     page.get_by_role("radio", name="Caches side by side").click()
     expect(page.locator(".stage .lane")).to_have_count(2)
@@ -107,7 +108,7 @@ def test_a_person_steps_through_a_conversation_and_sees_what_was_forgotten(page:
     page.get_by_role("radio", name="One cache").click()
     entries = page.get_by_role("listbox", name="Entries of this turn")
     expect(entries.locator(".options")).to_have_attribute("data-turn", f"{LAST - 1}")
-    expect(page).to_have_url(re.compile(rf"turn={LAST - 1}&entry=1&.*view=cache"))
+    expect_linked(page, turn=LAST - 1, entry=1, view="cache")
 
 
 def test_which_arguments_fd_kvc_forgot_that_fifo_kept(page: Page) -> None:
@@ -153,7 +154,7 @@ def test_a_file_is_brought_and_its_text_is_never_markup(page: Page, tmp_path: Pa
     for name in ("Heads", "Evidence"):
         page.get_by_role("tab", name=name).click()
         expect(page.get_by_role("tab", name=name)).to_have_attribute("aria-selected", "true")
-        expect(page).to_have_url(re.compile(f"section={SECTIONS[name]}"))
+        expect_linked(page, section=SECTIONS[name])
         settled(page)
         assert page.locator("img").count() == 0
     page.reload()

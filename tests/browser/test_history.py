@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from benchmarks.live_app import settled
+from browser.address import expect_linked
 from fdkvc.dialogs.scenarios import SCENARIOS
 from fdkvc.policies import POLICIES
 
@@ -56,12 +57,6 @@ def step_to(page: Page, *turns: int) -> None:
     for turn in turns:
         page.get_by_role("button", name=re.compile("^Next")).click()
         expect_linked(page, turn=turn)
-
-
-def expect_linked(page: Page, **parts: object) -> None:
-    """Expect these among the parts of the address."""
-    for name, text in parts.items():
-        expect(page).to_have_url(re.compile(rf"[?&]{name}={text}(&|$)"))
 
 
 def expect_view(page: Page, turn: int, scenario: str, policy: str) -> None:
@@ -116,7 +111,7 @@ def test_back_and_forward_go_from_page_to_page(page: Page) -> None:
     expect_view(page, 3, "shift", "h2o")
     before = entries(page)
     page.get_by_role("link", name="Compare", exact=True).click()
-    expect_linked(page, policies="fifo%2Csink%2Ch2o%2Cfd-kvc", scenario="shift", turn=3)
+    expect_linked(page, policies="fifo,sink,h2o,fd-kvc", scenario="shift", turn=3)
     choose(page, "Scenario", SCENARIOS["return"].label)
     expect_linked(page, scenario="return")
     page.get_by_role("link", name="About", exact=True).click()
@@ -128,12 +123,12 @@ def test_back_and_forward_go_from_page_to_page(page: Page) -> None:
     expect(control(page, "Scenario")).to_have_value(SCENARIOS["return"].label)
     page.go_back()
     expect(control(page, "Scenario")).to_have_value(SCENARIOS["shift"].label)
-    expect_linked(page, policies="fifo%2Csink%2Ch2o%2Cfd-kvc", scenario="shift")
+    expect_linked(page, policies="fifo,sink,h2o,fd-kvc", scenario="shift")
     page.go_back()
     expect_view(page, 3, "shift", "h2o")
     settled(page).go_forward()
     expect(page.get_by_role("heading", name="Compare")).to_be_visible()
-    expect_linked(page, policies="fifo%2Csink%2Ch2o%2Cfd-kvc", scenario="shift")
+    expect_linked(page, policies="fifo,sink,h2o,fd-kvc", scenario="shift")
     assert entries(page) == before + 3
 
 
@@ -150,22 +145,7 @@ def test_back_comes_from_a_file_that_is_not_there_yet(page: Page) -> None:
     expect(page.get_by_role("listbox", name="Transcript")).to_be_visible()
 
 
-def test_a_step_that_the_server_hears_late_takes_back_nothing_of_the_address(page: Page) -> None:
-    page.add_init_script(FORGET)
-    page.goto("/?scenario=shift&turn=3")
-    step_to(settled(page), 4)
-    page.evaluate("window.late = sockets[0].said.at(-1)")
-    choose(page, "Policy", "H2O")
-    expect_view(page, 4, "shift", "h2o")
-
-    settled(page).evaluate("before = sockets[0].heard, sockets[0].send(late)")
-    page.wait_for_function("sockets[0].heard > before")
-    settled(page)
-
-    expect_linked(page, policy="h2o")
-
-
-def test_a_server_that_forgot_the_session_shows_what_the_browser_shows(page: Page) -> None:
+def test_neither_a_server_that_forgot_nor_a_late_step_takes_anything_back(page: Page) -> None:
     page.add_init_script(FORGET)
     page.goto("/?scenario=shift&turn=3")
     expect_view(page, 3, "shift", "fd-kvc")
@@ -181,3 +161,12 @@ def test_a_server_that_forgot_the_session_shows_what_the_browser_shows(page: Pag
     settled(page)
     expect_view(page, 4, "shift", "h2o")
     assert entries(page) == before
+
+    step_to(page, 5)
+    settled(page).evaluate("socket = sockets.at(-1), late = socket.said.at(-1)")
+    choose(page, "Policy", "FIFO")
+    expect_view(page, 5, "shift", "fifo")
+    settled(page).evaluate("heard = socket.heard, socket.send(late)")
+    page.wait_for_function("socket.heard > heard")
+    settled(page)
+    expect_linked(page, policy="fifo")

@@ -10,6 +10,7 @@ from app_pages import SECONDS
 from playwright.sync_api import Locator, Page, expect
 
 from benchmarks.live_app import settled
+from browser.address import expect_linked
 from fdkvc.dialogs.draw import generate
 from fdkvc.dialogs.scenarios import scenario_named
 from fdkvc.files.export import trace_files
@@ -32,7 +33,7 @@ def expect_turn(page: Page, turn: int, last: int) -> None:
     expect(page.locator(".stage").get_by_role("status")).to_contain_text(f"Turn {turn}: ")
     expect(page.get_by_role("slider", name="Turn")).to_have_value(f"{turn}")
     expect(page.locator(".stage .where")).to_have_text(f"{turn} of {last}")
-    expect(page).to_have_url(re.compile(rf"[?&]turn={turn}(&|$)"))
+    expect_linked(page, turn=turn)
     expect(cache(page).locator(".options")).to_have_attribute("data-turn", f"{turn}")
 
 
@@ -81,7 +82,7 @@ def test_at_the_last_turn_the_page_shows_what_the_engine_decided(page: Page) -> 
         if key != first:
             page.get_by_role("combobox", name="Policy").fill(POLICIES[key].label)
             page.get_by_role("option", name=POLICIES[key].label, exact=True).click()
-        expect(page).to_have_url(re.compile(rf"[?&]policy={key}(&|$)"))
+        expect_linked(page, policy=key)
         expect_turn(page, last, last)
         entries = simulate(policy_named(key), dialogs, 56).every_entry()
         decided = {
