@@ -12,9 +12,7 @@ from browser.address import expect_linked
 
 def test_a_person_asks_why_a_call_lost_its_city_and_goes_on_talking(page: Page) -> None:
     page.goto("/answers")
-    expect(
-        page.get_by_role("heading", name=re.compile("^GetWeather: the call is right"))
-    ).to_be_visible()
+    page.get_by_role("heading", name=re.compile("^GetWeather: the call is right")).wait_for()
     fifo = page.get_by_role("region", name="FIFO", exact=True)
     expect(fifo.locator(".unmet")).to_contain_text("not San Jose")
     expect(page.get_by_role("region", name="What the word was written from")).to_be_visible()

@@ -43,9 +43,7 @@ def run_button(page: Page) -> Locator:
 def run(page: Page, dialogs: int) -> None:
     """Run so many dialogs, which are chosen, and wait for the results."""
     run_button(page).click()
-    expect(page.get_by_text(re.compile(rf"Shown: .*{dialogs:,} dialogs"))).to_be_visible(
-        timeout=SECONDS
-    )
+    page.get_by_text(re.compile(rf"Shown: .*{dialogs:,} dialogs")).wait_for(timeout=SECONDS)
     settled(page)
 
 
@@ -123,7 +121,7 @@ def test_a_run_is_kept_downloaded_and_repeated(page: Page, tmp_path: Path) -> No
     expect(page.get_by_text("Nothing of these settings is at hand")).to_be_visible()
     run(page, 20)
     page.reload()
-    expect(page.get_by_text(re.compile("Shown: 20 dialogs"))).to_be_visible()
+    page.get_by_text(re.compile("Shown: 20 dialogs")).wait_for()
     settled(page)
     page.get_by_role("tab", name="Files").click()
     packed = downloaded(page, "Everything as a ZIP", tmp_path)
@@ -148,9 +146,8 @@ def test_a_run_is_kept_downloaded_and_repeated(page: Page, tmp_path: Path) -> No
     page.get_by_text("Repeat a run from its run.json").click()
     page.locator("input[type=file]").set_input_files(tmp_path / "run.json")
     page.get_by_role("button", name="Repeat this run").click()
-    expect(page.get_by_text("Repeated: the numbers are the same, byte for byte")).to_be_visible(
-        timeout=SECONDS
-    )
+    same = page.get_by_text("Repeated: the numbers are the same, byte for byte")
+    same.wait_for(timeout=SECONDS)
     (tmp_path / "broken.json").write_text('{"seed": 1}')
     page.locator("input[type=file]").set_input_files(tmp_path / "broken.json")
     expect(
@@ -164,7 +161,7 @@ def test_a_run_begins_as_typed_goes_on_unseen_and_may_be_cancelled(page: Page) -
     field.fill("2000")
     run_button(page).click()
     progress = page.get_by_text(re.compile("Benchmark, [1-9][0-9]* of 2000 dialogs"))
-    expect(progress).to_be_visible(timeout=SECONDS)
+    progress.wait_for(timeout=SECONDS)
     expect(run_button(page)).to_be_disabled()
     seen = progress.inner_text()
 
@@ -177,7 +174,7 @@ def test_a_run_begins_as_typed_goes_on_unseen_and_may_be_cancelled(page: Page) -
 
     page.get_by_role("button", name="Cancel").click()
     cut_short = re.compile(r"Cancelled: this is of [\d,]+ of 2,000 dialogs of each scenario")
-    expect(page.get_by_text(cut_short)).to_be_visible(timeout=SECONDS)
+    page.get_by_text(cut_short).wait_for(timeout=SECONDS)
     expect(page.get_by_role("tab", name="Tables")).to_be_visible()
     expect(run_button(page)).to_be_enabled()
 

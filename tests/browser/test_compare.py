@@ -66,8 +66,8 @@ def decided(trace: Trace, turn: int) -> set[int]:
 
 def expect_turn(page: Page, turn: int) -> None:
     """Expect that slider, link and every lane stand at this turn."""
-    expect(page.get_by_role("slider", name="Turn")).to_have_value(f"{turn}")
     expect_linked(page, turn=turn)
+    expect(page.get_by_role("slider", name="Turn")).to_have_value(f"{turn}")
     for each in lanes(page).all():
         expect(each.locator(".options")).to_have_attribute("data-turn", f"{turn}")
 

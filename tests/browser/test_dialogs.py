@@ -41,8 +41,8 @@ def transcript(page: Page) -> Locator:
 
 
 def expect_turn(page: Page, turn: int) -> None:
-    expect(transcript(page)).to_have_attribute("data-turn", f"{turn}")
     expect_linked(page, turn=turn)
+    expect(transcript(page)).to_have_attribute("data-turn", f"{turn}")
 
 
 def bring(page: Page, path: Path) -> None:
@@ -106,9 +106,9 @@ def test_a_person_steps_through_a_conversation_and_sees_what_was_forgotten(page:
     expect(page.locator(".stage")).to_have_count(1)
     expect(page.locator(".stage .where")).to_have_text(f"{LAST - 1} of {LAST}")
     page.get_by_role("radio", name="One cache").click()
+    expect_linked(page, turn=LAST - 1, entry=1, view="cache")
     entries = page.get_by_role("listbox", name="Entries of this turn")
     expect(entries.locator(".options")).to_have_attribute("data-turn", f"{LAST - 1}")
-    expect_linked(page, turn=LAST - 1, entry=1, view="cache")
 
 
 def test_which_arguments_fd_kvc_forgot_that_fifo_kept(page: Page) -> None:
@@ -198,7 +198,7 @@ def test_all_dialogs_of_a_file_give_curves_and_the_command_lines_files(
     open_dialogs(page, policies="fifo,h2o")
     page.get_by_role("tab", name="All dialogs of the file").click()
     page.get_by_role("button", name="Run", exact=True).click()
-    expect(page.get_by_text("Shown: 2 dialogs, 2 policies, 5 budgets")).to_be_visible()
+    page.get_by_text("Shown: 2 dialogs, 2 policies, 5 budgets").wait_for()
     settled(page)
 
     curve = page.locator("[class*=st-key-panel-replay-call_recall]")

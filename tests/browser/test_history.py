@@ -122,8 +122,8 @@ def test_back_and_forward_go_from_page_to_page(page: Page) -> None:
     expect(page.get_by_role("heading", name="Compare")).to_be_visible()
     expect(control(page, "Scenario")).to_have_value(SCENARIOS["return"].label)
     page.go_back()
-    expect(control(page, "Scenario")).to_have_value(SCENARIOS["shift"].label)
     expect_linked(page, policies="fifo,sink,h2o,fd-kvc", scenario="shift")
+    expect(control(page, "Scenario")).to_have_value(SCENARIOS["shift"].label)
     page.go_back()
     expect_view(page, 3, "shift", "h2o")
     settled(page).go_forward()
@@ -140,8 +140,8 @@ def test_back_comes_from_a_file_that_is_not_there_yet(page: Page) -> None:
 
     page.go_back()
 
-    expect(control(page, "File")).to_have_value("Example: service dialogs")
     expect_linked(page, file="dialogues", budget=40)
+    expect(control(page, "File")).to_have_value("Example: service dialogs")
     expect(page.get_by_role("listbox", name="Transcript")).to_be_visible()
 
 

@@ -30,10 +30,10 @@ def open_step(page: Page, **view: object) -> None:
 
 def expect_turn(page: Page, turn: int, last: int) -> None:
     """Expect that the stage stands at this turn, its entries say so, and the link holds it."""
+    expect_linked(page, turn=turn)
     expect(page.locator(".stage").get_by_role("status")).to_contain_text(f"Turn {turn}: ")
     expect(page.get_by_role("slider", name="Turn")).to_have_value(f"{turn}")
     expect(page.locator(".stage .where")).to_have_text(f"{turn} of {last}")
-    expect_linked(page, turn=turn)
     expect(cache(page).locator(".options")).to_have_attribute("data-turn", f"{turn}")
 
 

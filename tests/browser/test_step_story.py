@@ -44,7 +44,7 @@ def test_playing_shows_every_turn_and_makes_no_entries_of_the_history(
     every = {f"{turn} of 19" for turn in range(1, 20)}
     page.get_by_role("button", name="Play").click()
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
-    expect(page.get_by_role("button", name="Play")).to_be_visible(timeout=60_000)
+    page.get_by_role("button", name="Play").wait_for(timeout=60_000)
     expect_turn(page, 19, 19)
     shown = set(page.evaluate("() => [...window.shownTurns]"))
     assert every <= shown
