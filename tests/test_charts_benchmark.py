@@ -128,7 +128,7 @@ def fields_of(node: Any) -> set[str]:
 @pytest.mark.parametrize("name", DATA)
 def test_a_chart_is_drawn_from_its_data_alone(name: str, theme: Theme) -> None:
     spec = standalone(spec_of(name, theme), DATA[name], theme, 400)
-    alt.Chart.from_dict(spec_of(name, theme))
+    alt.Root.validate(spec_of(name, theme))
     drawn = picture(spec, "svg").decode()
     assert drawn.count("<path") > 3
     assert "NaN" not in drawn

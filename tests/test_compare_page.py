@@ -375,9 +375,9 @@ def test_the_page_names_no_policy() -> None:
 
 def test_the_lanes_together_are_one_picture() -> None:
     app = open_page("compare", scenario="shift", policies="fifo,h2o,sink,fd-kvc", turn=5)
-    charts = app.session_state["compare/charts"]
+    charts = app.session_state["compare/pictured"]
 
-    chart = together([charts[f"lane/{key}"] for key in PAPER_POLICIES])
+    chart = together([charts[key]() for key in PAPER_POLICIES])
     drawn = picture(standalone(chart, chart["datasets"], LIGHT, 720), "svg").decode()
 
     for key in PAPER_POLICIES:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from app_pages import (
     ROOT,
+    check_spec,
     check_specs,
     entry_of,
     html,
@@ -20,17 +21,21 @@ from app_pages import (
 )
 from streamlit.testing.v1 import AppTest
 
+from fdkvc.charts.theme import LIGHT
 from fdkvc.dialogs.draw import generate
-from fdkvc.dialogs.scenarios import scenario_named
+from fdkvc.dialogs.scenarios import World, scenario_named
 from fdkvc.policies import POLICIES, policy_named
 from fdkvc.run.metrics import metrics_of
 from fdkvc.said.formats import EXAMPLES, read_file
 from fdkvc.said.lexical import lexical_recording
 from fdkvc.told.tables import entries_table
+from fdkvc.ui.compare.scenes import lane_chart
 from fdkvc.ui.kit.frame import PAGES
 from fdkvc.ui.kit.lanes import POLICIES as LANES
+from fdkvc.ui.kit.lanes import load_lanes
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.ui.kit.runs import load_run
+from fdkvc.ui.kit.runs import DialogChoice, load_run
+from fdkvc.ui.step.scene import moment_chart, timeline_chart
 from fdkvc.ui.step.tour import STOPS, forked
 
 every_page = pytest.mark.parametrize("path", [path for path, *_ in PAGES])
@@ -109,12 +114,33 @@ def test_every_chart_gets_just_the_data_that_it_draws() -> None:
     step, compare = open_page("step"), open_page("compare", policies="fifo,fd-kvc,h2o")
     for policy in POLICIES:
         step.session_state["step/policy"] = policy
-        for app in (settled(step.run()), compare):
-            charts = app.get("vega_lite_chart")
-            assert len(charts) >= (1 if app is step else 2)
-            for chart in charts:
-                sent = {table.name for table in chart.proto.datasets}
-                assert sent == data_of(json.loads(chart.proto.spec)), policy
+        check_data(settled(step.run()), 1, policy)
+    check_data(compare, 2, "compare")
+
+
+def check_data(app: AppTest, least: int, page: str) -> None:
+    charts = app.get("vega_lite_chart")
+    assert len(charts) >= least, page
+    for chart in charts:
+        sent = {table.name for table in chart.proto.datasets}
+        assert sent == data_of(json.loads(chart.proto.spec)), page
+
+
+def test_every_chart_for_a_picture_is_right_and_gets_just_the_data_that_it_draws() -> None:
+    """The stage is no chart, and becomes one where it is saved as a picture."""
+    dialog = DialogChoice(scenario_named("mixed"), 7, World())
+    lanes = load_lanes(dialog, [policy_named(key) for key in POLICIES], 56)
+    for lane in lanes:
+        charts = {
+            "timeline": timeline_chart(lane.run, 3, 70, LIGHT),
+            "cache": moment_chart(lane.run, 3, "age", 70, LIGHT),
+            "lane": lane_chart(lanes, lane, 3, 70, LIGHT),
+        }
+        for name, chart in charts.items():
+            data = chart.pop("datasets")
+            assert data.keys() == data_of(chart), (name, lane.name)
+            if lane.name == "fd-kvc":
+                check_spec(chart)
 
 
 def test_the_stops_of_the_walk_say_what_is_so() -> None:

@@ -9,7 +9,7 @@ import pytest
 from app_pages import ROOT, open_page, settled, specs
 
 from fdkvc.charts import theme
-from fdkvc.charts.timeline import river_panel
+from fdkvc.charts.lanes import lane_spec
 
 both = pytest.mark.parametrize("seen", [theme.LIGHT, theme.DARK], ids=["light", "dark"])
 
@@ -43,7 +43,8 @@ def test_a_letter_can_be_read_on_its_topic(place: int) -> None:
 
 def test_the_ninth_topic_has_the_first_hue_and_a_pattern() -> None:
     topics = tuple("ABCDEFGHI")
-    river = river_panel(9, 56, topics, theme.LIGHT).to_dict()["layer"][0]["encoding"]
+    spec = lane_spec("FIFO", 9, 56, 32, topics, theme.LIGHT)
+    river = spec["vconcat"][0]["layer"][0]["encoding"]
 
     hues, edges, dashes = (
         river[channel]["scale"]["range"] for channel in ("fill", "stroke", "strokeDash")

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import altair as alt
 
-from fdkvc.charts.theme import Spec, Theme, panel_title, policy_colour, policy_lines, single
+from fdkvc.charts.theme import (
+    Spec,
+    Theme,
+    built_once,
+    layered,
+    panel_title,
+    policy_colour,
+    policy_lines,
+    single,
+)
 
 
-@lru_cache(maxsize=64)
+@built_once
 def budgets_spec(
     title: str,
     budgets: tuple[int, ...],
@@ -69,5 +76,5 @@ def budgets_spec(
     told = ", with its 95 % interval over sets of services" if intervals else ""
     subtitle = f"mean over the dialogs{told}"
     layers = [band, *lines] if intervals else lines
-    chart = alt.layer(*layers).properties(height=280, title=panel_title(title, subtitle))
+    chart = layered(*layers, height=280, title=panel_title(title, subtitle))
     return single(chart, theme)

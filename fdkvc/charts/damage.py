@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import altair as alt
 
-from fdkvc.charts.theme import Spec, Theme, panel_title, policy_lines, single
+from fdkvc.charts.theme import (
+    Spec,
+    Theme,
+    built_once,
+    layered,
+    panel_title,
+    policy_lines,
+    single,
+)
 
 
-@lru_cache(maxsize=64)
+@built_once
 def damage_spec(
     policies: tuple[str, ...], turns: int, low: float, high: float, theme: Theme
 ) -> Spec:
@@ -49,4 +55,4 @@ def damage_spec(
     base = alt.Chart(alt.NamedData("damage")).encode(x=x, y=y)
     lines = policy_lines(base, policies, theme, tooltip, size=60)
     title = panel_title("Damage", "nats a token more than with the full cache")
-    return single(alt.layer(*lines).properties(height=260, title=title), theme)
+    return single(layered(*lines, height=260, title=title), theme)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import altair as alt
 
 from fdkvc.charts.theme import (
     Spec,
     Theme,
+    built_once,
+    layered,
     legend_columns,
     mark_at,
     panel_title,
@@ -21,7 +21,7 @@ from fdkvc.charts.theme import (
 DOT_HEIGHT = 13
 
 
-@lru_cache(maxsize=64)
+@built_once
 def dots_spec(
     title: str,
     subtitle: str,
@@ -88,5 +88,5 @@ def dots_spec(
         tooltip=tooltip,
     )
     height = len(rows) * (DOT_HEIGHT * len(names) + 14)
-    chart = alt.layer(zero, ends, dots)
-    return single(chart.properties(height=height, title=panel_title(title, subtitle)), theme)
+    heading = panel_title(title, subtitle)
+    return single(layered(zero, ends, dots, height=height, title=heading), theme)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import altair as alt
@@ -15,8 +14,10 @@ from fdkvc.charts.theme import (
     Panel,
     Spec,
     Theme,
+    built_once,
     column,
     inside_axis,
+    layered,
     panel_title,
     tint_of,
     top_legend,
@@ -32,7 +33,7 @@ IN_A_ROW = 3  # lanes of a picture
 PICTURE_WIDTH = 300  # of each
 
 
-@lru_cache(maxsize=64)
+@built_once
 def lane_spec(
     title: str, turns: int, places: int, incoming: int, topics: tuple[str, ...], theme: Theme
 ) -> Spec:
@@ -46,12 +47,11 @@ def lane_spec(
         The largest budget among the lanes, and the most tokens that a turn brings.
     """
     words = (
-        alt.Chart(alt.NamedData("cursor"))
+        alt.Chart(alt.NamedData("cursor"), height=32)
         .mark_text(
             align="left", baseline="top", fontSize=12, lineHeight=16, lineBreak="\n", fill=theme.ink
         )
         .encode(x=alt.value(0), y=alt.value(0), text=alt.Text("words:N"))
-        .properties(height=32)
     )
     return column(
         [
@@ -64,7 +64,7 @@ def lane_spec(
     )
 
 
-@lru_cache(maxsize=64)
+@built_once
 def lines_spec(
     turns: int, lanes: tuple[str, ...], own_ink: bool, lines: tuple[Line, ...], theme: Theme
 ) -> Spec:
@@ -138,10 +138,10 @@ def _line_panel(
         points,
         cursor_panel(turns, theme, labels=True),
     ]
-    return alt.layer(*layers, height=LINE_HEIGHT, title=panel_title(line.label))
+    return layered(*layers, height=LINE_HEIGHT, title=panel_title(line.label))
 
 
-@lru_cache(maxsize=64)
+@built_once
 def overlap_spec(turns: int, theme: Theme) -> Spec:
     """Build the spec of how far two caches overlap, turn by turn.
 
@@ -179,7 +179,7 @@ def overlap_spec(turns: int, theme: Theme) -> Spec:
         cursor_panel(turns, theme, labels=True),
     ]
     title = panel_title("Overlap of the two caches", "entries in both, as a share of all in either")
-    return column([alt.layer(*layers, height=OVERLAP_HEIGHT, title=title)], theme)
+    return column([layered(*layers, height=OVERLAP_HEIGHT, title=title)], theme)
 
 
 # ------------------------------------------------------------------------------------ a picture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import altair as alt
 import pandas as pd
 
@@ -11,7 +9,9 @@ from fdkvc.charts.theme import (
     Panel,
     Spec,
     Theme,
+    built_once,
     dash_scale,
+    layered,
     panel_title,
     policy_scale,
     single,
@@ -19,7 +19,7 @@ from fdkvc.charts.theme import (
 )
 
 
-@lru_cache(maxsize=64)
+@built_once
 def series_spec(
     title: str,
     subtitle: str,
@@ -71,8 +71,8 @@ def series_spec(
             alt.Tooltip("ci_high:Q", title="to", format=".4f"),
         ],
     )
-    chart = alt.layer(*_topics(x_scale, x_axis, theme), band, lines)
-    return single(chart.properties(height=210, title=panel_title(title, subtitle)), theme)
+    layers = [*_topics(x_scale, x_axis, theme), band, lines]
+    return single(layered(*layers, height=210, title=panel_title(title, subtitle)), theme)
 
 
 def _topics(scale: alt.Scale, axis: alt.Axis, theme: Theme) -> list[Panel]:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import altair as alt
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fdkvc.charts.theme import Spec, Theme, panel_title, policy_scale, single
+from fdkvc.charts.theme import (
+    Spec,
+    Theme,
+    built_once,
+    layered,
+    panel_title,
+    policy_scale,
+    single,
+)
 
 BINS = 48
 ROW_HEIGHT = 62
 FILL = 0.86  # share of a row's height that its highest bar takes
 
 
-@lru_cache(maxsize=64)
+@built_once
 def spread_spec(
     title: str, subtitle: str, policies: tuple[str, ...], low: float, high: float, theme: Theme
 ) -> Spec:
@@ -78,9 +84,8 @@ def spread_spec(
             alt.Tooltip("mean:Q", format=".4f"),
         ],
     )
-    chart = alt.layer(bars, mean).properties(
-        height=ROW_HEIGHT * rows, title=panel_title(title, subtitle)
-    )
+    heading = panel_title(title, subtitle)
+    chart = layered(bars, mean, height=ROW_HEIGHT * rows, title=heading)
     return single(chart, theme)
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import altair as alt
 import pandas as pd
 
 from fdkvc.charts.theme import (
     Spec,
     Theme,
+    built_once,
+    layered,
     mark_at,
     panel_title,
     policy_scale,
@@ -21,8 +21,10 @@ from fdkvc.charts.theme import (
 PICK = "pick"
 """Name of the selection by which a person picks a setting."""
 
+_PICKABLE = "pickable"
 
-@lru_cache(maxsize=64)
+
+@built_once
 def curve_spec(
     title: str,
     parameter: str,
@@ -75,9 +77,9 @@ def curve_spec(
     )
     line = base.mark_line(color=colour, strokeWidth=2, aria=False).encode(x=x, y=y)
     points = (
-        base.mark_point(filled=True, color=colour, size=70, opacity=1, cursor="pointer")
+        alt.Chart(alt.NamedData("curve"), name=_PICKABLE)
+        .mark_point(filled=True, color=colour, size=70, opacity=1, cursor="pointer")
         .encode(x=x, y=y, tooltip=tooltip)
-        .add_params(alt.selection_point(name=PICK, fields=["setting"]))
     )
     printed = (
         base.transform_filter("isValid(datum.published)")
@@ -86,11 +88,11 @@ def curve_spec(
     )
     layers = [mark, band, line, *([printed] if published else []), points]
     words = f"dashed: the default, {default:g}{' · ◇ published' * published}"
-    chart = alt.layer(*layers).properties(height=230, title=panel_title(title, words))
-    return single(chart, theme)
+    chart = layered(*layers, height=230, title=panel_title(title, words))
+    return single(chart, theme, params=[_picking()])
 
 
-@lru_cache(maxsize=64)
+@built_once
 def heat_spec(
     title: str,
     parameters: tuple[str, str],
@@ -117,7 +119,8 @@ def heat_spec(
     x = alt.X("x:O", axis=alt.Axis(title=parameters[0], labelAngle=0, format="~g"))
     y = alt.Y("y:O", sort="descending", axis=alt.Axis(title=parameters[1], format="~g"))
     blocks = (
-        base.mark_rect(cursor="pointer")
+        alt.Chart(alt.NamedData("cells"), name=_PICKABLE)
+        .mark_rect(cursor="pointer")
         .encode(
             x=x,
             y=y,
@@ -135,7 +138,6 @@ def heat_spec(
                 alt.Tooltip("ci_high:Q", title="to", format=".4f"),
             ],
         )
-        .add_params(alt.selection_point(name=PICK, fields=["setting"]))
     )
     figures = base.mark_text(fontSize=11, aria=False).encode(
         x=x,
@@ -143,10 +145,15 @@ def heat_spec(
         text=alt.Text("label:N"),
         color=alt.condition(alt.datum.dark, alt.value("#ffffff"), alt.value("#000000")),
     )
-    chart = alt.layer(blocks, figures).properties(
-        height=max(160, 34 * sizes[1]), title=panel_title(title, "outlined: nearest to the default")
-    )
-    return single(chart, theme)
+    heading = panel_title(title, "outlined: nearest to the default")
+    chart = layered(blocks, figures, height=max(160, 34 * sizes[1]), title=heading)
+    return single(chart, theme, params=[_picking()])
+
+
+def _picking() -> alt.TopLevelSelectionParameter:
+    """Let a person pick a setting by its mark; a page looks for this at the top of a spec."""
+    select = alt.PointSelectionConfig(type="point", fields=["setting"])
+    return alt.TopLevelSelectionParameter(name=PICK, select=select, views=[_PICKABLE])
 
 
 TRADEOFF_HEIGHT = 380
@@ -176,7 +183,7 @@ def tradeoff_chart(
     titles, groups, lower_is_better, theme
         As `tradeoff_spec` takes them.
     """
-    ranges = [_range(points, axis) for axis in ("x", "y")]
+    ranges = _range(points, "x"), _range(points, "y")
     front = points[points.front].sort_values(["x", "y"]).reset_index(drop=True)
     spec = tradeoff_spec(*titles, *ranges, groups, lower_is_better, theme)
     line = front.assign(place=front.index)[["x", "y", "place"]]
@@ -246,7 +253,7 @@ def _parted(left: float, end: float, right: float, start: float) -> float:
     return min((end - start) / (right - left), _NEVER) if right > left else _NEVER
 
 
-@lru_cache(maxsize=64)
+@built_once
 def tradeoff_spec(
     x_title: str,
     y_title: str,
@@ -294,7 +301,8 @@ def tradeoff_spec(
         x=x, y=alt.Y("y_low:Q", scale=y_scale, axis=y_axis), y2=alt.Y2("y_high:Q"), color=color
     )
     points = (
-        base.mark_point(filled=True, opacity=1, cursor="pointer")
+        alt.Chart(alt.NamedData("points"), name=_PICKABLE)
+        .mark_point(filled=True, opacity=1, cursor="pointer")
         .encode(
             x=x,
             y=y,
@@ -309,7 +317,6 @@ def tradeoff_spec(
                 alt.Tooltip("front:N", title="on the front"),
             ],
         )
-        .add_params(alt.selection_point(name=PICK, fields=["setting"]))
     )
     names = [
         base.transform_filter(f"datum.place == {place}")
@@ -325,10 +332,11 @@ def tradeoff_spec(
         .encode(x=x, y=y, text=alt.condition("datum.fits <= width", "name:N", alt.value("")))
         for place, (side, up) in enumerate(_PLACES)
     ]
-    chart = alt.layer(front, across, along, points, *names).properties(
+    chart = layered(
+        *(front, across, along, points, *names),
         height=TRADEOFF_HEIGHT,
         title=panel_title(
             f"{y_title} against {x_title.lower()}", "dashed: the front that nothing beats in both"
         ),
     )
-    return single(chart, theme)
+    return single(chart, theme, params=[_picking()])

@@ -8,16 +8,18 @@ A letter, a dash, a shape or a pattern always says the same again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from functools import lru_cache, partial, wraps
+from typing import Any, TypeVar, cast
 
 import altair as alt
 import pandas as pd
+from altair.utils.schemapi import debug_mode
 
 Spec = dict[str, Any]
 Panel = Any  # an Altair chart; its methods promise no closer type
+Build = TypeVar("Build", bound=Callable[..., Spec])
 
 TOPICS = (
     "#0072B2",  # blue
@@ -262,15 +264,38 @@ def panel_title(text: str, subtitle: str = "") -> alt.TitleParams:
     )
 
 
+def built_once(build: Build) -> Build:
+    """Let a function find again the spec that it built of the same arguments.
+
+    Altair would check every part of it as soon as it is made, which takes as long as all the rest.
+    Tests check a whole spec of every kind instead.
+    """
+
+    @lru_cache(maxsize=64)
+    @wraps(build)
+    def unchecked(*asked: Hashable) -> Spec:
+        with debug_mode(False):
+            return build(*asked)
+
+    return cast("Build", unchecked)
+
+
+def layered(*layers: Panel, **options: Any) -> Panel:
+    """Lay marks over each other, the first at the bottom; options are those of `alt.layer`.
+
+    `alt.layer` itself copies every layer several times, to gather what a person can pick. It is for
+    what is `built_once`: Altair's check would take each layer for a whole chart.
+    """
+    return alt.LayerSpec(layer=list(layers), **options)
+
+
 def column(panels: Sequence[Panel], theme: Theme, spacing: int = 14) -> Spec:
     """Stack panels into one chart that takes the width it is given.
 
     One chart of many panels updates faster than many charts, and a spec that never changes is
     updated in place, without a flicker.
     """
-    # All at once: each of Altair's methods would copy all panels.
-    chart = alt.vconcat(
-        *panels,
+    frame = alt.vconcat(
         spacing=spacing,
         resolve=alt.Resolve(
             scale=alt.ScaleResolveMap(
@@ -289,17 +314,32 @@ def column(panels: Sequence[Panel], theme: Theme, spacing: int = 14) -> Spec:
         padding={"left": 1, "right": 4, "top": 2, "bottom": 2},
         config=alt.Config(title=alt.TitleConfig(subtitleColor=theme.ink)),
     )
-    spec: Spec = chart.to_dict(validate=False)  # tests check it, which takes long
+    # Not handed to Altair together, which would copy all of them.
+    spec: Spec = {**frame.to_dict(validate=False), "vconcat": [_part(panel) for panel in panels]}
     # Without these, a chart of many marks would be drawn so that no mark can be read out.
     spec["usermeta"] = {"embedOptions": {"renderer": "svg"}}
     spec["config"] = {**spec.get("config", {}), "aria": True}
     return spec
 
 
-def single(chart: Panel, theme: Theme) -> Spec:
-    """Finish a chart of one panel, which takes the width it is given, labels included."""
-    sized = chart.properties(autosize=alt.AutoSizeParams(type="fit-x", contains="padding"))
-    spec: Spec = sized.configure_title(subtitleColor=theme.ink).to_dict(validate=False)
+def single(chart: Panel, theme: Theme, **options: Any) -> Spec:
+    """Finish a chart of one panel, which takes the width it is given, labels included.
+
+    Parameters
+    ----------
+    **options
+        Further properties of the whole chart, as Altair names them.
+    """
+    frame = alt.layer(
+        **options,
+        autosize=alt.AutoSizeParams(type="fit-x", contains="padding"),
+        config=alt.Config(title=alt.TitleConfig(subtitleColor=theme.ink)),
+    )
+    return {**frame.to_dict(validate=False), **_part(chart)}
+
+
+def _part(panel: Panel) -> Spec:
+    spec: Spec = panel.to_dict(validate=False, context={"top_level": False})
     return spec
 
 

@@ -15,9 +15,11 @@ from fdkvc.charts.theme import (
     Panel,
     Spec,
     Theme,
+    built_once,
     column,
     edge_scale,
     inside_axis,
+    layered,
     letter_scale,
     panel_title,
     pattern_scale,
@@ -61,7 +63,7 @@ class Line:
         return f"{100 * value:.1f} %" if self.percent else f"{value:.{self.digits}f}"
 
 
-@lru_cache(maxsize=64)
+@built_once
 def timeline_spec(
     turns: int,
     budget: int,
@@ -87,7 +89,7 @@ def timeline_spec(
     return column(panels, theme)
 
 
-@lru_cache(maxsize=64)
+@built_once
 def metrics_spec(turns: int, metrics: tuple[Line, ...], theme: Theme) -> Spec:
     """Build the spec of the metrics alone, for data ``metrics``, ``changes`` and ``cursor``."""
     return column([_metrics(turns, metrics, theme, labels=True)], theme)
@@ -140,7 +142,7 @@ def _ribbon(turns: int, topics: Sequence[str], theme: Theme) -> Panel:
         text=alt.Text("topic:N"),
         color=alt.Color("topic:N", scale=letter_scale(topics), legend=None),
     )
-    return alt.layer(
+    return layered(
         blocks,
         letters,
         cursor_panel(turns, theme, labels=True),
@@ -201,7 +203,7 @@ def river_panel(
         )
         .encode(x=alt.X("middle:Q"), y=alt.Y("slot:Q"))
     )
-    return alt.layer(
+    return layered(
         runs,
         letters,
         path,
@@ -241,7 +243,7 @@ def _state(turns: int, line: Line, theme: Theme) -> Panel:
             .encode(y=alt.YDatum(line.start))
         )
     layers.append(cursor_panel(turns, theme))
-    return alt.layer(*layers, height=64, title=panel_title(line.label, subtitle))
+    return layered(*layers, height=64, title=panel_title(line.label, subtitle))
 
 
 def _metrics(turns: int, lines: Sequence[Line], theme: Theme, labels: bool = False) -> Panel:
@@ -276,7 +278,7 @@ def _metrics(turns: int, lines: Sequence[Line], theme: Theme, labels: bool = Fal
         drawn,
         cursor_panel(turns, theme, labels),
     ]
-    return alt.layer(*layers, height=120, title=panel_title("Metrics"))
+    return layered(*layers, height=120, title=panel_title("Metrics"))
 
 
 # ------------------------------------------------------------------------------------ data

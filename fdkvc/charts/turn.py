@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import altair as alt
@@ -15,9 +14,11 @@ from fdkvc.charts.theme import (
     Panel,
     Spec,
     Theme,
+    built_once,
     colour_of,
     column,
     inside_axis,
+    layered,
     letter_ink,
     panel_title,
 )
@@ -50,7 +51,7 @@ def _rows(entries: int, columns: int) -> int:
     return -(-entries // columns)
 
 
-@lru_cache(maxsize=64)
+@built_once
 def turn_spec(
     budget: int,
     incoming: int,
@@ -137,7 +138,7 @@ def cells_panel(
         fill=alt.Fill(**_given("ink")),
         key=_SAME_MARK,
     )
-    return alt.layer(
+    return layered(
         blocks,
         letters,
         height=int(24 * rows),
@@ -185,7 +186,7 @@ def _bars(entries: int, terms: Sequence[str], scores: tuple[float, float], theme
         .mark_text(align="right", baseline="bottom", dy=-3, fontSize=11, fill=theme.ink)
         .encode(x=alt.value("width"), y=alt.Y("cutoff:Q"), text=alt.Text("words:N"))
     )
-    return alt.layer(
+    return layered(
         stack,
         line,
         words,
@@ -242,7 +243,7 @@ def _plane(terms: Sequence[str], spans: Sequence[tuple[float, float]], theme: Th
         .encode(x=alt.X("x:Q"), y=alt.Y("y:Q"))
     )
     title = "The two terms" if two else "Score and age"
-    return alt.layer(
+    return layered(
         points,
         edge,
         height=210,

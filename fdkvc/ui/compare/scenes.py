@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from fdkvc.charts import lanes as lane_charts
-from fdkvc.charts.theme import Spec, with_data
+from fdkvc.charts.theme import Spec, Theme, with_data
 from fdkvc.charts.timeline import cursor_data, placed
 from fdkvc.files.export import csv_text
 from fdkvc.parameters import Field
@@ -21,6 +22,8 @@ from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import (
     download_files,
     download_pictures,
+    keep_pictured,
+    pictured,
     show_chart,
     shown_charts,
     tell_address,
@@ -93,10 +96,9 @@ def show(page: str, lanes: tuple[Lane, ...], write: Callable[[], None]) -> Calla
 
     @st.fragment
     def following() -> None:
-        turn, picked = follow_lanes(page, lanes), held(page, ENTRY)
-        # At hand for a picture.
-        shown_charts(page).update(
-            {f"lane/{lane.name}": lane_chart(lanes, lane, turn, picked) for lane in lanes}
+        turn, now = follow_lanes(page, lanes), (held(page, ENTRY), page_theme())
+        keep_pictured(
+            page, {lane.name: partial(lane_chart, lanes, lane, turn, *now) for lane in lanes}
         )
         with lines:
             show_lines(page, lanes, turn)
@@ -107,10 +109,11 @@ def show(page: str, lanes: tuple[Lane, ...], write: Callable[[], None]) -> Calla
     return following
 
 
-def lane_chart(lanes: Sequence[Lane], lane: Lane, turn: int, picked: int | None) -> Spec:
+def lane_chart(
+    lanes: Sequence[Lane], lane: Lane, turn: int, picked: int | None, theme: Theme
+) -> Spec:
     """Join a lane's spec with its data."""
-    run, theme = lane.run, page_theme()
-    high = places(lanes, lane)
+    run, high = lane.run, places(lanes, lane)
     spec = lane_charts.lane_spec(
         lane.label if run.trace.policy.bounded else f"{lane.label} · a scale of its own",
         run.dialogs.turns,
@@ -283,10 +286,10 @@ def downloads(
     pictures, own : bool
         Whether there are any, and whether the dialog is of a person's own file.
     """
-    charts = shown_charts(page)
+    charts, drawn = shown_charts(page), pictured(page)
 
     def lanes_together() -> Spec:
-        return lane_charts.together([charts[f"lane/{lane.name}"] for lane in lanes])
+        return lane_charts.together([drawn[lane.name]() for lane in lanes])
 
     with st.popover("Download", icon=":material/download:"):
         tell_address(own)

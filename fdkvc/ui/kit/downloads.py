@@ -39,6 +39,21 @@ def shown_charts(page: str) -> dict[str, Spec]:
     return charts
 
 
+def pictured(page: str) -> dict[str, Callable[[], Spec]]:
+    """Return where a page keeps how what it shows otherwise becomes a chart, by name."""
+    charts: dict[str, Callable[[], Spec]]
+    charts = st.session_state.setdefault(f"{page}/pictured", {})
+    return charts
+
+
+def keep_pictured(page: str, charts: Mapping[str, Callable[[], Spec]]) -> None:
+    """Keep at hand how what a page shows now becomes a chart, for a picture of it alone."""
+    before = pictured(page)
+    before.update(charts)  # at once, as a picture may be asked for meanwhile
+    for name in before.keys() - charts.keys():
+        del before[name]
+
+
 def show_chart(page: str, name: str, chart: Spec, **options: Any) -> None:
     """Show a chart of a page, and keep it at hand for whoever wants it as a picture.
 
@@ -84,7 +99,7 @@ def download_pictures(page: str, charts: Mapping[str, Callable[[], Spec]]) -> No
     """Offer each chart, as it stands at the click, as SVG and as PNG.
 
     A file is made outside of the session's script, where nothing of the session can be asked for:
-    what a chart depends on must be at hand, as it is in `shown_charts`.
+    what a chart depends on must be at hand, as it is in `shown_charts` and `pictured`.
     """
     theme = page_theme()
     for name, chart in charts.items():

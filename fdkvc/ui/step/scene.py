@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import pandas as pd
 import streamlit as st
@@ -17,8 +18,9 @@ from fdkvc.run.metrics import memory, usual_metrics
 from fdkvc.ui.kit.downloads import (
     download_files,
     download_pictures,
+    keep_pictured,
+    pictured,
     show_chart,
-    shown_charts,
     tell_address,
 )
 from fdkvc.ui.kit.fields import held
@@ -83,18 +85,22 @@ def show(
 
 def metrics(page: str, run: Run, turn: int) -> None:
     """Show the metrics over the turns; keep what the stage shows at hand for a picture."""
-    spec = timeline.metrics_spec(run.dialogs.turns, run.metrics, page_theme())
+    theme = page_theme()
+    spec = timeline.metrics_spec(run.dialogs.turns, run.metrics, theme)
     data = {name: run.timeline[name] for name in ("metrics", "changes")}
     chart = with_data(spec, {**data, "cursor": timeline.cursor_data(turn)})
     show_chart(page, "metrics", chart, alt=METRICS_ALT)
     picked = held(page, ENTRY)
-    shown_charts(page).update(
-        timeline=timeline_chart(run, turn, picked),
-        cache=moment_chart(run, turn, held(page, ORDER), picked),
+    keep_pictured(
+        page,
+        {
+            "timeline": partial(timeline_chart, run, turn, picked, theme),
+            "cache": partial(moment_chart, run, turn, held(page, ORDER), picked, theme),
+        },
     )
 
 
-def timeline_chart(run: Run, turn: int, picked: int | None) -> Spec:
+def timeline_chart(run: Run, turn: int, picked: int | None, theme: Theme) -> Spec:
     """Join the timeline's spec with its data; only the cursor changes from turn to turn."""
     spec = timeline.timeline_spec(
         run.dialogs.turns,
@@ -102,7 +108,7 @@ def timeline_chart(run: Run, turn: int, picked: int | None) -> Spec:
         run.dialogs.topic_names,
         run.states,
         run.metrics,
-        page_theme(),
+        theme,
     )
     return with_data(
         spec,
@@ -119,18 +125,15 @@ def _path_data(run: Run, picked: int | None) -> pd.DataFrame:
     return timeline.placed(run.path(picked))
 
 
-def moment_chart(run: Run, turn: int, order: str, picked: int | None) -> Spec:
+def moment_chart(run: Run, turn: int, order: str, picked: int | None, theme: Theme) -> Spec:
     """Join the turn's spec with the data of this turn alone, as no other is looked up."""
     entries = run.entries[run.entries["turn"] == turn]
-    data = _laid_out(run, entries, order, picked, page_theme())
+    data = _laid_out(run, entries, order, picked, theme)
     cells, bars = (table.drop(columns="turn") for table in data)
-    return with_data(_turn_spec(run), _turn_tables(run, cells, bars, run.cutoffs[turn]))
-
-
-def _turn_spec(run: Run) -> Spec:
-    return turn_charts.turn_spec(
-        run.trace.budget, run.dialogs.turn_tokens, run.terms, run.scores, run.spans, page_theme()
+    spec = turn_charts.turn_spec(
+        run.trace.budget, run.dialogs.turn_tokens, run.terms, run.scores, run.spans, theme
     )
+    return with_data(spec, _turn_tables(run, cells, bars, run.cutoffs[turn]))
 
 
 def _laid_out(
@@ -198,12 +201,12 @@ def downloads(page: str, run: Run, *, own: bool = False) -> None:
     own : bool
         Whether the dialog is of a person's own file.
     """
-    charts = shown_charts(page)
+    charts = pictured(page)
     with st.popover("Download", icon=":material/download:"):
         tell_address(own)
         title = f"{run.trace.policy.title} on {run.choice.dialog.title}"
         save_scene(page, title, "Stage", lambda: payload(run), [run])
         download_files(page, lambda: trace_files(run.trace, run.dialogs, run.choice.asked), FILES)
         download_pictures(
-            page, {"timeline": lambda: charts["timeline"], "cache": lambda: charts["cache"]}
+            page, {"timeline": lambda: charts["timeline"](), "cache": lambda: charts["cache"]()}
         )
