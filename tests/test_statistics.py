@@ -18,6 +18,7 @@ from fdkvc.measured.statistics import (
     effect_size,
     holm,
     paired,
+    share_interval,
     summarize,
 )
 
@@ -36,6 +37,15 @@ def test_importing_the_module_does_not_import_scipy() -> None:
     code = "import fdkvc.measured.statistics, sys; sys.exit('scipy' in sys.modules)"
     root = Path(__file__).parents[1]
     assert subprocess.run([sys.executable, "-c", code], cwd=root, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 600])
+def test_the_interval_of_a_share_agrees_with_scipy(n: int) -> None:
+    for count in {0, 1, n // 3, n - 1, n}:
+        expected = stats.binomtest(count, n).proportion_ci(0.95, method="wilson")
+        assert share_interval(count, n) == pytest.approx(
+            (expected.low, expected.high), rel=1e-12, abs=1e-15
+        ), count
 
 
 class TestSummarize:

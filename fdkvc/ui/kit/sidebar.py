@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import cycle
 from typing import Any
 
@@ -199,6 +200,7 @@ def choose_around(page: str, policy: Policy) -> Policy:
     return wrapped(key, policy) if key else policy
 
 
+@lru_cache(maxsize=256)
 def around_of(policy: Policy) -> Field:
     """Return the choice of what goes around a policy; what it does by itself does not."""
     able = {key: each for key, each in WRAPPERS.items() if _goes_around(key, policy)}
