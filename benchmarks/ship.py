@@ -1,4 +1,4 @@
-"""Measure the paper's run anew, and put it where the app opens on it.
+"""Measure the paper's run and the overview of all policies anew, and put them into the app.
 
 python -m benchmarks.ship
 """
@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from fdkvc.files.shipped import BENCHMARK, FOLDER, SWEEPS, packed
+from fdkvc.files.shipped import (
+    BENCHMARK,
+    FOLDER,
+    OVERVIEW,
+    SWEEPS,
+    packed,
+    packed_overview,
+)
 from fdkvc.files.write import write_files
 from fdkvc.measured.benchmark import run_benchmark
 from fdkvc.measured.study import run_study
@@ -17,7 +24,8 @@ def main() -> None:
     """Run it all and write the files."""
     study = run_study(BENCHMARK)
     sweeps = {sweep: run_benchmark(sweep.benchmark) for sweep in SWEEPS}
-    write_files(FOLDER, packed(study, sweeps, datetime.now(UTC).date().isoformat()))
+    files = packed(study, sweeps, datetime.now(UTC).date().isoformat())
+    write_files(FOLDER, files | packed_overview(run_benchmark(OVERVIEW)))
     print(f"Written to {FOLDER}")
 
 

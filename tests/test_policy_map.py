@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 from app_pages import open_page
 
 from benchmarks.policy_map import policies
+from fdkvc.dialogs.scenarios import BENCHMARK_SCENARIOS
+from fdkvc.files.shipped import OVERVIEW, overview
 from fdkvc.measured import page_sizes as pages
+from fdkvc.measured.benchmark import Results, run_benchmark
 from fdkvc.measured.policy_map import AXES, COLUMNS, map_points, placed, policy_map
 from fdkvc.policies import POLICIES, read_policy
+from fdkvc.run.metrics import metric_named
+from fdkvc.ui import policies as ui
 
 
 def measured(values: dict[str, list[float]]) -> pd.DataFrame:
@@ -89,6 +96,23 @@ def test_the_page_shows_two_axes_and_opens_compare() -> None:
     assert not app.exception
     links = [link.proto for link in app.get("page_link")]
     assert any("turns" in link.query_string for link in links), links
+
+
+def test_the_overview_is_of_what_is_shipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_overview("retention", overview())
+    # Other metrics are measured; here, of few dialogs.
+    monkeypatch.setattr(ui, "OVERVIEW", replace(OVERVIEW, dialogs=2))
+    asked = replace(OVERVIEW, dialogs=2, metrics=("attention_loss",))
+    check_overview("attention_loss", run_benchmark(asked))
+
+
+def check_overview(metric: str, results: Results) -> None:
+    app = open_page("policies", metrics=",".join(results.benchmark.metrics))
+    shown = app.dataframe[0].value.set_index("Policy")[metric_named(metric).label]
+    for key, policy in POLICIES.items():
+        each = [results.values(name, key, f"late_{metric}") for name in BENCHMARK_SCENARIOS]
+        values = [known for known in each if known is not None]
+        assert shown[policy.label] == pytest.approx(100 * np.mean(values), abs=1e-4), key
 
 
 def test_what_pages_cost_is_whole_and_drawn() -> None:

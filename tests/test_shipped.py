@@ -1,4 +1,4 @@
-"""The paper's run that is shipped is what this code measures, and says when it was made."""
+"""What is shipped is what this code measures, and the paper's run says when it was made."""
 
 from __future__ import annotations
 
@@ -10,7 +10,18 @@ import numpy as np
 import pytest
 
 from fdkvc.attention import TOLERANCE
-from fdkvc.files.shipped import BENCHMARK, FOLDER, SWEEPS, packed, papers_run, unpacked
+from fdkvc.files.shipped import (
+    BENCHMARK,
+    FOLDER,
+    OVERVIEW,
+    OVERVIEW_NUMBERS,
+    SWEEPS,
+    overview,
+    packed,
+    packed_overview,
+    papers_run,
+    unpacked,
+)
 from fdkvc.judged.claims import judged_claims
 from fdkvc.measured.benchmark import Results, Values, run_benchmark
 from fdkvc.measured.study import run_study
@@ -57,6 +68,14 @@ def test_a_sweep_begins_with_what_a_small_one_measures(sweep: object) -> None:
     (found,) = [results for each, results in papers_run().sweeps.items() if each == sweep]
     assert found.complete
     assert_begins_with(found, run_benchmark(replace(found.benchmark, dialogs=FEW)))
+
+
+def test_the_overview_begins_with_what_a_small_one_measures_of_every_policy() -> None:
+    shipped = overview()
+    assert (shipped.benchmark, shipped.complete) == (OVERVIEW, True)
+    assert_begins_with(shipped, run_benchmark(replace(OVERVIEW, dialogs=FEW)))
+    (part,) = packed_overview(shipped).values()
+    assert part == (FOLDER / OVERVIEW_NUMBERS).read_bytes()
 
 
 def test_it_decides_every_claim_that_is_not_of_time() -> None:

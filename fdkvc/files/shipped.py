@@ -1,6 +1,7 @@
-"""The paper's own run, measured once and shipped: results as a file of numbers, and back.
+"""What was measured once and is shipped: the paper's own run, and the overview of all policies.
 
-`python -m benchmarks.ship` makes it anew; a test measures some of its dialogs again.
+Results stand in a file of numbers. `python -m benchmarks.ship` makes all of it anew; a test
+measures some of its dialogs again.
 """
 
 from __future__ import annotations
@@ -14,17 +15,18 @@ from pathlib import Path
 
 import numpy as np
 
+from fdkvc.dialogs.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
 from fdkvc.files.export import project_version
 from fdkvc.measured.benchmark import Benchmark, Latency, Measured, Results, Values
 from fdkvc.measured.study import Probes, Study, ablation
 from fdkvc.measured.sweep import Sweep
 from fdkvc.measured.workers import processor
 from fdkvc.paper.tables import ABLATION_DIALOGS, ABLATIONS, DIALOGS, published_sweep
-from fdkvc.policies import read_policy
-from fdkvc.run.metrics import Memory
+from fdkvc.policies import POLICIES, policy_named, read_policy
+from fdkvc.run.metrics import Memory, usual_metrics
 
 FOLDER = Path(__file__).parent / "papers_run"
-NUMBERS, HEAD = "numbers.npz", "head.json"
+NUMBERS, HEAD, OVERVIEW_NUMBERS = "numbers.npz", "head.json", "overview.npz"
 
 BENCHMARK = Benchmark(dialogs=DIALOGS, seed=0)
 """The paper's benchmark, which is shipped."""
@@ -34,6 +36,14 @@ SWEEPS = tuple(
     for parameter in ABLATIONS
 )
 """The paper's sweeps, which are shipped with every policy beside them."""
+
+OVERVIEW = Benchmark(
+    scenarios=tuple(SCENARIOS[key] for key in BENCHMARK_SCENARIOS),
+    policies=tuple(policy_named(key) for key in POLICIES),
+    dialogs=50,
+    metrics=(*usual_metrics(), "memory", "reads"),
+)
+"""Every policy, on enough dialogs to tell them apart; its metrics are those that take no time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,8 +95,6 @@ def packed(study: Study, sweeps: Mapping[Sweep, Results], made: str) -> dict[str
     numbers = {name: row for part, each in parts.items() for name, row in _rows(part, each)}
     for name in _PROBES:
         numbers[_JOINT.join((_PROBE, name))] = getattr(study.probes, name)
-    file = io.BytesIO()
-    np.savez_compressed(file, allow_pickle=False, **numbers)
     head = {
         "version": project_version(),
         "made": made,
@@ -97,21 +105,22 @@ def packed(study: Study, sweeps: Mapping[Sweep, Results], made: str) -> dict[str
         "memories": {name: asdict(each) for name, each in study.memories.items()},
     }
     text = json.dumps(head, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    return {NUMBERS: file.getvalue(), HEAD: text.encode()}
+    return {NUMBERS: _compressed(numbers), HEAD: text.encode()}
+
+
+def _compressed(numbers: Mapping[str, Values]) -> bytes:
+    file = io.BytesIO()
+    np.savez_compressed(file, allow_pickle=False, **numbers)
+    return file.getvalue()
 
 
 def unpacked(files: Mapping[str, bytes]) -> PapersRun:
     """Return the paper's run from its files."""
     head = json.loads(files[HEAD])
-    seconds = head["seconds"]
-    with np.load(io.BytesIO(files[NUMBERS]), allow_pickle=False) as numbers:
-        rows = {tuple(name.split(_JOINT)): numbers[name] for name in numbers.files}
+    seconds, rows = head["seconds"], _read(files[NUMBERS])
 
     def results(part: str, benchmark: Benchmark) -> Results:
-        measured = _measured(part, rows)
-        names = next(iter(measured.values()))
-        ran = replace(benchmark, policies=tuple(map(read_policy, names)))
-        return Results(ran, measured, seconds[part])
+        return _results(part, rows, benchmark, seconds[part])
 
     study = Study(
         results(_STUDY, BENCHMARK),
@@ -124,10 +133,44 @@ def unpacked(files: Mapping[str, bytes]) -> PapersRun:
     return PapersRun(study, swept, head["version"], head["made"], head["processor"])
 
 
+@cache
+def overview() -> Results:
+    """Return the overview that is shipped, read once; its policies are those that there were."""
+    rows = _read((FOLDER / OVERVIEW_NUMBERS).read_bytes())
+    return _results(_OVERVIEW, rows, OVERVIEW, float(rows[_OVERVIEW, _SECONDS]))
+
+
+def packed_overview(results: Results) -> dict[str, bytes]:
+    """Return the overview as a file.
+
+    Parameters
+    ----------
+    results : Results
+        Complete, of `OVERVIEW`.
+    """
+    seconds = np.asarray(results.seconds)
+    numbers = {_JOINT.join((_OVERVIEW, _SECONDS)): seconds, **dict(_rows(_OVERVIEW, results))}
+    return {OVERVIEW_NUMBERS: _compressed(numbers)}
+
+
+def _read(content: bytes) -> dict[tuple[str, ...], Values]:
+    with np.load(io.BytesIO(content), allow_pickle=False) as numbers:
+        return {tuple(name.split(_JOINT)): numbers[name] for name in numbers.files}
+
+
+def _results(
+    part: str, rows: Mapping[tuple[str, ...], Values], benchmark: Benchmark, seconds: float
+) -> Results:
+    measured = _measured(part, rows)
+    names = next(iter(measured.values()))
+    ran = replace(benchmark, policies=tuple(map(read_policy, names)))
+    return Results(ran, measured, seconds)
+
+
 # ------------------------------------------------------------------------------- names of arrays
 
 _JOINT = "|"
-_STUDY, _PROBE = "study", "probe"
+_STUDY, _PROBE, _OVERVIEW, _SECONDS = "study", "probe", "overview", "seconds"
 _PROBES = ("highest_score", "same_entries")
 
 
@@ -154,7 +197,7 @@ def _rows(part: str, results: Results) -> Iterator[tuple[str, Values]]:
 def _measured(part: str, rows: Mapping[tuple[str, ...], Values]) -> dict[str, dict[str, Measured]]:
     found: dict[str, dict[str, dict[str, dict[str, Values]]]] = {}
     for place, values in rows.items():
-        if place[0] == part:
+        if place[0] == part and len(place) == 5:
             _, scenario, policy, kind, name = place
             of_policy = found.setdefault(scenario, {}).setdefault(policy, {})
             of_policy.setdefault(kind, {})[name] = values

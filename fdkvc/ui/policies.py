@@ -12,15 +12,16 @@ import streamlit as st
 from fdkvc.charts.dots import dots_spec
 from fdkvc.charts.sweep import tradeoff_chart
 from fdkvc.charts.theme import with_data
-from fdkvc.dialogs.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
+from fdkvc.dialogs.scenarios import BENCHMARK_SCENARIOS
+from fdkvc.files.shipped import OVERVIEW, overview
 from fdkvc.judged.chance import behind_chance
-from fdkvc.measured.benchmark import Benchmark, run_benchmark
+from fdkvc.measured.benchmark import run_benchmark
 from fdkvc.measured.page_sizes import BUDGETS, INSIDE, SIZES, page_sizes
 from fdkvc.measured.policy_map import AXES, map_points, policy_map
 from fdkvc.measured.statistics import summarize
 from fdkvc.policies import POLICIES, WRAPPERS, Policy, policy_named, read_policy, wrapped
 from fdkvc.policies.base import Step
-from fdkvc.run.metrics import metric_named, metrics_of, usual_metrics
+from fdkvc.run.metrics import metric_named, metrics_of
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.chance import say_chance
 from fdkvc.ui.kit.downloads import clicked_setting, show_chart
@@ -32,31 +33,21 @@ from fdkvc.words import percent
 
 COMPARE_PAGE = "pages/compare.py"
 
-DIALOGS = 50
-"""Dialogs a scenario behind the overview: enough to tell the policies apart, soon done."""
-
-
 SHOWN = replace(
     MEASURED,
     help="Regret takes some seconds more than the others.",
-    default=(*usual_metrics(), "memory", "reads"),
+    default=OVERVIEW.metrics,
 )
 """The metrics of the overview."""
 
 
 @st.cache_data(show_spinner="Running every policy on a few dialogs …", max_entries=16)
 def _measured(
-    dialogs: int, metrics: tuple[str, ...]
+    metrics: tuple[str, ...],
 ) -> tuple[dict[str, dict[str, tuple[float, float]]], list[str]]:
     """Return each policy's means by metric and half their intervals, and who is behind chance."""
-    results = run_benchmark(
-        Benchmark(
-            scenarios=tuple(SCENARIOS[key] for key in BENCHMARK_SCENARIOS),
-            policies=tuple(policy_named(key) for key in POLICIES),
-            dialogs=dialogs,
-            metrics=metrics,
-        )
-    )
+    asked, shipped = replace(OVERVIEW, metrics=metrics), overview()
+    results = shipped if shipped.benchmark == asked else run_benchmark(asked)
     means: dict[str, dict[str, tuple[float, float]]] = {}
     for key in POLICIES:
         means[key] = {}
@@ -74,7 +65,7 @@ def _measured(
 
 def show_overview(metrics: tuple[str, ...]) -> None:
     """Show what each policy looks at, and these metrics in the mean over the scenarios."""
-    means, chance = _measured(DIALOGS, metrics)
+    means, chance = _measured(metrics)
     st.dataframe(
         [
             {"Policy": policy.label, **_columns(means[key])}
@@ -99,11 +90,11 @@ def show_overview(metrics: tuple[str, ...]) -> None:
     wholes = " and ".join(each.label.lower() for each in metrics_of().values() if each.whole)
     st.caption(
         plain(
-            f"Averages over the benchmark scenarios: {DIALOGS} dialogs each, seed 0, budget "
-            f"{Benchmark.budget}; a scenario that a metric says nothing about does not count. They "
-            f"are of a dialog's last turns, but {wholes} are of all its turns. ± is half of the "
-            "95 % interval. The benchmark page runs any number of dialogs. Only the full cache "
-            "has no budget, and only the oracle knows the future."
+            f"Averages over the benchmark scenarios: {OVERVIEW.dialogs} dialogs each, seed "
+            f"{OVERVIEW.seed}, budget {OVERVIEW.budget}; a scenario that a metric says nothing "
+            f"about does not count. They are of a dialog's last turns, but {wholes} are of all its "
+            "turns. ± is half of the 95 % interval. The benchmark page runs any number of dialogs. "
+            "Only the full cache has no budget, and only the oracle knows the future."
         )
     )
     say_chance(chance)
