@@ -22,6 +22,8 @@ _ARRIVED = "arrived"
 _CHOSEN = "chosen"
 _FOLLOWING = "following"
 _LOOKED_AT = "looked-at"
+_LAST, _REFUSED, _LABELS = "last", "refused", "labels"
+"""What was given last that was right, what was not, and the labels of what there was to choose."""
 
 Meant = TypeVar("Meant")
 
@@ -200,33 +202,36 @@ def settle(page: str, field: Field, given: Any, read: Callable[[Any], Meant]) ->
 
     What was typed stays in its field to be mended; what runs meanwhile is said, and in the link.
     """
-    last, refused = _settled(page, field)
+    key, last, refused = key_of(page, field), _by_key(_LAST), _by_key(_REFUSED)
     try:
         meant = read(given)
     except ValueError as error:
-        kept = st.session_state.get(last, field.default)
-        st.session_state[refused] = given
+        kept = last.get(key, field.default)
+        refused[key] = given
         st.error(
             plain(f"{error}. Until that is mended, this page goes on with {kept}."),
             icon=":material/error:",
         )
         return read(kept)
-    st.session_state[last] = given
-    st.session_state.pop(refused, None)
+    last[key] = given
+    refused.pop(key, None)
     return meant
 
 
-def _settled(page: str, field: Field) -> tuple[str, str]:
-    """Return where the session keeps what was given last that was right, and that was not."""
-    key = key_of(page, field)
-    return f"{key}/last", f"{key}/refused"
+def _by_key(what: str) -> dict[str, Any]:
+    """Return what the session knows of all fields, by their keys.
+
+    It is in one place, since Streamlit goes through all that a session holds for every widget.
+    """
+    known: dict[str, Any] = st.session_state.setdefault(what, {})
+    return known
 
 
 def running(page: str, field: Field) -> Any:
     """Return the value that a page goes on with, whatever has been typed since."""
-    value, (last, refused) = held(page, field), _settled(page, field)
-    if refused in st.session_state and st.session_state[refused] == value:
-        return st.session_state.get(last, field.default)
+    value, key, refused = held(page, field), key_of(page, field), _by_key(_REFUSED)
+    if key in refused and refused[key] == value:
+        return _by_key(_LAST).get(key, field.default)
     return value
 
 
@@ -291,12 +296,12 @@ def offer(page: str, field: Field) -> dict[Any, str]:
         value = [key for key in value if key in labels]
     elif value is not None and value not in labels:
         value = field.default
-    known, shown = f"{key_of(page, field)}/labels", tuple(labels.items())
-    if st.session_state.get(known) == shown:
+    known, key, shown = _by_key(_LABELS), key_of(page, field), tuple(labels.items())
+    if known.get(key) == shown:
         hold(page, field, value)
     else:
-        st.session_state[known] = shown
-        st.session_state[key_of(page, field)] = value
+        known[key] = shown
+        st.session_state[key] = value
     return labels
 
 
