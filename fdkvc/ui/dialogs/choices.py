@@ -33,7 +33,7 @@ from fdkvc.ui.kit.frame import problems
 from fdkvc.ui.kit.lanes import PAIR, Lane, read_lane
 from fdkvc.ui.kit.lanes import POLICIES as LANES
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.ui.kit.memory import give_back
+from fdkvc.ui.kit.memory import LARGE, give_back
 from fdkvc.ui.kit.sidebar import ASKED, BUDGET_HERE, LOOK, ORDER, TURN
 from fdkvc.ui.stage.follow import open_as_linked
 from fdkvc.words import count
@@ -262,14 +262,17 @@ def _brought(page: str) -> DialogFile | None:
     if new or (brought and before is None and not problem):
         name, content = brought[new[-1]] if new else next(iter(brought.values()))
         problem = ""
+        data = content()
         try:
-            before = read_dialog_file(content(), name)
+            before = read_dialog_file(data, name)
             st.session_state[kept] = key = (before.name, before.digest)
             BROUGHT.keep(key, before)
             _begin_anew(page, before)
         except ValueError as error:
             problem = f"{name} cannot be read: {error}."
-        give_back()
+        if len(data) >= LARGE:
+            del data
+            give_back()
     st.session_state[last] = (tuple(brought), problem if brought else "")
     staying = f" Staying with {before.name}." if before is not None else ""
     problems([problem + staying] if brought and problem else [])

@@ -41,11 +41,15 @@ def size_of(value: object) -> int:
     return size
 
 
+LARGE = 100_000
+"""Bytes of a file that takes so much to be read that it is worth to `give_back` at once."""
+
+
 def give_back() -> None:
     """Give the system what is not used any more, sessions that have ended among it.
 
-    After something large: Streamlit's closed sessions refer to themselves, and the C library keeps
-    what was freed for each of the threads that its runs had.
+    After something large, as everyone waits for it: Streamlit's closed sessions refer to
+    themselves, and the C library keeps what was freed for each of the threads that its runs had.
     """
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
