@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from string import Formatter
 from typing import Any
 
@@ -61,7 +62,10 @@ def plain(words: str) -> Markdown:
     >>> plain("http://a.b").encode("ascii", "backslashreplace")
     b'http:\\u2060//a.b'
     """
-    if isinstance(words, Markdown):
-        return words
+    return words if isinstance(words, Markdown) else _as_text(words)
+
+
+@lru_cache(maxsize=4096)
+def _as_text(words: str) -> Markdown:
     line = _JOINED.sub(JOINER, re.sub(r"\s+", " ", words))
     return Markdown(_BEGINS.sub(r"\1\\\2", _ESCAPED.sub(r"\\\1", line)))
