@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fdkvc.measured.statistics import (
+    RESAMPLES,
     bootstrap_interval,
     differences,
     effect_size,
@@ -230,6 +231,22 @@ class TestEffectSize:
 
 
 class TestBootstrapInterval:
+    @pytest.mark.parametrize("n", [2, 9, 600])  # the last in several batches
+    def test_agrees_with_scipy(self, n: int) -> None:
+        values = np.random.default_rng(n).exponential(size=n)
+        expected = stats.bootstrap(
+            (values,),
+            np.mean,
+            n_resamples=RESAMPLES,
+            batch=2**20 // n,
+            confidence_level=0.95,
+            method="BCa",
+            rng=np.random.default_rng(5),
+        ).confidence_interval
+        assert bootstrap_interval(values, seed=5) == pytest.approx(
+            (expected.low, expected.high), rel=1e-12
+        )
+
     def test_agrees_with_student_on_normal_data(self) -> None:
         values = normal(400, mean=0.2)
         student = summarize(values)
