@@ -87,7 +87,8 @@ def oracle(benchmark: Benchmark, dialogs: int) -> None:
             for policy in benchmark.policies:
                 known = reference.DEFAULTS[policy.key]
                 settings = {name: value for name, value in asdict(policy).items() if name in known}
-                reference.run(policy.key, settings, benchmark.budget, turns, *vectors)
+                dialog = reference.Dialog(turns, *vectors)  # nothing is shared between policies
+                reference.run(policy.key, settings, benchmark.budget, dialog)
 
 
 def growth(repetitions: int) -> None:

@@ -12,6 +12,7 @@ import operator
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 Vector = list[float]
@@ -73,27 +74,70 @@ class Turn:
 
 
 @dataclass
-class Seen:
-    """What a policy may look at in a turn; `dialog` and the vectors are of the whole dialog.
+class Dialog:
+    """One dialog, and what no policy changes about it, which is worked out once.
 
-    `turns` are the tokens of all turns, this one's `number` among them; `tier` those that wait in
-    a second tier, the longest there first.
+    Attributes
+    ----------
+    turns : list of list of int
+        The tokens of each turn, ascending over the dialog; a turn may be empty.
+    embeddings, queries, keys, values : list of list of float
+        One vector for each token.
+    surprisal : list of float
+        One number for each token, in nats, where it is known.
     """
 
-    new: list[int]
-    dialog: list[int]
-    tier: list[int]
-    mean_query: Vector
-    mean_embedding: Vector
+    turns: list[list[int]]
     embeddings: list[Vector]
     queries: list[Vector]
     keys: list[Vector]
     values: list[Vector]
+    surprisal: list[float] = field(default_factory=list)
+
+    @cached_property
+    def tokens(self) -> list[int]:
+        """All tokens, of all turns."""
+        return [token for new in self.turns for token in new]
+
+    @cached_property
+    def mean_embeddings(self) -> list[Vector]:
+        """The mean embedding of each turn, without numbers where it has no tokens."""
+        return [mean([self.embeddings[token] for token in new]) for new in self.turns]
+
+    @cached_property
+    def logits(self) -> list["Logits"]:
+        """For each turn, its mean query's with all keys so far; none where it has no tokens."""
+        found, so_far = [], []
+        for new in self.turns:
+            so_far += new
+            query = mean([self.queries[token] for token in new])
+            found.append({token: logit(query, self.keys[token]) for token in so_far if new})
+        return found
+
+    @cached_property
+    def attention_in_full(self) -> list[dict[int, float]]:
+        """What the mean query of each turn pays to all tokens so far."""
+        return [
+            dict(zip(each, attention(list(each.values())), strict=True)) for each in self.logits
+        ]
+
+
+@dataclass
+class Seen:
+    """What a policy may look at in a turn: the dialog, and which of its turns this is.
+
+    `new` are the turn's own tokens, `tier` those that wait in a second tier, the longest there
+    first; `logits` are those of the turn's mean query.
+    """
+
+    dialog: Dialog
+    number: int
+    new: list[int]
+    tier: list[int]
+    mean_embedding: Vector
+    logits: "Logits"
     budget: int
     parameters: dict[str, Any]
-    turns: list[list[int]]
-    number: int
-    surprisal: list[float]
 
 
 @dataclass
@@ -109,6 +153,8 @@ class Verdict:
 
 
 State = dict[str, float]
+Logits = dict[int, float]
+"""A query's scaled products with the keys of tokens, by token."""
 Policy = Callable[[Seen, list[Entry], State], Verdict]
 
 
@@ -121,7 +167,7 @@ def dot(a: Vector, b: Vector) -> float:
 
 
 def mean(vectors: list[Vector]) -> Vector:
-    """Mean of the vectors, coordinate by coordinate."""
+    """Mean of the vectors, coordinate by coordinate; of none a vector without numbers."""
     return [math.fsum(column) / len(vectors) for column in zip(*vectors, strict=True)]
 
 
@@ -136,9 +182,13 @@ def share(amount: float, maximum: float) -> float:
     return amount / maximum if maximum > 0 else 0.0
 
 
-def attention(query: Vector, keys: list[Vector]) -> list[float]:
-    """Softmax of q·k / sqrt(d), d the head dimension (equation 1)."""
-    logits = [dot(query, key) / math.sqrt(len(query)) for key in keys]
+def logit(query: Vector, key: Vector) -> float:
+    """Give q·k / sqrt(d), d the head dimension."""
+    return dot(query, key) / math.sqrt(len(query))
+
+
+def attention(logits: list[float]) -> list[float]:
+    """Softmax (equation 1)."""
     largest = max(logits, default=0.0)
     weights = [math.exp(logit - largest) for logit in logits]
     total = math.fsum(weights)
@@ -160,29 +210,34 @@ def sink(seen: Seen, cache: list[Entry], state: State) -> Verdict:
     entries = cache + [Entry(token) for token in seen.new]
     terms = {entry.token: {"position": float(entry.token)} for entry in entries}
     sinks = min(int(seen.parameters["sinks"]), seen.budget)
-    protected = {entry.token for entry in entries if entry.token in seen.dialog[:sinks]}
+    protected = {entry.token for entry in entries if entry.token in seen.dialog.tokens[:sinks]}
     return Verdict(entries, terms, protected)
 
 
-def queries_of(seen: Seen, entries: list[Entry]) -> list[tuple[Vector, list[Entry]]]:
-    """Give the queries whose attention counts, each with the entries that it sees."""
+def queries_of(seen: Seen, entries: list[Entry]) -> list[tuple[Logits, list[Entry]]]:
+    """Give the logits of the queries whose attention counts, each with the entries that it sees."""
     if seen.parameters["queries"] == "mean":
-        return [(seen.mean_query, entries)]
-    return each_query(seen, entries)
+        return [(seen.logits, entries)]
+    return each_query(seen, seen.new, entries)
 
 
-def each_query(seen: Seen, entries: list[Entry]) -> list[tuple[Vector, list[Entry]]]:
-    """Give each of the turn's queries, with the entries up to its own token."""
-    return [
-        (seen.queries[token], [entry for entry in entries if entry.token <= token])
-        for token in seen.new
-    ]
+def each_query(
+    seen: Seen, tokens: list[int], entries: list[Entry]
+) -> list[tuple[Logits, list[Entry]]]:
+    """Give those of each token's own query, with the entries up to that token."""
+    keys, found = seen.dialog.keys, []
+    for token in tokens:
+        query = seen.dialog.queries[token]
+        visible = [entry for entry in entries if entry.token <= token]
+        found.append(({each.token: logit(query, keys[each.token]) for each in visible}, visible))
+    return found
 
 
-def paid(seen: Seen, query: Vector, entries: list[Entry]) -> dict[int, float]:
+def paid(logits: Logits, entries: list[Entry]) -> dict[int, float]:
     """Give the attention of a query to each of the entries, by token."""
-    weights = attention(query, [seen.keys[entry.token] for entry in entries])
-    return {entry.token: weight for entry, weight in zip(entries, weights, strict=True)}
+    tokens = [entry.token for entry in entries]
+    weights = attention([logits[token] for token in tokens])
+    return dict(zip(tokens, weights, strict=True))
 
 
 def newest_tokens(entries: list[Entry], count: int) -> set[int]:
@@ -194,8 +249,8 @@ def newest_tokens(entries: list[Entry], count: int) -> set[int]:
 def h2o(seen: Seen, cache: list[Entry], state: State) -> Verdict:
     """Keep a window of the newest, then the largest sums of attention received."""
     entries = cache + [Entry(token, {"cumulative": 0.0}) for token in seen.new]
-    for query, visible in queries_of(seen, entries):
-        weights = paid(seen, query, visible)
+    for logits, visible in queries_of(seen, entries):
+        weights = paid(logits, visible)
         for entry in visible:
             entry.scores["cumulative"] += weights[entry.token]
     terms = {entry.token: {"cumulative": entry.scores["cumulative"]} for entry in entries}
@@ -206,8 +261,8 @@ def h2o(seen: Seen, cache: list[Entry], state: State) -> Verdict:
 def h2o_decay(seen: Seen, cache: list[Entry], state: State) -> Verdict:
     """As H2O, but every query first makes all sums fade."""
     entries = cache + [Entry(token, {"cumulative": 0.0}) for token in seen.new]
-    for query, visible in queries_of(seen, entries):
-        weights = paid(seen, query, visible)
+    for logits, visible in queries_of(seen, entries):
+        weights = paid(logits, visible)
         for entry in entries:
             faded = seen.parameters["forgetting"] * entry.scores["cumulative"]
             entry.scores["cumulative"] = faded + weights.get(entry.token, 0.0)
@@ -219,8 +274,8 @@ def h2o_decay(seen: Seen, cache: list[Entry], state: State) -> Verdict:
 def h2o_mean(seen: Seen, cache: list[Entry], state: State) -> Verdict:
     """Keep the highest mean attention over the queries that could see the entry."""
     entries = cache + [Entry(token, {"cumulative": 0.0, "queries": 0.0}) for token in seen.new]
-    for query, visible in queries_of(seen, entries):
-        weights = paid(seen, query, visible)
+    for logits, visible in queries_of(seen, entries):
+        weights = paid(logits, visible)
         for entry in visible:
             entry.scores["cumulative"] += weights[entry.token]
             entry.scores["queries"] += 1
@@ -234,7 +289,8 @@ def h2o_mean(seen: Seen, cache: list[Entry], state: State) -> Verdict:
 def tova(seen: Seen, cache: list[Entry], state: State) -> Verdict:
     """Keep what the last query attends to."""
     entries = cache + [Entry(token) for token in seen.new]
-    weights = paid(seen, seen.queries[seen.new[-1]], entries)
+    [(logits, _)] = each_query(seen, seen.new[-1:], entries)
+    weights = paid(logits, entries)
     return Verdict(entries, {token: {"last attention": weights[token]} for token in weights})
 
 
@@ -242,8 +298,8 @@ def snapkv(seen: Seen, cache: list[Entry], state: State) -> Verdict:
     """Keep the window, and what its queries attend to, averaged over neighbours."""
     entries = cache + [Entry(token) for token in seen.new]
     w = max(1, int(seen.parameters["window"] * len(seen.new)))
-    voters = each_query(seen, entries)[-w:]
-    votes = [paid(seen, query, visible) for query, visible in voters]
+    voters = each_query(seen, seen.new[-w:], entries)
+    votes = [paid(logits, visible) for logits, visible in voters]
     before = entries[: len(entries) - w]
     means = [math.fsum(vote[entry.token] for vote in votes) / w for entry in before]
     half = seen.parameters["kernel"] // 2
@@ -259,8 +315,8 @@ def scissorhands(seen: Seen, cache: list[Entry], state: State) -> Verdict:
     entries = cache + [Entry(token, {"low": 0.0}) for token in seen.new]
     margin = math.inf
     length = seen.parameters["history"]
-    for query, visible in queries_of(seen, entries):
-        weights = paid(seen, query, visible)
+    for logits, visible in queries_of(seen, entries):
+        weights = paid(logits, visible)
         limit = (seen.parameters["threshold"] - 1e-5) / len(visible)
         for entry in entries:
             record = f"{int(entry.scores['low']):0{length}b}"
@@ -280,14 +336,14 @@ def fastgen(seen: Seen, cache: list[Entry], state: State) -> Verdict:
     """Put the first structure that recovers enough attention before the rest."""
     entries = cache + [Entry(token, {"cumulative": 0.0}) for token in seen.new]
     now = dict.fromkeys((entry.token for entry in entries), 0.0)
-    for query, visible in queries_of(seen, entries):
-        for token, weight in paid(seen, query, visible).items():
+    for logits, visible in queries_of(seen, entries):
+        for token, weight in paid(logits, visible).items():
             now[token] += weight
     for entry in entries:
         entry.scores["cumulative"] += now[entry.token]
     sums = {entry.token: entry.scores["cumulative"] for entry in entries}
 
-    special = {token for token in sums if token in seen.dialog[: seen.parameters["sinks"]]}
+    special = {token for token in sums if token in seen.dialog.tokens[: seen.parameters["sinks"]]}
     by_sum = sorted(sums, key=lambda token: (-sums[token], token))
     heavy = int(seen.parameters["frequent"] * len(entries))
     frequent = special | set(by_sum[:heavy])
@@ -321,13 +377,13 @@ def keydiff(seen: Seen, cache: list[Entry], state: State) -> Verdict:
     entries = cache + [Entry(token) for token in seen.new]
     directions = []
     for entry in entries:
-        key = seen.keys[entry.token]
+        key = seen.dialog.keys[entry.token]
         length = math.sqrt(dot(key, key))
         directions.append([number / length if length > 0 else 0.0 for number in key])
     anchor = mean(directions)
     return Verdict(
         entries,
-        {e.token: {"key difference": -cosine(seen.keys[e.token], anchor)} for e in entries},
+        {e.token: {"key difference": -cosine(seen.dialog.keys[e.token], anchor)} for e in entries},
     )
 
 
@@ -336,7 +392,7 @@ def knorm(seen: Seen, cache: list[Entry], state: State) -> Verdict:
     entries = cache + [Entry(token) for token in seen.new]
     terms = {}
     for entry in entries:
-        key = seen.keys[entry.token]
+        key = seen.dialog.keys[entry.token]
         terms[entry.token] = {"negative key norm": -math.sqrt(dot(key, key))}
     return Verdict(entries, terms)
 
@@ -347,27 +403,29 @@ def expected_attention(seen: Seen, cache: list[Entry], state: State) -> Verdict:
     The spread k'Σk is the mean square of what the centred queries give with the key.
     """
     entries = cache + [Entry(token) for token in seen.new]
-    sinks = set(seen.dialog[: seen.parameters["sinks"]])
+    sinks = set(seen.dialog.tokens[: seen.parameters["sinks"]])
     rest = [entry.token for entry in entries if entry.token not in sinks]
     terms = {entry.token: {"expected attention": 0.0} for entry in entries}
     if rest:
-        past = [seen.queries[token] for token in rest]
+        past = [seen.dialog.queries[token] for token in rest]
         middle = mean(past)
         d = len(middle)
         centred = [[x - m for x, m in zip(query, middle, strict=True)] for query in past]
         logits = []
         for token in rest:
-            key = seen.keys[token]
+            key = seen.dialog.keys[token]
             spread = math.fsum(dot(query, key) ** 2 for query in centred) / len(centred)
             logits.append(dot(middle, key) / math.sqrt(d) + spread / (2 * d))
         largest = max(logits)
         weights = [math.exp(logit - largest) for logit in logits]
         total = math.fsum(weights)
         for token, weight in zip(rest, weights, strict=True):
-            length = math.sqrt(dot(seen.values[token], seen.values[token]))
+            length = math.sqrt(dot(seen.dialog.values[token], seen.dialog.values[token]))
             terms[token] = {"expected attention": weight / total * length}
     protected = {
-        e.token for e in entries if e.token in sinks and e.token in seen.dialog[: seen.budget]
+        e.token
+        for e in entries
+        if e.token in sinks and e.token in seen.dialog.tokens[: seen.budget]
     }
     return Verdict(entries, terms, protected)
 
@@ -381,7 +439,7 @@ def random(seen: Seen, cache: list[Entry], state: State) -> Verdict:
     terms = {}
     for entry in entries:
         drawn = int(seen.parameters["chance_seed"])
-        bits = [struct.pack("<f", number) for number in seen.keys[entry.token]]
+        bits = [struct.pack("<f", number) for number in seen.dialog.keys[entry.token]]
         words = [seen.new[-1] + 1, entry.token + 1]
         words += [int.from_bytes(number, "little") >> 23 for number in bits]
         for word in words:
@@ -395,13 +453,9 @@ def oracle(seen: Seen, cache: list[Entry], state: State) -> Verdict:
     """Keep what the full cache will attend to most from now on."""
     entries = cache + [Entry(token) for token in seen.new]
     come = dict.fromkeys((entry.token for entry in entries), 0.0)
-    for number in range(seen.number, len(seen.turns)):
-        if seen.turns[number]:
-            query = mean([seen.queries[token] for token in seen.turns[number]])
-            everything = [Entry(token) for new in seen.turns[: number + 1] for token in new]
-            weights = paid(seen, query, everything)
-            for token in come:
-                come[token] += weights[token]
+    for weights in seen.dialog.attention_in_full[seen.number :]:
+        for token in come:
+            come[token] += weights.get(token, 0.0)  # a turn without tokens pays none
     return Verdict(entries, {token: {"attention to come": come[token]} for token in come})
 
 
@@ -415,7 +469,7 @@ def fd_kvc(seen: Seen, cache: list[Entry], state: State) -> Verdict:
     below_threshold: list[int] = []
     recalled, margin = returning(seen, cache)
     old = sorted([*cache, *newborn(seen, recalled)], key=lambda entry: entry.token)
-    cosines = [cosine(seen.embeddings[entry.token], seen.mean_embedding) for entry in old]
+    cosines = [cosine(seen.dialog.embeddings[entry.token], seen.mean_embedding) for entry in old]
 
     # Channel weights that follow the query
     kappa, theta = seen.parameters["kappa"], seen.parameters["theta"]
@@ -428,7 +482,7 @@ def fd_kvc(seen: Seen, cache: list[Entry], state: State) -> Verdict:
 
     if old:
         # 1. Cumulative attention (equation 1)
-        weights = attention(seen.mean_query, [seen.keys[entry.token] for entry in old])
+        weights = attention([seen.logits[entry.token] for entry in old])
         for entry, weight in zip(old, weights, strict=True):
             entry.scores["cumulative"] += weight
 
@@ -474,7 +528,9 @@ def fd_kvc(seen: Seen, cache: list[Entry], state: State) -> Verdict:
         for entry in entries:
             for token in seen.new:
                 if token > entry.token:
-                    like = cosine(seen.embeddings[entry.token], seen.embeddings[token])
+                    like = cosine(
+                        seen.dialog.embeddings[entry.token], seen.dialog.embeddings[token]
+                    )
                     entry.scores["redundancy"] = max(entry.scores["redundancy"], like)
             margin = min(margin, abs(entry.scores["redundancy"] - limit))
             repeated = entry.scores["redundancy"] > limit
@@ -485,12 +541,14 @@ def fd_kvc(seen: Seen, cache: list[Entry], state: State) -> Verdict:
 
 def newborn(seen: Seen, tokens: list[int]) -> list[Entry]:
     """Make entries as they start: c = 1, and ρ by similarity or by attention among them."""
-    recency = [max(cosine(seen.embeddings[token], seen.mean_embedding), 0.0) for token in tokens]
+    recency = [
+        max(cosine(seen.dialog.embeddings[token], seen.mean_embedding), 0.0) for token in tokens
+    ]
     if seen.parameters["relevance"] == "attention":
-        weights = attention(seen.mean_query, [seen.keys[token] for token in tokens])
+        weights = attention([seen.logits[token] for token in tokens])
         recency = [share(weight, max(weights)) for weight in weights]
     options: dict[str, Callable[[int], float]] = {
-        "salience": lambda token: seen.surprisal[token],
+        "salience": lambda token: seen.dialog.surprisal[token],
         "redundancy": lambda token: 0.0,
     }
     started = {name: start for name, start in options.items() if seen.parameters[name]}
@@ -510,13 +568,13 @@ def returning(seen: Seen, cache: list[Entry]) -> tuple[list[int], float]:
     """Give the tokens of the second tier whose page the query returns to, and by what margin."""
     pages: dict[int, list[int]] = {}
     for token in [*seen.tier, *(entry.token for entry in cache)]:
-        page = next(number for number, tokens in enumerate(seen.turns) if token in tokens)
+        page = next(number for number, tokens in enumerate(seen.dialog.turns) if token in tokens)
         pages.setdefault(page, []).append(token)
     if not seen.tier:
         return [], math.inf
-    now = mean([seen.keys[token] for token in seen.new])
+    now = mean([seen.dialog.keys[token] for token in seen.new])
     match = {
-        page: cosine(now, mean([seen.keys[token] for token in tokens]))
+        page: cosine(now, mean([seen.dialog.keys[token] for token in tokens]))
         for page, tokens in pages.items()
     }
     limit = seen.parameters["page_match"]
@@ -578,7 +636,7 @@ def whitelist(around: Around, seen: Seen, verdict: Verdict, ties: tuple[float, f
     """Protect the oldest of what the first turns, a speaker or any said of some words, too."""
     settings = around.parameters
     listed = set()
-    for number, tokens in enumerate(seen.turns):
+    for number, tokens in enumerate(seen.dialog.turns):
         if (
             number < settings["first"]
             or number == settings["at_turn"]
@@ -726,14 +784,8 @@ def run(
     policy: str,
     parameters: dict[str, Any],
     budget: int,
-    turns: list[list[int]],
-    embeddings: list[Vector],
-    queries: list[Vector],
-    keys: list[Vector],
-    values: list[Vector],
-    *,
+    dialog: Dialog,
     around: Sequence[Around] = (),
-    surprisal: list[float] | None = None,
 ) -> list[Turn]:
     """Pass one dialog through one policy.
 
@@ -745,14 +797,8 @@ def run(
         The policy's hyperparameters where they differ from `DEFAULTS`.
     budget : int
         Entries that the cache may hold at the end of a turn, at least 1.
-    turns : list of list of int
-        The tokens of each turn, ascending over the dialog; a turn may be empty.
-    embeddings, queries, keys, values : list of list of float
-        One vector for each token.
     around : sequence of Around
         What stands around the policy, the innermost first.
-    surprisal : list of float, optional
-        One number for each token, in nats.
 
     Returns
     -------
@@ -771,7 +817,7 @@ def run(
         raise ValueError(f"{policy} has no {unknown}; allowed are {sorted(DEFAULTS[policy])}")
     if budget < 1:
         raise ValueError(f"budget is {budget}; it must be at least 1")
-    tokens = [token for new in turns for token in new]
+    tokens = dialog.tokens
     if tokens != sorted(set(tokens)):
         raise ValueError(f"tokens are {tokens}; they must ascend over the dialog")
 
@@ -792,26 +838,22 @@ def run(
     cache: list[Entry] = []
     tier: list[int] = []
     record: list[Turn] = []
-    for number, new in enumerate(turns):
+    for number, new in enumerate(dialog.turns):
         if not new:
-            last = record[-1] if record else untouched(state, len(values[0]) if values else 0)
+            last = (
+                record[-1] if record else untouched(state, len(dialog.values[0]) if tokens else 0)
+            )
             record.append(unchanged(last))
             continue
         seen = Seen(
+            dialog=dialog,
+            number=number,
             new=new,
-            dialog=tokens,
             tier=tier,
-            mean_query=mean([queries[token] for token in new]),
-            mean_embedding=mean([embeddings[token] for token in new]),
-            embeddings=embeddings,
-            queries=queries,
-            keys=keys,
-            values=values,
+            mean_embedding=dialog.mean_embeddings[number],
+            logits=dialog.logits[number],
             budget=budget,
             parameters=settings,
-            turns=turns,
-            number=number,
-            surprisal=surprisal or [],
         )
         verdict = POLICIES[policy](seen, cache, state)
         ties, size = TIES.get(policy, RELATIVE), 1
@@ -834,16 +876,15 @@ def run(
             state["moves"] += len(verdict.recalled) + min(len(evicted), places)
         margin = min(margin, verdict.threshold_margin)
 
-        before = attention(seen.mean_query, [keys[token] for token in kept])
+        before = attention([seen.logits[token] for token in kept])
         after = before
         if policy in MODULATIONS:
             factors = MODULATIONS[policy](cache, settings)
             products = [weight * factor for weight, factor in zip(before, factors, strict=True)]
             total = math.fsum(products)
             after = [product / total for product in products]
-        output = [
-            dot(after, list(column)) for column in zip(*(values[i] for i in kept), strict=True)
-        ]
+        values = [dialog.values[token] for token in kept]
+        output = [dot(after, list(column)) for column in zip(*values, strict=True)]
 
         record.append(
             Turn(

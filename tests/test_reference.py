@@ -3,13 +3,13 @@
 import math
 
 import pytest
-from reference import DEFAULTS, POLICIES, Turn, best, run
+from reference import DEFAULTS, POLICIES, Dialog, Turn, best, run
 
 
 def positions_only(policy: str, budget: int, turns: list[list[int]]) -> list[Turn]:
     """Run tokens that are all alike, for policies that look at positions alone."""
     alike = [[1.0] for turn in turns for _ in turn]
-    return run(policy, {}, budget, turns, alike, alike, alike, alike)
+    return run(policy, {}, budget, Dialog(turns, alike, alike, alike, alike))
 
 
 def test_fifo_keeps_the_newest() -> None:
@@ -43,7 +43,7 @@ def test_h2o_sums_attention_and_forgets_the_evicted() -> None:
     keys = [[2 * math.log(weight), 0.0, 0.0, 0.0] for weight in (3, 1, 1, 4)]
     queries = [[1.0, 0.0, 0.0, 0.0]] * 4
     values = [[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 1.0]]
-    turns = run("h2o", {}, 2, [[0, 1], [2], [3]], keys, queries, keys, values)
+    turns = run("h2o", {}, 2, Dialog([[0, 1], [2], [3]], keys, queries, keys, values))
 
     assert turns[0].scores == pytest.approx({0: 3 / 4, 1: 1 / 4})
     # Token 2 is the protected window of one; of the rest token 0 has the larger sum.
@@ -62,11 +62,13 @@ def fd_kvc_dialog(tau: float) -> list[Turn]:
         "fd-kvc",
         {"gamma": 0.5, "alpha_0": 0.4, "mu": 1.0, "tau": tau, "beta": 1.0, "w_c": 0.5},
         2,
-        [[0], [1], [2]],
-        embeddings=[[1.0, 0.0], [0.6, 0.8], [2.0, 0.0]],
-        queries=[[1.0]] * 3,
-        keys=[[math.log(3)], [0.0], [0.0]],
-        values=[[1.0, 0.0], [5.0, 5.0], [0.0, 1.0]],
+        Dialog(
+            [[0], [1], [2]],
+            embeddings=[[1.0, 0.0], [0.6, 0.8], [2.0, 0.0]],
+            queries=[[1.0]] * 3,
+            keys=[[math.log(3)], [0.0], [0.0]],
+            values=[[1.0, 0.0], [5.0, 5.0], [0.0, 1.0]],
+        ),
     )
 
 
@@ -111,8 +113,8 @@ def test_fd_kvc_threshold_evicts_before_new_tokens_come_in() -> None:
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_turn_without_tokens_changes_nothing(policy: str) -> None:
     vectors = [[1.0, 0.2], [0.3, 1.0], [0.5, -0.4], [0.1, 0.9]]
-    with_gaps = run(policy, {}, 2, [[], [0, 1, 2], [], [3]], *[vectors] * 4)
-    without = run(policy, {}, 2, [[0, 1, 2], [3]], *[vectors] * 4)
+    with_gaps = run(policy, {}, 2, Dialog([[], [0, 1, 2], [], [3]], *[vectors] * 4))
+    without = run(policy, {}, 2, Dialog([[0, 1, 2], [3]], *[vectors] * 4))
 
     assert (with_gaps[0].kept, with_gaps[0].output) == ([], [0.0, 0.0])
     assert with_gaps[0].states.get("learning_rate") == DEFAULTS[policy].get("alpha_0")
@@ -125,9 +127,9 @@ def test_a_turn_without_tokens_changes_nothing(policy: str) -> None:
 
 
 def test_of_equals_the_older_stays() -> None:
-    alike = [[1.0]] * 3
-    (h2o,) = run("h2o", {}, 1, [[0, 1, 2]], alike, alike, alike, alike)
-    (fd_kvc,) = run("fd-kvc", {}, 2, [[0, 1, 2]], alike, alike, alike, alike)
+    alike = Dialog([[0, 1, 2]], *[[[1.0]] * 3] * 4)
+    (h2o,) = run("h2o", {}, 1, alike)
+    (fd_kvc,) = run("fd-kvc", {}, 2, alike)
 
     assert (h2o.kept, h2o.margin) == ([0], math.inf)  # age decided, and no score
     assert (fd_kvc.kept, fd_kvc.margin) == ([0, 1], math.inf)

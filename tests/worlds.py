@@ -30,6 +30,8 @@ CLEAR = 1e-6
 WORDS = {word_number(word): word for word in ("hotel", "train", "19")}
 """The words of dialogs drawn at random, where they have any."""
 
+RULES = {rule.value: rule.name for rule in Rule}
+
 NUMBER = 2e-5
 """A number of a turn is the same to so much, of its size or of 1, where sums round otherwise."""
 
@@ -157,14 +159,27 @@ def policies(draw: st.DrawFn, keys: Sequence[str] = tuple(POLICIES)) -> Policy:
 # ------------------------------------------------------------------------------- the oracle
 
 
-def oracle(dialogs: DialogBatch, row: int, policy: Policy, budget: int) -> list[reference.Turn]:
-    """Pass one row through the oracle, in double precision."""
+@lru_cache(maxsize=128)
+def told_to_the_oracle(dialogs: DialogBatch, row: int) -> reference.Dialog:
+    """Put a row into plain numbers, once for all policies that pass it."""
     embeddings = dialogs.embeddings[row].astype(float)
     if dialogs.queries is not None:
         queries = dialogs.queries[row].astype(float)
     else:
         queries = embeddings @ dialogs.projection("query")[row].astype(float)
     bounds = dialogs.bounds[row, : dialogs.turn_counts[row] + 1].tolist()
+    return reference.Dialog(
+        [list(range(low, high)) for low, high in pairwise(bounds)],
+        embeddings.tolist(),
+        queries.tolist(),
+        dialogs.keys[row].tolist(),
+        dialogs.values[row].tolist(),
+        [] if dialogs.surprisal is None else dialogs.surprisal[row].tolist(),
+    )
+
+
+def oracle(dialogs: DialogBatch, row: int, policy: Policy, budget: int) -> list[reference.Turn]:
+    """Pass one row through the oracle, in double precision."""
     around = [
         reference.Around(
             each.key,
@@ -187,13 +202,8 @@ def oracle(dialogs: DialogBatch, row: int, policy: Policy, budget: int) -> list[
         policy.key,
         {name: settings[name] for name in known},
         budget,
-        [list(range(low, high)) for low, high in pairwise(bounds)],
-        embeddings.tolist(),
-        queries.tolist(),
-        dialogs.keys[row].tolist(),
-        dialogs.values[row].tolist(),
-        around=around[::-1],
-        surprisal=None if dialogs.surprisal is None else dialogs.surprisal[row].tolist(),
+        told_to_the_oracle(dialogs, row),
+        around[::-1],
     )
 
 
@@ -222,13 +232,16 @@ def by_token(entries: EntryTrace, column: Numbers, row: int, turn: int) -> dict[
 def evictions(entries: EntryTrace, row: int, turn: int) -> dict[int, str]:
     """Return the rule that evicted each token of one turn."""
     token, rule = entries.token[row, turn], entries.rule[row, turn]
-    return {int(token[slot]): Rule(rule[slot]).name for slot in np.flatnonzero(rule)}
+    gone = rule != 0
+    rules = [RULES[number] for number in rule[gone].tolist()]
+    return dict(zip(token[gone].tolist(), rules, strict=True))
 
 
 def kept_tokens(trace: Trace, row: int, turn: int) -> list[int]:
     """Return the tokens cached at the end of a turn, in the order of their slots."""
     slots = trace.kept[row, turn - trace.first_turn]
-    return [int(token) for token in slots if token >= 0]
+    kept: list[int] = slots[slots >= 0].tolist()
+    return kept
 
 
 def margins(trace: Trace, row: int) -> Iterator[float]:
