@@ -141,7 +141,7 @@ class Cache:
         """
         if np.count_nonzero(kept) < len(kept) * slots:
             return self.without(~kept).keep(filled(kept, slots), slots)
-        slot = np.flatnonzero(kept)
+        (slot,) = kept.reshape(-1).nonzero()
         shape = (len(self.token), slots)
 
         def pick(column: NDArray) -> NDArray:  # type: ignore[type-arg]
@@ -364,8 +364,8 @@ class Pages:
     def first(self, cache: Cache) -> Bools:
         """Mark the first entry of each page (B, C)."""
         so_far = np.maximum.accumulate(np.where(cache.present, self.page, -1), axis=1)
-        before = np.pad(so_far, [(0, 0), (1, 0)], constant_values=-1)[:, :-1]
-        first: Bools = cache.present & (self.page > before)
+        first = cache.present.copy()
+        first[:, 1:] &= self.page[:, 1:] > so_far[:, :-1]
         return first
 
     def over(

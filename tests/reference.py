@@ -92,7 +92,7 @@ class Dialog:
     queries: list[Vector]
     keys: list[Vector]
     values: list[Vector]
-    surprisal: list[float] = field(default_factory=list)
+    surprisal: list[float] = field(default_factory=list, kw_only=True)
 
     @cached_property
     def tokens(self) -> list[int]:

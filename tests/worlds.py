@@ -174,7 +174,7 @@ def told_to_the_oracle(dialogs: DialogBatch, row: int) -> reference.Dialog:
         queries.tolist(),
         dialogs.keys[row].tolist(),
         dialogs.values[row].tolist(),
-        [] if dialogs.surprisal is None else dialogs.surprisal[row].tolist(),
+        surprisal=[] if dialogs.surprisal is None else dialogs.surprisal[row].tolist(),
     )
 
 

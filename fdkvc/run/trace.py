@@ -188,37 +188,44 @@ class TurnResult:
         ties : Ties
             Which scores the policy takes for the cutoff's.
         """
-        slots, present = self.old.token.shape[1], self.entries.present
-        took_part, stale = self.old.present, self.rule == Rule.threshold
-        status = np.where(self.token != EMPTY, Status.kept, Status.empty)
-        status[:, slots:] *= Status.new
-        status[self.rule != Rule.none] += Status.evicted - Status.kept
-        active = np.asarray(status[:, slots:].any(axis=1))
+        slots, present, took_part = (
+            self.old.token.shape[1],
+            self.entries.present,
+            self.token != EMPTY,
+        )
+        status = np.where(took_part, np.uint8(Status.kept), np.uint8(Status.empty))
+        status[:, slots:] *= np.uint8(Status.new)
+        status[self.rule != Rule.none] += np.uint8(Status.evicted - Status.kept)
+        active = took_part[:, slots:].any(axis=1)
+        updated = self.old.present & active[:, None]
+        places, stays = filled(self.kept, self.after.cache.token.shape[1]), present & self.kept
 
         def known(column: Floats, where: Bools) -> Floats:
-            return np.where(where, column, np.nan).astype(np.float32)
+            return np.where(where, column, np.nan).astype(np.float32, copy=False)
 
         def decided_on(name: str) -> Floats:
-            column = self.entries[name].copy()
-            column[stale] = self.update.cache[name][stale[:, :slots]]  # decided before the others
-            return known(column, self.token != EMPTY)
+            column = self.entries[name]
+            if self.stale is not None:  # what was decided before the others
+                column = column.copy()
+                column[:, :slots][self.stale] = self.update.cache[name][self.stale]
+            return known(column, took_part)
 
         def over_kept(weights: Floats) -> Floats:
-            column = np.full(self.kept.shape, np.nan, np.float32)
-            column[filled(self.kept, weights.shape[1])] = weights.ravel()
-            return known(column, present & self.kept)
+            column = np.full(places.shape, np.nan, np.float32)
+            column[places] = weights.ravel()
+            return known(column, stays)
 
         def recorded(value: Floats) -> Floats:
             if value.ndim == 1:
                 return known(value, active)
-            column = np.full(self.kept.shape, np.nan, np.float32)
-            column[:, :slots] = known(value, took_part & active[:, None])
+            column = np.full(places.shape, np.nan, np.float32)
+            column[:, :slots] = known(value, updated)
             return column
 
         score = levelled(self.score, self.protected, self.cutoff, ties)
         return EntryTrace(
             token=self.token,
-            status=status.astype(np.uint8),
+            status=status,
             rule=self.rule,
             protected=self.protected,
             score=known(score, present),
@@ -420,9 +427,10 @@ class Trace:
 
 def _padded(columns: Sequence[NDArray[Any]], empty: int = 0) -> NDArray[Any]:
     """Stack columns of turns, (B, W) of any width or (B,), with NaN or `empty` in the rest."""
-    shape = np.max([column.shape for column in columns], axis=0)
-    kind = columns[0].dtype
-    stacked = np.full((len(columns), *shape), np.nan if kind.kind == "f" else empty, kind)
-    for whole, column in zip(stacked, columns, strict=True):
-        whole[..., : column.shape[-1]] = column
-    return np.ascontiguousarray(stacked.swapaxes(0, 1))
+    first = columns[0]
+    widest = map(max, zip(*(column.shape[1:] for column in columns), strict=True))
+    shape = (len(first), len(columns), *widest)
+    stacked = np.full(shape, np.nan if first.dtype.kind == "f" else empty, first.dtype)
+    for turn, column in enumerate(columns):
+        stacked[:, turn][(slice(None), *map(slice, column.shape[1:]))] = column
+    return stacked
