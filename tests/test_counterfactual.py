@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import pytest
 from test_explain import fd_kvc, three_turns
-from worlds import assert_same_run, evictions, plain_dialog, random_dialog
+from worlds import assert_same_run, evictions, kept_tokens, plain_dialog, random_dialog
 
 from fdkvc.attention import Bools, Floats, Observation
 from fdkvc.cache import Cache
@@ -50,14 +51,15 @@ def test_changes_worked_by_hand() -> None:
     assert ordered == ["w_c", "gamma", "alpha_0", "mu", "tau", "beta"]
 
 
-def kept_with(trace: Trace, dialogs: DialogBatch, change: Change, value: float, token: int) -> bool:
-    """Run the whole dialog with one setting changed; is the token cached in the last turn?"""
+@lru_cache(maxsize=512)
+def kept_with(trace: Trace, dialogs: DialogBatch, name: str, value: float) -> set[int]:
+    """Run the whole dialog with one setting changed; what is cached in the last turn?"""
     policy, budget = trace.policy, trace.budget
-    if change.name == "budget":
+    if name == "budget":
         budget = int(value)
     else:
-        policy = policy.variant(**{change.name: value})
-    return token in simulate(policy, dialogs, budget).kept[0, -1]
+        policy = policy.variant(**{name: value})
+    return {*kept_tokens(simulate(policy, dialogs, budget, entries=False), 0, -1)}
 
 
 def grid(change: Change) -> list[float]:
@@ -75,9 +77,10 @@ def grid(change: Change) -> list[float]:
 def test_the_change_turns_the_decision_and_no_nearer_one_does(
     monkeypatch: pytest.MonkeyPatch, key: str, seed: int
 ) -> None:
-    monkeypatch.setattr(
-        "fdkvc.told.counterfactual.COARSE", 10
-    )  # of what runs one by one, and slowly
+    # Wider steps than are taken by default: there are several rings of them all the same, and
+    # those of what runs one by one are halved.
+    monkeypatch.setattr("fdkvc.told.counterfactual.FINE", 250)
+    monkeypatch.setattr("fdkvc.told.counterfactual.COARSE", 10)
     dialogs = random_dialog(seed, [9, 8, 10, 9, 8])
     trace = simulate(policy_named(key), dialogs, budget=15)
     gone = sorted(evictions(trace.every_entry(), 0, 4))
@@ -91,13 +94,13 @@ def test_the_change_turns_the_decision_and_no_nearer_one_does(
             if after is not None:
                 found += 1
                 assert change.low <= after <= change.high
-                assert kept_with(trace, dialogs, change, after, token) == evicted
+                assert (token in kept_with(trace, dialogs, change.name, after)) == evicted
                 assert change.words.endswith("of its range.")
                 size = abs(after - change.before)
                 nearer = [each for each in nearer if abs(each - change.before) < size - 1e-9]
             tried = nearer[:1] + nearer[seed :: len(nearer) // 4 + 1] + nearer[-2:]
             for value in tried:
-                assert kept_with(trace, dialogs, change, value, token) != evicted
+                assert (token in kept_with(trace, dialogs, change.name, value)) != evicted
         assert changes[-1].name == "budget"
         if evicted:
             assert changes[-1].after is not None, "a cache for everything keeps everything"

@@ -197,7 +197,8 @@ def counterfactual(
 
     def smallest(name: str, known: Parameter, scale: _Scale) -> Change:
         def turns_it(values: tuple[Number, ...]) -> list[bool]:
-            return [bool((kept == token).any()) == evicted for kept in runs.kept(name, values)]
+            held = ((kept == token).any(axis=1).tolist() for kept in runs.kept(name, values))
+            return [stays == evicted for some in held for stays in some]
 
         is_read, (low, high) = runs.reads(name), scale.valid
         return Change(
@@ -241,27 +242,27 @@ class _Runs:
 
     def __init__(self, dialog: DialogBatch, policy: Policy, budget: int) -> None:
         self.dialog, self.policy, self.budget = dialog, policy, budget
+        self.settings = policy.settings
         self.kept = cache(self._kept)
         self.reads = cache(self._reads)
 
     def _kept(self, name: str, values: tuple[Number, ...]) -> list[Ints]:
-        """Return the tokens that the last turn keeps with each value of a setting."""
+        """Return the tokens that the last turn keeps, (V, C) for so many values of a setting."""
         if name == BUDGET:
-            return [self._run(self.policy, int(value), 1)[0] for value in values]
-        if not self.policy.settings[name].by_row:
+            return [self._run(self.policy, int(value), 1) for value in values]
+        if not self.settings[name].by_row:
             variants = [self.policy.variant(**{name: value}) for value in values]
-            return [self._run(variant, self.budget, 1)[0] for variant in variants]
-        kept: list[Ints] = []
-        for _, group in groupby(values, key=bool):  # off and on are not run as one
-            alike = list(group)
-            kept += list(self._run(by_row(self.policy, name, alike), self.budget, len(alike)))
-        return kept
+            return [self._run(variant, self.budget, 1) for variant in variants]
+        groups = [list(group) for _, group in groupby(values, key=bool)]  # off and on run apart
+        return [
+            self._run(by_row(self.policy, name, alike), self.budget, len(alike)) for alike in groups
+        ]
 
     def _reads(self, name: str) -> bool:
         """Whether a run reads a hyperparameter at all; only known of those by row."""
-        if name == BUDGET or not self.policy.settings[name].by_row:
+        if name == BUDGET or not self.settings[name].by_row:
             return True
-        watched = by_row(self.policy, name, [self.policy.settings[name].default])
+        watched = by_row(self.policy, name, [self.settings[name].default])
         self._run(watched, self.budget, 1)
         return bool(watched.settings[name].default.was_read)
 
