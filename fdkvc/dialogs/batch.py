@@ -577,12 +577,12 @@ def stack(batches: Sequence[DialogBatch]) -> DialogBatch:
         parts = []
         for batch in batches:
             array = getattr(batch, name)
-            missing = [(0, 0), (0, length - array.shape[1])] + [(0, 0)] * (array.ndim - 2)
-            parts.append(
-                np.pad(array, missing, mode="edge")
-                if fill == "edge"
-                else np.pad(array, missing, constant_values=-1 if fill == "none" else 0)
-            )
+            shape = (len(array), length - array.shape[1], *array.shape[2:])
+            if fill == "edge":
+                rest = np.broadcast_to(array[:, -1:], shape)
+            else:
+                rest = np.full(shape, -1 if fill == "none" else 0, array.dtype)
+            parts.append(np.concatenate([array, rest], axis=1))
         return np.concatenate(parts)
 
     def shared(name: str, axis: int) -> Floats | None:

@@ -59,6 +59,9 @@ def returned_to(cache: Cache, tier: Ints, turn: Observation, page_match: float) 
     or the tier; the query stands for itself by the mean key of the turn's own tokens. It
     returns if the newest page held does not match it, and a page of the tier does.
     """
+    waiting = tier >= 0
+    if not waiting.any():
+        return waiting
     held = np.concatenate([cache.token, tier], axis=1)
     page = turn.born(held)
     of_one_page = (page[:, :, None] == page[:, None, :]) & (held >= 0)[:, None, :]
@@ -66,7 +69,7 @@ def returned_to(cache: Cache, tier: Ints, turn: Observation, page_match: float) 
     now = entry_total(turn.keys(turn.new))[:, None]
     matches = cosine(summary, now) >= page_match
     stays = (matches & (page == page.max(axis=1, keepdims=True))).any(axis=1)
-    back: Bools = matches[:, -tier.shape[1] :] & (tier >= 0) & ~stays[:, None]
+    back: Bools = matches[:, -tier.shape[1] :] & waiting & ~stays[:, None]
     return back
 
 
