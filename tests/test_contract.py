@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,6 +14,7 @@ from worlds import (
     assert_same_run,
     by_token,
     columns,
+    entries_of,
     kept_tokens,
     random_dialog,
     random_vectors,
@@ -145,7 +147,7 @@ def test_every_field_is_a_described_hyperparameter(key: str) -> None:
 
 @every_turn
 def test_steps_name_quantities_that_a_trace_holds(name: str, dialogs: DialogBatch) -> None:
-    trace = simulate(read_policy(name), dialogs, BUDGET)
+    trace = simulate(read_policy(name), dialogs.until(2), BUDGET)
     entries = trace.every_entry()
     held = {
         **dict.fromkeys(("score", "protected", "attention_before", "attention_after")),
@@ -164,7 +166,7 @@ def test_steps_name_quantities_that_a_trace_holds(name: str, dialogs: DialogBatc
 @every_policy
 def test_what_a_trace_holds_has_its_shape(key: str, traces: dict[str, Trace]) -> None:
     trace = traces[key]
-    entries = trace.every_entry()
+    entries = entries_of(trace)
     tokens = 12 * SMALL.tokens_per_turn
     capacity = BUDGET if trace.policy.bounded else tokens
     rows, turns = 3, 12
@@ -191,14 +193,14 @@ def test_what_a_trace_holds_has_its_shape(key: str, traces: dict[str, Trace]) ->
 def test_everything_is_single_precision(key: str, traces: dict[str, Trace]) -> None:
     trace = traces[key]
 
-    for record in (trace, trace.every_entry()):
+    for record in (trace, entries_of(trace)):
         for name, column in columns(record):
             assert column.dtype != np.float64, name
 
 
 @every_policy
 def test_terms_add_up_to_the_score(key: str, traces: dict[str, Trace]) -> None:
-    entries = traces[key].every_entry()
+    entries = entries_of(traces[key])
 
     assert entries.terms
     score = np.asarray(sum(entries.terms.values()))
@@ -248,8 +250,9 @@ def test_the_same_seed_gives_the_same_result(key: str, traces: dict[str, Trace])
     again = generate(SCENARIOS["mixed"], dialogs=3, seed=1, world=SMALL)
     other = generate(SCENARIOS["mixed"], dialogs=3, seed=2, world=SMALL)
 
+    repeated = simulate(policy_named(key), again, BUDGET)
     for row in range(3):
-        assert_same_run(simulate(policy_named(key), again, BUDGET), traces[key], row, row)
+        assert_same_run(repeated, traces[key], row, row)
     assert (simulate(policy_named(key), other, BUDGET).output != traces[key].output).any()
 
 
@@ -333,15 +336,15 @@ def test_a_turn_without_tokens_changes_nothing(key: str, gap: int) -> None:
     policy = policy_named(key)
     plain = simulate(policy, with_gaps(vectors, lengths), BUDGET)
     gapped = simulate(policy, with_gaps(vectors, [*lengths[:gap], 0, *lengths[gap:]]), BUDGET)
-    entries = gapped.every_entry()
+    entries, without = gapped.every_entry(), dict(columns(plain.every_entry()))
+    run = dict(columns(plain))
 
     # The turns with tokens are as they would be without it.
     others = [turn for turn in range(4) if turn != gap]
     for name, column in columns(gapped):
-        np.testing.assert_array_equal(column[:, others], dict(columns(plain))[name], err_msg=name)
+        np.testing.assert_array_equal(column[:, others], run[name], err_msg=name)
     for name, column in columns(entries):
-        theirs = dict(columns(plain.every_entry()))[name]
-        np.testing.assert_array_equal(column[:, others], theirs, err_msg=name)
+        np.testing.assert_array_equal(column[:, others], without[name], err_msg=name)
 
     # The turn itself repeats what was there.
     if gap:
@@ -393,6 +396,7 @@ def test_fed_turn_by_turn_it_decides_the_same(name: str) -> None:
     lengths = [9, 0, 14, 1, 11, 20]
     vectors, _ = random_vectors(3, lengths)
     trace = simulate(read_policy(name), with_gaps(vectors, lengths), BUDGET)
+    entries = trace.every_entry()
     cache = OnlineCache(read_policy(name), BUDGET)
     ends = np.cumsum(lengths)
 
@@ -401,7 +405,7 @@ def test_fed_turn_by_turn_it_decides_the_same(name: str) -> None:
         kept = trace.kept[0, turn]
         assert fed.kept.tolist() == kept[kept >= 0].tolist()
         np.testing.assert_allclose(fed.output, trace.output[0, turn], rtol=1e-4, atol=1e-5)
-        weights = by_token(trace.every_entry(), trace.every_entry().attention_after, 0, turn)
+        weights = by_token(entries, entries.attention_after, 0, turn)
         np.testing.assert_allclose(fed.attention, list(weights.values()), rtol=1e-4, atol=1e-6)
 
 
@@ -547,35 +551,35 @@ def test_the_ends_of_a_range_belong_to_it_as_declared(key: str, name: str) -> No
         if not parameters_of(POLICIES[key])[name].choices
     ],
 )
-def test_a_numpy_number_is_as_good_as_a_python_one(key: str, name: str) -> None:
+def test_a_numpy_number_is_as_good_as_a_python_one(
+    key: str, name: str, dialogs: DialogBatch, traces: dict[str, Trace]
+) -> None:
     default = defaults_of(POLICIES[key])[name]
     numpys = policy_named(key, **{name: np.array([default])[0]})
-    dialogs = generate(SCENARIOS["mixed"], dialogs=1, seed=1, world=SMALL)
 
     assert numpys == policy_named(key)
     assert repr(numpys) == repr(policy_named(key))
     assert type(getattr(numpys, name)) is type(default)
-    one, other = (simulate(each, dialogs, BUDGET) for each in (numpys, policy_named(key)))
-    assert_same_run(one, other)
+    assert_same_run(simulate(numpys, dialogs.row(0), BUDGET), traces[key])
 
 
 @every_turn
 def test_rows_with_values_of_their_own_come_out_as_if_alone(
     name: str, dialogs: DialogBatch
 ) -> None:
-    policy, dialog = read_policy(name), dialogs.row(0)
+    policy, dialog = read_policy(name), dialogs.row(0).until(7)  # where a topic returns
+    four = stack([dialog] * 4)
+    decided = partial(simulate, budget=BUDGET, entries=False, outputs_from=dialog.turns)
     for parameter, known in policy.settings.items():
         if not known.by_row:
             continue
         width = min(known.high, 8) - known.low
         values = [known.kind(known.low + width * share) for share in (0.04, 0.5, 0.73, 0.99)]
 
-        together = simulate(
-            by_row(policy, parameter, values), stack([dialog] * 4), BUDGET, entries=False
-        )
+        together = decided(by_row(policy, parameter, values), four)
 
         for row, value in enumerate(values):
-            alone = simulate(policy.variant(**{parameter: value}), dialog, BUDGET, entries=False)
+            alone = decided(policy.variant(**{parameter: value}), dialog)
             np.testing.assert_array_equal(together.kept[row], alone.kept[0], err_msg=parameter)
             for one, other in (
                 (together.last.cache.channels, alone.last.cache.channels),

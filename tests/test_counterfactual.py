@@ -59,7 +59,8 @@ def kept_with(trace: Trace, dialogs: DialogBatch, name: str, value: float) -> se
         budget = int(value)
     else:
         policy = policy.variant(**{name: value})
-    return {*kept_tokens(simulate(policy, dialogs, budget, entries=False), 0, -1)}
+    run = simulate(policy, dialogs, budget, entries=False, outputs_from=dialogs.turns)
+    return {*kept_tokens(run, 0, -1)}
 
 
 def grid(change: Change) -> list[float]:
