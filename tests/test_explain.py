@@ -341,11 +341,14 @@ def test_a_threshold_that_no_step_declares_is_still_the_rule() -> None:
 # ------------------------------------------------------------------------------- random runs
 
 
+entries_in = functools.lru_cache(maxsize=8)(Trace.entries_in)
+
+
 def chosen_again(why: Explanation, trace: Trace, row: int) -> tuple[str, ...]:
     """Return the terms that turn the turn's decision if equal to the last to stay's, by sorting."""
     if why.marginal is None or why.protected:
         return ()
-    entries, at = trace.entries_in(why.turn), row
+    entries, at = entries_in(trace, why.turn), row
     stood = np.flatnonzero(~np.isnan(entries.score[at]) & ~entries.protected[at])
     token, places = entries.token[at], why.stayed - why.stayed_protected
     deciding = []

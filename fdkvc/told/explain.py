@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -207,6 +207,12 @@ def decision(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> Decisio
         raise ValueError(
             f"turn is {turn}, but the record of this dialog has turns {trace.first_turn} to {last}"
         )
+    return _made(trace, dialogs, row, turn)
+
+
+@lru_cache(maxsize=32)
+def _made(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> Decision:
+    """Return a decision, whose entries are laid out once for all that is asked of them."""
     return Decision(trace, dialogs, row, turn)
 
 
@@ -613,7 +619,7 @@ def life(trace: Trace, dialogs: DialogBatch, row: int, token: int) -> Life:
         (made, int(np.flatnonzero(made.token == token)[0]))
         for turn in range(trace.first_turn, end)
         if token in trace.result(turn).token[row]
-        for made in [Decision(trace, dialogs, row, turn)]
+        for made in [_made(trace, dialogs, row, turn)]
     ]
     judged = [made.judged(entry) for made, entry in lived]
     channels = [made.channels(entry) for made, entry in lived]
