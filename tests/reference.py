@@ -398,10 +398,7 @@ def knorm(seen: Seen, cache: list[Entry], state: State) -> Verdict:
 
 
 def expected_attention(seen: Seen, cache: list[Entry], state: State) -> Verdict:
-    """Keep what a Gaussian query with the past's mean and spread expects to draw most from.
-
-    The spread k'Σk is the mean square of what the centred queries give with the key.
-    """
+    """Keep what a Gaussian query with the past's mean μ and spread Σ expects to draw most from."""
     entries = cache + [Entry(token) for token in seen.new]
     sinks = set(seen.dialog.tokens[: seen.parameters["sinks"]])
     rest = [entry.token for entry in entries if entry.token not in sinks]
@@ -410,11 +407,12 @@ def expected_attention(seen: Seen, cache: list[Entry], state: State) -> Verdict:
         past = [seen.dialog.queries[token] for token in rest]
         middle = mean(past)
         d = len(middle)
-        centred = [[x - m for x, m in zip(query, middle, strict=True)] for query in past]
+        centred = [[query[i] - middle[i] for query in past] for i in range(d)]
+        sigma = [[dot(one, other) / len(past) for other in centred] for one in centred]
         logits = []
         for token in rest:
             key = seen.dialog.keys[token]
-            spread = math.fsum(dot(query, key) ** 2 for query in centred) / len(centred)
+            spread = dot(key, [dot(row, key) for row in sigma])
             logits.append(dot(middle, key) / math.sqrt(d) + spread / (2 * d))
         largest = max(logits)
         weights = [math.exp(logit - largest) for logit in logits]
@@ -566,12 +564,12 @@ def newborn(seen: Seen, tokens: list[int]) -> list[Entry]:
 
 def returning(seen: Seen, cache: list[Entry]) -> tuple[list[int], float]:
     """Give the tokens of the second tier whose page the query returns to, and by what margin."""
+    if not seen.tier:
+        return [], math.inf
     pages: dict[int, list[int]] = {}
     for token in [*seen.tier, *(entry.token for entry in cache)]:
         page = next(number for number, tokens in enumerate(seen.dialog.turns) if token in tokens)
         pages.setdefault(page, []).append(token)
-    if not seen.tier:
-        return [], math.inf
     now = mean([seen.dialog.keys[token] for token in seen.new])
     match = {
         page: cosine(now, mean([seen.dialog.keys[token] for token in tokens]))
