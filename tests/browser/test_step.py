@@ -80,6 +80,7 @@ def test_at_the_last_turn_the_page_shows_what_the_engine_decided(page: Page) -> 
 
     for key in PAPER_POLICIES:
         if key != first:
+            settled(page)  # or the list closes again
             page.get_by_role("combobox", name="Policy").fill(POLICIES[key].label)
             page.get_by_role("option", name=POLICIES[key].label, exact=True).click()
         expect_linked(page, policy=key)
