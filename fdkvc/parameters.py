@@ -83,7 +83,7 @@ class Parameter:
         'a whole number from 0 to 2147483648'
         """
         if self.choices:
-            return "one of " + ", ".join(self.choices)
+            return "one of " + ", ".join(map(str, self.choices))
         if self.pattern:
             return self.form
         noun = "a whole number" if kind is int else "a number"

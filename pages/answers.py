@@ -20,7 +20,9 @@ heading(
     "evicted word would have made it right.",
 )
 sections.tell_model()
-problems(wrong)
+said = st.container()
+with said:
+    problems(wrong)
 
 with st.sidebar:
     conversation = choices.choose_conversation(PAGE, link)
@@ -35,5 +37,7 @@ else:
     answered = scene.answer(PAGE, conversation)
 scene.talk_on(PAGE, conversation)
 if answered is not None:
+    with said:
+        problems(sections.keep_to_sections(PAGE, answered, link))
     sections.open_section(PAGE, answered)
 fields.write_link(PAGE, choices.FIELDS)

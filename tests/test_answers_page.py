@@ -246,12 +246,22 @@ def test_an_answer_that_is_stopped_ends_there_and_the_talk_goes_on(
     assert "scrolls back" in html(settled(app.run()))
 
 
-def test_a_link_to_a_turn_that_has_no_answer_is_told() -> None:
-    app = open_page("answers", turn=2)
+def test_a_link_to_what_these_answers_do_not_have_is_told() -> None:
+    app = open_page("answers", turn=2, look="snapkv", word=5000, layer=77, head=4, at=3)
 
+    wrong = "This link is not quite right: "
     assert [each.value for each in app.error] == [
-        "This link is not quite right: no answer begins in turn 2 of this dialog. Using 15 instead."
+        wrong + "Whose answer is 'snapkv', but must be one of all, fifo, h2o, fd-kvc, keydiff. "
+        "Using fifo instead.",
+        wrong + "Word is 5000, but must be a whole number from 0 to 23 in this answer. "
+        "Using 4 instead.",
+        wrong + "Layer is 77, but must be a whole number from -1 to 3. Using -1 instead.",
+        wrong + "Head is 4, but must be a whole number from -1 to 3. Using -1 instead.",
+        wrong + "Entries a head is 3, but must be one of 32, 48, 64, 96, 128 in what was "
+        "measured. Using 48 instead.",
+        wrong + "no answer begins in turn 2 of this dialog. Using 15 instead.",
     ]
+    assert link_of(app)["look"] == "fifo"
     assert not open_page("answers", turn=5).error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 
 import pandas as pd
@@ -11,13 +12,14 @@ import streamlit as st
 from fdkvc.files.export import csv_text
 from fdkvc.measured.answers import MEASURES
 from fdkvc.ui.answers.back import show_back
-from fdkvc.ui.answers.choices import SECTION, sections_key
+from fdkvc.ui.answers.choices import BY, SECTION, sections_key
 from fdkvc.ui.answers.conversation import Answered, house, size_in_words
 from fdkvc.ui.answers.damage import show_damage
-from fdkvc.ui.answers.measured import TABLES, report, show_measured
+from fdkvc.ui.answers.measured import TABLES, report, shipped, show_measured
 from fdkvc.ui.answers.scene import answers_table
-from fdkvc.ui.answers.why import show_why
+from fdkvc.ui.answers.why import keep_to_answers, show_why
 from fdkvc.ui.dialogs.choices import FILE, OWN
+from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import (
     download_files,
     download_pictures,
@@ -74,6 +76,15 @@ def tell_model() -> None:
             "large model loses."
         ).format(size)
     )
+
+
+def keep_to_sections(page: str, answered: Answered, link: Mapping[str, str]) -> list[str]:
+    """Take what sections show to what there is; say where a link asked for else."""
+    budgets = replace(BY, choices=shipped().budgets)
+    return [
+        *keep_to_answers(page, answered, link),
+        *fields.keep_to(page, budgets, link, BY.default, " in what was measured"),
+    ]
 
 
 def open_section(page: str, answered: Answered) -> None:

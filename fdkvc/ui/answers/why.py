@@ -38,8 +38,7 @@ def choose_answer(page: str, answered: Answered, *, evicting: bool = False) -> s
     titles = dict(answered.conversation.titles)
     if evicting:
         del titles[FULL]
-    wrong = [name for name in titles if name != FULL and not answered.right(name)]
-    start = wrong[0] if wrong else list(titles)[-1]
+    start = _first_wrong(answered, titles)
     # What was looked at of another answer says nothing of this one.
     place = f"{page}/look of"
     if st.session_state.get(place) not in (None, answered.conversation):
@@ -49,6 +48,25 @@ def choose_answer(page: str, answered: Answered, *, evicting: bool = False) -> s
         page, replace(choices.WHOSE, default=start, choices=titles), width=260
     )
     return name
+
+
+def keep_to_answers(page: str, answered: Answered, link: Mapping[str, str]) -> list[str]:
+    """Take what is looked at to what there is of these answers; say where a link asked for else."""
+    titles, shape = answered.conversation.titles, answered.talk.model.decoder.shape
+    whose = replace(choices.WHOSE, choices=titles)
+    wrong = fields.keep_to(page, whose, link, _first_wrong(answered, titles))
+    name = held(page, whose)
+    last = len(answered.own_words(name)) - 1
+    word = replace(choices.WORD, high=max(last, 0))
+    wrong += fields.keep_to(page, word, link, _first_changed(answered, name), " in this answer")
+    for field, count in ((choices.LAYER, shape.layers), (choices.HEAD, shape.heads)):
+        wrong += fields.keep_to(page, replace(field, high=count - 1), link, field.default)
+    return wrong
+
+
+def _first_wrong(answered: Answered, titles: Mapping[str, str]) -> str:
+    wrong = [name for name in titles if name != FULL and not answered.right(name)]
+    return wrong[0] if wrong else list(titles)[-1]
 
 
 def show_why(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
@@ -79,10 +97,8 @@ def _why(answered: Answered, name: str, word: Word, looks: Looks) -> pd.DataFram
 def _choose_word(page: str, answered: Answered, name: str, words: tuple[Word, ...]) -> int:
     """Let a person choose a word of the answer: at first, the first that is another's."""
     written = [word.text for word in words]
-    full = [word.text for word in answered.own_words(FULL)]
-    other = next((at for at, new in enumerate(changed_words(written, full)) if new), None)
     labels = {at: f"{at + 1} · {text}" for at, text in enumerate(written)}
-    start = len(words) // 2 if other is None else other
+    start = _first_changed(answered, name)
     # A word of another answer is another word.
     place = f"{page}/word of"
     asked = (name, tuple(written))
@@ -91,6 +107,13 @@ def _choose_word(page: str, answered: Answered, name: str, words: tuple[Word, ..
     st.session_state[place] = asked
     at: int = fields.choice(page, replace(choices.WORD, default=start, choices=labels), width=200)
     return at
+
+
+def _first_changed(answered: Answered, name: str) -> int:
+    """Return the first word that is not the full cache's, or else the one in the middle."""
+    written, full = ([word.text for word in answered.own_words(each)] for each in (name, FULL))
+    changed = (at for at, new in enumerate(changed_words(written, full)) if new)
+    return next(changed, len(written) // 2)
 
 
 def _choose_looks(page: str, answered: Answered) -> Looks:

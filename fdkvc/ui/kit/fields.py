@@ -114,6 +114,31 @@ def not_quite_right(field: Field, error: object, instead: Any) -> str:
     return f"This link is not quite right: {error}. Using {shown} instead."
 
 
+def keep_to(
+    page: str, field: Field, link: Mapping[str, str], instead: Any, where: str = ""
+) -> list[str]:
+    """Take a value to one that there is here; say where a link asked for another.
+
+    Parameters
+    ----------
+    field : Field
+        With what there is here as its range or its choices.
+    link : mapping of str to str
+        From `arriving_link`; empty where no link was followed.
+    instead : object
+        What is shown where there is no such value.
+    where : str
+        Ends the sentence.
+    """
+    try:
+        field.check(held(page, field))
+    except ValueError as error:
+        hold(page, field, instead)
+        if field.name in link:
+            return [not_quite_right(field, f"{error}{where}", instead)]
+    return []
+
+
 def adopt_link(page: str, fields: Sequence[Field], link: Mapping[str, str]) -> list[str]:
     """Let the session show what a link asks for; say what of it is not right, in sentences.
 

@@ -329,12 +329,10 @@ def keep_to_dialog(page: str, dialogs: DialogBatch, link: Mapping[str, str]) -> 
         From `fields.arriving_link`; empty where no link was followed.
     """
     last_turn, last_token = dialogs.turns - 1, int(dialogs.bounds[0, -1]) - 1
-    wrong = []
-    for field, last, kept in ((TURN, last_turn, last_turn), (ENTRY, last_token, None)):
-        try:
-            replace(field, high=last).check(held(page, field))
-        except ValueError as error:
-            hold(page, field, kept)
-            if field.name in link:
-                wrong.append(fields.not_quite_right(field, f"{error} in this dialog", kept))
-    return wrong
+    return [
+        sentence
+        for field, last, kept in ((TURN, last_turn, last_turn), (ENTRY, last_token, None))
+        for sentence in fields.keep_to(
+            page, replace(field, high=last), link, kept, " in this dialog"
+        )
+    ]
