@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -11,19 +11,41 @@ MOST_DIGITS = 6
 """Decimals at which two numbers that still look alike count as the same."""
 
 
+def minus(text: str) -> str:
+    """Return a written number with the minus sign, which is as wide as a plus, for its hyphen.
+
+    Examples
+    --------
+    >>> minus("-0.12")
+    '−0.12'
+    """
+    return text.replace("-", "−")
+
+
+def decimal(x: float, digits: int = 3) -> str:
+    """Write a number with so many decimals; nothing is not below zero.
+
+    Examples
+    --------
+    >>> decimal(0.41234), decimal(-0.123, 2), decimal(-0.004, 2)
+    ('0.412', '−0.12', '0.00')
+    """
+    return minus(f"{x:z.{digits}f}")
+
+
 def number(x: float, digits: int = 3) -> str:
     """Write a number with three decimals, a whole one without, a tiny one with one digit.
 
     Examples
     --------
-    >>> number(0.41234), number(56.0), number(0.00004321)
-    ('0.412', '56', '0.00004')
+    >>> number(0.41234), number(-56.0), number(0.00004321)
+    ('0.412', '−56', '0.00004')
     """
     if x == round(x):
-        return f"{x + 0.0:.0f}"  # 0, not -0
+        return decimal(x, 0)
     if abs(x) >= 0.5 * 10**-digits:
-        return f"{x:.{digits}f}"
-    return str(np.format_float_positional(x, precision=1, fractional=False))
+        return decimal(x, digits)
+    return minus(np.format_float_positional(x, precision=1, fractional=False))
 
 
 def contrast(one: float, other: float, digits: int = 3) -> tuple[str, str]:
@@ -59,7 +81,8 @@ def gap(one: float, other: float) -> str:
     if first == second:
         return number(abs(one - other))
     decimals = max(len(text.partition(".")[2]) for text in (first, second))
-    return f"{abs(float(first) - float(second)):.{decimals}f}"
+    written = (float(text.replace(minus("-"), "-")) for text in (first, second))
+    return f"{abs(next(written) - next(written)):.{decimals}f}"
 
 
 def percent(share: float, digits: int = 0) -> str:
@@ -70,7 +93,7 @@ def percent(share: float, digits: int = 0) -> str:
     >>> percent(0.1234), percent(0.1234, 1)
     ('12 %', '12.3 %')
     """
-    return f"{100 * share:.{digits}f} %"
+    return f"{decimal(100 * share, digits)} %"
 
 
 def signed(x: float, digits: int) -> str:
@@ -79,10 +102,27 @@ def signed(x: float, digits: int) -> str:
     Examples
     --------
     >>> signed(0.25, 1), signed(-0.123, 2), signed(-0.004, 2)
-    ('+0.2', '-0.12', '±0.00')
+    ('+0.2', '−0.12', '±0.00')
     """
-    words = f"{x:+.{digits}f}"
-    return f"±{words[1:]}" if float(words) == 0 else words
+    words = minus(f"{x:+.{digits}f}")
+    return words if words.strip("+−0.") else f"±{words[1:]}"
+
+
+def ranged(
+    mean: float, low: float, high: float, digits: int = 3, write: Callable[..., str] = decimal
+) -> str:
+    """Write a mean with the ends of its interval, which are left out where they are not known.
+
+    Examples
+    --------
+    >>> ranged(0.25, -0.1, 0.6, 1), ranged(0.25, -0.1, 0.6, 1, signed)
+    ('0.2 (−0.1 to 0.6)', '+0.2 (−0.1 to +0.6)')
+    >>> ranged(0.25, float("nan"), float("nan"))
+    '0.250'
+    """
+    if np.isnan(low):
+        return write(mean, digits)
+    return f"{write(mean, digits)} ({write(low, digits)} to {write(high, digits)})"
 
 
 def plus_minus(mean: float, high: float, scale: float = 1, digits: int = 1) -> str:
@@ -93,7 +133,7 @@ def plus_minus(mean: float, high: float, scale: float = 1, digits: int = 1) -> s
     >>> plus_minus(0.75, 0.789, scale=100), plus_minus(0.75, float("nan"), digits=2)
     ('75.0 ± 3.9', '0.75')
     """
-    words = f"{scale * mean:.{digits}f}"
+    words = decimal(scale * mean, digits)
     return words if np.isnan(high) else f"{words} ± {scale * (high - mean):.{digits}f}"
 
 

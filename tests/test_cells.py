@@ -321,7 +321,7 @@ def test_all_cells_as_a_tidy_table() -> None:
     ("metric", "figures", "words"),
     [
         ("late_retention", (0.721, 0.713, 0.729), "72.1 ± 0.8"),
-        ("late_alignment", (-0.0126, math.nan, math.nan), "-0.0126"),
+        ("late_alignment", (-0.0126, math.nan, math.nan), "−0.0126"),
         ("late_retention", (0.5, 0.5, 0.5), "50.0"),
         ("latency", (0.1234, math.nan, math.nan), "0.123"),
     ],

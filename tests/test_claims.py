@@ -294,7 +294,7 @@ def test_the_claims_as_a_table() -> None:
 @pytest.mark.parametrize(
     ("wanted", "value", "words"),
     [
-        (Measure("growth", "ownership_loss"), -0.05, "-5.0 %"),
+        (Measure("growth", "ownership_loss"), -0.05, "−5.0 %"),
         (Measure("rank", "late_alignment"), 3, "place 3 of 4"),
         (Measure("settles", "ownership_loss"), 10, "10 turns"),
         (Measure("p", "late_alignment"), 0.19, "0.190"),

@@ -38,7 +38,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
 
 SEES = {
     "paper": set(),
-    "charts": {"parameters"},
+    "charts": {"parameters", "words"},
     "__main__": {module for room in ROOMS for module in room} - {"ui"},
     "__init__": set(),
     "app": {"ui"},

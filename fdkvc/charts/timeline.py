@@ -26,6 +26,7 @@ from fdkvc.charts.theme import (
     top_legend,
     topic_scale,
 )
+from fdkvc.words import decimal, percent
 
 OWN_COLOURS = alt.Resolve(scale=alt.ScaleResolveMap(color="independent"))
 RIVER_TITLE = panel_title("Cache river", "kept entries by age, the oldest at the bottom")
@@ -60,7 +61,7 @@ class Line:
         """Write a value as people read it."""
         if math.isnan(value):
             return "–"
-        return f"{100 * value:.1f} %" if self.percent else f"{value:.{self.digits}f}"
+        return percent(value, 1) if self.percent else decimal(value, self.digits)
 
 
 @built_once

@@ -22,6 +22,7 @@ from fdkvc.charts.theme import (
     letter_ink,
     panel_title,
 )
+from fdkvc.words import decimal
 
 GRID = (
     *("mark", "token", "left", "middle", "right", "top", "centre", "bottom", "colour", "ink"),
@@ -280,7 +281,7 @@ def hover_texts(entries: pd.DataFrame) -> list[str]:
         by = f" by the {rule}" if isinstance(rule, str) else ""
         lines.append(f"{STATUS_WORDS[status]}{by}{' · protected' if protected else ''}")
         lines += [
-            f"{title}: {value:.4f}"
+            f"{title}: {decimal(value, 4)}"
             for title, value in zip(titles, row, strict=True)
             if value == value
         ]

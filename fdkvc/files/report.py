@@ -34,6 +34,7 @@ from fdkvc.measured.benchmark import Results, default_baseline
 from fdkvc.measured.study import Study
 from fdkvc.measured.sweep import Sweep, swept_only
 from fdkvc.measured.tuning import Tuned, Tuning
+from fdkvc.words import minus
 
 TIMED = ("latency.csv", "cost.csv", "cells.csv", "claims.csv", "tables.md", "tables.tex")
 """Files with times in them, which differ from run to run."""
@@ -221,4 +222,4 @@ def _text(fact: Fact) -> str:
     words = figure_words(fact)
     if not fact.is_published:
         return words
-    return f"{words} ({fact.printed} {sign_of(fact)}".rstrip() + ")"
+    return f"{words} ({minus(fact.printed)} {sign_of(fact)}".rstrip() + ")"

@@ -23,7 +23,7 @@ from fdkvc.paper.tables import BASELINE
 from fdkvc.run.metrics import late_metric, metric_named
 from fdkvc.run.trace import Trace
 from fdkvc.told.tables import turns_table
-from fdkvc.words import count, plus_minus
+from fdkvc.words import count, decimal, plus_minus, ranged, signed
 
 
 def text_table(
@@ -92,7 +92,7 @@ def ablation_text(results: Results, parameter: str) -> str:
 def sweep_text(sweep: Sweep, results: Results) -> str:
     """Return the table of a sweep for a terminal."""
     table = tables.sweep_table(sweep, results)
-    figures = table[["mean", "ci_low", "ci_high"]].map("{:.3f}".format)
+    figures = table[["mean", "ci_low", "ci_high"]].map(decimal)
     rows = table[["setting", "metric"]].join(figures).to_numpy().tolist()
     return text_table(["setting", "metric", "mean", "from", "to"], rows, 2, grouped=True)
 
@@ -100,18 +100,17 @@ def sweep_text(sweep: Sweep, results: Results) -> str:
 def tuning_text(tuned: Tuned) -> str:
     """Return the report of a search for a terminal: fresh dialogs, and the gain on them."""
     gains = {
-        (row["setting"], row["goal"]): f"{row['mean_diff']:+.3f} "
-        f"({row['ci_low']:+.3f} to {row['ci_high']:+.3f})"
+        (row["setting"], row["goal"]): ranged(
+            row["mean_diff"], row["ci_low"], row["ci_high"], write=signed
+        )
         for row in _records(tuned.gains)
     }
     rows = [
         [
             row["setting"],
             row["goal"],
-            "" if math.isnan(row["searched"]) else f"{row['searched']:.3f}",
-            f"{row['mean']:.3f}",
-            f"{row['ci_low']:.3f}",
-            f"{row['ci_high']:.3f}",
+            "" if math.isnan(row["searched"]) else decimal(row["searched"]),
+            *(decimal(row[name]) for name in INTERVAL),
             gains.get((row["setting"], row["goal"]), ""),
         ]
         for row in _records(tuned.front)
@@ -119,6 +118,8 @@ def tuning_text(tuned: Tuned) -> str:
     heads = ["setting", "goal", "searched", "fresh", "from", "to", "gain"]
     return text_table(heads, rows, 2, grouped=True)
 
+
+INTERVAL = ("mean", "ci_low", "ci_high")
 
 OF_HEADS = {"each": "", "together": ", heads together", "kv": ", by KV head"}
 """What stands after a policy's name, by who decides."""
@@ -163,10 +164,8 @@ def answers_text(told: AnswersTables) -> str:
         for row in _records(table[table.metric == metric]):
             percent = MEASURES[metric].unit == "%"
             scale, digits = (100, 1) if percent else (1, 3)
-            words = f"{scale * row['mean']:.{digits}f}"
-            if not math.isnan(row["ci_low"]):
-                ends = (f"{scale * row[end]:.{digits}f}" for end in ("ci_low", "ci_high"))
-                words += f" ({' to '.join(ends)})"
+            mean, low, high = (scale * row[name] for name in INTERVAL)
+            words = ranged(mean, low, high, digits)
             words += " =" if (metric, row["policy"], row["budget"]) in same else "  "
             texts = cells.setdefault((metric, row["policy"]), [""] * len(budgets))
             texts[budgets.index(row["budget"])] = words
@@ -191,9 +190,8 @@ def _proxies_text(table: pd.DataFrame) -> str:
     cells: dict[tuple[str, str], list[str]] = {}
     for row in _records(table):
         texts = cells.setdefault((row["damage"], row["proxy"]), [""] * len(over))
-        interval = f" ({row['ci_low']:+.2f} to {row['ci_high']:+.2f})"
-        known = "" if math.isnan(row["ci_low"]) else interval
-        texts[over.index(row["over"])] = f"{row['rho']:+.2f}{known}"
+        words = ranged(row["rho"], row["ci_low"], row["ci_high"], 2, signed)
+        texts[over.index(row["over"])] = words
     rows = [[*names, *texts] for names, texts in sorted(cells.items(), key=lambda each: each[0][0])]
     return (
         "Rank correlation of what a replay says with what answers lose, and its 95 % interval\n\n"
@@ -280,7 +278,7 @@ def _measured_beside_published(
         scale, digits, printed_digits = (100, 1, 1) if percent else (1, 3, 4)  # as it is printed
         measured = plus_minus(row["mean"], row["ci_high"], scale, digits)
         figure = scale * row["published"]
-        printed = "" if math.isnan(figure) else f"{figure:.{printed_digits}f}"
+        printed = "" if math.isnan(figure) else decimal(figure, printed_digits)
         cells = texts.setdefault(tuple(row[name] for name in by), [""] * (2 * len(place)))
         at = place[row["metric"]]
         cells[at : at + 2] = measured, printed
@@ -344,7 +342,7 @@ def _paired_text(results: Results, baseline: str) -> str:
 
 def _difference(comparison: Paired, percent: bool) -> list[str]:
     scale, digits = (100, 1) if percent else (1, 3)
-    mean = f"{scale * comparison.mean:+.{digits}f}"
+    mean = signed(scale * comparison.mean, digits)
     match comparison.verdict:
         case "too few":
             return [mean, "", "too few dialogs"]
@@ -354,7 +352,7 @@ def _difference(comparison: Paired, percent: bool) -> list[str]:
             return [mean, "", "the same in every dialog"]
     margin = f"{scale * (comparison.high - comparison.mean):.{digits}f}"
     p = "< 0.001" if comparison.p < 0.001 else f"{comparison.p:.3f}"
-    return [f"{mean} ± {margin}", f"{comparison.t:.1f}", p]
+    return [f"{mean} ± {margin}", decimal(comparison.t, 1), p]
 
 
 def _latency_text(study: Study) -> str:
@@ -367,5 +365,5 @@ def _latency_text(study: Study) -> str:
 def _short(value: object) -> str:
     """Return a number with a few decimals, nothing where it is missing."""
     if isinstance(value, float):
-        return "" if math.isnan(value) else f"{value:.3f}"
+        return "" if math.isnan(value) else decimal(value)
     return "" if value is None else str(value)

@@ -17,6 +17,7 @@ from fdkvc.paper.tables import ABLATED_POLICY, ABLATIONS, BASELINE, HYPERPARAMET
 from fdkvc.parameters import parameters_of
 from fdkvc.policies import POLICIES, read_policy
 from fdkvc.run.metrics import late_metric, metric_named
+from fdkvc.words import decimal
 
 LATE = {"late_alignment": 1, "late_diversity": 3, "late_retention": 4}
 """Tables of late metrics that the paper has; the others go by the key of their metric."""
@@ -32,7 +33,7 @@ class Unit:
 
     def write(self, value: float) -> str:
         """Write a figure, nothing for NaN."""
-        return "" if math.isnan(value) else f"{self.scale * value:.{self.digits}f}"
+        return "" if math.isnan(value) else decimal(self.scale * value, self.digits)
 
 
 PLAIN = Unit()

@@ -32,6 +32,7 @@ from fdkvc.paper.claims import CLAIMS, TIMES, Claim, ClaimVerdict, Measure, Reco
 from fdkvc.paper.tables import Range
 from fdkvc.parameters import parameters_of
 from fdkvc.policies import PAPER_POLICIES, POLICIES
+from fdkvc.words import decimal, minus
 
 SETTLED = 0.1
 """How near to its last value a quantity stays once it has settled, as a share of that value."""
@@ -158,9 +159,9 @@ def figure_words(wanted: Measure, value: float) -> str:
         return ""
     match wanted.kind:
         case "change" | "growth":
-            return f"{100 * value:+.1f} %"
+            return minus(f"{100 * value:+.1f} %")
         case "share" | "swing" | "same":
-            return f"{100 * value:.1f} %"
+            return f"{decimal(100 * value, 1)} %"
         case "ratio":
             return f"{value:.2f}×"
         case "rank":
@@ -170,7 +171,7 @@ def figure_words(wanted: Measure, value: float) -> str:
         case "p":
             return "< 0.001" if value < 0.001 else f"{value:.3f}"
         case "t" | "peak":
-            return f"{value:.4g}"
+            return minus(f"{value:.4g}")
     sign = "+" if wanted.kind == "difference" and value > 0 else ""
     unit = _UNITS.get(wanted.metric, PLAIN)
     return f"{sign}{unit.write(value)} {unit.name}".strip()

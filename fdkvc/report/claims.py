@@ -8,6 +8,7 @@ from html import escape
 
 from fdkvc.judged.claims import Judged, figure_words, measured_words, recomputed_words
 from fdkvc.paper.claims import TIMES
+from fdkvc.words import minus
 
 SIGNS: dict[str | None, str] = {
     "holds": "✓",
@@ -89,7 +90,7 @@ def claims_html(judged: Sequence[Judged], *, opened: bool) -> str:
 
 def _claim(judged: Judged, opened: bool) -> str:
     claim, verdict = judged.claim, judged.verdict
-    printed = "" if claim.published is None else claim.published.printed
+    printed = "" if claim.published is None else minus(claim.published.printed)
     measured = measured_words(judged)
     if measured and judged.measured is not None and judged.measured.n:
         measured += f", {judged.measured.n:,} dialogs"
@@ -148,7 +149,7 @@ def line_html(judged: Judged) -> str:
     if claim.published is not None:
         marks.append(mark("printed", claim.published.value, claim.published.value))
         key.append("◇ published")
-        said += f", published {claim.published.printed}"
+        said += f", published {minus(claim.published.printed)}"
     if claim.holds_when is not None:
         key.append("band: where it would be true")
     ends = [escape(figure_words(claim.measure, end)) for end in (low, high)]

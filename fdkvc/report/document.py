@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -40,7 +39,7 @@ from fdkvc.said.recordings import Recording
 from fdkvc.stage.moments import Failure, failed_call, nearly_kept, rescued
 from fdkvc.stage.payload import pack
 from fdkvc.stage.run import DialogChoice, Run, RunChoice, lay_out
-from fdkvc.words import command_line, count
+from fdkvc.words import command_line, count, decimal, ranged
 
 PICTURE_WIDTH = 560
 
@@ -548,10 +547,9 @@ def _by_budget(
 
 
 def _figure(mean: float, low: float, high: float, scale: float, digits: int) -> str:
-    text = f"{scale * mean:.{digits}f}"
-    if math.isnan(low) or low == high:
-        return text
-    return f"{text} ({scale * low:.{digits}f} to {scale * high:.{digits}f})"
+    if low == high:
+        return decimal(scale * mean, digits)
+    return ranged(scale * mean, scale * low, scale * high, digits)
 
 
 _STYLE = (

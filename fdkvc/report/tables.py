@@ -8,7 +8,7 @@ from html import escape
 from fdkvc.judged.cells import MeasuredTable, figure_words, sign_of, unit_of
 from fdkvc.judged.judge import Fact
 from fdkvc.judged.rules import RULES
-from fdkvc.words import signed
+from fdkvc.words import minus, signed
 
 STYLE = """
 .grid { overflow-x: auto; margin: .3rem 0 1rem; }
@@ -55,7 +55,7 @@ def published_words(fact: Fact) -> str:
         return ""
     unit = unit_of(fact)
     difference = signed(unit.scale * fact.difference, unit.digits)
-    return f"{sign_of(fact)} {fact.printed} ({difference})".strip()
+    return f"{sign_of(fact)} {minus(fact.printed)} ({difference})".strip()
 
 
 def plain_html(columns: Mapping[str, Sequence[str]], caption: str, words: int = 1) -> str:

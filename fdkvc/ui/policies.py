@@ -29,7 +29,7 @@ from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.kit.sidebar import MEASURED
 from fdkvc.ui.kit.variants import CHOSEN
-from fdkvc.words import percent
+from fdkvc.words import decimal, percent
 
 COMPARE_PAGE = "pages/compare.py"
 
@@ -157,9 +157,10 @@ def _show_picked(page: str, table: pd.DataFrame, policies: Mapping[str, Policy])
     rows = table[table.policy == policy.name]
     figures = {
         "axis": [AXES[axis].label for axis in rows.axis],
-        "mean": [f"{mean:.3f}" for mean in rows["mean"]],
+        "mean": [decimal(mean) for mean in rows["mean"]],
         "95 % interval": [
-            f"{low:.3f} to {high:.3f}" for low, high in zip(rows.ci_low, rows.ci_high, strict=True)
+            f"{decimal(low)} to {decimal(high)}"
+            for low, high in zip(rows.ci_low, rows.ci_high, strict=True)
         ],
         "rank": [f"{rank:.0f}" for rank in rows["rank"]],
         "rank, 95 %": [

@@ -34,7 +34,7 @@ from fdkvc.ui.kit.run_panel import run_panel
 from fdkvc.ui.kit.sidebar import BUDGET_HERE, read_name
 from fdkvc.ui.kit.variants import tell_idle
 from fdkvc.ui.kit.work import Searched, search_work
-from fdkvc.words import command_line, count, listed, sentence
+from fdkvc.words import command_line, count, decimal, listed, ranged, sentence, signed
 
 OF = "search"
 """Under which the session holds what is chosen here, apart from what is swept."""
@@ -313,12 +313,12 @@ def _table(searched: Searched, names: Mapping[str, str]) -> pd.DataFrame:
                 gains.get((name, goal)),
             )
             searched_for = fresh["searched"]
-            row[label] = "{mean:.3f} ({ci_low:.3f} to {ci_high:.3f})".format_map(fresh)
+            row[label] = ranged(fresh["mean"], fresh["ci_low"], fresh["ci_high"])
             row[f"{label}, in the search"] = (
-                "" if math.isnan(searched_for) else f"{searched_for:.3f}"
+                "" if math.isnan(searched_for) else decimal(searched_for)
             )
             row[f"{label}, gain"] = (
-                "{mean_diff:+.3f} ({ci_low:+.3f} to {ci_high:+.3f})".format_map(gain)
+                ranged(gain["mean_diff"], gain["ci_low"], gain["ci_high"], write=signed)
                 if gain
                 else ""
             )

@@ -29,7 +29,7 @@ from fdkvc.ui.kit.past import Past, about
 from fdkvc.ui.kit.run_panel import run_panel
 from fdkvc.ui.kit.sidebar import DIALOG, POLICY, with_numbers_apart
 from fdkvc.ui.kit.work import sweep_work
-from fdkvc.words import count
+from fdkvc.words import count, decimal, ranged
 
 STEP_PAGE = "pages/step.py"
 
@@ -144,7 +144,7 @@ def _heat(sweep: Sweep, table: pd.DataFrame, metric: str) -> Spec:
         low, high = low - 0.005, high + 0.005
     percent = late_metric(metric).percent
     cells = cells.assign(
-        label=[f"{100 * mean:.0f}" if percent else f"{mean:.2f}" for mean in cells["mean"]],
+        label=[decimal(100 * mean, 0) if percent else decimal(mean, 2) for mean in cells["mean"]],
         dark=cells["mean"] < (low + high) / 2,
     )
     x, y = sweep.axes
@@ -178,7 +178,7 @@ def _picked(page: str, name: str, sweep: Sweep, results: Results, table: pd.Data
         return
     rows = table[table.setting == policy.name]
     figures = [
-        f"{late_metric(metric).title.lower()} {mean:.3f} ({low:.3f} to {high:.3f})"
+        f"{late_metric(metric).title.lower()} {ranged(mean, low, high)}"
         for metric, mean, low, high in zip(
             rows.metric, rows["mean"], rows.ci_low, rows.ci_high, strict=True
         )

@@ -81,7 +81,7 @@ def _by_writer(answered: Answered, table: pd.DataFrame) -> dict[str, list[str]]:
         parts = {"all": own} | {words: own[own.writer == key] for key, words in WRITERS.items()}
         for words, rows in parts.items():
             mean = np.average(rows.damage, weights=rows.tokens) if len(rows) else np.nan
-            columns.setdefault(words, []).append("–" if np.isnan(mean) else _signed(mean))
+            columns.setdefault(words, []).append("–" if np.isnan(mean) else signed(mean, 3))
     return columns
 
 
@@ -92,7 +92,7 @@ def _heads_html(heads: Floats) -> str:
     rows = "".join(
         f'<tr><th scope="row">layer {layer}</th>'
         + "".join(
-            f'<td style="--share:{max(float(lost), 0) / top:.2f}">{_signed(lost)}</td>'
+            f'<td style="--share:{max(float(lost), 0) / top:.2f}">{signed(lost, 3)}</td>'
             for lost in row
         )
         + "</tr>"
@@ -103,10 +103,6 @@ def _heads_html(heads: Floats) -> str:
         f'<div class="scrolls heat" tabindex="0" role="region" aria-label="{label}"><table>'
         f"<thead><tr><td></td>{names}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
-
-
-def _signed(lost: float) -> str:
-    return signed(lost, 3).replace("-", "−")
 
 
 def _heads_table(name: str, heads: Floats) -> pd.DataFrame:

@@ -29,7 +29,7 @@ from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import show_chart
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
 from fdkvc.ui.kit.markdown import Markdown
-from fdkvc.words import count
+from fdkvc.words import count, ranged, signed
 
 TABLES = ("answers_summary.csv", "answers_paired.csv", "proxies.csv")
 """Of the files that the command writes, those that are shipped beside its ``run.json``."""
@@ -199,11 +199,9 @@ def _table(rows: pd.DataFrame, percent: bool) -> dict[str, list[str]]:
     scale, digits = (100, 1) if percent else (1, 3)
 
     def words(title: str, budget: int) -> str:
-        mean, low, high = (
-            f"{scale * by_policy[title, budget][name]:.{digits}f}".replace("-", "−")
-            for name in ("mean", "ci_low", "ci_high")
-        )
-        return f"{mean} ({low} to {high})"
+        row = by_policy[title, budget]
+        mean, low, high = (scale * row[name] for name in ("mean", "ci_low", "ci_high"))
+        return ranged(mean, low, high, digits)
 
     return {
         "policy": titles,
@@ -221,7 +219,7 @@ def proxies_columns(table: pd.DataFrame) -> dict[str, list[str]]:
     columns = {"proxy": [late_metric(name).title for name in PROXIES]}
     for damage in DAMAGES:
         columns[MEASURES[damage].label] = [
-            f"{row['rho']:+.2f} ({row['ci_low']:+.2f} to {row['ci_high']:+.2f})".replace("-", "−")
+            ranged(row["rho"], row["ci_low"], row["ci_high"], 2, signed)
             for row in (over[name, damage] for name in PROXIES)
         ]
     return columns

@@ -20,7 +20,7 @@ from fdkvc.ui.benchmark.pair import show_differences
 from fdkvc.ui.kit.fields import pick
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
 from fdkvc.ui.kit.markdown import Markdown, plain
-from fdkvc.words import listed
+from fdkvc.words import decimal, listed
 
 _NAMES = {
     "value": "Topic projected by the value matrix W_V",
@@ -124,12 +124,13 @@ def _levels_in_words(table: pd.DataFrame) -> None:
     inside = ((other.ci_low <= 0) & (other.ci_high >= 0)).mean()
     st.markdown(
         Markdown(
-            "With $W_V$ the alignments run from {:.3f} to {:.3f}. With $W_K$ or $W_Q$ output and "
+            "With $W_V$ the alignments run from {} to {}. With $W_K$ or $W_Q$ output and "
             "topic are unrelated vectors of 16 numbers: every mean is within {:.3f} of zero, "
             "{:.0%} of the intervals contain zero, and one dialog scatters by about {:.2f} "
             "(1/√16 = 0.25). The published column has that size."
         ).format(
-            *(value["mean"].min(), value["mean"].max(), other["mean"].abs().max()),
+            *(decimal(value["mean"].min()), decimal(value["mean"].max())),
+            other["mean"].abs().max(),
             *(inside, other.sd.median()),
         )
     )
@@ -163,7 +164,7 @@ def _dialogs(page: str, study: Study, policies: dict[str, str]) -> None:
 
 
 def _differences(page: str, projection: str, name: str, rows: pd.DataFrame) -> None:
-    shown = rows.assign(words=[f"t = {t:.2f}" for t in rows.t])
+    shown = rows.assign(words=[f"t = {decimal(t, 2)}" for t in rows.t])
     least = 0.42 if projection == "value" else 0.06
     show_differences(f"{page}/difference/{projection}", name, shown, least)
 
@@ -203,9 +204,12 @@ def _leaders(table: pd.DataFrame) -> str:
             ahead = means[means > means[ABLATED_POLICY]].sort_values(ascending=False)
             if len(ahead):
                 leaders = [
-                    f"{read_policy(str(name)).title} {mean:.4f}" for name, mean in ahead.items()
+                    f"{read_policy(str(name)).title} {decimal(mean, 4)}"
+                    for name, mean in ahead.items()
                 ]
-                parts.append(f"{word}: {', '.join(leaders)}, FD-KVC {means[ABLATED_POLICY]:.4f}")
+                parts.append(
+                    f"{word}: {', '.join(leaders)}, FD-KVC {decimal(means[ABLATED_POLICY], 4)}"
+                )
     if not parts:
         return ""
     return Markdown(

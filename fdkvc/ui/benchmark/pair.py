@@ -18,7 +18,7 @@ from fdkvc.ui.kit.fields import pick
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.memory import kept
-from fdkvc.words import signed
+from fdkvc.words import minus, signed
 
 
 @kept
@@ -80,7 +80,7 @@ def show_differences(key: str, title: str, rows: pd.DataFrame, least: float) -> 
             "mean": rows.mean_diff,
             "ci_low": rows.ci_low.fillna(rows.mean_diff),
             "ci_high": rows.ci_high.fillna(rows.mean_diff),
-            "words": rows.words,
+            "words": rows.words.map(minus),
         }
     )
     reach = max(least, 1.08 * float(dots[["ci_low", "ci_high"]].abs().max().max()))
@@ -114,13 +114,13 @@ def _shown(table: pd.DataFrame) -> pd.DataFrame:
             "p": [_p(value) for value in table.p],
             "p, adjusted": [_p(value) for value in table.p_holm],
             "effect size": [_figure(value, "+.2f") for value in table.effect_size],
-            "in words": table.words,
+            "in words": table.words.map(minus),
         }
     )
 
 
 def _figure(value: float, form: str) -> str:
-    return "" if math.isnan(value) else f"{value:{form}}"
+    return "" if math.isnan(value) else minus(f"{value:{form}}")
 
 
 def _p(value: float) -> str:

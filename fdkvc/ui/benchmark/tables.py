@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pandas as pd
 import streamlit as st
@@ -24,7 +25,7 @@ from fdkvc.ui.kit.chance import say_chance
 from fdkvc.ui.kit.frame import page_theme
 from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.markdown import Markdown, plain
-from fdkvc.words import signed
+from fdkvc.words import decimal, minus, signed
 
 _TINTS = {rule.verdict: f"background-color: {rule.tint}" for rule in RULES}
 
@@ -89,7 +90,7 @@ def _show_table(page: str, study: Study, table: MeasuredTable) -> None:
     """Show one table; a click in it runs nothing else again."""
     figures, tints = frames(table)
     formats: dict[str, str | Callable[[object], str] | None] = {
-        label: f"{{:.{unit_of(fact).digits}f}}"
+        label: partial(decimal, digits=unit_of(fact).digits)
         for (_, column), fact in table.cells.items()
         for label in [table.columns[column]]
     }
@@ -166,7 +167,7 @@ def cell_sentence(fact: Fact) -> Markdown:
     if fact.n:
         parts[0] += f" over {fact.n:,} dialogs"
     if fact.is_published:
-        parts.append(f"published {fact.printed} ({fact.printed_in})")
+        parts.append(f"published {minus(fact.printed)} ({fact.printed_in})")
         difference = signed(unit.scale * fact.difference, unit.digits + 1)
         parts.append(f"difference {difference}{name}")
     else:

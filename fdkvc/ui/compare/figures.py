@@ -23,6 +23,7 @@ from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.lanes import FORK, Lane
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.runs import Run
+from fdkvc.words import decimal, percent
 
 BEST, TIED, SAME = "★", "☆", "="
 
@@ -102,7 +103,7 @@ def _adaptation_words(table: pd.DataFrame) -> list[str]:
     ]
 
 
-def _word(value: float, percent: bool) -> str:
+def _word(value: float, share: bool) -> str:
     if math.isnan(value):
         return "–"
-    return f"{100 * value:.1f} %" if percent else f"{value:.3f}"
+    return percent(value, 1) if share else decimal(value)

@@ -40,7 +40,7 @@ from fdkvc.ui.kit.lanes import Lane
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.memory import kept
 from fdkvc.ui.kit.run_panel import run_panel
-from fdkvc.words import count, plus_minus
+from fdkvc.words import count, decimal, plus_minus
 
 FILES = [
     *("replay.csv", "replay_summary.csv", "replay_paired.csv", "replay_services.csv"),
@@ -303,6 +303,6 @@ def _by_services(done: Replayed, key: str) -> dict[str, list[str]]:
     services, policies = zip(*means.index, strict=True)
     columns = {"services": list(services), "policy": list(policies)}
     for budget in sorted(done.settings.budgets):
-        columns[f"budget {budget}"] = [f"{scale * x:.{digits}f}{unit}" for x in means[budget]]
+        columns[f"budget {budget}"] = [f"{decimal(scale * x, digits)}{unit}" for x in means[budget]]
     columns["dialogs"] = list(map(str, counts.loc[means.index]))
     return columns

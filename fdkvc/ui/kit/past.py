@@ -26,7 +26,7 @@ from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import pick
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.run_panel import latest_job, shared_jobs
-from fdkvc.words import count
+from fdkvc.words import count, minus
 
 SHIPPED = "shipped"
 """Stands for the name of the job where a result came with the code."""
@@ -334,7 +334,7 @@ def compared(table: pd.DataFrame) -> pd.DataFrame:
             "scenario": table.scenario.map(scenario_label),
             "policy": [read_policy(name).title for name in table.policy],
             "metric": [late_metric(name).label for name in table.metric],
-            "one less the other": table.words,
+            "one less the other": table.words.map(minus),
             "one": table.one.round(4),
             "dialogs": table.n_one,
             "the other": table.other.round(4),
