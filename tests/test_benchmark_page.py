@@ -54,6 +54,21 @@ def test_the_page_opens_on_the_papers_run_and_says_how_to_run_more() -> None:
     assert "python -m fdkvc study --dialogs 6000 --seed 0" in app.code[0].value
 
 
+def test_each_verdict_of_the_scorecard_leads_to_what_it_counts() -> None:
+    app = open_page("benchmark")
+    for section, verdict, one in (
+        ("Tables", "differs", "<td class='differs'>"),
+        ("Claims", "does not hold", '<li id="claim-'),
+    ):
+        button = app.button(key=f"benchmark/scorecard/{section}/{verdict}")
+        (count,) = re.findall(r"\*\*(\d+)\*\*", button.label)
+        settled(button.click().run())
+
+        assert app.session_state["benchmark/sections"] == section
+        assert html(app).count(one) == int(count)
+        assert html(app).count("<td class='") in (0, int(count))  # and no other cell
+
+
 def test_a_run_shows_the_papers_tables(ran: AppTest) -> None:
     section(ran, "Tables")
     titles = [heading.value for heading in ran.header]
@@ -231,7 +246,7 @@ def test_every_metric_that_is_asked_for_is_shown() -> None:
         metric.title for metric in metrics_of(asked=True).values()
     ]
     section(app, "Compare two")
-    labels = set(app.dataframe[0].value["metric"])
+    labels = set(re.findall("<tr><td>Topic Return</td><td>([^<]*)</td>", html(app)))
     assert labels == {metric.label for metric in metrics_of().values()}
 
 

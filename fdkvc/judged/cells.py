@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pandas as pd
 
@@ -101,6 +101,12 @@ class MeasuredTable:
     def heading(self) -> str:
         """Its title, after its number in the paper."""
         return f"Table {self.number}: {self.title}" if isinstance(self.number, int) else self.title
+
+    def of_verdict(self, verdict: str) -> MeasuredTable:
+        """Return the table with the cells that have this verdict."""
+        return replace(
+            self, cells={at: fact for at, fact in self.cells.items() if fact.verdict == verdict}
+        )
 
     def texts(self, row: str, write: Callable[[Fact], str]) -> list[str]:
         """Write each cell of a row, nothing where there is none."""

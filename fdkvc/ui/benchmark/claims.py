@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import streamlit as st
@@ -27,8 +27,8 @@ def claims_of(study: Study) -> tuple[Judged, ...]:
     return tuple(judged_claims(study))
 
 
-def show_scorecard(study: Study) -> None:
-    """Say in two lines how many published figures come out, and which claims hold."""
+def show_scorecard(page: str, study: Study) -> None:
+    """Say how many published figures come out, and which claims hold; each leads to its own."""
     if not is_the_papers(study.results.benchmark):
         return
     figures = verdicts_of(measured_tables(study))
@@ -43,27 +43,55 @@ def show_scorecard(study: Study) -> None:
         return
     claims = counted(claims_of(study))
     with side_by_side("scorecard"):
-        for title, total, parts in (
-            ("Published figures", sum(figures.values()), _parts(figures, SIGNS)),
-            ("Claims", sum(claims.values()), _parts(claims, CLAIM_SIGNS)),
-        ):
-            with st.container(border=True):
-                st.markdown(
-                    Markdown("**{}** :gray[({})]  \n{}").format(
-                        title, total, Markdown(" · ").join(parts)
+        _card(page, "Published figures", "Tables", figures, SIGNS)
+        _card(page, "Claims", "Claims", claims, CLAIM_SIGNS)
+
+
+def _card(
+    page: str, title: str, section: str, counts: Mapping[Any, int], signs: Mapping[Any, str]
+) -> None:
+    """Count the verdicts; a click on one opens the section with those that have it."""
+
+    def lead(verdict: str) -> None:
+        st.session_state[f"{page}/sections"] = section
+        st.session_state[_shown(page, section)] = verdict
+
+    with st.container(border=True, gap="xxsmall"):
+        st.markdown(Markdown("**{}** :gray[({})]").format(title, sum(counts.values())))
+        with st.container(horizontal=True, gap="small", key=f"verdicts-{section}"):
+            for verdict, count in counts.items():
+                if count:
+                    st.button(
+                        Markdown("{}\u00a0{} **{}**").format(
+                            signs[verdict], name_of(verdict), count
+                        ),
+                        key=f"{page}/scorecard/{section}/{verdict}",
+                        type="tertiary",
+                        on_click=lead,
+                        args=(str(verdict),),
                     )
-                )
 
 
-def _parts(
-    counts: Mapping[Any, int],
-    signs: Mapping[Any, str],
-) -> list[Markdown]:
-    return [
-        Markdown("{}\u00a0{} **{}**").format(signs[verdict], name_of(verdict), count)
-        for verdict, count in counts.items()
-        if count
-    ]
+def _shown(page: str, section: str) -> str:
+    """Return where the session holds the verdict that a section shows."""
+    return f"{page}/{section}/shown"
+
+
+def choose_verdict(page: str, section: str, verdicts: Iterable[str | None]) -> str:
+    """Let a person choose what a section shows: `EVERY`, or those with one verdict."""
+    names = {EVERY: "all", **{str(verdict): name_of(verdict) for verdict in verdicts}}
+    key = _shown(page, section)
+    if st.session_state.get(key) not in names:
+        st.session_state[key] = EVERY
+    chosen = st.segmented_control(
+        "Show",
+        list(names),
+        format_func=lambda name: plain(names[name]),
+        required=True,
+        key=key,
+        label_visibility="collapsed",
+    )
+    return chosen or EVERY
 
 
 def show_claims(page: str, study: Study) -> None:
@@ -88,15 +116,6 @@ def show_claims(page: str, study: Study) -> None:
 
 @st.fragment
 def _list(page: str, judged: tuple[Judged, ...], verdicts: list[str | None]) -> None:
-    names = {EVERY: "all", **{str(verdict): name_of(verdict) for verdict in verdicts}}
-    wanted = st.segmented_control(
-        "Show",
-        list(names),
-        format_func=lambda key: plain(names[key]),
-        default=EVERY,
-        required=True,
-        key=f"{page}/claims/shown",
-        label_visibility="collapsed",
-    )
+    wanted = choose_verdict(page, "Claims", verdicts)
     chosen = [each for each in judged if wanted in (EVERY, str(each.verdict))]
     st.html(f"<style>{STYLE}</style>{claims_html(chosen, opened=False)}")

@@ -47,7 +47,7 @@ def show_sections(page: str, study: Study) -> None:
     if not any(study.results.measured.values()):
         st.info("The run was cancelled before anything was finished.")
         return
-    show_scorecard(study)
+    show_scorecard(page, study)
     tabs = st.tabs([plain(name) for name in SECTIONS], key=f"{page}/sections", on_change="rerun")
     for tab, show in zip(tabs, SECTIONS.values(), strict=True):
         if tab.open:

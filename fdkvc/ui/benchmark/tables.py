@@ -15,12 +15,14 @@ from fdkvc.judged.cells import (
     figure_words,
     measured_tables,
     unit_of,
+    verdicts_of,
 )
 from fdkvc.judged.chance import behind_chance, has_chance
 from fdkvc.judged.judge import Fact, values_behind
 from fdkvc.judged.rules import LEGEND, RULES
 from fdkvc.measured.study import Study
 from fdkvc.report.tables import STYLE, measured_html
+from fdkvc.ui.benchmark.claims import EVERY, choose_verdict
 from fdkvc.ui.kit.chance import say_chance
 from fdkvc.ui.kit.frame import page_theme
 from fdkvc.ui.kit.glossary import show_glossary
@@ -45,7 +47,7 @@ def show_tables(page: str, study: Study) -> None:
 
 @st.fragment
 def _show_all(page: str, study: Study, tables: list[MeasuredTable]) -> None:
-    """Show the tables in the layout that is chosen."""
+    """Show the tables in the layout that is chosen, with all cells or those of one verdict."""
     layout = st.segmented_control(
         "Layout",
         list(LAYOUTS),
@@ -66,12 +68,19 @@ def _show_all(page: str, study: Study, tables: list[MeasuredTable]) -> None:
             "Measured alone, in the colour of its verdict. A click on a heading sorts; a click on "
             "a cell shows the dialogs behind it."
         )
+    counts = verdicts_of(tables)
+    verdict = EVERY
+    if any(counts.values()):
+        verdict = choose_verdict(page, "Tables", [each for each, count in counts.items() if count])
+    if verdict != EVERY:
+        tables = [shown for table in tables if (shown := table.of_verdict(verdict)).cells]
     for table in tables:
         st.header(plain(table.heading), anchor=False)
         if layout == "printed":
             st.html(measured_html(table))
         else:
-            _show_table(page, study, table)
+            # What was clicked among all cells is another cell among some.
+            _show_table(page if verdict == EVERY else f"{page}/{verdict}", study, table)
 
 
 def _say_chance(study: Study) -> None:

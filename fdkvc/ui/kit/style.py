@@ -45,6 +45,8 @@ _PANELS = """
 """
 
 _NUMBERS = """
+[class*="st-key-verdicts-"] {row-gap: 0;}
+[class*="st-key-verdicts-"] button {min-height: 1.75rem;}
 /* Narrow enough for one row, whichever policy is shown: those that learn have more figures. */
 .figures {display: grid; grid-template-columns: repeat(auto-fill, minmax(5rem, 1fr));}
 .figures {gap: .3rem .75rem; font-variant-numeric: tabular-nums;}
@@ -64,6 +66,9 @@ _NUMBERS = """
 .scrolls td {border-top: 1px solid color-mix(in srgb, currentColor 15%, transparent);}
 .scrolls th:first-child, .scrolls td:first-child {text-align: left;}
 .scrolls td:first-child {min-width: 4.5rem;}
+.st-key-comparison .scrolls {max-height: none;}
+.st-key-comparison :is(th, td):is(:nth-child(2), :last-child) {text-align: left;}
+.st-key-comparison td:last-child {min-width: 9rem;}
 .numbers {columns: 17rem; column-gap: 1.5rem;}
 .numbers span {display: block; break-inside: avoid;}
 .numbers {font-size: .85rem; line-height: 1.5; font-variant-numeric: tabular-nums;}
