@@ -15,7 +15,7 @@ from fdkvc.measured.study import Study
 from fdkvc.paper.tables import BASELINE
 from fdkvc.run.metrics import late_metric
 from fdkvc.ui.kit.fields import pick
-from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
+from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.memory import kept
 from fdkvc.words import minus, signed
@@ -51,16 +51,8 @@ def show_comparison(page: str, study: Study) -> None:
         )
     )
     _charts(page, table)
-    st.dataframe(
-        _shown(table),
-        hide_index=True,
-        key=f"{page}/compare/table",
-        height="content",
-        column_config={
-            "dialogs": st.column_config.NumberColumn(format="%d"),
-            "in words": st.column_config.TextColumn(width="large"),
-        },
-    )
+    with st.container(key="comparison"):
+        st.html(table_html(_shown(table), "Differences in every scenario and metric"))
 
 
 def _charts(page: str, table: pd.DataFrame) -> None:
@@ -96,27 +88,25 @@ def show_differences(key: str, title: str, rows: pd.DataFrame, least: float) -> 
     st.vega_lite_chart(with_data(spec, {"dots": dots}), key=key, width="stretch")
 
 
-def _shown(table: pd.DataFrame) -> pd.DataFrame:
+def _shown(table: pd.DataFrame) -> dict[str, list[str]]:
     """Return the comparison as people read it."""
 
     def interval(low: pd.Series[float], high: pd.Series[float]) -> list[str]:
         return [f"{signed(a, 4)} to {signed(b, 4)}" for a, b in zip(low, high, strict=True)]
 
-    return pd.DataFrame(
-        {
-            "scenario": table.scenario.map(scenario_label),
-            "metric": [late_metric(name).label for name in table.metric],
-            "dialogs": table.n,
-            "difference": [signed(value, 4) for value in table.mean_diff],
-            "95 % interval": interval(table.ci_low, table.ci_high),
-            "bootstrap interval": interval(table.bootstrap_low, table.bootstrap_high),
-            "t": [_figure(value, ".1f") for value in table.t],
-            "p": [_p(value) for value in table.p],
-            "p, adjusted": [_p(value) for value in table.p_holm],
-            "effect size": [_figure(value, "+.2f") for value in table.effect_size],
-            "in words": table.words.map(minus),
-        }
-    )
+    return {
+        "scenario": table.scenario.map(scenario_label).tolist(),
+        "metric": [late_metric(name).label for name in table.metric],
+        "dialogs": [f"{n:,}" for n in table.n],
+        "difference": [signed(value, 4) for value in table.mean_diff],
+        "95 % interval": interval(table.ci_low, table.ci_high),
+        "bootstrap interval": interval(table.bootstrap_low, table.bootstrap_high),
+        "t": [_figure(value, ".1f") for value in table.t],
+        "p": [_p(value) for value in table.p],
+        "p, adjusted": [_p(value) for value in table.p_holm],
+        "effect size": [_figure(value, "+.2f") for value in table.effect_size],
+        "in words": [_together(minus(words)) for words in table.words],
+    }
 
 
 def _figure(value: float, form: str) -> str:
@@ -126,4 +116,9 @@ def _figure(value: float, form: str) -> str:
 def _p(value: float) -> str:
     if math.isnan(value):
         return ""
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+    return _together("< 0.001") if value < 0.001 else f"{value:.3f}"
+
+
+def _together(text: str) -> str:
+    """Let no line end within what a p-value is compared with."""
+    return text.replace("p < ", "p\u00a0< ").replace("< ", "<\u00a0")
