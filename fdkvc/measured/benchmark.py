@@ -44,6 +44,9 @@ from fdkvc.run.trace import Rule, Trace
 CHUNK = 100
 """Dialogs that are drawn and simulated together: enough to keep NumPy busy, small in memory."""
 
+SLOW_CHUNK = 5
+"""As many where a metric is slow: who cancels waits for a chunk, and all take no longer so."""
+
 SMALL = 25
 """So few dialogs are not shared among workers."""
 
@@ -348,6 +351,8 @@ def _share(
         # Smaller runs are split so that every worker has something to do.
         chunk = min(CHUNK, max(SMALL, -(-benchmark.dialogs // workers)))
     check_count("chunk", chunk)
+    if any(metric_named(key).slow for key in benchmark.metrics):
+        chunk = min(chunk, SLOW_CHUNK)
     chunk = min(chunk, max(1, MOST_NUMBERS // benchmark.numbers_of_a_dialog))
     chunks = [
         range(first, min(first + chunk, benchmark.dialogs))
@@ -375,7 +380,7 @@ def run_benchmark(
     workers : int, optional
         Processes to start, or chunks that `executor` runs at once; the machine's cores by default.
     chunk : int, optional
-        Dialogs in a chunk, or fewer where so many are too large.
+        Dialogs in a chunk, or fewer where so many are too large or take too long.
     on_progress : function, optional
         Called after each chunk, in the calling thread.
     cancelled : Event, optional

@@ -193,6 +193,8 @@ class Metric:
         Whether the number that stands for a dialog is of all of its turns, not the late ones.
     cost : bool
         Whether it is what a policy costs, and not how well it does.
+    slow : bool
+        Whether a dialog takes longer to be measured than to be run.
     """
 
     key: str
@@ -207,6 +209,7 @@ class Metric:
     lower_is_better: bool = False
     asked_of: Asked | None = None
     cost: bool = False
+    slow: bool = False
 
     @property
     def name(self) -> str:
@@ -300,6 +303,7 @@ METRICS: Mapping[str, Metric] = {
             asked=True,
             whole=True,
             lower_is_better=True,
+            slow=True,
         ),
         Metric(
             "memory",
