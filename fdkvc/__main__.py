@@ -766,6 +766,7 @@ def _dialogs(settings: Any) -> None:
     from fdkvc.measured.benchmark import check_baseline, default_baseline
     from fdkvc.measured.replay import Replay, default_heads, replay
     from fdkvc.policies import read_policy
+    from fdkvc.told.unsaid import unsaid
 
     chosen: dict[str, Any] = {"metrics": tuple(settings.metrics)}
     if settings.heads is not None:
@@ -799,20 +800,7 @@ def _dialogs(settings: Any) -> None:
         )
         write_files(settings.out, files)
     text = f"{recordings[0].source}\n\n{replay_text(replayed, settings.seed)}"
-    _print(text + _unsaid(transcripts), settings.out)
-
-
-def _unsaid(transcripts: Sequence[Transcript]) -> str:
-    """Say how many values nobody said, and how many were said of another service alone."""
-    from fdkvc.words import count
-
-    missing = sum(each.missing for each in transcripts)
-    carried = sum(demand.carried for each in transcripts for demand in each.demands)
-    lines = [
-        f"Carried over from another service: {count(carried, 'demand')}." * bool(carried),
-        f"Never said in these words: {count(missing, 'more value')}." * bool(missing),
-    ]
-    return "".join(f"\n\n{line}" for line in lines if line)
+    _print("\n\n".join([text, *unsaid(transcripts)]), settings.out)
 
 
 def _answers(settings: Any) -> None:

@@ -9,6 +9,7 @@ import streamlit as st
 from fdkvc.run.evidence import OLD, Evidence
 from fdkvc.run.metrics import metrics_of
 from fdkvc.said.recordings import Recording
+from fdkvc.told.unsaid import unsaid
 from fdkvc.ui.dialogs.choices import Chosen
 from fdkvc.ui.dialogs.transcript import Outcome, demanded, verdicts
 from fdkvc.ui.kit.frame import table_html
@@ -51,7 +52,6 @@ def show_evidence(page: str, chosen: Chosen, lanes: Sequence[Lane]) -> None:
     """Show every demand of the dialog with each policy's verdict, and the shares that were met."""
     recording = chosen.recording
     missing = recording.transcript.missing
-    carried = sum(demand.carried for demand, _ in recording.evidence)
     kinds = [kind for kind in KINDS if any(each.kind == kind for each, _ in recording.evidence)]
     if not kinds:
         st.info(
@@ -88,10 +88,13 @@ def show_evidence(page: str, chosen: Chosen, lanes: Sequence[Lane]) -> None:
     st.html(table_html(_demands(rows, lanes), "Each demand and who held its evidence"))
     st.caption(
         plain(
-            "A demand is met if at least one whole mention was still cached when the turn before "
-            "ended; if not, you see the turn that broke the last one."
-            + (f" Carried over from another service: {count(carried, 'demand')}." * bool(carried))
-            + (f" Never said in these words: {count(missing, 'more value')}." * bool(missing))
+            " ".join(
+                [
+                    "A demand is met if at least one whole mention was still cached when the turn "
+                    "before ended; if not, you see the turn that broke the last one.",
+                    *unsaid([recording.transcript]),
+                ]
+            )
         )
     )
 
