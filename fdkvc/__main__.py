@@ -162,6 +162,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="report on what a small language model answers in them, instead or as well",
     )
+    _add_calls(option)
     _add_place(option)
     option("--out", required=True, metavar="FILE", help="the file to write: report.html")
     option = command("tune", _tune, "search hyperparameters of any policy, for several goals")
@@ -611,10 +612,16 @@ def _reported(settings: Any, place: Mapping[str, Any]) -> str:
     if settings.dialogs is not None or settings.answers is not None:
         if settings.run_file is not None:
             raise ValueError("--run does not go with --dialogs or --answers: give one of them")
-        parts = [] if settings.dialogs is None else _reported_dialogs(settings.dialogs)
+        if settings.calls and settings.dialogs is None:
+            raise ValueError("--calls goes with --dialogs: a model that answers always reads calls")
+        parts = []
+        if settings.dialogs is not None:
+            parts = _reported_dialogs(settings.dialogs, settings.calls)
         if settings.answers is not None:
             parts += _reported_answers(settings.answers, place)
         return dialogs_report(parts)
+    if settings.calls:
+        raise ValueError("--calls goes with --dialogs: a benchmark's dialogs have no calls")
     recordings, _, _ = _said(None)
     if settings.run_file is None:
         return papers_report(recordings)
@@ -628,7 +635,7 @@ def _reported(settings: Any, place: Mapping[str, Any]) -> str:
     return study_report(run_study(record.benchmark, **place), recordings)
 
 
-def _reported_dialogs(file: str) -> list[Part]:
+def _reported_dialogs(file: str, calls: bool) -> list[Part]:
     from time import perf_counter
 
     from fdkvc.files.export import replay_files
@@ -636,7 +643,7 @@ def _reported_dialogs(file: str) -> list[Part]:
     from fdkvc.measured.replay import Replay, replay
     from fdkvc.report.document import replay_parts
 
-    recordings, _, sha = _said(file)
+    recordings, _, sha = _said(file, calls)
     asked, began = Replay(), perf_counter()
     baseline = default_baseline(asked.policies)
     replayed = replay(asked, recordings)
@@ -675,14 +682,14 @@ def _reported_answers(file: str, place: Mapping[str, Any]) -> list[Part]:
 
 
 def _said(
-    file: str | None,
+    file: str | None, calls: bool = False
 ) -> tuple[Sequence[Recording], Sequence[Transcript], str]:
     """Return the dialogs of a file, or the project's own, as lexical recordings; and its digest."""
     import hashlib
 
     from fdkvc.said.lexical import lexical_recording
 
-    transcripts, content = _transcripts(argparse.Namespace(dialogs=file or None))
+    transcripts, content = _transcripts(argparse.Namespace(dialogs=file or None), calls)
     recordings = [lexical_recording(each, SEED.default) for each in transcripts]
     return recordings, transcripts, hashlib.sha256(content).hexdigest()
 

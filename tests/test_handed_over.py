@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import html
+import json
 import re
 import zlib
 from collections.abc import Iterator
@@ -163,9 +164,25 @@ def test_the_command_writes_a_report_of_the_papers_run(
     capsys.readouterr()
 
 
+def test_a_report_on_dialogs_reads_the_text_of_calls_where_it_is_asked_for(tmp_path: Path) -> None:
+    book = {"function": {"name": "book", "arguments": {"area": "north"}}}
+    chat = [
+        {"role": "user", "content": "a bed in the north"},
+        {"role": "assistant", "content": "one moment", "tool_calls": [book]},
+    ]
+    file, out = tmp_path / "chat.json", tmp_path / "report.html"
+    file.write_text(json.dumps(chat))
+    assert main(["report", "--dialogs", str(file), "--calls", "--out", str(out)]) == 0
+    text = out.read_text("utf-8")
+    assert "with the text of calls" in text
+    for command in ("dialogs --dialogs FILE --calls", "report --dialogs FILE --calls"):
+        assert f"python -m fdkvc {command}" in text
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
+        (["--calls", "--out", "r.html"], "--calls goes with --dialogs"),
         (["--out", "report.pdf"], "--out must name a file that ends in .html, not 'report.pdf'"),
         (["--run", "x", "--dialogs", "--out", "r.html"], "--run does not go with --dialogs"),
     ],

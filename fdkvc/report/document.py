@@ -185,8 +185,17 @@ def study_command(benchmark: Benchmark) -> str:
     return command_line("study", chosen | numbers)
 
 
-def replay_command(settings: Replay, baseline: str, seed: int, trace: bool = False) -> str:
-    """Return the command that replays a file again; `trace` says that it is a trace file.
+def replay_command(
+    settings: Replay, baseline: str, seed: int, trace: bool = False, calls: bool = False
+) -> str:
+    """Return the command that replays a file again.
+
+    Parameters
+    ----------
+    trace : bool
+        Whether it is a trace file.
+    calls : bool
+        Whether the text of calls is among the words of a file of dialogs.
 
     Examples
     --------
@@ -197,6 +206,8 @@ def replay_command(settings: Replay, baseline: str, seed: int, trace: bool = Fal
     options |= _chosen(settings, Replay(), ("policies", "budgets", "heads", "metrics"))
     if trace:  # whose heads may decide otherwise where nothing is said
         options["heads"] = settings.heads
+    elif calls:
+        options["calls"] = ()
     return command_line("dialogs", options | {"baseline": baseline, "seed": seed})
 
 
@@ -475,9 +486,11 @@ def replay_parts(
     failure = failed_call(recordings, policy, min(settings.budgets))
     if failure is not None:
         parts.append(Part("A failed call", framed(failed_scene(failure))))
-    commands = [replay_command(settings, baseline, seed, trace)]
+    calls = any(each.transcript.calls_said for each in recordings)
+    commands = [replay_command(settings, baseline, seed, trace, calls)]
     if settings == Replay() and not trace:
-        commands.append("python -m fdkvc report --dialogs FILE --out report.html")
+        said = " --calls" if calls else ""
+        commands.append(f"python -m fdkvc report --dialogs FILE{said} --out report.html")
     return [*parts, provenance(commands, ran_here(seed), files, "the dialogs")]
 
 
