@@ -1002,12 +1002,15 @@ def _captured(
 def _transcripts(settings: Any, calls: bool = False) -> tuple[Sequence[Transcript], bytes]:
     """Return the dialogs that are asked for, and the content of their file; say which are not."""
     from fdkvc.said.formats import EXAMPLES, MOST_BYTES, read_bytes, read_dialogs
+    from fdkvc.told.unsaid import unread
 
     name = EXAMPLES / "dialogues.json" if settings.dialogs is None else settings.dialogs
     content = read_bytes(name, MOST_BYTES)
     transcripts, left = read_dialogs(content, str(name), calls)
     if left:
         print(_left_out(left).lstrip(), file=sys.stderr)
+    for sentence in unread(transcripts):
+        print(sentence, file=sys.stderr)
     return transcripts, content
 
 

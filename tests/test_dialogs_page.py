@@ -512,8 +512,13 @@ def test_values_that_nobody_said_are_told_beside_the_evidence() -> None:
     assert "Never said in these words: 1 more value." in words_of(section(app, "Evidence"))
 
     chat[0]["content"] = "a bed, downtown"
+    chat[1]["tool_calls"].append({"function": {"name": "pay", "arguments": "{"}})
     settled(app.text_area(key="dialogs/pasted").set_value(json.dumps(chat)).run())
     assert "need, 2 values, was never said in these words" in app.info[0].value
+    assert [each.value for each in app.warning] == [
+        "Of 1 tool call the arguments are no object in JSON: they are kept as text, and demand "
+        "nothing."
+    ]
 
 
 def test_values_that_were_said_of_another_service_are_told_beside_the_evidence() -> None:

@@ -330,6 +330,26 @@ def test_assistants_say_and_call_in_every_way_that_their_interfaces_have() -> No
     )
 
 
+@pytest.mark.parametrize("arguments", ['{"to": "Os', "[" * 99, "[]", ["Oslo"], None])
+def test_a_call_whose_arguments_are_no_object_is_its_text_alone(arguments: object) -> None:
+    wrong = {"function": {"name": "fly", "arguments": arguments}}
+    right = {"function": {"name": "pay", "arguments": {"for": "Oslo"}}}
+    messages = [
+        {"role": "user", "content": "Oslo"},
+        {"role": "assistant", "content": "Done", "tool_calls": [wrong, right]},
+    ]
+    content = encoded([messages, [{"role": "user", "content": "hi"}]])
+
+    dialog, other = read_transcripts(content)
+    assert (dialog.unread, dialog.missing, other.unread) == (1, 0, 0)
+    assert [call.method for call in dialog.calls] == ["pay"]
+    assert [demand.source for demand in dialog.demands] == ["pay"]
+    (said, _), _ = read_dialogs(content, calls=True)
+    first, *_, last = said.texts[1].split("\n")
+    assert json.loads(first) == {"name": "fly", "arguments": arguments}
+    assert last == "Done"
+
+
 # ------------------------------------------------------------------------------- the text of calls
 
 
@@ -687,16 +707,8 @@ HERE = r"dialogue 0 \(7_00001\)"
         ),
         (chatted(content="a", tool_calls=4), "dialog 0, turn 1: 'tool_calls' is missing or not"),
         (
-            chatted(content="a", tool_calls=[{"function": {"name": "f", "arguments": "{"}}]),
-            "dialog 0, turn 1: 'arguments' of f: line 1 is not JSON",
-        ),
-        (
-            chatted(content="a", tool_calls=[{"function": {"name": "f", "arguments": "[" * 99}}]),
-            "dialog 0, turn 1: 'arguments' of f: line 1 is nested too deeply",
-        ),
-        (
-            chatted(content="a", tool_calls=[{"function": {"name": "f", "arguments": "[]"}}]),
-            "dialog 0, turn 1: 'arguments' of f are missing or not an object",
+            chatted(content="a", tool_calls=[{"function": {"arguments": "{"}}]),
+            "dialog 0, turn 1: 'name' is missing or not a text",
         ),
     ],
 )

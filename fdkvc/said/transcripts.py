@@ -155,6 +155,8 @@ class Transcript:
         In the order of their turns.
     calls_said : bool
         Whether the text of each call stands before the words of its turn.
+    unread : int
+        Calls whose arguments are no object in JSON: of them there is nothing but the text.
 
     Raises
     ------
@@ -171,6 +173,7 @@ class Transcript:
     missing: int = 0
     calls: tuple[Call, ...] = ()
     calls_said: bool = False
+    unread: int = 0
 
     def __post_init__(self) -> None:
         check_turns(self.name, len(self.turns))

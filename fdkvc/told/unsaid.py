@@ -17,3 +17,13 @@ def unsaid(transcripts: Sequence[Transcript]) -> list[str]:
         f"Never said in these words: {count(missing, 'more value')}.": missing,
     }
     return [sentence for sentence, many in said.items() if many]
+
+
+def unread(transcripts: Sequence[Transcript]) -> list[str]:
+    """Say how many calls demand nothing, as nobody can tell what their arguments are."""
+    many = sum(each.unread for each in transcripts)
+    sentence = (
+        f"Of {count(many, 'tool call')} the arguments are no object in JSON: they are kept as "
+        "text, and demand nothing."
+    )
+    return [sentence] if many else []

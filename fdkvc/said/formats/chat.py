@@ -70,7 +70,7 @@ def read_request(
 def _conversation(messages: list[Any], named: Any, place: str, calls_said: bool) -> Transcript:
     name = clean_name(named) if isinstance(named, str) else ""
     turns: list[Turn] = []
-    asked: list[tuple[int, str, dict[str, Any]]] = []
+    asked: list[tuple[int, str, Any]] = []
     check_turns(place, len(messages))
     for at, found in enumerate(messages):
         where = f"{place}, turn {at}"
@@ -83,8 +83,11 @@ def _conversation(messages: list[Any], named: Any, place: str, calls_said: bool)
         asked += [(at, *call) for call in called]
 
     finder = MentionFinder([turn.text for turn in turns], place)
-    demands, missing, calls = [], 0, []
+    demands, missing, calls, unread = [], 0, [], 0
     for at, method, arguments in asked:
+        if not isinstance(arguments, dict):
+            unread += 1
+            continue
         made = []
         for slot, wording in _values(arguments, ""):
             mentions = finder.mentions([wording], before=at)
@@ -96,7 +99,7 @@ def _conversation(messages: list[Any], named: Any, place: str, calls_said: bool)
             made.append(Argument(slot, said, mentions[-1] if mentions else None))
         calls.append(Call(at, method, tuple(sorted(made, key=lambda each: each.slot))))
     return Transcript(
-        name or place, tuple(turns), tuple(demands), missing, tuple(calls), calls_said
+        name or place, tuple(turns), tuple(demands), missing, tuple(calls), calls_said, unread
     )
 
 
@@ -134,11 +137,7 @@ def _in_chat_terms(message: Mapping[str, Any], place: str) -> Mapping[str, Any]:
 
 def _called(text: str) -> list[dict[str, Any]]:
     """Return the calls that a text makes in JSON, each a name and arguments; else none."""
-    try:
-        check_structure(text.encode("utf-8", "replace"))
-        found = parse_json(text)
-    except ValueError:
-        return []
+    found = _parsed(text)
     calls = found if isinstance(found, list) else [found]
     known = all(
         isinstance(each, dict)
@@ -165,7 +164,11 @@ def _content(message: Mapping[str, Any], place: str) -> str:
     return "\n".join(filter(None, said))
 
 
-def _calls(message: Mapping[str, Any], place: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _calls(message: Mapping[str, Any], place: str) -> Iterator[tuple[str, Any]]:
+    """Yield the method of each call, and its arguments: as they stand if they are no object.
+
+    A model may write them wrong, and a dialog in which it did is one worth looking at.
+    """
     called = []
     if message.get("function_call") is not None:
         called.append(part(message, "function_call", dict, place))
@@ -180,15 +183,17 @@ def _calls(message: Mapping[str, Any], place: str) -> Iterator[tuple[str, dict[s
     for function in called:
         method = clean_name(part(function, "name", str, place))
         arguments = function.get("arguments")
-        if isinstance(arguments, str):
-            try:
-                check_structure(arguments.encode("utf-8", "replace"))
-                arguments = parse_json(arguments.strip() or "{}")
-            except ValueError as error:
-                raise ValueError(f"{place}: 'arguments' of {method}: {error}") from None
-        if not isinstance(arguments, dict):
-            raise ValueError(f"{place}: 'arguments' of {method} are missing or not an object")
-        yield method, arguments
+        found = _parsed(arguments) if isinstance(arguments, str) else arguments
+        yield method, found if isinstance(found, dict) else arguments
+
+
+def _parsed(text: str) -> Any:
+    """Return what a text says in JSON, an object where it is empty; None if it is no JSON."""
+    try:
+        check_structure(text.encode("utf-8", "replace"))
+        return parse_json(text.strip() or "{}")
+    except ValueError:
+        return None
 
 
 def _values(value: Any, name: str) -> Iterator[tuple[str, str]]:

@@ -13,6 +13,7 @@ from fdkvc.parameters import Field
 from fdkvc.said.formats import FORMATS, endings
 from fdkvc.said.recordings import Recording
 from fdkvc.said.transcripts import MOST_CHARACTERS, MOST_DIALOGS
+from fdkvc.told.unsaid import unread
 from fdkvc.ui.answers.conversation import house
 from fdkvc.ui.dialogs.files import (
     BROUGHT,
@@ -280,7 +281,9 @@ def _brought(page: str) -> DialogFile | None:
 
 
 def tell_left(file: DialogFile) -> None:
-    """Say which dialogs of a file are left out, and why."""
+    """Say which dialogs of a file are left out, and why, and which calls cannot be read."""
+    for sentence in unread(file.transcripts):
+        st.warning(plain(sentence))
     many = len(file.left)
     if many:
         st.warning(
