@@ -77,6 +77,30 @@ def check_specs(app: AppTest) -> None:
 def check_spec(spec: Spec) -> None:
     """Check a chart against the schema of Vega-Lite."""
     alt.Root.validate(spec)
+    check_legends(spec)
+
+
+def check_legends(node: Any) -> None:
+    """Check that of the layers' legends with one domain, which become one, all or none are shown.
+
+    Of others, the browser would say that they are in conflict.
+    """
+    if isinstance(node, list):
+        for each in node:
+            check_legends(each)
+    elif isinstance(node, dict):
+        shown: dict[str, set[bool]] = {}
+        for encoding in _encodings(node) if "layer" in node else []:
+            match encoding:
+                case {"scale": {"domain": domain}, "legend": legend}:
+                    shown.setdefault(json.dumps(domain), set()).add(legend is not None)
+        assert all(len(ways) == 1 for ways in shown.values()), shown
+        check_legends(list(node.values()))
+
+
+def _encodings(node: dict[str, Any]) -> list[Any]:
+    own = list(node.get("encoding", {}).values())
+    return own + [each for layer in node.get("layer", []) for each in _encodings(layer)]
 
 
 def link_of(app: AppTest) -> dict[str, str]:

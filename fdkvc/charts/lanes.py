@@ -105,7 +105,8 @@ def _line_panel(
     legend: bool,
     theme: Theme,
 ) -> Panel:
-    def scale(channel: str, legend: bool = legend) -> dict[str, Any]:
+    def scale(channel: str) -> dict[str, Any]:
+        # One legend of all channels: its symbols have no stroke, so that no dash is seen in it.
         shown = top_legend(symbolStrokeWidth=0, symbolSize=70, labelLimit=260, columns=2, offset=12)
         return {
             "field": "lane",
@@ -121,9 +122,7 @@ def _line_panel(
         axis=inside_axis(format=".0%" if line.percent else ".1f"),
     )
     base = alt.Chart(alt.NamedData("lines")).encode(x=x, y=y, color=alt.Color(**scale("color")))
-    drawn = base.mark_line(strokeWidth=2).encode(
-        strokeDash=alt.StrokeDash(**scale("dash", legend=False))
-    )
+    drawn = base.mark_line(strokeWidth=2).encode(strokeDash=alt.StrokeDash(**scale("dash")))
     points = base.mark_point(filled=True, size=36, opacity=1).encode(
         shape=alt.Shape(**scale("shape")),
         tooltip=[

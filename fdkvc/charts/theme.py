@@ -208,9 +208,10 @@ def policy_lines(
     size : int
         Of the points.
     """
-    base = base.encode(color=policy_colour(policies, theme))
-    dash = alt.StrokeDash("policy:N", scale=dash_scale(policies), legend=None)
-    shape = alt.Shape("policy:N", scale=shape_scale(policies), legend=_policy_legend(policies))
+    base, legend = base.encode(color=policy_colour(policies, theme)), _policy_legend(policies)
+    # All three are one legend; its symbols have no stroke, so that no dash is seen in it.
+    dash = alt.StrokeDash("policy:N", scale=dash_scale(policies), legend=legend)
+    shape = alt.Shape("policy:N", scale=shape_scale(policies), legend=legend)
     return [
         base.mark_line(strokeWidth=2, aria=False).encode(strokeDash=dash),
         base.mark_point(filled=True, size=size, opacity=1).encode(
