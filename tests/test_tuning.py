@@ -15,9 +15,11 @@ from urllib.parse import parse_qsl
 import numpy as np
 import pytest
 from app_pages import link_of, open_page, press, run_until, settled
+from streamlit.testing.v1 import AppTest
 
 from fdkvc.__main__ import _parser, main
-from fdkvc.files.repeat import compare, read_run
+from fdkvc.files.export import digest
+from fdkvc.files.repeat import compare, found_by, read_run
 from fdkvc.files.report import tuning_files
 from fdkvc.files.text import tuning_text
 from fdkvc.measured.tuning import FRESH_SEED, Tuning, suggested, told, tune
@@ -190,6 +192,62 @@ def test_the_page_searches_and_opens_what_was_found(monkeypatch: pytest.MonkeyPa
     assert not again.error
     assert len(again.dataframe) == 1
     assert link_of(again)["past"] == link_of(app)["past"]
+
+
+def test_a_search_of_the_command_is_opened_from_its_run_json_also_without_optuna(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    tuning = Tuning(read_policy("blocks(h2o, size=8)"), ("size",), trials=3, dialogs=2, fresh=3)
+    found = some_of(tuning)
+    files = tuning_files(tuning, found)
+    assert tuning_files(tuning, found_by(read_run(files["run.json"]))) == files
+    long = json.loads(files["run.json"])
+    del long["numbers"]["trials.csv"]  # as where there are too many to be kept
+    for run_json in (files["run.json"], json.dumps(long)):
+        app = open_page("ablation", section="search")
+        bring(app, run_json)
+
+        assert any("Of 3 settings that were tried" in each.value for each in app.markdown)
+        assert not app.warning
+        assert len(app.dataframe[0].value) == found.front.setting.nunique()
+        app.session_state["ablation-search/picked"] = found.front.setting.iloc[-1]
+        assert [each.proto.query_string for each in settled(app.run()).get("page_link")]
+
+    del long["parameters"]["tuning"]
+    bring(app, json.dumps(long))
+    assert app.error[0].value.startswith("This file cannot be opened: the file is not of a search")
+
+
+def bring(app: AppTest, run_json: str) -> None:
+    content = run_json.encode()
+    settled(app.file_uploader[0].set_value(("run.json", content, "application/json")).run())
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "sentence"),
+    [
+        ("front.csv", "setting,", "sitting,", "it does not keep front.csv"),
+        ("front.csv", None, "", "it does not keep front.csv"),
+        ("front.csv", "diversity", "regret", "front.csv is not of this search"),
+        ("front.csv", ",4,", ",four,", "front.csv is not of this search"),
+        ("front.csv", ",4,", ",inf,", "front.csv is not of this search"),
+        ("front.csv", "h2o window=0.25", "tova", "front.csv is of another policy"),
+        ("gains.csv", "retention", "diversity", "gains.csv is not of this search"),
+    ],
+)
+def test_tables_that_are_not_of_the_search_are_not_opened(
+    name: str, old: str | None, new: str, sentence: str
+) -> None:
+    found = told(SMALL, [("h2o window=0.25", [1.0, 1.0])])
+    run = json.loads(tuning_files(SMALL, found)["run.json"])
+    for file in ("front.csv", "gains.csv") if new == "tova" else (name,):
+        text = "".join(f"{line}\n" for line in run["numbers"][file])
+        text = new if old is None else text.replace(old, new)
+        run["numbers"][file], run["digests"][file] = text.splitlines(), digest(text)
+
+    with pytest.raises(ValueError, match=sentence):
+        found_by(read_run(json.dumps(run)))
 
 
 def test_what_has_nothing_to_search_is_said_on_the_page(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,11 +5,17 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from io import StringIO
+from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+from pandas.api.types import is_numeric_dtype
 
 from fdkvc.attention import TOLERANCE
 from fdkvc.dialogs.scenarios import Scenario, World
@@ -17,9 +23,9 @@ from fdkvc.files.export import NUMBERS, digest, versions
 from fdkvc.measured.answers import Answers
 from fdkvc.measured.benchmark import Benchmark, check_baseline
 from fdkvc.measured.sweep import Sweep, check_sweepable
-from fdkvc.measured.tuning import Tuning
+from fdkvc.measured.tuning import FRONT, GAINS, Tuned, Tuning
 from fdkvc.measured.workers import processor
-from fdkvc.policies import Policy, recorded_policy
+from fdkvc.policies import Policy, read_policy, recorded_policy
 from fdkvc.said.json_input import an_object, part
 from fdkvc.words import count, listed
 
@@ -186,6 +192,57 @@ def read_any_run(content: bytes | str) -> Record | AnswersRecord:
         tuning=_tuning(benchmark, parameters),
         finished=_finished(benchmark, parameters),
     )
+
+
+def found_by(record: Record) -> Tuned:
+    """Return what a search came to, from the tables that its ``run.json`` keeps.
+
+    Its trials are empty where they were too many to be kept.
+
+    Raises
+    ------
+    ValueError
+        In a sentence, if it is of no search, or its tables are not those of one.
+    """
+    tuning = record.tuning
+    if tuning is None:
+        raise ValueError("the file is not of a search")
+    front, gains = _kept(record, "front.csv", FRONT), _kept(record, "gains.csv", GAINS)
+    settings, start = list(dict.fromkeys(front["setting"])), tuning.policy.name
+    searched = set(tuning.searched)
+    for table, name, known in (
+        (front, "front.csv", settings),
+        (gains, "gains.csv", [each for each in settings if each != start]),
+    ):
+        numbers = table.drop(columns=["setting", "goal", "searched"], errors="ignore")
+        rows = sorted(zip(table["setting"], table["goal"], strict=True))
+        if (
+            rows != sorted(product(known, tuning.metrics))
+            or not all(map(is_numeric_dtype, numbers.dtypes))
+            or not np.isfinite(numbers.to_numpy(float)).all()
+        ):
+            raise ValueError(f"the file is not right at numbers: {name} is not of this search")
+    if start not in settings or any(
+        read_policy(name).key != tuning.policy.key
+        or not searched <= set(read_policy(name).settings)
+        for name in settings
+    ):
+        raise ValueError("the file is not right at numbers: front.csv is of another policy")
+    columns = ("trial", "setting", *tuning.metrics, "front")
+    kept = "trials.csv" in record.numbers
+    trials = _kept(record, "trials.csv", columns) if kept else pd.DataFrame(columns=list(columns))
+    return Tuned(trials, front, gains)
+
+
+def _kept(record: Record, name: str, columns: Sequence[str]) -> pd.DataFrame:
+    """Read a table that a ``run.json`` keeps whole."""
+    try:
+        table = pd.read_csv(StringIO(record.numbers.get(name, "")), dtype={"setting": str})
+    except ValueError:  # pandas' own mistakes are of this kind
+        table = pd.DataFrame()
+    if list(table.columns) != list(columns):
+        raise ValueError(f"the file is not right at numbers: it does not keep {name}")
+    return table.astype({"setting": str} | ({"goal": str} if "goal" in columns else {}))
 
 
 def _answers(

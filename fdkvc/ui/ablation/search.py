@@ -14,6 +14,7 @@ from fdkvc.charts.dots import dots_spec
 from fdkvc.charts.sweep import tradeoff_chart
 from fdkvc.charts.theme import Spec, with_data
 from fdkvc.dialogs.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
+from fdkvc.files.repeat import MOST_BYTES, found_by, read_run
 from fdkvc.files.report import tuning_files
 from fdkvc.measured.statistics import pareto_front
 from fdkvc.measured.tuning import DIALOGS, FRESH, TRIALS, Tuning, check_installed, searchable
@@ -178,6 +179,12 @@ def show(page: str) -> None:
     runs = runs_of(page)
     with st.sidebar:
         chosen = choose_search(page)
+    opened = _open(runs.page)
+    if opened is not None:
+        shown_charts(runs.page).clear()
+        _show_found(runs.page, opened)
+        show_glossary(opened.tuning.metrics)
+        return
     try:
         check_installed()
     except ValueError as error:
@@ -197,15 +204,39 @@ def show(page: str) -> None:
     show_glossary(shown.result.tuning.metrics)
 
 
-def _about(shown: Past, chosen: Tuning) -> None:
-    searched: Searched = shown.result
-    tried, asked = len(searched.tuned.trials), searched.tuning.trials
-    st.caption(plain(f"Shown: {_described(searched.tuning)}, {searched.seconds:.1f} s."))
-    if tried < asked:
+def _open(page: str) -> Searched | None:
+    """Let a person open a search that has ended elsewhere, as that of the command has."""
+    with st.expander("Open a search from its run.json", icon=":material/folder_open:"):
+        loaded = st.file_uploader("run.json", type="json", key=f"{page}/open", max_upload_size=1)
+        if loaded is None:
+            return None
+        try:
+            record = read_run(loaded.read(MOST_BYTES + 1))
+            tuned = found_by(record)
+        except ValueError as error:
+            st.error(plain(f"This file cannot be opened: {error}."), icon=":material/error:")
+            return None
+    tuning = record.tuning
+    assert tuning is not None  # or there was nothing to be found
+    tried = len(tuned.trials) if "trials.csv" in record.numbers else tuning.trials
+    ran = ", ".join(f"{name} {version}" for name, version in record.versions.items())
+    st.caption(plain(f"Shown, until you take the file away: {_described(tuning)}; with {ran}."))
+    _tell_cancelled(tried, tuning)
+    return Searched(tuning, tuned, 0.0, tried)
+
+
+def _tell_cancelled(tried: int, tuning: Tuning) -> None:
+    if tried < tuning.trials:
         st.warning(
-            plain(f"Cancelled: this is of {tried:,} of {asked:,} trials."),
+            plain(f"Cancelled: this is of {tried:,} of {tuning.trials:,} trials."),
             icon=":material/cancel:",
         )
+
+
+def _about(shown: Past, chosen: Tuning) -> None:
+    searched: Searched = shown.result
+    st.caption(plain(f"Shown: {_described(searched.tuning)}, {searched.seconds:.1f} s."))
+    _tell_cancelled(searched.tried, searched.tuning)
     past.tell_changed(shown, chosen)
 
 
@@ -217,7 +248,7 @@ def _show_found(page: str, searched: Searched) -> None:
     st.header("What was found, on fresh dialogs", anchor=False)
     st.markdown(
         plain(
-            f"Of {count(len(searched.tuned.trials), 'setting')} that were tried, those on the "
+            f"Of {count(searched.tried, 'setting')} that were tried, those on the "
             f"front of the search were measured again on {tuning.fresh} other dialogs of each "
             "scenario, beside the policy as it was, since the dialogs of a search flatter what it "
             "chose by them. Click a point or a row to open that setting on the step page."

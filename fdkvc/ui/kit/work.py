@@ -22,11 +22,14 @@ class Searched:
     tuning : Tuning
     tuned : Tuned
     seconds : float
+    tried : int
+        How many settings were.
     """
 
     tuning: Tuning
     tuned: Tuned
     seconds: float
+    tried: int
 
 
 SWEEP_CHUNK = 20
@@ -60,6 +63,6 @@ def search_work(tuning: Tuning) -> Work:
     def work(report: Report, cancelled: threading.Event) -> Searched:
         began = perf_counter()
         tuned = tune(tuning, on_progress=report, cancelled=cancelled)
-        return Searched(tuning, tuned, perf_counter() - began)
+        return Searched(tuning, tuned, perf_counter() - began, len(tuned.trials))
 
     return work
