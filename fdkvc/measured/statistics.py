@@ -334,19 +334,19 @@ def bootstrap_interval(differences: npt.ArrayLike, seed: int) -> tuple[float, fl
         return math.nan, math.nan
     if _constant(values):
         return float(values[0]), float(values[0])
-    from scipy.special import ndtr, ndtri
+    from scipy.stats import bootstrap
 
-    n, random = values.size, np.random.default_rng(seed)
-    batch = max(1, _BOOTSTRAP_CELLS // n)
-    counts = [min(batch, RESAMPLES - first) for first in range(0, RESAMPLES, batch)]
-    drawn = [values[random.integers(0, n, (count, n))].mean(axis=1) for count in counts]
-    means, mean = np.concatenate(drawn), values.mean()
-    off = values - mean
-    acceleration = (off**3).sum() / (6 * (off**2).sum() ** 1.5)
-    bias = ndtri(((means < mean).mean() + (means <= mean).mean()) / 2)
-    ends = bias + ndtri([(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    low, high = np.quantile(means, ndtr(bias + ends / (1 - acceleration * ends)))
-    return float(low), float(high)
+    interval = bootstrap(
+        (values,),
+        np.mean,
+        n_resamples=RESAMPLES,
+        batch=max(1, _BOOTSTRAP_CELLS // values.size),
+        vectorized=True,
+        confidence_level=CONFIDENCE,
+        method="BCa",
+        rng=np.random.default_rng(seed),
+    ).confidence_interval
+    return float(interval.low), float(interval.high)
 
 
 def cluster_interval(
@@ -545,15 +545,10 @@ def share_interval(count: int, n: int) -> tuple[float, float]:
     """
     check_count("n", n)
     check_parameter("count", Parameter("count", "", low=0, high=n), count, int)
-    from scipy.special import ndtri
+    from scipy.stats import binomtest
 
-    reach = float(ndtri((1 + CONFIDENCE) / 2))
-    middle, whole = 2 * count + reach**2, 2 * (n + reach**2)
-    half = reach * math.sqrt(4 * count * (n - count) / n + reach**2)
-    # At the ends the two parts are equal but for their rounding.
-    low = 0.0 if count == 0 else (middle - half) / whole
-    high = 1.0 if count == n else (middle + half) / whole
-    return low, high
+    interval = binomtest(count, n).proportion_ci(CONFIDENCE, method="wilson")
+    return float(interval.low), float(interval.high)
 
 
 def pareto_front(points: npt.ArrayLike) -> npt.NDArray[np.bool_]:
