@@ -134,8 +134,8 @@ def load(app: str, seed: int) -> None:
 def upload(app: str, seed: int) -> None:
     """Bring a file to the dialogs page, and look at its first dialog."""
     with session(app) as visitor:
-        visitor.open("file=own", "dialogs")
-        visitor.open("file=own", "dialogs", visitor.send(conversations(seed)))
+        visitor.open("file=own&view=cache", "dialogs")
+        visitor.open("file=own&view=cache", "dialogs", visitor.send(conversations(seed)))
         assert "vega_lite_chart" in visitor.drawn
 
 

@@ -8,9 +8,9 @@ all its turns.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -207,13 +207,14 @@ def decision(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> Decisio
         raise ValueError(
             f"turn is {turn}, but the record of this dialog has turns {trace.first_turn} to {last}"
         )
-    return _made(trace, dialogs, row, turn)
+    return _decisions(trace, dialogs)(row, turn)
 
 
-@lru_cache(maxsize=32)
-def _made(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> Decision:
-    """Return a decision, whose entries are laid out once for all that is asked of them."""
-    return Decision(trace, dialogs, row, turn)
+# Of as many runs as are looked at side by side: no more of them are held here.
+@lru_cache(maxsize=8)
+def _decisions(trace: Trace, dialogs: DialogBatch) -> Callable[[int, int], Decision]:
+    """Return a run's decisions by row and turn, each laid out once for all entries asked about."""
+    return lru_cache(maxsize=64)(partial(Decision, trace, dialogs))
 
 
 # ------------------------------------------------------------------------------- one entry
@@ -619,7 +620,7 @@ def life(trace: Trace, dialogs: DialogBatch, row: int, token: int) -> Life:
         (made, int(np.flatnonzero(made.token == token)[0]))
         for turn in range(trace.first_turn, end)
         if token in trace.result(turn).token[row]
-        for made in [_made(trace, dialogs, row, turn)]
+        for made in [_decisions(trace, dialogs)(row, turn)]
     ]
     judged = [made.judged(entry) for made, entry in lived]
     channels = [made.channels(entry) for made, entry in lived]
