@@ -398,7 +398,10 @@ def knorm(seen: Seen, cache: list[Entry], state: State) -> Verdict:
 
 
 def expected_attention(seen: Seen, cache: list[Entry], state: State) -> Verdict:
-    """Keep what a Gaussian query with the past's mean μ and spread Σ expects to draw most from."""
+    """Keep what a Gaussian query with the past's mean and spread expects to draw most from.
+
+    The spread k'Σk is the mean square of what the centred queries give with the key.
+    """
     entries = cache + [Entry(token) for token in seen.new]
     sinks = set(seen.dialog.tokens[: seen.parameters["sinks"]])
     rest = [entry.token for entry in entries if entry.token not in sinks]
@@ -407,12 +410,11 @@ def expected_attention(seen: Seen, cache: list[Entry], state: State) -> Verdict:
         past = [seen.dialog.queries[token] for token in rest]
         middle = mean(past)
         d = len(middle)
-        centred = [[query[i] - middle[i] for query in past] for i in range(d)]
-        sigma = [[dot(one, other) / len(past) for other in centred] for one in centred]
+        centred = [[x - m for x, m in zip(query, middle, strict=True)] for query in past]
         logits = []
         for token in rest:
             key = seen.dialog.keys[token]
-            spread = dot(key, [dot(row, key) for row in sigma])
+            spread = math.fsum(dot(query, key) ** 2 for query in centred) / len(centred)
             logits.append(dot(middle, key) / math.sqrt(d) + spread / (2 * d))
         largest = max(logits)
         weights = [math.exp(logit - largest) for logit in logits]
