@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 from app_pages import open_page
+from streamlit.testing.v1 import AppTest
 
 from benchmarks.policy_map import policies
 from fdkvc.dialogs.scenarios import BENCHMARK_SCENARIOS
@@ -80,6 +82,27 @@ def test_what_is_shipped_is_whole() -> None:
     np.testing.assert_allclose(reads["retrieval"], reads["fifo"], rtol=1e-5)
 
 
+def told_best(app: AppTest) -> list[tuple[str, str]]:
+    """Read off the page which policies it says are the best and the simplest, with their means."""
+    said = "".join(each.value for each in app.markdown if "within the budget" in each.value)
+    return re.findall(r"\*\*(.+?)\*\*,? .*?([\d.]+) \(", said)
+
+
+def best_within_budget(across: str, up: str) -> list[tuple[str, str]]:
+    means = {axis: rows.set_index("policy")["mean"] for axis, rows in policy_map().groupby("axis")}
+    memory = means["memory"]
+    within = {
+        name: mean
+        for name, mean in means[up].items()
+        if name in means[across]
+        and name != "oracle"
+        and memory.get(name, memory.get(read_policy(str(name)).core.key)) <= memory["fifo"] + 1e-6
+    }
+    best = min if AXES[up].lower_is_better else max
+    named = (best(within, key=within.__getitem__), "fifo")
+    return [(read_policy(str(name)).title, f"{within[name]:.3f}") for name in named]
+
+
 def test_the_page_shows_two_axes_and_opens_compare() -> None:
     app = open_page("policies")
     assert not app.exception
@@ -89,7 +112,12 @@ def test_the_page_shows_two_axes_and_opens_compare() -> None:
     assert any(
         "pages cost FIFO what their empty places would" in said.value for said in app.markdown
     )
+    assert told_best(app) == best_within_budget("call_recall", "calls_exact_of_full")
     app.selectbox(key="policies/up").set_value("memory").run()
+    assert told_best(app) == best_within_budget("call_recall", "memory")
+    app.selectbox(key="policies/across").set_value("memory").run()
+    app.selectbox(key="policies/up").set_value("nats").run()
+    assert told_best(app) == best_within_budget("memory", "nats")
     app.session_state["policies/picked"] = "turns(snapkv)"
     app.run()
 

@@ -17,7 +17,7 @@ from fdkvc.files.shipped import OVERVIEW, overview
 from fdkvc.judged.chance import behind_chance
 from fdkvc.measured.benchmark import run_benchmark
 from fdkvc.measured.page_sizes import BUDGETS, INSIDE, SIZES, page_sizes
-from fdkvc.measured.policy_map import AXES, map_points, policy_map
+from fdkvc.measured.policy_map import AXES, Axis, map_points, policy_map
 from fdkvc.measured.statistics import summarize
 from fdkvc.policies import POLICIES, WRAPPERS, Policy, policy_named, read_policy, wrapped
 from fdkvc.policies.base import Step
@@ -29,7 +29,7 @@ from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.kit.sidebar import MEASURED
 from fdkvc.ui.kit.variants import CHOSEN
-from fdkvc.words import decimal, percent
+from fdkvc.words import decimal, percent, ranged
 
 COMPARE_PAGE = "pages/compare.py"
 
@@ -112,13 +112,11 @@ def show_map(page: str) -> None:
     policies = {name: read_policy(name) for name in table.policy.unique()}
     stored = table[table.axis == "memory"].set_index("policy")["mean"]
     bound = stored["fifo"] + 1e-6
-    judged = frozenset(
-        name
-        for name, policy in policies.items()
-        if "future" not in policy.looks_at
-        and ("memory" in (x, y) or stored.get(name, stored.get(policy.core.key)) <= bound)
-    )
-    points = map_points(table, x, y, judged)
+    honest = {name for name, policy in policies.items() if "future" not in policy.looks_at}
+    within = {
+        name for name in honest if stored.get(name, stored.get(policies[name].core.key)) <= bound
+    }
+    points = map_points(table, x, y, frozenset(honest if "memory" in (x, y) else within))
     group = [policies[name].core.label for name in points.setting]
     named = [policies[name].title for name in points.setting]
     points = points.assign(group=group, name=named)
@@ -133,6 +131,7 @@ def show_map(page: str) -> None:
     )
     name = "map"
     show_chart(page, name, chart, on_select=lambda: _pick(page, name))
+    _tell_best(points[points.setting.isin(within)], AXES[y])
     _show_picked(page, table, policies)
     sources = " and ".join(dict.fromkeys(AXES[axis].data for axis in (x, y)))
     st.caption(
@@ -141,6 +140,26 @@ def show_map(page: str) -> None:
             "pointer tells the others. The front is of those that keep to the budget; the oracle, "
             "which knows the future, is on none. Measured by benchmarks/policy_map.py."
         )
+    )
+
+
+def _tell_best(points: pd.DataFrame, up: Axis) -> None:
+    """Say which is the best up the map, and what the simplest has; nothing where many are."""
+    every = points.sort_values("y", ascending=up.lower_is_better).to_dict("records")
+    best, second = every[:2]
+    if best["y"] == second["y"]:
+        return
+    (fifo,) = (point for point in every if point["setting"] == "fifo")
+    its, fifos = (ranged(point["y"], point["y_low"], point["y_high"]) for point in (best, fifo))
+    st.markdown(
+        Markdown(
+            "{}: within the budget, **FIFO**, which looks at age alone, is best with {}."
+        ).format(up.label, its)
+        if best is fifo
+        else Markdown(
+            "{}: within the budget, **{}** is best with {}; **FIFO**, which looks at age alone, "
+            "has {}."
+        ).format(up.label, best["name"], its, fifos)
     )
 
 
