@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
 
 import pytest
+from altair.utils import schemapi
 from app_pages import ROOT, open_page, settled, specs
 
 from fdkvc.charts import theme
@@ -73,3 +76,14 @@ def test_lines_of_policies_have_no_topics_colour() -> None:
 
     (lines,) = [spec for spec in specs(app) if "'field': 'lane'" in str(spec)]
     assert not [hue for hue in theme.TOPICS if hue in str(lines)]
+
+
+def test_specs_that_are_built_at_once_do_not_disturb_each_other() -> None:
+    @theme.built_once
+    def build(number: int) -> theme.Spec:
+        time.sleep(0.002 * number)
+        return {"unchecked": not schemapi.DEBUG_MODE}
+
+    with ThreadPoolExecutor(4) as threads:
+        assert all(spec["unchecked"] for spec in threads.map(build, range(1, 9)))
+    assert schemapi.DEBUG_MODE, "elsewhere Altair checks what is made"

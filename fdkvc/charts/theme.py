@@ -8,6 +8,7 @@ A letter, a dash, a shape or a pattern always says the same again.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial, wraps
@@ -20,6 +21,8 @@ from altair.utils.schemapi import debug_mode
 Spec = dict[str, Any]
 Panel = Any  # an Altair chart; its methods promise no closer type
 Build = TypeVar("Build", bound=Callable[..., Spec])
+
+_building = threading.RLock()
 
 TOPICS = (
     "#0072B2",  # blue
@@ -269,13 +272,14 @@ def built_once(build: Build) -> Build:
     """Let a function find again the spec that it built of the same arguments.
 
     Altair would check every part of it as soon as it is made, which takes as long as all the rest.
-    Tests check a whole spec of every kind instead.
+    Tests check a whole spec of every kind instead. Whether it checks holds for all threads, so
+    that one spec is built at a time.
     """
 
     @lru_cache(maxsize=64)
     @wraps(build)
     def unchecked(*asked: Hashable) -> Spec:
-        with debug_mode(False):
+        with _building, debug_mode(False):
             return build(*asked)
 
     return cast("Build", unchecked)
