@@ -237,7 +237,11 @@ def found_by(record: Record) -> Tuned:
 def _kept(record: Record, name: str, columns: Sequence[str]) -> pd.DataFrame:
     """Read a table that a ``run.json`` keeps whole."""
     try:
-        table = pd.read_csv(StringIO(record.numbers.get(name, "")), dtype={"setting": str})
+        table = pd.read_csv(
+            StringIO(record.numbers.get(name, "")),
+            dtype={"setting": str},
+            float_precision="round_trip",  # as written, to the last bit
+        )
     except ValueError:  # pandas' own mistakes are of this kind
         table = pd.DataFrame()
     if list(table.columns) != list(columns):
