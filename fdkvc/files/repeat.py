@@ -234,19 +234,31 @@ def found_by(record: Record) -> Tuned:
     return Tuned(trials, front, gains)
 
 
+NO_FRACTIONS = {"trial", "setting", "goal", "n", "front"}
+"""Of the columns of a search's tables, those that hold words, counts or whether."""
+
+
 def _kept(record: Record, name: str, columns: Sequence[str]) -> pd.DataFrame:
     """Read a table that a ``run.json`` keeps whole."""
     try:
         table = pd.read_csv(
             StringIO(record.numbers.get(name, "")),
             dtype={"setting": str},
-            float_precision="round_trip",  # as written, to the last bit
+            converters=dict.fromkeys(set(columns) - NO_FRACTIONS, _number),
         )
     except ValueError:  # pandas' own mistakes are of this kind
         table = pd.DataFrame()
     if list(table.columns) != list(columns):
         raise ValueError(f"the file is not right at numbers: it does not keep {name}")
     return table.astype({"setting": str} | ({"goal": str} if "goal" in columns else {}))
+
+
+def _number(text: str) -> float:
+    """Read a number to the last bit, which not every pandas does by itself; NaN if it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def _answers(
