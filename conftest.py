@@ -17,7 +17,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
-from fdkvc.measured import benchmark, study
+from fdkvc.experiments import benchmark, study
 
 settings.register_profile("fast", max_examples=25, deadline=None, derandomize=True, database=None)
 settings.register_profile("explore", max_examples=1000, deadline=None, print_blob=True)

@@ -22,13 +22,13 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from benchmarks.speed import ROOT, own_peak
-from fdkvc.measured.answers import Answers, run_answers
-from fdkvc.measured.workers import cores, shared_workers
-from fdkvc.model.folder import LanguageModel, load_model
-from fdkvc.model.memory import Evicting, Memory, read
+from fdkvc.corpora.formats import read_file
+from fdkvc.corpora.model_text import model_text
+from fdkvc.experiments.answers import Answers, run_answers
+from fdkvc.experiments.workers import cores, shared_workers
+from fdkvc.lm.folder import LanguageModel, load_model
+from fdkvc.lm.memory import Evicting, Memory, read
 from fdkvc.policies import policy_named
-from fdkvc.said.formats import read_file
-from fdkvc.said.model_text import model_text
 
 POLICIES = ("fifo", "h2o", "fd-kvc", "fd-kvc-window")
 BUDGETS = (48, 64, 96)

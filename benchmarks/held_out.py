@@ -1,6 +1,6 @@
-"""Write the dialogs that the house model has not learnt from, or some of them, to a file.
+"""Write the dialogs that the bundled model has not learnt from, or some of them, to a file.
 
-Reads train.json.xz, as `benchmarks.train_house_model` does, and writes a list that
+Reads train.json.xz, as `benchmarks.train_bundled_model` does, and writes a list that
 ``python -m fdkvc answers --dialogs`` reads.
 
     python -m benchmarks.held_out train.json.xz FILE [--dialogs 200] [--seed 0]
@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from fdkvc.said.formats import read_file
-from fdkvc.said.transcripts import Transcript
+from fdkvc.corpora.formats import read_file
+from fdkvc.corpora.transcripts import Transcript
 
 HELD_OUT = 500
-"""Dialogues that are held out of the house model's training."""
+"""Dialogues that are held out of the bundled model's training."""
 
 
 def read_dialogues(path: Path) -> list[Any]:

@@ -11,11 +11,11 @@ from __future__ import annotations
 import argparse
 from time import perf_counter
 
+from fdkvc.corpora.capture import load_model, record
+from fdkvc.corpora.formats import read_file
+from fdkvc.experiments.replay import BUDGETS, Replay, default_heads, replay
 from fdkvc.files.text import replay_text
-from fdkvc.measured.replay import BUDGETS, Replay, default_heads, replay
 from fdkvc.policies import read_policy
-from fdkvc.said.capture import load_model, record
-from fdkvc.said.formats import read_file
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Measure what page size costs, against eviction by entries: fdkvc/measured/page_sizes.csv.
+"""Measure what page size costs, against eviction by entries: fdkvc/experiments/page_sizes.csv.
 
     python -m benchmarks.page_sizes FILE [--dialogs 200] [--seed 0]
 
@@ -19,12 +19,12 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.held_out import read_shuffled
-from fdkvc.measured.page_sizes import BUDGETS, COLUMNS, FILE, INSIDE, METRIC, SIZES
-from fdkvc.measured.replay import Replay, replay, replay_paired, replay_summary
+from fdkvc.corpora.lexical import lexical_recording
+from fdkvc.corpora.recordings import Recording
+from fdkvc.experiments.page_sizes import BUDGETS, COLUMNS, FILE, INSIDE, METRIC, SIZES
+from fdkvc.experiments.replay import Replay, replay, replay_paired, replay_summary
 from fdkvc.policies import Policy, policy_named, wrapped
 from fdkvc.run.simulate import simulate
-from fdkvc.said.lexical import lexical_recording
-from fdkvc.said.recordings import Recording
 
 
 def paged(key: str, size: int) -> Policy:

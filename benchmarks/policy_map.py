@@ -1,9 +1,9 @@
-"""Measure the map of policies: fdkvc/measured/policy_map.csv.
+"""Measure the map of policies: fdkvc/experiments/policy_map.csv.
 
     python -m benchmarks.policy_map FILE FOLDER [--drawn 100] [--dialogs 200] [--answers 200]
 
 FILE holds annotated dialogues of people; that many of them, drawn by the seed, are replayed with
-the lexical embedding, and answered by the house model. FOLDER keeps what is measured of each
+the lexical embedding, and answered by the bundled model. FOLDER keeps what is measured of each
 dialog, so that an interrupted run goes on; what is there is not measured again. The map is written
 last.
 """
@@ -19,16 +19,16 @@ import pandas as pd
 from threadpoolctl import threadpool_limits
 
 from benchmarks.held_out import read_shuffled
-from fdkvc.dialogs.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
-from fdkvc.measured.answers import MEASURED, Answers, answer_chunk
-from fdkvc.measured.benchmark import Benchmark, measure_latency, run_benchmark
-from fdkvc.measured.policy_map import AXES, COLUMNS, FILE, placed
-from fdkvc.measured.replay import Replay, replay
-from fdkvc.model import HOUSE
-from fdkvc.model.folder import load_model
+from fdkvc.corpora.lexical import lexical_recording
+from fdkvc.corpora.transcripts import Transcript
+from fdkvc.experiments.answers import MEASURED, Answers, answer_chunk
+from fdkvc.experiments.benchmark import Benchmark, measure_latency, run_benchmark
+from fdkvc.experiments.policy_map import AXES, COLUMNS, FILE, placed
+from fdkvc.experiments.replay import Replay, replay
+from fdkvc.lm import BUNDLED
+from fdkvc.lm.folder import load_model
 from fdkvc.policies import POLICIES, Policy, policy_named, read_policy
-from fdkvc.said.lexical import lexical_recording
-from fdkvc.said.transcripts import Transcript
+from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
 
 BUDGET = 48
 
@@ -99,7 +99,7 @@ def real(every: Sequence[Policy], said: Sequence[Transcript]) -> pd.DataFrame:
 
 def answered(every: Sequence[Policy], said: Sequence[Transcript], path: Path) -> pd.DataFrame:
     """Return what the model's answers lose in each dialogue, a row as `run_answers` has them."""
-    model = load_model(HOUSE)
+    model = load_model(BUNDLED)
     done = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=list(MEASURED))
     have = set(zip(done.dialog, done.policy, strict=True))
     with threadpool_limits(1, user_api="blas"):

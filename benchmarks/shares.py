@@ -2,7 +2,7 @@
 
     python -m benchmarks.shares FILE FOLDER [--dialogs 500] [--recorded 60]
 
-FILE holds annotated dialogues. Their answers by the house model are measured as the map's are, in
+FILE holds annotated dialogues. Their answers by the bundled model are measured as the map's are, in
 FOLDER/answers.csv; then the model's own heads are recorded, all query heads of a layer as one
 recording, and replayed. Paired differences from equal budgets are printed, with intervals by sets
 of services.
@@ -20,17 +20,17 @@ import pandas as pd
 
 from benchmarks.held_out import read_shuffled
 from benchmarks.policy_map import BUDGET, OF_HEADS, answered
-from fdkvc.measured.answers import answers_paired, answers_summary
-from fdkvc.measured.replay import Replay, replay
-from fdkvc.measured.statistics import cluster_interval
-from fdkvc.model import HOUSE
-from fdkvc.model.folder import LanguageModel, load_model
-from fdkvc.model.memory import Memory, read
-from fdkvc.model.recorded import recordings
+from fdkvc.corpora.model_text import model_text
+from fdkvc.corpora.recordings import Recording
+from fdkvc.corpora.transcripts import Transcript
+from fdkvc.experiments.answers import answers_paired, answers_summary
+from fdkvc.experiments.replay import Replay, replay
+from fdkvc.experiments.statistics import cluster_interval
+from fdkvc.lm import BUNDLED
+from fdkvc.lm.folder import LanguageModel, load_model
+from fdkvc.lm.memory import Memory, read
+from fdkvc.lm.recorded import recordings
 from fdkvc.policies import read_policy
-from fdkvc.said.model_text import model_text
-from fdkvc.said.recordings import Recording
-from fdkvc.said.transcripts import Transcript
 
 EQUAL = ("h2o", "snapkv", "keydiff")
 """Policies that score by what they look at, which may differ between heads."""
@@ -102,7 +102,7 @@ def main() -> None:
         pairs = answers_paired(table[table.policy.isin(names)], key, 0)
         pairs = pairs[pairs.metric.isin(shown)]
         print(pd.DataFrame(pairs).drop(columns=["budget"]).to_string(index=False))
-    recorded(load_model(HOUSE), said[: settings.recorded])
+    recorded(load_model(BUNDLED), said[: settings.recorded])
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from fdkvc.experiments.benchmark import run_benchmark
+from fdkvc.experiments.study import run_study
 from fdkvc.files.shipped import (
     BENCHMARK,
     FOLDER,
@@ -16,8 +18,6 @@ from fdkvc.files.shipped import (
     packed_overview,
 )
 from fdkvc.files.write import write_files
-from fdkvc.measured.benchmark import run_benchmark
-from fdkvc.measured.study import run_study
 
 
 def main() -> None:

@@ -25,10 +25,10 @@ from time import perf_counter
 import numpy as np
 from numpy.random import SFC64, Generator
 
-from fdkvc.dialogs.draw import generate
-from fdkvc.dialogs.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
-from fdkvc.measured.benchmark import Benchmark, measure_latency, run_benchmark
-from fdkvc.measured.workers import cores
+from fdkvc.experiments.benchmark import Benchmark, measure_latency, run_benchmark
+from fdkvc.experiments.workers import cores
+from fdkvc.synthetic.draw import generate
+from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
 
 ROOT = Path(__file__).parents[1]
 SAMPLE = 2  # dialogs of each scenario that the oracle runs
@@ -72,8 +72,7 @@ def draw_floor(benchmark: Benchmark, workers: int) -> None:
 
 def oracle(benchmark: Benchmark, dialogs: int) -> None:
     """Run the plain-Python oracle of the tests on the first dialogs of every scenario."""
-    sys.path.insert(0, str(ROOT / "tests"))
-    import reference
+    from tests import reference
 
     for scenario in benchmark.scenarios:
         batch = generate(scenario, dialogs, benchmark.seed, benchmark.world)
@@ -132,7 +131,7 @@ def peak_memory(dialogs: int) -> float:
     workers = cores()
     code = (
         "from benchmarks.speed import PAPER, peak, replace, run_benchmark;"
-        "from fdkvc.measured.workers import shared_workers;"
+        "from fdkvc.experiments.workers import shared_workers;"
         f"run_benchmark(replace(PAPER, dialogs={dialogs}), workers={workers});"
         f"peaks = [shared_workers({workers})(peak) for _ in range({10 * workers})];"
         f"print(peak() + {workers} * max(each.result() for each in peaks))"

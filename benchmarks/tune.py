@@ -31,15 +31,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fdkvc.dialogs.scenarios import SCENARIOS
-from fdkvc.judged.tables import summary_table
-from fdkvc.measured.benchmark import Benchmark, run_benchmark
-from fdkvc.measured.replay import Replay, replay, replay_paired, replay_summary
+from fdkvc.corpora.formats.annotated import read_dialogue
+from fdkvc.corpora.lexical import lexical_recording
+from fdkvc.corpora.recordings import Recording
+from fdkvc.corpora.trace_file import read_trace_file
+from fdkvc.experiments.benchmark import Benchmark, run_benchmark
+from fdkvc.experiments.replay import Replay, replay, replay_paired, replay_summary
 from fdkvc.policies import Policy, policy_named, read_policy
-from fdkvc.said.formats.annotated import read_dialogue
-from fdkvc.said.lexical import lexical_recording
-from fdkvc.said.recordings import Recording
-from fdkvc.said.trace_file import read_trace_file
+from fdkvc.replication.tables import summary_table
+from fdkvc.synthetic.scenarios import SCENARIOS
 
 BUDGETS = (32, 48, 64, 96, 128, 160)
 SEARCHED = BUDGETS[:4]

@@ -6,7 +6,7 @@ Each goal is searched by itself, among all of FD-KVC's hyperparameters but its s
 memory beyond the budget. The scenarios' goal is late retention, on drawn dialogs; the dialogues' is
 call-argument recall with the lexical embedding. What a search found is told on other dialogs,
 beside the paper's FD-KVC, `fd-kvc-window` and FIFO; what it found for recall also by the answers of
-the house model. FOLDER keeps the journals. It needs requirements-tune.txt.
+the bundled model. FOLDER keeps the journals. It needs requirements-tune.txt.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ import pandas as pd
 from threadpoolctl import threadpool_limits
 
 from benchmarks.held_out import read_shuffled
-from fdkvc.dialogs.scenarios import BENCHMARK_SCENARIOS
-from fdkvc.measured.answers import MEASURED, Answers, answer_chunk, answers_summary
-from fdkvc.measured.replay import Replay, replay
-from fdkvc.measured.statistics import paired, summarize
-from fdkvc.measured.tuning import FRESH_SEED, Tuning, tune
-from fdkvc.model import HOUSE
-from fdkvc.model.folder import load_model
+from fdkvc.corpora.lexical import lexical_recording
+from fdkvc.corpora.recordings import Recording
+from fdkvc.experiments.answers import MEASURED, Answers, answer_chunk, answers_summary
+from fdkvc.experiments.replay import Replay, replay
+from fdkvc.experiments.statistics import paired, summarize
+from fdkvc.experiments.tuning import FRESH_SEED, Tuning, tune
+from fdkvc.lm import BUNDLED
+from fdkvc.lm.folder import load_model
 from fdkvc.policies import Policy, policy_named, read_policy
-from fdkvc.said.lexical import lexical_recording
-from fdkvc.said.recordings import Recording
+from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS
 
 BUDGET = 48
 TUNED = "fd-kvc"
@@ -107,7 +107,7 @@ def main() -> None:
     asked = Answers(every, (BUDGET,), cut_text=False, proxies=False)
     with threadpool_limits(1, user_api="blas"):
         chosen = said[: settings.answers]
-        rows, _ = answer_chunk(asked, load_model(HOUSE), chosen)
+        rows, _ = answer_chunk(asked, load_model(BUNDLED), chosen)
     table = answers_summary(pd.DataFrame(rows, columns=list(MEASURED)), 0)
     print(table[table.metric.isin(["calls_exact_of_full", "nats"])].to_string(), flush=True)
 

@@ -1,6 +1,6 @@
 """Count the words of dialogs, for the table by which the lexical embedding knows surprisal.
 
-    python -m benchmarks.word_frequencies train.json.xz fdkvc/said/word_frequencies.tsv
+    python -m benchmarks.word_frequencies train.json.xz fdkvc/corpora/word_frequencies.tsv
 
 FILE is train.json.xz, the training dialogues of the Schema-Guided Dialogue dataset (Rastogi et al.
 2020, CC BY-SA 4.0) as one list. Words that are said fewer than ten times are left out.
@@ -14,7 +14,7 @@ import lzma
 from collections import Counter
 from pathlib import Path
 
-from fdkvc.said.transcripts import words
+from fdkvc.corpora.transcripts import words
 
 LEAST = 10
 """How often a word is said that has a line of its own."""

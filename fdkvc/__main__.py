@@ -19,15 +19,15 @@ from fdkvc.parameters import BUDGET, DIALOGS, SEED, TURNS, WORKERS, Field
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from fdkvc.dialogs.scenarios import Scenario
+    from fdkvc.corpora.recordings import Recording
+    from fdkvc.corpora.transcripts import Transcript
+    from fdkvc.experiments.answers import Answers
+    from fdkvc.experiments.benchmark import Benchmark, Progress, Results
     from fdkvc.files.repeat import AnswersRecord
-    from fdkvc.measured.answers import Answers
-    from fdkvc.measured.benchmark import Benchmark, Progress, Results
-    from fdkvc.model.folder import AnyModel
+    from fdkvc.lm.folder import AnyModel
     from fdkvc.policies import Policy
     from fdkvc.report.document import Part
-    from fdkvc.said.recordings import Recording
-    from fdkvc.said.transcripts import Transcript
+    from fdkvc.synthetic.scenarios import Scenario
 
 MISTAKE = 2
 INTERRUPTED = 130
@@ -195,7 +195,7 @@ def _parser() -> argparse.ArgumentParser:
 
     option = command("repeat", _repeat, "run a run.json again and compare the numbers")
     option("file", metavar="FILE", help="a run.json")
-    option("--model", metavar="FOLDER", help="that answers were of; default: the house's")
+    option("--model", metavar="FOLDER", help="that answers were of; default: the bundled one")
     option("--dialogs", metavar="FILE", help="that answers were to; default: as for answers")
     _add_place(option)
 
@@ -265,7 +265,9 @@ def _parser() -> argparse.ArgumentParser:
     option = command(
         "answers", _answers, "let a language model answer under policies, and measure what it loses"
     )
-    option("--model", metavar="FOLDER", help="of the Llama layout, and small; default: the house's")
+    option(
+        "--model", metavar="FOLDER", help="of the Llama layout, and small; default: the bundled one"
+    )
     _add_answers(option)
     _add_place(option)
     option("--out", required=True, metavar="DIR", help="write all tables and run.json there")
@@ -418,9 +420,9 @@ def _number(text: str) -> int | float | str:
 
 def _chosen_benchmark(settings: Any) -> Benchmark:
     """Return the benchmark that is asked for; its workers start while other things are loaded."""
-    from fdkvc.dialogs.scenarios import scenario_named
-    from fdkvc.measured.benchmark import Benchmark, start_workers
+    from fdkvc.experiments.benchmark import Benchmark, start_workers
     from fdkvc.policies import read_policy
+    from fdkvc.synthetic.scenarios import scenario_named
 
     chosen: dict[str, Any] = {}
     if settings.scenarios is not None:
@@ -453,7 +455,7 @@ def _place(settings: Any) -> Iterator[dict[str, Any]]:
     elif settings.workers is not None:
         raise ValueError("--dask and --workers do not go together: give one of them")
     else:
-        from fdkvc.measured.cluster import dask_cluster
+        from fdkvc.experiments.cluster import dask_cluster
 
         with dask_cluster(settings.dask) as (executor, workers):
             yield {"executor": executor, "workers": workers}
@@ -466,11 +468,11 @@ def _study(settings: Any) -> None:
 
 def _benchmark(settings: Any, whole: bool = False) -> None:
     benchmark = _chosen_benchmark(settings)
+    from fdkvc.experiments.benchmark import check_baseline, default_baseline
+    from fdkvc.experiments.study import run_study
     from fdkvc.files.export import benchmark_files
     from fdkvc.files.text import benchmark_text
     from fdkvc.files.write import check_folder
-    from fdkvc.measured.benchmark import check_baseline, default_baseline
-    from fdkvc.measured.study import run_study
 
     baseline = settings.baseline or default_baseline(benchmark.policies)
     check_baseline(baseline, benchmark.policies)
@@ -491,11 +493,11 @@ def _benchmark(settings: Any, whole: bool = False) -> None:
 
 
 def _sweep(settings: Any) -> None:
-    from fdkvc.dialogs.scenarios import scenario_named
+    from fdkvc.experiments.sweep import Sweep, read_values, suggested_values
     from fdkvc.files.report import sweep_files
     from fdkvc.files.text import sweep_text
-    from fdkvc.measured.sweep import Sweep, read_values, suggested_values
     from fdkvc.policies import read_policy
+    from fdkvc.synthetic.scenarios import scenario_named
 
     policy = read_policy(settings.policy)
     names = [(settings.parameter, settings.values)]
@@ -528,12 +530,12 @@ def _tune(settings: Any) -> None:
     from pathlib import Path
     from time import perf_counter
 
-    from fdkvc.dialogs.scenarios import BENCHMARK_SCENARIOS
+    from fdkvc.experiments.tuning import Tuning, tune
     from fdkvc.files.report import tuning_files
     from fdkvc.files.text import tuning_text
     from fdkvc.files.write import check_folder
-    from fdkvc.measured.tuning import Tuning, tune
     from fdkvc.policies import read_policy
+    from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS
 
     tuning = Tuning(
         policy=read_policy(settings.policy),
@@ -556,9 +558,9 @@ def _tune(settings: Any) -> None:
 
 
 def _ablation(settings: Any) -> None:
+    from fdkvc.experiments.sweep import Sweep
     from fdkvc.files.export import ablation_files
     from fdkvc.files.text import ablation_text
-    from fdkvc.measured.sweep import Sweep
     from fdkvc.paper.tables import ABLATED_POLICY, published_sweep
     from fdkvc.parameters import parameters_of
     from fdkvc.policies import POLICIES
@@ -582,8 +584,8 @@ def _ablation(settings: Any) -> None:
 
 
 def _swept(settings: Any, benchmark: Benchmark) -> Results:
+    from fdkvc.experiments.benchmark import run_benchmark
     from fdkvc.files.write import check_folder
-    from fdkvc.measured.benchmark import run_benchmark
 
     check_folder(settings.out)
     with _place(settings) as place, _progress() as on_progress:
@@ -625,9 +627,9 @@ def _reported(settings: Any, place: Mapping[str, Any]) -> str:
     recordings, _, _ = _said(None)
     if settings.run_file is None:
         return papers_report(recordings)
+    from fdkvc.corpora.formats import read_bytes
+    from fdkvc.experiments.study import run_study
     from fdkvc.files.repeat import MOST_BYTES, read_run
-    from fdkvc.measured.study import run_study
-    from fdkvc.said.formats import read_bytes
 
     record = read_run(read_bytes(settings.run_file, MOST_BYTES))
     if record.sweep is not None:
@@ -638,9 +640,9 @@ def _reported(settings: Any, place: Mapping[str, Any]) -> str:
 def _reported_dialogs(file: str, calls: bool) -> list[Part]:
     from time import perf_counter
 
+    from fdkvc.experiments.benchmark import default_baseline
+    from fdkvc.experiments.replay import Replay, replay
     from fdkvc.files.export import replay_files
-    from fdkvc.measured.benchmark import default_baseline
-    from fdkvc.measured.replay import Replay, replay
     from fdkvc.report.document import replay_parts
 
     recordings, _, sha = _said(file, calls)
@@ -660,15 +662,15 @@ def _reported_dialogs(file: str, calls: bool) -> list[Part]:
 def _reported_answers(file: str, place: Mapping[str, Any]) -> list[Part]:
     from time import perf_counter
 
+    from fdkvc.experiments.answers import FULL, Answers, run_answers
+    from fdkvc.experiments.proxies import answers_tables
     from fdkvc.files.export import answers_files
-    from fdkvc.measured.answers import FULL, Answers, run_answers
-    from fdkvc.measured.proxies import answers_tables
-    from fdkvc.model import HOUSE
-    from fdkvc.model.folder import load_model
+    from fdkvc.lm import BUNDLED
+    from fdkvc.lm.folder import load_model
     from fdkvc.report.document import answers_parts
 
     _, transcripts, sha = _said(file)
-    asked, model, began = Answers(), load_model(HOUSE), perf_counter()
+    asked, model, began = Answers(), load_model(BUNDLED), perf_counter()
     measured = run_answers(asked, model, transcripts, **place)
     told = answers_tables(measured, FULL, SEED.default)
     files = answers_files(
@@ -687,7 +689,7 @@ def _said(
     """Return the dialogs of a file, or the project's own, as lexical recordings; and its digest."""
     import hashlib
 
-    from fdkvc.said.lexical import lexical_recording
+    from fdkvc.corpora.lexical import lexical_recording
 
     transcripts, content = _transcripts(argparse.Namespace(dialogs=file or None), calls)
     recordings = [lexical_recording(each, SEED.default) for each in transcripts]
@@ -697,6 +699,10 @@ def _said(
 def _repeat(settings: Any) -> None:
     from pathlib import Path
 
+    from fdkvc.corpora.formats import read_bytes
+    from fdkvc.experiments.benchmark import run_benchmark
+    from fdkvc.experiments.study import run_study
+    from fdkvc.experiments.tuning import tune
     from fdkvc.files.export import benchmark_files
     from fdkvc.files.repeat import (
         MOST_BYTES,
@@ -708,10 +714,6 @@ def _repeat(settings: Any) -> None:
         with_files,
     )
     from fdkvc.files.report import study_files, sweep_files, tuning_files
-    from fdkvc.measured.benchmark import run_benchmark
-    from fdkvc.measured.study import run_study
-    from fdkvc.measured.tuning import tune
-    from fdkvc.said.formats import read_bytes
 
     record = read_any_run(read_bytes(settings.file, MOST_BYTES))
     if not record.digests:
@@ -743,13 +745,13 @@ def _answers_again(
     """Run answers as a record says, with the model and the dialogs that it was of."""
     import hashlib
 
+    from fdkvc.experiments.answers import run_answers
+    from fdkvc.experiments.proxies import answers_tables
     from fdkvc.files.export import answers_files
-    from fdkvc.measured.answers import run_answers
-    from fdkvc.measured.proxies import answers_tables
-    from fdkvc.model import HOUSE
-    from fdkvc.model.folder import load_model
+    from fdkvc.lm import BUNDLED
+    from fdkvc.lm.folder import load_model
 
-    model = load_model(HOUSE if settings.model is None else settings.model)
+    model = load_model(BUNDLED if settings.model is None else settings.model)
     if model.digest != record.model:
         raise ValueError("the run was of another model: name its folder with --model")
     transcripts, content = _transcripts(settings)
@@ -767,13 +769,13 @@ def _answers_again(
 def _dialogs(settings: Any) -> None:
     from time import perf_counter
 
+    from fdkvc.experiments.benchmark import check_baseline, default_baseline
+    from fdkvc.experiments.replay import Replay, default_heads, replay
+    from fdkvc.explain.unsaid import unsaid
     from fdkvc.files import export
     from fdkvc.files.text import replay_text
     from fdkvc.files.write import check_folder, write_files
-    from fdkvc.measured.benchmark import check_baseline, default_baseline
-    from fdkvc.measured.replay import Replay, default_heads, replay
     from fdkvc.policies import read_policy
-    from fdkvc.told.unsaid import unsaid
 
     chosen: dict[str, Any] = {"metrics": tuple(settings.metrics)}
     if settings.heads is not None:
@@ -813,15 +815,15 @@ def _dialogs(settings: Any) -> None:
 def _answers(settings: Any) -> None:
     from time import perf_counter
 
+    from fdkvc.experiments.answers import run_answers
+    from fdkvc.experiments.proxies import answers_tables
     from fdkvc.files.export import answers_files
     from fdkvc.files.text import answers_text
-    from fdkvc.measured.answers import run_answers
-    from fdkvc.measured.proxies import answers_tables
-    from fdkvc.model import HOUSE
-    from fdkvc.model.folder import load_model
+    from fdkvc.lm import BUNDLED
+    from fdkvc.lm.folder import load_model
 
     asked, baseline = _chosen_answers(settings)
-    model = load_model(HOUSE if settings.model is None else settings.model)
+    model = load_model(BUNDLED if settings.model is None else settings.model)
     transcripts, content = _transcripts(settings)
     shape = model.decoder.shape
     _tell_idle(asked.policies, speakers=True, words=True, heads=shape.heads, layers=shape.layers)
@@ -849,8 +851,8 @@ def _about_answers(settings: Any, model: AnyModel, content: bytes, began: float)
 
 def _chosen_answers(settings: Any) -> tuple[Answers, str]:
     """Return what is asked for of answers, and the baseline."""
+    from fdkvc.experiments.answers import CUT_TEXT, FULL, Answers
     from fdkvc.files.write import check_folder
-    from fdkvc.measured.answers import CUT_TEXT, FULL, Answers
     from fdkvc.policies import read_policy
 
     chosen: dict[str, Any] = {"decides": settings.decides, "every": settings.every}
@@ -873,11 +875,11 @@ def _chosen_answers(settings: Any) -> tuple[Answers, str]:
 def _live(settings: Any) -> None:
     from time import perf_counter
 
+    from fdkvc.corpora.trace_file import trace_bytes
+    from fdkvc.experiments.answers import laid_out, run_answers
+    from fdkvc.experiments.proxies import answers_tables
     from fdkvc.files.export import answers_files, csv_text
     from fdkvc.files.text import answers_text, cost_text
-    from fdkvc.measured.answers import laid_out, run_answers
-    from fdkvc.measured.proxies import answers_tables
-    from fdkvc.said.trace_file import trace_bytes
 
     asked, baseline = _chosen_answers(settings)
     if not asked.policies:
@@ -929,9 +931,9 @@ def _live(settings: Any) -> None:
 def _capture(settings: Any) -> None:
     from pathlib import Path
 
+    from fdkvc.corpora.capture import READS, SURPRISAL, load_model, record
+    from fdkvc.corpora.trace_file import trace_bytes
     from fdkvc.files.write import check_folder, write_files
-    from fdkvc.said.capture import READS, SURPRISAL, load_model, record
-    from fdkvc.said.trace_file import trace_bytes
     from fdkvc.words import count
 
     out = Path(settings.out)
@@ -972,8 +974,8 @@ def _captured(
     """Return what could be recorded and goes into one file, and why the rest was left out."""
     from time import perf_counter
 
-    from fdkvc.measured.benchmark import Progress
-    from fdkvc.said.trace_file import extent
+    from fdkvc.corpora.trace_file import extent
+    from fdkvc.experiments.benchmark import Progress
 
     began = perf_counter()
     recordings: list[Recording] = []
@@ -1001,8 +1003,8 @@ def _captured(
 
 def _transcripts(settings: Any, calls: bool = False) -> tuple[Sequence[Transcript], bytes]:
     """Return the dialogs that are asked for, and the content of their file; say which are not."""
-    from fdkvc.said.formats import EXAMPLES, MOST_BYTES, read_bytes, read_dialogs
-    from fdkvc.told.unsaid import unread
+    from fdkvc.corpora.formats import EXAMPLES, MOST_BYTES, read_bytes, read_dialogs
+    from fdkvc.explain.unsaid import unread
 
     name = EXAMPLES / "dialogues.json" if settings.dialogs is None else settings.dialogs
     content = read_bytes(name, MOST_BYTES)
@@ -1019,9 +1021,9 @@ def _recordings(settings: Any) -> tuple[Sequence[Recording], Sequence[Transcript
     import hashlib
     from io import BytesIO
 
-    from fdkvc.said.formats import read_bytes
-    from fdkvc.said.lexical import LexicalRecordings
-    from fdkvc.said.trace_file import MOST_BYTES, read_trace_file
+    from fdkvc.corpora.formats import read_bytes
+    from fdkvc.corpora.lexical import LexicalRecordings
+    from fdkvc.corpora.trace_file import MOST_BYTES, read_trace_file
 
     recordings: Sequence[Recording]
     if settings.trace is None:
@@ -1039,14 +1041,14 @@ def _recordings(settings: Any) -> tuple[Sequence[Recording], Sequence[Transcript
 
 
 def _trace(settings: Any) -> None:
-    from fdkvc.dialogs.draw import generate
+    from fdkvc.experiments.benchmark import check_different
     from fdkvc.files import export
     from fdkvc.files.text import trace_text
     from fdkvc.files.write import check_folder
-    from fdkvc.measured.benchmark import check_different
     from fdkvc.policies import read_policy
     from fdkvc.run.metrics import metric_named
     from fdkvc.run.simulate import simulate
+    from fdkvc.synthetic.draw import generate
 
     scenario = _scenario(settings)
     policy, changed = read_policy(settings.policy), _settings(settings.set)
@@ -1072,7 +1074,7 @@ def _trace(settings: Any) -> None:
 
 
 def _scenario(settings: Any) -> Scenario:
-    from fdkvc.dialogs.scenarios import own_scenario, scenario_named
+    from fdkvc.synthetic.scenarios import own_scenario, scenario_named
 
     if settings.schedule is None:
         return scenario_named("mixed" if settings.scenario is None else settings.scenario)
@@ -1110,8 +1112,8 @@ def _written(settings: Any, files: Mapping[str, str | bytes], text: str) -> None
 
 def _tell_idle(policies: Sequence[Policy], **known: Any) -> None:
     """Say what of policies changes nothing where no more than this is known."""
+    from fdkvc.explain.idle import idle
     from fdkvc.policies.base import Known
-    from fdkvc.told.idle import idle
 
     for said in idle(policies, Known(**known)):
         print(said, file=sys.stderr)

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from fdkvc.said.formats import EXAMPLES, read_file
-from fdkvc.said.model_text import model_text
+from fdkvc.corpora.formats import EXAMPLES, read_file
+from fdkvc.corpora.model_text import model_text
 
 CONFIG: dict[str, Any] = {
     "model_type": "llama",

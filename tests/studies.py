@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 
-from fdkvc.judged.cells import MeasuredTable, measured_tables
-from fdkvc.measured.benchmark import Benchmark
-from fdkvc.measured.study import Study, run_study
+from fdkvc.experiments.benchmark import Benchmark
+from fdkvc.experiments.study import Study, run_study
 from fdkvc.paper import tables
+from fdkvc.replication.cells import MeasuredTable, measured_tables
 
 PRINTED = (
     *(tables.LATE_ALIGNMENT, tables.ADAPTATION, tables.LATE_DIVERSITY),

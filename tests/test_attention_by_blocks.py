@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from fdkvc.attention import Floats
-from fdkvc.dialogs.draw import generate
-from fdkvc.dialogs.scenarios import SCENARIOS
 from fdkvc.policies import policy_named
 from fdkvc.run.simulate import simulate
+from fdkvc.synthetic.draw import generate
+from fdkvc.synthetic.scenarios import SCENARIOS
 
 
 def by_blocks(logits: Floats, values: Floats, size: int) -> Floats:

@@ -9,19 +9,19 @@ from typing import cast
 import numpy as np
 import pandas as pd
 import pytest
-from app_pages import html, open_page, specs
 
 from fdkvc.__main__ import main
 from fdkvc.attention import Floats
-from fdkvc.dialogs.batch import DialogBatch
-from fdkvc.dialogs.scenarios import SCENARIOS
-from fdkvc.judged.cells import cells_table, measured_tables
-from fdkvc.measured.benchmark import Benchmark, run_benchmark
-from fdkvc.measured.study import Study
+from fdkvc.experiments.benchmark import Benchmark, run_benchmark
+from fdkvc.experiments.study import Study
 from fdkvc.policies import policy_named
+from fdkvc.replication.cells import cells_table, measured_tables
 from fdkvc.run.evidence import Evidence
 from fdkvc.run.metrics import METRICS, Metric
 from fdkvc.run.trace import Trace
+from fdkvc.synthetic.batch import DialogBatch
+from fdkvc.synthetic.scenarios import SCENARIOS
+from tests.app_pages import html, open_page, specs
 
 
 def fill(trace: Trace, dialogs: DialogBatch) -> Floats:

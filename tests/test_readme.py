@@ -16,15 +16,15 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from test_layers import PACKAGES, ROOMS
 
 from fdkvc.__main__ import main
 from fdkvc.files.shipped import papers_run
-from fdkvc.judged.cells import measured_tables, verdicts_of
-from fdkvc.judged.claims import judged_claims
-from fdkvc.judged.judge import facts
 from fdkvc.parameters import defaults_of
 from fdkvc.policies import POLICIES
+from fdkvc.replication.cells import measured_tables, verdicts_of
+from fdkvc.replication.claims import judged_claims
+from fdkvc.replication.judge import facts
+from tests.test_layers import PACKAGES, ROOMS
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = (
@@ -32,7 +32,7 @@ DOCUMENTS = (
     *(
         ROOT / "fdkvc" / f"{room}README.md"
         for room in (
-            *("", "conformance/", "files/", "live/", "model/", "said/", "paper/", "policies/"),
+            *("", "conformance/", "files/", "live/", "lm/", "corpora/", "paper/", "policies/"),
         )
     ),
     ROOT / "tests" / "README.md",
@@ -201,7 +201,15 @@ def test_the_added_policy_is_found_and_keeps_every_policys_promises(tmp_path: Pa
     )
 
     said = run(
-        ["-m", "pytest", "-n0", "-k", "nearest", "tests/test_nearest.py", "tests/test_contract.py"],
+        [
+            "-m",
+            "pytest",
+            "-n0",
+            "-k",
+            "nearest",
+            "tests/test_nearest.py",
+            "tests/policies/test_contract.py",
+        ],
         folder=tmp_path,
         project=tmp_path,
     )

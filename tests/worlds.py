@@ -10,19 +10,19 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import reference
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fdkvc.attention import SPEAKERS, word_number
-from fdkvc.dialogs.batch import DialogBatch, one_dialog, stack
+from fdkvc.corpora.recordings import Recording
 from fdkvc.parameters import Parameter, defaults_of, parameters_of
 from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.policies.wrapper import Wrapper, inside
 from fdkvc.run.evidence import Evidence
 from fdkvc.run.metrics import metrics_of
 from fdkvc.run.trace import EntryTrace, Rule, State, Status, Trace
-from fdkvc.said.recordings import Recording
+from fdkvc.synthetic.batch import DialogBatch, one_dialog, stack
+from tests import reference
 
 CLEAR = 1e-6
 """A decision with a larger margin than this must come out the same in float32."""

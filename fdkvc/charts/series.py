@@ -113,6 +113,6 @@ def topics_data(schedule: str) -> pd.DataFrame:
 
 
 def series_data(table: pd.DataFrame, scenario: str, quantity: str) -> pd.DataFrame:
-    """Return the rows of one scenario and quantity from `fdkvc.judged.tables.series_table`."""
+    """Return the rows of one scenario and quantity from `fdkvc.replication.tables.series_table`."""
     rows = table[(table.scenario == scenario) & (table.quantity == quantity)]
     return rows[["policy", "turn", "topic", "mean", "ci_low", "ci_high"]].reset_index(drop=True)

@@ -261,7 +261,7 @@ def hover_texts(entries: pd.DataFrame) -> list[str]:
     Parameters
     ----------
     entries : DataFrame
-        As `fdkvc.told.tables.entries_table` gives them.
+        As `fdkvc.explain.tables.entries_table` gives them.
     """
     numbers = [
         name
@@ -305,7 +305,7 @@ def cells_data(
     Parameters
     ----------
     entries : DataFrame
-        As `fdkvc.told.tables.entries_table` gives them, of one turn or several, with `hue`, the
+        As `fdkvc.explain.tables.entries_table` gives them, of one turn or several, with `hue`, the
         topic that gives the colour, and `hover`, from `hover_texts`.
     terms : sequence of str
         Columns of the score terms.

@@ -11,8 +11,8 @@ import numpy as np
 from fdkvc.attention import Bools, Floats, Ints
 from fdkvc.conformance.masked import Pairs, further, mixed
 from fdkvc.conformance.subject import Reading, Turn
-from fdkvc.model.decoder import Decoder
-from fdkvc.model.memory import Memory, read
+from fdkvc.lm.decoder import Decoder
+from fdkvc.lm.memory import Memory, read
 
 
 class DecoderModel:
@@ -48,7 +48,7 @@ class _Told:
     def attend(
         self, layer: int, hidden: Floats, queries: Floats, keys: Floats, values: Floats
     ) -> Floats:
-        """See `fdkvc.model.decoder.Remembers`."""
+        """See `fdkvc.lm.decoder.Remembers`."""
         heads_first = [np.ascontiguousarray(each.swapaxes(0, 1)) for each in (queries, keys)]
         self.queries.append(heads_first[0])
         self.keys.append(heads_first[1])

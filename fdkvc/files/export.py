@@ -14,20 +14,20 @@ from pathlib import Path
 
 import pandas as pd
 
-from fdkvc.dialogs.batch import DialogBatch
-from fdkvc.dialogs.scenarios import Scenario, World
-from fdkvc.judged import tables
-from fdkvc.measured.answers import Answers, Measured
-from fdkvc.measured.benchmark import Benchmark, Latency, Results
-from fdkvc.measured.proxies import AnswersTables
-from fdkvc.measured.replay import Replay, replay_paired, replay_services, replay_summary
-from fdkvc.measured.study import Study
-from fdkvc.measured.workers import processor
-from fdkvc.model.folder import AnyModel
+from fdkvc.experiments.answers import Answers, Measured
+from fdkvc.experiments.benchmark import Benchmark, Latency, Results
+from fdkvc.experiments.proxies import AnswersTables
+from fdkvc.experiments.replay import Replay, replay_paired, replay_services, replay_summary
+from fdkvc.experiments.study import Study
+from fdkvc.experiments.workers import processor
+from fdkvc.explain.tables import entries_table, turns_table
+from fdkvc.lm.folder import AnyModel
 from fdkvc.paper.tables import BASELINE
 from fdkvc.policies import Policy, as_record
+from fdkvc.replication import tables
 from fdkvc.run.trace import Trace
-from fdkvc.told.tables import entries_table, turns_table
+from fdkvc.synthetic.batch import DialogBatch
+from fdkvc.synthetic.scenarios import Scenario, World
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """A spreadsheet runs a text that starts with one of these as a formula."""
@@ -222,7 +222,7 @@ def replay_files(
     Parameters
     ----------
     replayed : DataFrame
-        As `fdkvc.measured.replay.replay` returns it.
+        As `fdkvc.experiments.replay.replay` returns it.
     baseline : str
         The name of a policy that ran.
     source : str

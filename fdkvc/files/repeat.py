@@ -18,15 +18,15 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from fdkvc.attention import TOLERANCE
-from fdkvc.dialogs.scenarios import Scenario, World
+from fdkvc.corpora.json_input import an_object, part
+from fdkvc.experiments.answers import Answers
+from fdkvc.experiments.benchmark import Benchmark, check_baseline
+from fdkvc.experiments.sweep import Sweep, check_sweepable
+from fdkvc.experiments.tuning import FRONT, GAINS, Tuned, Tuning
+from fdkvc.experiments.workers import processor
 from fdkvc.files.export import NUMBERS, digest, versions
-from fdkvc.measured.answers import Answers
-from fdkvc.measured.benchmark import Benchmark, check_baseline
-from fdkvc.measured.sweep import Sweep, check_sweepable
-from fdkvc.measured.tuning import FRONT, GAINS, Tuned, Tuning
-from fdkvc.measured.workers import processor
 from fdkvc.policies import Policy, read_policy, recorded_policy
-from fdkvc.said.json_input import an_object, part
+from fdkvc.synthetic.scenarios import Scenario, World
 from fdkvc.words import count, listed
 
 MOST_BYTES = 1_000_000

@@ -8,6 +8,10 @@ import zipfile
 
 import pandas as pd
 
+from fdkvc.experiments.benchmark import Results, default_baseline
+from fdkvc.experiments.study import Study
+from fdkvc.experiments.sweep import Sweep, swept_only
+from fdkvc.experiments.tuning import Tuned, Tuning
 from fdkvc.files.export import (
     Files,
     ablation_files,
@@ -17,8 +21,8 @@ from fdkvc.files.export import (
     results_parameters,
     run_json,
 )
-from fdkvc.judged import tables
-from fdkvc.judged.cells import (
+from fdkvc.replication import tables
+from fdkvc.replication.cells import (
     MeasuredTable,
     cells_table,
     figure_words,
@@ -26,14 +30,10 @@ from fdkvc.judged.cells import (
     sign_of,
     verdicts_of,
 )
-from fdkvc.judged.claims import claims_table, judged_claims
-from fdkvc.judged.judge import Fact
-from fdkvc.judged.projections import alignments_table, differences_table
-from fdkvc.judged.rules import LEGEND, RULES
-from fdkvc.measured.benchmark import Results, default_baseline
-from fdkvc.measured.study import Study
-from fdkvc.measured.sweep import Sweep, swept_only
-from fdkvc.measured.tuning import Tuned, Tuning
+from fdkvc.replication.claims import claims_table, judged_claims
+from fdkvc.replication.judge import Fact
+from fdkvc.replication.projections import alignments_table, differences_table
+from fdkvc.replication.rules import LEGEND, RULES
 from fdkvc.words import minus
 
 TIMED = ("latency.csv", "cost.csv", "cells.csv", "claims.csv", "tables.md", "tables.tex")

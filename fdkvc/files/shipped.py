@@ -15,15 +15,15 @@ from pathlib import Path
 
 import numpy as np
 
-from fdkvc.dialogs.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
+from fdkvc.experiments.benchmark import Benchmark, Latency, Measured, Results, Values
+from fdkvc.experiments.study import Probes, Study, ablation
+from fdkvc.experiments.sweep import Sweep
+from fdkvc.experiments.workers import processor
 from fdkvc.files.export import project_version
-from fdkvc.measured.benchmark import Benchmark, Latency, Measured, Results, Values
-from fdkvc.measured.study import Probes, Study, ablation
-from fdkvc.measured.sweep import Sweep
-from fdkvc.measured.workers import processor
 from fdkvc.paper.tables import ABLATION_DIALOGS, ABLATIONS, DIALOGS, published_sweep
 from fdkvc.policies import POLICIES, policy_named, read_policy
 from fdkvc.run.metrics import Memory, usual_metrics
+from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
 
 FOLDER = Path(__file__).parent / "papers_run"
 NUMBERS, HEAD, OVERVIEW_NUMBERS = "numbers.npz", "head.json", "overview.npz"

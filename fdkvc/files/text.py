@@ -8,21 +8,21 @@ from typing import Any
 
 import pandas as pd
 
-from fdkvc.dialogs.batch import DialogBatch
-from fdkvc.judged import tables
-from fdkvc.judged.judge import PERCENTILES
-from fdkvc.measured.answers import MEASURES
-from fdkvc.measured.benchmark import ADAPTATION, Benchmark, Latency, Results, late_metrics
-from fdkvc.measured.proxies import AnswersTables
-from fdkvc.measured.replay import replay_summary
-from fdkvc.measured.statistics import Paired, over_kinds
-from fdkvc.measured.study import Study
-from fdkvc.measured.sweep import Sweep
-from fdkvc.measured.tuning import Tuned
+from fdkvc.experiments.answers import MEASURES
+from fdkvc.experiments.benchmark import ADAPTATION, Benchmark, Latency, Results, late_metrics
+from fdkvc.experiments.proxies import AnswersTables
+from fdkvc.experiments.replay import replay_summary
+from fdkvc.experiments.statistics import Paired, over_kinds
+from fdkvc.experiments.study import Study
+from fdkvc.experiments.sweep import Sweep
+from fdkvc.experiments.tuning import Tuned
+from fdkvc.explain.tables import turns_table
 from fdkvc.paper.tables import BASELINE
+from fdkvc.replication import tables
+from fdkvc.replication.judge import PERCENTILES
 from fdkvc.run.metrics import late_metric, metric_named
 from fdkvc.run.trace import Trace
-from fdkvc.told.tables import turns_table
+from fdkvc.synthetic.batch import DialogBatch
 from fdkvc.words import count, decimal, plus_minus, ranged, signed
 
 

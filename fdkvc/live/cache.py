@@ -23,7 +23,7 @@ from transformers.generation import BaseStreamer
 from fdkvc.attention import Floats, Ints
 from fdkvc.live.listening import NO_INTERFACE, expect, listen
 from fdkvc.live.turning import Turning
-from fdkvc.model.deciding import DECIDES, Deciding, Decision, Heads, check_choice
+from fdkvc.lm.deciding import DECIDES, Deciding, Decision, Heads, check_choice
 from fdkvc.parameters import Field, Parameter, check_parameter
 from fdkvc.policies import Policy
 from fdkvc.policies.together import POOL

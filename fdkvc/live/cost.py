@@ -49,7 +49,7 @@ def measure_cost(
     turns : sequence of sequence of int
         The tokens of each turn of the text.
     decides, every
-        As for `fdkvc.measured.answers.Answers`.
+        As for `fdkvc.experiments.answers.Answers`.
     repeats : int
         All are timed in turn, so often.
 

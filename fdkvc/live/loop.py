@@ -1,7 +1,7 @@
 """The loop: a model of *transformers* in a folder, that reads and writes texts under policies.
 
-It stands where the project's own small model does: what `fdkvc.measured.answers` measures of that
-one, it measures of this.
+It stands where the project's own small model does: what `fdkvc.experiments.answers` measures of
+that one, it measures of this.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ import transformers
 from transformers.utils.logging import disable_progress_bar, set_verbosity_error
 
 from fdkvc.attention import Floats, Ints
+from fdkvc.corpora.model_folder import check_loaded, check_model_folder, one_sentence
+from fdkvc.corpora.transcripts import clean_name
 from fdkvc.live.cache import POSITIONS, PolicyCache
 from fdkvc.live.turning import head_width
-from fdkvc.model.deciding import DECIDES
-from fdkvc.model.decoder import Sizes
-from fdkvc.model.folder import folder_digest
-from fdkvc.model.tokens import Tokens, load_tokens
+from fdkvc.lm.deciding import DECIDES
+from fdkvc.lm.decoder import Sizes
+from fdkvc.lm.folder import folder_digest
+from fdkvc.lm.tokens import Tokens, load_tokens
 from fdkvc.policies import Policy, policy_named
 from fdkvc.policies.together import POOL
-from fdkvc.said.model_folder import check_loaded, check_model_folder, one_sentence
-from fdkvc.said.transcripts import clean_name
 
 
 @dataclass(frozen=True, eq=False)
 class LiveModel:
-    """A model of the library, as `fdkvc.model.folder.AnyModel` says.
+    """A model of the library, as `fdkvc.lm.folder.AnyModel` says.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ class LiveModel:
 
 
 class LiveDecoder:
-    """A model of the library, as `fdkvc.model.memory.Reads` says.
+    """A model of the library, as `fdkvc.lm.memory.Reads` says.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ class LiveDecoder:
         )
 
     def read(self, ids: Ints, memories: Sequence[LiveMemory], *, last: int | None = None) -> Floats:
-        """Let texts go on by the next tokens; see `fdkvc.model.decoder.Decoder.read`."""
+        """Let texts go on by the next tokens; see `fdkvc.lm.decoder.Decoder.read`."""
         first = 0 if last is None else ids.shape[1] - last
         return np.concatenate(
             [
@@ -149,7 +149,7 @@ class LiveDecoder:
 
 
 class LiveMemory:
-    """What a policy's cache remembers of a text, as `fdkvc.model.memory.Remembers` says.
+    """What a policy's cache remembers of a text, as `fdkvc.lm.memory.Remembers` says.
 
     Parameters
     ----------

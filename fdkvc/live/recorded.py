@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from fdkvc.corpora.recordings import Recording, Token
+from fdkvc.corpora.transcripts import Demand, Transcript, Turn, clean, clean_name
 from fdkvc.live.cache import PolicyCache
 from fdkvc.live.loop import LiveModel
-from fdkvc.model.memory import read
-from fdkvc.model.tokens import LaidOut
+from fdkvc.lm.memory import read
+from fdkvc.lm.tokens import LaidOut
 from fdkvc.policies import Policy
-from fdkvc.said.recordings import Recording, Token
-from fdkvc.said.transcripts import Demand, Transcript, Turn, clean, clean_name
 
 
 def recorded_text(

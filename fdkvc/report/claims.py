@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from fdkvc.judged.claims import Judged, figure_words, measured_words, recomputed_words
 from fdkvc.paper.claims import TIMES
+from fdkvc.replication.claims import Judged, figure_words, measured_words, recomputed_words
 from fdkvc.words import minus
 
 SIGNS: dict[str | None, str] = {

@@ -14,31 +14,31 @@ import pandas as pd
 
 from fdkvc.charts.picture import picture
 from fdkvc.charts.theme import DARK, LIGHT, Spec, standalone
-from fdkvc.dialogs.scenarios import Scenario, World, scenario_named
+from fdkvc.corpora.recordings import Recording
+from fdkvc.experiments.answers import MEASURES, Answers
+from fdkvc.experiments.benchmark import Benchmark, is_the_papers
+from fdkvc.experiments.proxies import AnswersTables
+from fdkvc.experiments.replay import Replay, replay_paired, replay_summary
+from fdkvc.experiments.statistics import over_kinds
+from fdkvc.experiments.study import Study
+from fdkvc.experiments.workers import processor
 from fdkvc.files.export import digest, versions
 from fdkvc.files.report import study_files
 from fdkvc.files.shipped import papers_run
 from fdkvc.files.text import OF_HEADS
-from fdkvc.judged.cells import measured_tables, verdicts_of
-from fdkvc.judged.claims import judged_claims
-from fdkvc.judged.rules import LEGEND, SIGNS
-from fdkvc.measured.answers import MEASURES, Answers
-from fdkvc.measured.benchmark import Benchmark, is_the_papers
-from fdkvc.measured.proxies import AnswersTables
-from fdkvc.measured.replay import Replay, replay_paired, replay_summary
-from fdkvc.measured.statistics import over_kinds
-from fdkvc.measured.study import Study
-from fdkvc.measured.workers import processor
 from fdkvc.policies import Policy, policy_named
+from fdkvc.replication.cells import measured_tables, verdicts_of
+from fdkvc.replication.claims import judged_claims
+from fdkvc.replication.rules import LEGEND, SIGNS
 from fdkvc.report import claims, tables
 from fdkvc.report.figures import ABLATIONS_TITLE, ABLATIONS_WORDS, FIGURES, figure_charts
 from fdkvc.report.page import page
 from fdkvc.report.scene import Scene, scene_html, told_of
 from fdkvc.run.metrics import late_metric
-from fdkvc.said.recordings import Recording
 from fdkvc.stage.moments import Failure, failed_call, nearly_kept, rescued
 from fdkvc.stage.payload import pack
 from fdkvc.stage.run import DialogChoice, Run, RunChoice, lay_out
+from fdkvc.synthetic.scenarios import Scenario, World, scenario_named
 from fdkvc.words import command_line, count, decimal, ranged
 
 PICTURE_WIDTH = 560

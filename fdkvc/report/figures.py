@@ -9,13 +9,13 @@ import pandas as pd
 from fdkvc.charts.series import series_data, series_spec, topics_data
 from fdkvc.charts.sweep import curve_spec
 from fdkvc.charts.theme import MOST_DRAWN, Spec, Theme, with_data
-from fdkvc.dialogs.scenarios import SCENARIOS
-from fdkvc.judged.tables import ablation_table, series_table
-from fdkvc.measured.study import Study
+from fdkvc.experiments.study import Study
 from fdkvc.paper.tables import ABLATED_POLICY
 from fdkvc.parameters import defaults_of, parameters_of
 from fdkvc.policies import POLICIES, Policy
+from fdkvc.replication.tables import ablation_table, series_table
 from fdkvc.run.metrics import late_metric, metric_named, metrics_of
+from fdkvc.synthetic.scenarios import SCENARIOS
 
 FIGURES = (
     (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from fdkvc.judged.cells import MeasuredTable, figure_words, sign_of, unit_of
-from fdkvc.judged.judge import Fact
-from fdkvc.judged.rules import RULES
+from fdkvc.replication.cells import MeasuredTable, figure_words, sign_of, unit_of
+from fdkvc.replication.judge import Fact
+from fdkvc.replication.rules import RULES
 from fdkvc.words import minus, signed
 
 STYLE = """

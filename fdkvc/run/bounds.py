@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdkvc.attention import Bools, Floats
-from fdkvc.dialogs.batch import DialogBatch
+from fdkvc.corpora.recordings import Recording
 from fdkvc.parameters import check_count
 from fdkvc.run.evidence import Asked
-from fdkvc.said.recordings import Recording
+from fdkvc.synthetic.batch import DialogBatch
 
 _KNOWN: WeakKeyDictionary[DialogBatch, dict[int, Floats]] = WeakKeyDictionary()
 """Least losses by dialogs and budget, for as long as the dialogs are in use."""
@@ -124,8 +124,8 @@ def most_evidence(recording: Recording, budget: int, asked: Asked) -> float:
 
     Examples
     --------
-    >>> from fdkvc.said.formats import EXAMPLES, read_file
-    >>> from fdkvc.said.lexical import lexical_recording
+    >>> from fdkvc.corpora.formats import EXAMPLES, read_file
+    >>> from fdkvc.corpora.lexical import lexical_recording
     >>> recording = lexical_recording(read_file(EXAMPLES / "dialogues.json")[0])
     >>> [round(most_evidence(recording, budget, Asked("call")), 2) for budget in (1, 4, 16)]
     [0.18, 0.55, 0.97]

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdkvc.attention import Bools, Floats, Ints
+from fdkvc.corpora.recordings import Recording
+from fdkvc.corpora.transcripts import MOST_TURNS, Demand
 from fdkvc.run.trace import Trace
-from fdkvc.said.recordings import Recording
-from fdkvc.said.transcripts import MOST_TURNS, Demand
 
 RECENT = 2
 """Evidence is recent when its last mention is at most this many turns before the demand."""

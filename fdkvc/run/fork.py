@@ -8,11 +8,11 @@ import numpy as np
 
 from fdkvc.attention import Bools, Floats, Ints, Observation, normalize
 from fdkvc.cache import EMPTY, Cache, among, last_in
-from fdkvc.dialogs.batch import DialogBatch
 from fdkvc.parameters import check_count
 from fdkvc.policies.base import Policy
 from fdkvc.run.simulate import choose, simulate
 from fdkvc.run.trace import State, Trace, known_state
+from fdkvc.synthetic.batch import DialogBatch
 
 
 @dataclass(frozen=True)
@@ -121,8 +121,8 @@ def fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> Trace:
 
     Examples
     --------
-    >>> from fdkvc.dialogs.draw import generate
-    >>> from fdkvc.dialogs.scenarios import SCENARIOS
+    >>> from fdkvc.synthetic.draw import generate
+    >>> from fdkvc.synthetic.scenarios import SCENARIOS
     >>> from fdkvc.policies import policy_named
     >>> dialogs = generate(SCENARIOS["shift"])
     >>> trace = simulate(policy_named("fifo"), dialogs, budget=4)

@@ -15,10 +15,10 @@ from typing import Any, Literal
 import numpy as np
 
 from fdkvc.attention import Bools, Floats, Ints, cosine
-from fdkvc.dialogs.batch import Bits, DialogBatch
 from fdkvc.run.bounds import least_attention_loss
 from fdkvc.run.evidence import OLD, RECENT, Asked, Evidence
 from fdkvc.run.trace import Trace
+from fdkvc.synthetic.batch import Bits, DialogBatch
 
 LATE_TURNS = 3
 """How many last turns the "late" metrics average over (the paper's evaluation metrics)."""

@@ -9,11 +9,11 @@ from numpy.typing import ArrayLike
 
 from fdkvc.attention import Floats, Ints
 from fdkvc.cache import Cache
-from fdkvc.dialogs.batch import DialogBatch, check_surprisal, check_vectors
 from fdkvc.parameters import check_count
 from fdkvc.policies.base import Policy
 from fdkvc.run.simulate import initial_state, take_turn
 from fdkvc.run.trace import State, known_state
+from fdkvc.synthetic.batch import DialogBatch, check_surprisal, check_vectors
 
 
 @dataclass(frozen=True, eq=False)

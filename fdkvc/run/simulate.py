@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from fdkvc.attention import Bools, Floats, Ints, Observation
 from fdkvc.cache import EMPTY, Cache, Pages, among, empty_cache, last_in, select
-from fdkvc.dialogs.batch import DialogBatch
 from fdkvc.parameters import Parameter, check_count, check_parameter
 from fdkvc.policies.base import Policy, total, within
 from fdkvc.run.trace import Attended, State, Trace, TurnResult, known_state
+from fdkvc.synthetic.batch import DialogBatch
 
 
 def initial_state(
@@ -219,8 +219,8 @@ def simulate(
 
     Examples
     --------
-    >>> from fdkvc.dialogs.draw import generate
-    >>> from fdkvc.dialogs.scenarios import SCENARIOS
+    >>> from fdkvc.synthetic.draw import generate
+    >>> from fdkvc.synthetic.scenarios import SCENARIOS
     >>> from fdkvc.policies import policy_named
     >>> trace = simulate(policy_named("fifo"), generate(SCENARIOS["shift"]), budget=4)
     >>> trace.kept[0, 0].tolist()

@@ -9,16 +9,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from fdkvc.dialogs.batch import DialogBatch
+from fdkvc.corpora.recordings import Recording
+from fdkvc.corpora.segmentation import segmented
+from fdkvc.corpora.transcripts import Demand
+from fdkvc.explain.explain import decision, explain, sentences
 from fdkvc.policies import Policy
 from fdkvc.run.evidence import answers, lost_in
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Rule, Status, Trace
-from fdkvc.said.recordings import Recording
-from fdkvc.said.segmentation import segmented
-from fdkvc.said.transcripts import Demand
 from fdkvc.stage.run import Run, RunChoice, lay_out
-from fdkvc.told.explain import decision, explain, sentences
+from fdkvc.synthetic.batch import DialogBatch
 
 
 def nearly_kept(run: Run) -> tuple[int, int | None]:

@@ -19,12 +19,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fdkvc.charts.theme import TOPICS, letter_ink
-from fdkvc.dialogs.batch import DialogBatch
+from fdkvc.explain.course import term_courses
+from fdkvc.explain.history import topic_changes
+from fdkvc.explain.narrate import headline
 from fdkvc.run.trace import Rule, Status
 from fdkvc.stage.run import Run
-from fdkvc.told.course import term_courses
-from fdkvc.told.history import topic_changes
-from fdkvc.told.narrate import headline
+from fdkvc.synthetic.batch import DialogBatch
 
 RULE_BIT, PROTECTED_BIT = 3, 5
 """Where a flag keeps the rule and the protection; the status has the bits below."""

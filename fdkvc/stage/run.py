@@ -13,16 +13,16 @@ import pandas as pd
 
 from fdkvc.charts.timeline import Line, metrics_data, placed
 from fdkvc.charts.turn import hover_texts
-from fdkvc.dialogs.batch import DialogBatch
-from fdkvc.dialogs.draw import generate
-from fdkvc.dialogs.scenarios import Scenario, World
+from fdkvc.explain.history import path_table, river_table, schedule_table, topic_changes
+from fdkvc.explain.tables import entries_table, turns_table
 from fdkvc.policies import Policy
 from fdkvc.run.fork import Fork, fork
 from fdkvc.run.metrics import metric_named, usual_metrics
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Trace
-from fdkvc.told.history import path_table, river_table, schedule_table, topic_changes
-from fdkvc.told.tables import entries_table, turns_table
+from fdkvc.synthetic.batch import DialogBatch
+from fdkvc.synthetic.draw import generate
+from fdkvc.synthetic.scenarios import Scenario, World
 
 
 class Choice(Hashable, Protocol):

@@ -12,16 +12,16 @@ import streamlit as st
 from fdkvc.charts.dots import dots_spec
 from fdkvc.charts.sweep import tradeoff_chart
 from fdkvc.charts.theme import with_data
-from fdkvc.dialogs.scenarios import BENCHMARK_SCENARIOS
+from fdkvc.experiments.benchmark import run_benchmark
+from fdkvc.experiments.page_sizes import BUDGETS, INSIDE, SIZES, page_sizes
+from fdkvc.experiments.policy_map import AXES, Axis, map_points, policy_map
+from fdkvc.experiments.statistics import summarize
 from fdkvc.files.shipped import OVERVIEW, overview
-from fdkvc.judged.chance import behind_chance
-from fdkvc.measured.benchmark import run_benchmark
-from fdkvc.measured.page_sizes import BUDGETS, INSIDE, SIZES, page_sizes
-from fdkvc.measured.policy_map import AXES, Axis, map_points, policy_map
-from fdkvc.measured.statistics import summarize
 from fdkvc.policies import POLICIES, WRAPPERS, Policy, policy_named, read_policy, wrapped
 from fdkvc.policies.base import Step
+from fdkvc.replication.chance import behind_chance
 from fdkvc.run.metrics import metric_named, metrics_of
+from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.chance import say_chance
 from fdkvc.ui.kit.downloads import clicked_setting, show_chart

@@ -7,7 +7,7 @@ import re
 from playwright.sync_api import Page, expect
 
 from benchmarks.live_app import settled
-from browser.address import expect_linked
+from tests.browser.address import expect_linked
 
 
 def test_a_person_asks_why_a_call_lost_its_city_and_goes_on_talking(page: Page) -> None:

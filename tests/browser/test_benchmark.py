@@ -12,12 +12,12 @@ import pandas as pd
 from playwright.sync_api import Download, Locator, Page, expect
 
 from benchmarks.live_app import settled
-from browser.address import expect_linked
+from fdkvc.experiments.benchmark import Benchmark
+from fdkvc.experiments.study import run_study
+from fdkvc.experiments.sweep import Sweep
 from fdkvc.files.repeat import compare, read_run
 from fdkvc.files.report import TIMED, study_files
-from fdkvc.measured.benchmark import Benchmark
-from fdkvc.measured.study import run_study
-from fdkvc.measured.sweep import Sweep
+from tests.browser.address import expect_linked
 
 SECONDS = 90_000
 """Milliseconds that a run may take on a busy machine."""

@@ -9,13 +9,13 @@ import pandas as pd
 from playwright.sync_api import Locator, Page, expect
 
 from benchmarks.live_app import settled
-from browser.address import expect_linked
-from fdkvc.dialogs.draw import generate
-from fdkvc.dialogs.scenarios import scenario_named
 from fdkvc.policies import PAPER_POLICIES, POLICIES, policy_named
 from fdkvc.run.fork import Fork, fork
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Trace
+from fdkvc.synthetic.draw import generate
+from fdkvc.synthetic.scenarios import scenario_named
+from tests.browser.address import expect_linked
 
 KEPT = re.compile(r"\btoken (\d+), topic [^,]+, from turn \d+, (?:new, evicted|evicted|(new|kept))")
 SCENARIO = scenario_named("shift")

@@ -12,15 +12,15 @@ import pandas as pd
 from playwright.sync_api import Locator, Page, expect
 
 from benchmarks.live_app import settled
-from browser.address import expect_linked
-from fdkvc.measured.replay import Replay, replay
+from fdkvc.corpora.formats import EXAMPLES, read_file
+from fdkvc.corpora.lexical import lexical_recording
+from fdkvc.experiments.replay import Replay, replay
 from fdkvc.policies import policy_named
 from fdkvc.run.evidence import answers
 from fdkvc.run.simulate import simulate
-from fdkvc.said.formats import EXAMPLES, read_file
-from fdkvc.said.lexical import lexical_recording
 from fdkvc.ui.dialogs.choices import SECTION
 from fdkvc.ui.dialogs.files import MOST_MEGABYTES
+from tests.browser.address import expect_linked
 
 DIALOGS = read_file(EXAMPLES / "dialogues.json")
 RECORDING = lexical_recording(DIALOGS[0])

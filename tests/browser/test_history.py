@@ -8,9 +8,9 @@ import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from benchmarks.live_app import settled
-from browser.address import expect_linked
-from fdkvc.dialogs.scenarios import SCENARIOS
 from fdkvc.policies import POLICIES
+from fdkvc.synthetic.scenarios import SCENARIOS
+from tests.browser.address import expect_linked
 
 # The browser names its session when it comes again; here it does not, so that the server begins
 # another, as it does after a restart.

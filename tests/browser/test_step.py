@@ -6,17 +6,17 @@ import re
 import time
 from pathlib import Path
 
-from app_pages import SECONDS
 from playwright.sync_api import Locator, Page, expect
 
 from benchmarks.live_app import settled
-from browser.address import expect_linked
-from fdkvc.dialogs.draw import generate
-from fdkvc.dialogs.scenarios import scenario_named
 from fdkvc.files.export import trace_files
 from fdkvc.policies import PAPER_POLICIES, POLICIES, policy_named
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Status
+from fdkvc.synthetic.draw import generate
+from fdkvc.synthetic.scenarios import scenario_named
+from tests.app_pages import SECONDS
+from tests.browser.address import expect_linked
 
 ENTRY = re.compile(r"\btoken (\d+), topic [^,]+, from turn \d+, (new, evicted|new|kept|evicted)\b")
 

@@ -6,20 +6,20 @@ import re
 
 import numpy as np
 from playwright.sync_api import BrowserContext, Locator, Page, expect
-from test_step_page import WRONG
 
 from benchmarks.live_app import settled
-from browser.address import expect_linked
-from browser.test_step import cache, entry, expect_turn, open_step, why
-from fdkvc.dialogs.draw import generate
-from fdkvc.dialogs.scenarios import scenario_named
+from fdkvc.explain.counterfactual import counterfactual, nearest_first
+from fdkvc.explain.explain import decision, explain, sentences
 from fdkvc.policies import POLICIES, policy_named
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Rule
-from fdkvc.told.counterfactual import counterfactual, nearest_first
-from fdkvc.told.explain import decision, explain, sentences
+from fdkvc.synthetic.draw import generate
+from fdkvc.synthetic.scenarios import scenario_named
 from fdkvc.ui.policies import option_steps
 from fdkvc.ui.step.tour import STOPS
+from tests.browser.address import expect_linked
+from tests.browser.test_step import cache, entry, expect_turn, open_step, why
+from tests.ui.test_step_page import WRONG
 
 DIALOG = generate(scenario_named("mixed"), 1, 7)
 

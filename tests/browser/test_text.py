@@ -8,10 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import urlencode
 
-from hostile import HOST, HOSTILE, hostile_dialogs, refused_dialogs
 from playwright.sync_api import Page, expect
 
 from benchmarks.live_app import settled
+from tests.hostile import HOST, HOSTILE, hostile_dialogs, refused_dialogs
 
 SAID = "[Your session expired]"  # its brackets are to be seen, as nothing was made of them
 MADE = f"img[src*='{HOST}'], a[href*='{HOST}'], image[href*='{HOST}']"

@@ -8,14 +8,14 @@ from typing import Any
 
 import streamlit as st
 
-from fdkvc.dialogs.scenarios import SCENARIOS
+from fdkvc.experiments.benchmark import Results
+from fdkvc.experiments.sweep import Number, Sweep, can_be_swept, read_values, suggested_values
 from fdkvc.files.report import sweep_files
 from fdkvc.files.shipped import papers_run
-from fdkvc.measured.benchmark import Results
-from fdkvc.measured.sweep import Number, Sweep, can_be_swept, read_values, suggested_values
 from fdkvc.paper.tables import ABLATED_POLICY, ABLATED_SCENARIO
 from fdkvc.parameters import DIALOGS, SEED, Field
 from fdkvc.policies import POLICIES, read_policy, wrapped
+from fdkvc.synthetic.scenarios import SCENARIOS
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held
 from fdkvc.ui.kit.markdown import plain

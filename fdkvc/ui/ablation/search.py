@@ -13,14 +13,14 @@ import streamlit as st
 from fdkvc.charts.dots import dots_spec
 from fdkvc.charts.sweep import tradeoff_chart
 from fdkvc.charts.theme import Spec, with_data
-from fdkvc.dialogs.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
+from fdkvc.experiments.statistics import pareto_front
+from fdkvc.experiments.tuning import DIALOGS, FRESH, TRIALS, Tuning, check_installed, searchable
 from fdkvc.files.repeat import MOST_BYTES, found_by, read_run
 from fdkvc.files.report import tuning_files
-from fdkvc.measured.statistics import pareto_front
-from fdkvc.measured.tuning import DIALOGS, FRESH, TRIALS, Tuning, check_installed, searchable
 from fdkvc.parameters import SEED, Field
 from fdkvc.policies import Policy, read_policy
 from fdkvc.run.metrics import metric_named, metrics_of
+from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
 from fdkvc.ui.ablation.sections import STEP_PAGE, link_to_step
 from fdkvc.ui.kit import fields, past
 from fdkvc.ui.kit.downloads import clicked_setting, show_chart, shown_charts

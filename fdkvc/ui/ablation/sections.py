@@ -7,14 +7,14 @@ import streamlit as st
 
 from fdkvc.charts.sweep import curve_spec, heat_spec, tradeoff_chart
 from fdkvc.charts.theme import Spec, with_data
+from fdkvc.experiments.benchmark import Results
+from fdkvc.experiments.sweep import Sweep, grid_table, tradeoff_table
 from fdkvc.files.shipped import papers_run
-from fdkvc.judged.claims import judged_claims
-from fdkvc.judged.tables import sweep_table
-from fdkvc.measured.benchmark import Results
-from fdkvc.measured.sweep import Sweep, grid_table, tradeoff_table
 from fdkvc.paper.claims import claim
 from fdkvc.paper.tables import ABLATIONS
 from fdkvc.policies import POLICIES, Policy, policy_named, read_policy
+from fdkvc.replication.claims import judged_claims
+from fdkvc.replication.tables import sweep_table
 from fdkvc.report.claims import STYLE, claims_html
 from fdkvc.run.metrics import late_metric
 from fdkvc.ui.ablation import choices

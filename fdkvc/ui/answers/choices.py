@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import streamlit as st
 
-from fdkvc.measured.answers import MEASURES
-from fdkvc.model.deciding import DECIDES
+from fdkvc.corpora.transcripts import MOST_TURNS, Transcript
+from fdkvc.experiments.answers import MEASURES
+from fdkvc.lm.deciding import DECIDES
 from fdkvc.parameters import Field
 from fdkvc.policies import Policy
 from fdkvc.policies.base import Known
-from fdkvc.said.transcripts import MOST_TURNS, Transcript
-from fdkvc.ui.answers.conversation import FULL, Conversation, house
+from fdkvc.ui.answers.conversation import FULL, Conversation, bundled_model
 from fdkvc.ui.dialogs.choices import DIALOG, DIGEST, FILE, OWN, choose_own_file, tell_left
 from fdkvc.ui.dialogs.files import SHIPPED, DialogFile, shipped_file
 from fdkvc.ui.kit import fields
@@ -197,7 +197,7 @@ def _choose_policies(page: str) -> tuple[Policy, ...]:
     )
     # The full cache stands beside all of them anyway.
     present = tuple(each for each in chosen if each not in seers and each.name != EVERYTHING)
-    shape = house().decoder.shape
+    shape = bundled_model().decoder.shape
     tell_idle(present, Known(True, True, heads=shape.heads, layers=shape.layers))
     return present
 

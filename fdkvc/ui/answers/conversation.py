@@ -11,16 +11,10 @@ import numpy as np
 import pandas as pd
 
 from fdkvc.attention import Floats
-from fdkvc.measured.benchmark import one_blas_thread
-from fdkvc.model import HOUSE
-from fdkvc.model.deciding import check_present
-from fdkvc.model.folder import LanguageModel, load_model
-from fdkvc.model.memory import Memory
-from fdkvc.model.talk import Talk
-from fdkvc.policies import Policy
-from fdkvc.said.model_text import Passage, Writer, model_text
-from fdkvc.said.transcripts import Transcript
-from fdkvc.told.answers import (
+from fdkvc.corpora.model_text import Passage, Writer, model_text
+from fdkvc.corpora.transcripts import Transcript
+from fdkvc.experiments.benchmark import one_blas_thread
+from fdkvc.explain.answers import (
     BroughtBack,
     Judged,
     Passages,
@@ -31,6 +25,12 @@ from fdkvc.told.answers import (
     judged,
     words_of,
 )
+from fdkvc.lm import BUNDLED
+from fdkvc.lm.deciding import check_present
+from fdkvc.lm.folder import LanguageModel, load_model
+from fdkvc.lm.memory import Memory
+from fdkvc.lm.talk import Talk
+from fdkvc.policies import Policy
 from fdkvc.ui.kit.memory import kept
 
 FULL = "all"
@@ -38,11 +38,11 @@ FULL = "all"
 
 
 @lru_cache(maxsize=1)
-def house() -> LanguageModel:
+def bundled_model() -> LanguageModel:
     """Return the model that comes with the project."""
     # Its matrices are small: to share one among cores takes longer than to multiply it.
     one_blas_thread()
-    return load_model(HOUSE)
+    return load_model(BUNDLED)
 
 
 def size_in_words(model: LanguageModel) -> str:
@@ -115,7 +115,7 @@ class Conversation:
         """The calls that the dialog makes in the turn that is answered."""
         if self.said:
             return ()
-        tokens = house().tokens
+        tokens = bundled_model().tokens
         return tuple(
             tokens.text(tokens.laid_out(each).ids).strip()
             for each in self.passages
@@ -125,7 +125,7 @@ class Conversation:
     def memories(self) -> dict[str, Memory]:
         """Return a new memory for each policy."""
         return {
-            policy.name: house().evicting(policy, self.budget, self.decides)
+            policy.name: bundled_model().evicting(policy, self.budget, self.decides)
             for policy in self.policies
         }
 
@@ -149,7 +149,7 @@ def heard(conversation: Conversation) -> Talk:
         return talk
     for policy in conversation.policies:
         check_present(policy)
-    talk = Talk(house(), {FULL: Memory(house().decoder), **conversation.memories()})
+    talk = Talk(bundled_model(), {FULL: Memory(bundled_model().decoder), **conversation.memories()})
     for passage in conversation.passages:
         if passage.turn < conversation.turn:
             talk.hear(passage.text, passage.writer)
@@ -284,15 +284,15 @@ def text_of(answered: Answered) -> Text:
 
 @kept
 def damage(conversation: Conversation, text: Text) -> pd.DataFrame:
-    """Return what every policy makes of a text; see `fdkvc.told.answers.damage_table`."""
-    return damage_table(house(), conversation.memories(), text.ids, text.passages)
+    """Return what every policy makes of a text; see `fdkvc.explain.answers.damage_table`."""
+    return damage_table(bundled_model(), conversation.memories(), text.ids, text.passages)
 
 
 @kept
 def head_damage(conversation: Conversation, name: str, text: Text) -> Floats:
-    """Return what one head's forgetting does; see `fdkvc.told.answers.damage_by_head`."""
+    """Return what one head's forgetting does; see `fdkvc.explain.answers.damage_by_head`."""
     (policy,) = (each for each in conversation.policies if each.name == name)
     found: Floats = damage_by_head(
-        house(), policy, conversation.budget, conversation.decides, text.ids, text.passages
+        bundled_model(), policy, conversation.budget, conversation.decides, text.ids, text.passages
     )
     return np.asarray(found)

@@ -1,6 +1,6 @@
 """Over many dialogs: what answers lose by the budget, and what foretells it, measured once.
 
-The files are those that ``python -m fdkvc answers`` wrote; `fdkvc.model` says how.
+The files are those that ``python -m fdkvc answers`` wrote; `fdkvc.lm` says how.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import streamlit as st
 from fdkvc.charts.budgets import budgets_spec
 from fdkvc.charts.dots import dots_spec
 from fdkvc.charts.theme import Spec, with_data
+from fdkvc.experiments.answers import CUT_TEXT, MEASURES, PROXIES, Measure
+from fdkvc.experiments.proxies import DAMAGES, AnswersTables
 from fdkvc.files.repeat import AnswersRecord, read_any_run
-from fdkvc.measured.answers import CUT_TEXT, MEASURES, PROXIES, Measure
-from fdkvc.measured.proxies import DAMAGES, AnswersTables
-from fdkvc.model import MEASURED, MEASURED_ON
+from fdkvc.lm import MEASURED, MEASURED_ON
 from fdkvc.policies import read_policy
 from fdkvc.report.document import answers_parts, dialogs_report, ran_on
 from fdkvc.run.metrics import late_metric
 from fdkvc.ui.answers.choices import BY, MEASURE
-from fdkvc.ui.answers.conversation import Answered, house
+from fdkvc.ui.answers.conversation import Answered, bundled_model
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import show_chart
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
@@ -37,7 +37,7 @@ TABLES = ("answers_summary.csv", "answers_paired.csv", "proxies.csv")
 
 @dataclass(frozen=True, eq=False)
 class Shipped:
-    """What was measured of the house model.
+    """What was measured of the bundled model.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ def report() -> str:
     ran = ran_on(known.run.seed, known.run.versions, known.run.processor)
     return dialogs_report(
         answers_parts(
-            known.run.answers, known.told, house().name, known.run.seed, known.files, ran
+            known.run.answers, known.told, bundled_model().name, known.run.seed, known.files, ran
         ),
         made=MEASURED_ON,
     )
@@ -133,7 +133,7 @@ def show_measured(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
 def _tell(known: Shipped) -> None:
     st.markdown(
         Markdown(
-            "{} over {} that the house model has not learnt from, at {}, measured on {} "
+            "{} over {} that the bundled model has not learnt from, at {}, measured on {} "
             "with version {} of the lab. Intervals are 95 %, by {}: dialogs of the same services "
             "are drawn together."
         ).format(

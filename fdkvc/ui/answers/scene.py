@@ -13,7 +13,7 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from fdkvc.told.answers import Judged, changed_words, turns_of
+from fdkvc.explain.answers import Judged, changed_words, turns_of
 from fdkvc.ui.answers import choices
 from fdkvc.ui.answers.conversation import FULL, Answered, Conversation, heard, steps_of
 from fdkvc.ui.kit.fields import hold_and_rerun

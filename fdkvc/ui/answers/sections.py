@@ -9,11 +9,11 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
+from fdkvc.experiments.answers import MEASURES
 from fdkvc.files.export import csv_text
-from fdkvc.measured.answers import MEASURES
 from fdkvc.ui.answers.back import show_back
 from fdkvc.ui.answers.choices import BY, SECTION, sections_key
-from fdkvc.ui.answers.conversation import Answered, house, size_in_words
+from fdkvc.ui.answers.conversation import Answered, bundled_model, size_in_words
 from fdkvc.ui.answers.damage import show_damage
 from fdkvc.ui.answers.measured import TABLES, report, shipped, show_measured
 from fdkvc.ui.answers.scene import answers_table
@@ -64,7 +64,7 @@ PICTURES = {
 def tell_model() -> None:
     """Say what the model is, and what it cannot do."""
     try:
-        size = size_in_words(house())
+        size = size_in_words(bundled_model())
     except ValueError as error:
         problems([sentence(str(error))])
         st.stop()

@@ -10,8 +10,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from fdkvc.parameters import Field
-from fdkvc.told.answers import (
+from fdkvc.explain.answers import (
     Looks,
     Word,
     changed_words,
@@ -19,6 +18,7 @@ from fdkvc.told.answers import (
     turns_of,
     why_table,
 )
+from fdkvc.parameters import Field
 from fdkvc.ui.answers import choices
 from fdkvc.ui.answers.conversation import FULL, Answered
 from fdkvc.ui.dialogs.files import SHIPPED, shipped_file
@@ -256,7 +256,7 @@ def _link(answered: Answered, name: str, word: Word, gone: pd.DataFrame) -> None
         query_params={
             "file": keys[0],
             "dialog": str(names.index(conversation.dialog)),
-            "vectors": "house",
+            "vectors": "bundled",
             "kv": str(kv_head),
             "heads": "together",
             "policies": name.replace(" ", ":"),

@@ -8,13 +8,18 @@ import streamlit as st
 from fdkvc.charts.dots import dots_spec
 from fdkvc.charts.spread import bars_data, means_data, spread_range, spread_spec
 from fdkvc.charts.theme import with_data
-from fdkvc.judged.cells import scenario_label
-from fdkvc.judged.projections import PROJECTIONS, PUBLISHED, alignments_table, differences_table
-from fdkvc.measured.benchmark import is_the_papers
-from fdkvc.measured.statistics import holm
-from fdkvc.measured.study import Study
+from fdkvc.experiments.benchmark import is_the_papers
+from fdkvc.experiments.statistics import holm
+from fdkvc.experiments.study import Study
 from fdkvc.paper.tables import ABLATED_POLICY, BASELINE
 from fdkvc.policies import read_policy
+from fdkvc.replication.cells import scenario_label
+from fdkvc.replication.projections import (
+    PROJECTIONS,
+    PUBLISHED,
+    alignments_table,
+    differences_table,
+)
 from fdkvc.ui.benchmark.figures import choose_drawn
 from fdkvc.ui.benchmark.pair import show_differences
 from fdkvc.ui.kit.fields import pick

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import streamlit as st
 
-from fdkvc.dialogs.scenarios import SCENARIOS
+from fdkvc.experiments.benchmark import Benchmark
+from fdkvc.experiments.study import Study
 from fdkvc.files.report import study_files
 from fdkvc.files.shipped import papers_run
-from fdkvc.measured.benchmark import Benchmark
-from fdkvc.measured.study import Study
 from fdkvc.parameters import DIALOGS, SEED, Field
+from fdkvc.synthetic.scenarios import SCENARIOS
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.past import Kind

@@ -7,11 +7,11 @@ from typing import Any
 
 import streamlit as st
 
-from fdkvc.judged.cells import measured_tables, verdicts_of
-from fdkvc.judged.claims import Judged, judged_claims
-from fdkvc.judged.rules import FEWEST_DIALOGS, SIGNS
-from fdkvc.measured.benchmark import is_the_papers
-from fdkvc.measured.study import Study
+from fdkvc.experiments.benchmark import is_the_papers
+from fdkvc.experiments.study import Study
+from fdkvc.replication.cells import measured_tables, verdicts_of
+from fdkvc.replication.claims import Judged, judged_claims
+from fdkvc.replication.rules import FEWEST_DIALOGS, SIGNS
 from fdkvc.report.claims import MEANINGS, STYLE, claims_html, counted, name_of
 from fdkvc.report.claims import SIGNS as CLAIM_SIGNS
 from fdkvc.ui.kit.frame import side_by_side

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pandas as pd
 import streamlit as st
 
-from fdkvc.judged.tables import cost_table
-from fdkvc.measured.study import Study
+from fdkvc.experiments.study import Study
+from fdkvc.replication.tables import cost_table
 from fdkvc.ui.kit.markdown import plain
 
 

@@ -6,8 +6,8 @@ import pandas as pd
 import streamlit as st
 
 from fdkvc.charts.theme import MOST_DRAWN
-from fdkvc.judged.tables import ablation_table, series_table
-from fdkvc.measured.study import Study
+from fdkvc.experiments.study import Study
+from fdkvc.replication.tables import ablation_table, series_table
 from fdkvc.report.figures import (
     ABLATIONS_TITLE,
     ABLATIONS_WORDS,

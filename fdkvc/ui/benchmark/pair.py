@@ -9,10 +9,10 @@ import streamlit as st
 
 from fdkvc.charts.dots import dots_spec
 from fdkvc.charts.theme import with_data
-from fdkvc.judged import tables
-from fdkvc.judged.cells import scenario_label
-from fdkvc.measured.study import Study
+from fdkvc.experiments.study import Study
 from fdkvc.paper.tables import BASELINE
+from fdkvc.replication import tables
+from fdkvc.replication.cells import scenario_label
 from fdkvc.run.metrics import late_metric
 from fdkvc.ui.kit.fields import pick
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import streamlit as st
 
-from fdkvc.dialogs.scenarios import SCENARIOS, World
+from fdkvc.experiments.study import Study
 from fdkvc.files.export import benchmark_files
 from fdkvc.files.repeat import MOST_BYTES, Record, compare, read_run, told
-from fdkvc.measured.study import Study
+from fdkvc.synthetic.scenarios import SCENARIOS, World
 from fdkvc.ui.benchmark.choices import DIALOGS_HERE
 from fdkvc.ui.kit.files import files_of
 from fdkvc.ui.kit.markdown import plain

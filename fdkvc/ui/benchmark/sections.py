@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from fdkvc.measured.benchmark import Benchmark
-from fdkvc.measured.study import Study
+from fdkvc.experiments.benchmark import Benchmark
+from fdkvc.experiments.study import Study
 from fdkvc.ui.benchmark.alignment import show_alignment
 from fdkvc.ui.benchmark.claims import show_claims, show_scorecard
 from fdkvc.ui.benchmark.cost import show_cost

@@ -10,17 +10,17 @@ import streamlit as st
 
 from fdkvc.charts.spread import bars_data, means_data, spread_range, spread_spec
 from fdkvc.charts.theme import with_data
-from fdkvc.judged.cells import (
+from fdkvc.experiments.study import Study
+from fdkvc.replication.cells import (
     MeasuredTable,
     figure_words,
     measured_tables,
     unit_of,
     verdicts_of,
 )
-from fdkvc.judged.chance import behind_chance, has_chance
-from fdkvc.judged.judge import Fact, values_behind
-from fdkvc.judged.rules import LEGEND, RULES
-from fdkvc.measured.study import Study
+from fdkvc.replication.chance import behind_chance, has_chance
+from fdkvc.replication.judge import Fact, values_behind
+from fdkvc.replication.rules import LEGEND, RULES
 from fdkvc.report.tables import STYLE, measured_html
 from fdkvc.ui.benchmark.claims import EVERY, choose_verdict
 from fdkvc.ui.kit.chance import say_chance

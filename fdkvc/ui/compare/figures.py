@@ -9,6 +9,7 @@ from statistics import fmean
 import pandas as pd
 import streamlit as st
 
+from fdkvc.explain.overlap import figures_table
 from fdkvc.run.metrics import (
     ADAPTED,
     LATE_TURNS,
@@ -17,7 +18,6 @@ from fdkvc.run.metrics import (
     metrics_of,
     usual_metrics,
 )
-from fdkvc.told.overlap import figures_table
 from fdkvc.ui.kit.frame import table_html
 from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.lanes import FORK, Lane

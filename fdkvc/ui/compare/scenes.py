@@ -12,10 +12,10 @@ from streamlit.delta_generator import DeltaGenerator
 from fdkvc.charts import lanes as lane_charts
 from fdkvc.charts.theme import Spec, Theme, with_data
 from fdkvc.charts.timeline import cursor_data, placed
+from fdkvc.explain.overlap import all_entries, first_difference
 from fdkvc.files.export import csv_text
 from fdkvc.parameters import Field
 from fdkvc.run.metrics import usual_metrics
-from fdkvc.told.overlap import all_entries, first_difference
 from fdkvc.ui.compare.figures import show_figures
 from fdkvc.ui.compare.what_if import FORKED
 from fdkvc.ui.kit import fields

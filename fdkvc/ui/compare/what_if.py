@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import streamlit as st
 
+from fdkvc.explain.overlap import first_difference
 from fdkvc.parameters import Field
 from fdkvc.policies import read_policy
 from fdkvc.run.fork import Fork
-from fdkvc.told.overlap import first_difference
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held
 from fdkvc.ui.kit.frame import problems

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 
 import streamlit as st
 
-from fdkvc.measured.replay import HEADS as WAYS
-from fdkvc.measured.replay import deciders, default_heads
+from fdkvc.corpora.formats import FORMATS, endings
+from fdkvc.corpora.recordings import Recording
+from fdkvc.corpora.transcripts import MOST_CHARACTERS, MOST_DIALOGS
+from fdkvc.experiments.replay import HEADS as WAYS
+from fdkvc.experiments.replay import deciders, default_heads
+from fdkvc.explain.unsaid import unread
 from fdkvc.parameters import Field
-from fdkvc.said.formats import FORMATS, endings
-from fdkvc.said.recordings import Recording
-from fdkvc.said.transcripts import MOST_CHARACTERS, MOST_DIALOGS
-from fdkvc.told.unsaid import unread
-from fdkvc.ui.answers.conversation import house
+from fdkvc.ui.answers.conversation import bundled_model
 from fdkvc.ui.dialogs.files import (
     BROUGHT,
     MOST_HEADS,
@@ -107,7 +107,7 @@ VECTORS = Field(
     "project as it reads the dialog.",
     name="vectors",
     default="lexical",
-    choices={"lexical": "the letters of words", "house": "the house model"},
+    choices={"lexical": "the letters of words", "bundled": "the bundled model"},
 )
 KV_HEAD = Field("KV head", "Whose cache it is.", name="kv", default=0, low=0, high=MOST_HEADS - 1)
 HEAD = Field("Head", "", name="head", default=0, low=0, high=MOST_HEADS - 1)
@@ -355,11 +355,11 @@ def _choose_topics(page: str, file: DialogFile, dialog: int) -> tuple[str, str]:
 
 
 def _choose_vectors(page: str) -> int | None:
-    """Let a person choose whose vectors policies look at: no head's, or one of the house model."""
-    if fields.choice(page, VECTORS) != "house":
+    """Let a person choose whose vectors policies look at: letters, or a head of the model."""
+    if fields.choice(page, VECTORS) != "bundled":
         hold(page, KV_HEAD, 0)
         return None
-    shape = house().decoder.shape
+    shape = bundled_model().decoder.shape
     labels = {
         place: f"layer {place // shape.kv_heads}, head {place % shape.kv_heads}"
         for place in range(shape.layers * shape.kv_heads)

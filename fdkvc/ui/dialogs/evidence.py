@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import streamlit as st
 
+from fdkvc.corpora.recordings import Recording
+from fdkvc.explain.unsaid import unsaid
 from fdkvc.run.evidence import OLD, Evidence
 from fdkvc.run.metrics import metrics_of
-from fdkvc.said.recordings import Recording
-from fdkvc.told.unsaid import unsaid
 from fdkvc.ui.dialogs.choices import Chosen
 from fdkvc.ui.dialogs.transcript import Outcome, demanded, verdicts
 from fdkvc.ui.kit.frame import table_html

@@ -11,21 +11,21 @@ from functools import cached_property, lru_cache
 from io import BytesIO
 from itertools import accumulate, product
 
-from fdkvc.dialogs.batch import DialogBatch, stack
-from fdkvc.measured.answers import laid_out
-from fdkvc.model.memory import Memory, read
-from fdkvc.model.recorded import recordings
+from fdkvc.corpora.formats import EXAMPLES, read_dialogs
+from fdkvc.corpora.lexical import lexical_recording
+from fdkvc.corpora.recordings import Recording
+from fdkvc.corpora.segmentation import segmented
+from fdkvc.corpora.trace_file import read_trace_file
+from fdkvc.corpora.transcripts import MOST_TOPICS, Transcript
+from fdkvc.experiments.answers import laid_out
+from fdkvc.lm.memory import Memory, read
+from fdkvc.lm.recorded import recordings
 from fdkvc.policies import Policy
 from fdkvc.policies.together import Together
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Trace
-from fdkvc.said.formats import EXAMPLES, read_dialogs
-from fdkvc.said.lexical import lexical_recording
-from fdkvc.said.recordings import Recording
-from fdkvc.said.segmentation import segmented
-from fdkvc.said.trace_file import read_trace_file
-from fdkvc.said.transcripts import MOST_TOPICS, Transcript
-from fdkvc.ui.answers.conversation import house
+from fdkvc.synthetic.batch import DialogBatch, stack
+from fdkvc.ui.answers.conversation import bundled_model
 from fdkvc.ui.kit.memory import Memory as Store
 from fdkvc.ui.kit.memory import kept
 
@@ -263,7 +263,7 @@ def _shared_run(
 # ------------------------------------------------------------------------------- topics
 
 
-def read_by_house(said: Transcript) -> tuple[Recording, ...]:
+def read_by_bundled_model(said: Transcript) -> tuple[Recording, ...]:
     """Let the model that comes with the project read a dialog: a recording for each KV head.
 
     Raises
@@ -271,7 +271,7 @@ def read_by_house(said: Transcript) -> tuple[Recording, ...]:
     ValueError
         If it is longer than the model can hold.
     """
-    model = house()
+    model = bundled_model()
     passages = laid_out(model, said)
     memory = Memory(model.decoder)
     if model.tokens.first:
@@ -294,7 +294,7 @@ def read_by_house(said: Transcript) -> tuple[Recording, ...]:
 
 @kept
 def _read_dialog(file: DialogFile, dialog: int) -> tuple[Recording, ...]:
-    return read_by_house(file.transcripts[dialog])
+    return read_by_bundled_model(file.transcripts[dialog])
 
 
 @kept
@@ -314,7 +314,7 @@ def shown_recording(
     schedule : str
         The letter of each turn, where a person marks them.
     kv_head : int, optional
-        With the vectors of which KV head of the house model; else with the file's own.
+        With the vectors of which KV head of the bundled model; else with the file's own.
 
     Raises
     ------

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import streamlit as st
 
 from fdkvc.attention import Floats
-from fdkvc.measured.replay import default_heads
+from fdkvc.corpora.recordings import Recording
+from fdkvc.experiments.replay import default_heads
+from fdkvc.explain.overlap import share_apart
 from fdkvc.policies import Policy
 from fdkvc.policies.together import Together
 from fdkvc.run.evidence import Asked, answers, recall
 from fdkvc.run.simulate import simulate
-from fdkvc.said.recordings import Recording
-from fdkvc.told.overlap import share_apart
 from fdkvc.ui.dialogs.choices import Chosen
 from fdkvc.ui.dialogs.transcript import demanded
 from fdkvc.ui.kit.frame import table_html

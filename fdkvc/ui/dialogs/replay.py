@@ -13,9 +13,8 @@ import streamlit as st
 
 from fdkvc.charts.budgets import budgets_spec
 from fdkvc.charts.theme import Spec, with_data
-from fdkvc.files.export import replay_files
-from fdkvc.measured.benchmark import default_baseline
-from fdkvc.measured.replay import (
+from fdkvc.experiments.benchmark import default_baseline
+from fdkvc.experiments.replay import (
     BEST,
     BUDGETS,
     Replay,
@@ -23,7 +22,8 @@ from fdkvc.measured.replay import (
     replay_services,
     replay_summary,
 )
-from fdkvc.measured.statistics import FEW_KINDS, over_kinds
+from fdkvc.experiments.statistics import FEW_KINDS, over_kinds
+from fdkvc.files.export import replay_files
 from fdkvc.parameters import Field
 from fdkvc.report.document import dialogs_report, replay_parts
 from fdkvc.run.metrics import late_metric
@@ -74,7 +74,7 @@ class Replayed:
     settings : Replay
     file : DialogFile
     table : DataFrame
-        As `fdkvc.measured.replay.replay` returns it.
+        As `fdkvc.experiments.replay.replay` returns it.
     seconds : float
     """
 

@@ -8,10 +8,10 @@ from html import escape
 
 import streamlit as st
 
+from fdkvc.corpora.lexical import LEXICAL
+from fdkvc.corpora.recordings import Recording
+from fdkvc.corpora.transcripts import Demand
 from fdkvc.run.evidence import lost_in
-from fdkvc.said.lexical import LEXICAL
-from fdkvc.said.recordings import Recording
-from fdkvc.said.transcripts import Demand
 from fdkvc.ui.dialogs.files import HeadChoice
 from fdkvc.ui.kit.lanes import Lane
 from fdkvc.ui.kit.memory import kept

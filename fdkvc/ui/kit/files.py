@@ -9,15 +9,15 @@ import streamlit as st
 
 from fdkvc.charts.picture import picture
 from fdkvc.charts.theme import Spec, Theme, standalone
+from fdkvc.corpora.formats import EXAMPLES, read_transcripts
+from fdkvc.corpora.lexical import lexical_recording
+from fdkvc.experiments.benchmark import Results
+from fdkvc.experiments.study import Study
+from fdkvc.experiments.sweep import Sweep
 from fdkvc.files.report import as_zip, study_files, sweep_files
 from fdkvc.files.shipped import papers_run
-from fdkvc.measured.benchmark import Results
-from fdkvc.measured.study import Study
-from fdkvc.measured.sweep import Sweep
 from fdkvc.report.document import papers_report, study_report
 from fdkvc.report.figures import figure_charts
-from fdkvc.said.formats import EXAMPLES, read_transcripts
-from fdkvc.said.lexical import lexical_recording
 from fdkvc.ui.kit.downloads import KINDS, PICTURE_WIDTH, download_pictures, shown_charts
 from fdkvc.ui.kit.fields import pick
 from fdkvc.ui.kit.frame import page_theme

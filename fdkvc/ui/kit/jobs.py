@@ -16,8 +16,8 @@ from time import monotonic
 from typing import Any
 from uuid import uuid4
 
-from fdkvc.measured.benchmark import Progress
-from fdkvc.measured.workers import DaemonThreads
+from fdkvc.experiments.benchmark import Progress
+from fdkvc.experiments.workers import DaemonThreads
 from fdkvc.ui.kit.memory import give_back, size_of
 
 RUNNING = 2

@@ -11,11 +11,11 @@ import streamlit as st
 from fdkvc.charts.theme import Theme
 from fdkvc.charts.timeline import Line, placed
 from fdkvc.charts.turn import GRID, cells_data
+from fdkvc.explain.history import topic_changes
+from fdkvc.explain.overlap import difference_table, overlap_table
 from fdkvc.parameters import Field
 from fdkvc.policies import Policy
 from fdkvc.stage.drawn import MOST_LANES as MOST_LANES
-from fdkvc.told.history import topic_changes
-from fdkvc.told.overlap import difference_table, overlap_table
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.arrow import cut_by_turn
 from fdkvc.ui.kit.memory import kept

@@ -14,13 +14,13 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from fdkvc.experiments.benchmark import Results
 from fdkvc.files.report import as_zip
 from fdkvc.files.shipped import papers_run
-from fdkvc.judged.cells import scenario_label
-from fdkvc.judged.pairs import runs_table, same_dialogs
-from fdkvc.measured.benchmark import Results
 from fdkvc.parameters import Field
 from fdkvc.policies import read_policy
+from fdkvc.replication.cells import scenario_label
+from fdkvc.replication.pairs import runs_table, same_dialogs
 from fdkvc.run.metrics import late_metric
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import pick

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from fdkvc.dialogs.batch import DialogBatch
 from fdkvc.run.fork import Fork
 from fdkvc.stage.run import Choice as Choice
 from fdkvc.stage.run import DialogChoice as DialogChoice
 from fdkvc.stage.run import Run as Run
 from fdkvc.stage.run import RunChoice as RunChoice
 from fdkvc.stage.run import lay_out, lay_out_fork
+from fdkvc.synthetic.batch import DialogBatch
 from fdkvc.ui.kit.memory import kept
 
 

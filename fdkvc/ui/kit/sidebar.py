@@ -11,8 +11,6 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from fdkvc.dialogs.batch import DialogBatch
-from fdkvc.dialogs.scenarios import SCENARIOS, Scenario, World, own_scenario, scenario_named
 from fdkvc.parameters import BUDGET, SEED, Field, fields_of
 from fdkvc.policies import (
     PAPER_POLICIES,
@@ -26,6 +24,8 @@ from fdkvc.policies import (
 from fdkvc.policies.wrapper import Wrapper, inside
 from fdkvc.run.metrics import metrics_of, usual_metrics
 from fdkvc.run.trace import Trace
+from fdkvc.synthetic.batch import DialogBatch
+from fdkvc.synthetic.scenarios import SCENARIOS, Scenario, World, own_scenario, scenario_named
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, hold
 from fdkvc.ui.kit.markdown import plain

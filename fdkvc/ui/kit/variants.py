@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import streamlit as st
 
-from fdkvc.dialogs.batch import DialogBatch
+from fdkvc.explain.idle import idle, known_of
 from fdkvc.parameters import Field
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named, read_policy
 from fdkvc.policies.base import Known
-from fdkvc.told.idle import idle, known_of
+from fdkvc.synthetic.batch import DialogBatch
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, hold, key_of
 from fdkvc.ui.kit.markdown import plain

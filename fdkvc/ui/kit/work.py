@@ -6,10 +6,10 @@ import threading
 from dataclasses import dataclass
 from time import perf_counter
 
-from fdkvc.measured.benchmark import Benchmark, Results, run_benchmark
-from fdkvc.measured.study import Study, run_study
-from fdkvc.measured.sweep import Sweep
-from fdkvc.measured.tuning import Tuned, Tuning, tune
+from fdkvc.experiments.benchmark import Benchmark, Results, run_benchmark
+from fdkvc.experiments.study import Study, run_study
+from fdkvc.experiments.sweep import Sweep
+from fdkvc.experiments.tuning import Tuned, Tuning, tune
 from fdkvc.ui.kit.jobs import Report, Work
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import streamlit as st
 
-from fdkvc.dialogs.batch import DialogBatch
 from fdkvc.stage.moments import nearly_kept as nearly_kept
+from fdkvc.synthetic.batch import DialogBatch
 from fdkvc.ui.kit.fields import held, hold, key_of
 from fdkvc.ui.kit.sidebar import ENTRY, ORDER, TURN
 from fdkvc.ui.stage.component import listen, said

@@ -8,9 +8,9 @@ from typing import Any
 
 import streamlit as st
 
+from fdkvc.explain.counterfactual import Change, counterfactual, nearest_first
 from fdkvc.parameters import written
 from fdkvc.stage.moments import told
-from fdkvc.told.counterfactual import Change, counterfactual, nearest_first
 from fdkvc.ui.kit.jobs import Job, Jobs, Report
 from fdkvc.ui.kit.memory import Memory
 from fdkvc.ui.kit.runs import Run

@@ -7,7 +7,7 @@ from html import escape
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from fdkvc.told.narrate import StepStory, headline, narrate
+from fdkvc.explain.narrate import StepStory, headline, narrate
 from fdkvc.ui.kit.markdown import Markdown
 from fdkvc.ui.kit.memory import kept
 from fdkvc.ui.kit.runs import Run

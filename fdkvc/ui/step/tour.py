@@ -8,15 +8,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import streamlit as st
 
-from fdkvc.dialogs.scenarios import World, scenario_named
-from fdkvc.measured.benchmark import Benchmark
+from fdkvc.experiments.benchmark import Benchmark
+from fdkvc.explain.course import term_courses
+from fdkvc.explain.explain import decision, explain, life
+from fdkvc.explain.overlap import first_difference
 from fdkvc.policies import policy_named
 from fdkvc.policies.fd_kvc_steps import DECAY
 from fdkvc.run.fork import Fork
 from fdkvc.run.trace import Rule
-from fdkvc.told.course import term_courses
-from fdkvc.told.explain import decision, explain, life
-from fdkvc.told.overlap import first_difference
+from fdkvc.synthetic.scenarios import World, scenario_named
 from fdkvc.ui.kit.fields import adopt
 from fdkvc.ui.kit.lanes import FORK, Lane, overlap
 from fdkvc.ui.kit.markdown import Markdown, plain

@@ -1,0 +1,464 @@
+"""Train the bundled model: a small decoder that reads dialogs and writes the service calls in them.
+
+Reads train.json.xz, the training dialogues of the Schema-Guided Dialogue dataset (Rastogi et al.
+2020, CC BY-SA 4.0) as one list, and writes a folder as *transformers* would: config.json,
+model.safetensors, tokenizer.json; and log.jsonl, which begins with the settings. 500 dialogues,
+drawn by the seed, are held out: the log tells what the model makes of them.
+
+A call gives its arguments in the words of the dialog, so they must be remembered. So that names are
+copied and not learnt by heart, some of them are replaced throughout a dialog, other ones each time
+that it is read; and the tokens of calls weigh more in the loss.
+
+It goes on where it was interrupted, and needs the packages of requirements-capture.txt.
+
+    python -m benchmarks.train_bundled_model train.json.xz FOLDER [--tokens 16e6] [--seed 0]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import random
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import save_file
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from torch import nn
+from torch.nn import functional
+
+from benchmarks.held_out import HELD_OUT, parted, read_dialogues
+from fdkvc.corpora.formats.annotated import read_dialogue
+from fdkvc.corpora.model_text import Passage, model_text
+from fdkvc.lm.tokens import END, MARKS, load_tokens
+
+MOST_TOKENS = 1024
+"""Of a dialog; what is longer is cut."""
+
+Lesson = tuple[NDArray[np.int64], NDArray[np.bool_]]
+"""A dialog's tokens (n,), and which of them are of a call."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The model, and how it is trained."""
+
+    seed: int = 0
+    tokens: float = 16e6
+    layers: int = 4
+    width: int = 128
+    heads: int = 4
+    kv_heads: int = 2
+    inner: int = 352
+    vocabulary: int = 3000
+    held_out: int = HELD_OUT
+    batch: int = 8
+    """Dialogs of a step, all of about the same length."""
+    rate: float = 4e-3
+    """Learning rate: rises over the first steps, and falls over the last tokens."""
+    rising_steps: int = 200
+    falling_share: float = 0.3
+    weight_decay: float = 0.05
+    call_weight: float = 4.0
+    replaced: float = 0.5
+    """Of three readings of a dialog one keeps its names, one replaces this share, one all."""
+    told_every: int = 500
+    told_of: int = 100
+    """Every so many steps the log tells of so many of the dialogs held out."""
+
+
+# ------------------------------------------------------------------------------- the model
+
+
+class Block(nn.Module):  # type: ignore[misc]
+    """A layer of the decoder."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__()
+        d, h = settings.width, settings.width // settings.heads
+        self.h = h
+        self.input_layernorm = nn.RMSNorm(d, 1e-5)
+        self.post_attention_layernorm = nn.RMSNorm(d, 1e-5)
+        sizes = {"q": settings.heads * h, "k": settings.kv_heads * h, "v": settings.kv_heads * h}
+        attention = {f"{name}_proj": nn.Linear(d, size, bias=False) for name, size in sizes.items()}
+        attention["o_proj"] = nn.Linear(settings.heads * h, d, bias=False)
+        self.self_attn = nn.ModuleDict(attention)
+        self.mlp = nn.ModuleDict(
+            {
+                "gate_proj": nn.Linear(d, settings.inner, bias=False),
+                "up_proj": nn.Linear(d, settings.inner, bias=False),
+                "down_proj": nn.Linear(settings.inner, d, bias=False),
+            }
+        )
+
+    def forward(self, x: Any, cosines: Any, sines: Any) -> Any:
+        """Read hidden states (B, T, d)."""
+        rows, length, _ = x.shape
+        y = self.input_layernorm(x)
+        queries, keys, values = (
+            self.self_attn[name](y).view(rows, length, -1, self.h).transpose(1, 2)
+            for name in ("q_proj", "k_proj", "v_proj")
+        )
+        queries, keys = (turned(each, cosines, sines) for each in (queries, keys))
+        mixed = functional.scaled_dot_product_attention(
+            queries, keys, values, is_causal=True, enable_gqa=True
+        )
+        x = x + self.self_attn["o_proj"](mixed.transpose(1, 2).reshape(rows, length, -1))
+        y = self.post_attention_layernorm(x)
+        gated = functional.silu(self.mlp["gate_proj"](y)) * self.mlp["up_proj"](y)
+        return x + self.mlp["down_proj"](gated)
+
+
+def turned(x: Any, cosines: Any, sines: Any) -> Any:
+    """Turn vectors (…, T, h) by the angles of their positions."""
+    low, high = x.chunk(2, dim=-1)
+    return x * cosines + torch.cat([-high, low], dim=-1) * sines
+
+
+class Decoder(nn.Module):  # type: ignore[misc]
+    """The model, its parameters named as *transformers* names them."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__()
+        self.embed_tokens = nn.Embedding(settings.vocabulary, settings.width)
+        self.layers = nn.ModuleList(Block(settings) for _ in range(settings.layers))
+        self.norm = nn.RMSNorm(settings.width, 1e-5)
+        h = settings.width // settings.heads
+        turns = 10_000.0 ** (-torch.arange(0, h, 2) / h)
+        angles = torch.arange(MOST_TOKENS)[:, None] * torch.cat([turns, turns])
+        self.register_buffer("cosines", angles.cos(), persistent=False)
+        self.register_buffer("sines", angles.sin(), persistent=False)
+        for name, weight in self.named_parameters():
+            if weight.dim() == 2:
+                adds = name.endswith(("o_proj.weight", "down_proj.weight"))
+                spread = 0.02 / (math.sqrt(2 * settings.layers) if adds else 1)
+                nn.init.normal_(weight, 0, spread)
+
+    def forward(self, ids: Any) -> Any:
+        """Return the last hidden states (B, T, d) of tokens (B, T)."""
+        x, length = self.embed_tokens(ids), ids.shape[1]
+        for layer in self.layers:
+            x = layer(x, self.cosines[:length], self.sines[:length])
+        return self.norm(x)
+
+    def logits(self, hidden: Any) -> Any:
+        """Return the logits of hidden states."""
+        return hidden @ self.embed_tokens.weight.T
+
+
+# ------------------------------------------------------------------------------- the text
+
+
+class School:
+    """The dialogs to learn from and those held out, and the tokenizer made of the former."""
+
+    def __init__(self, path: Path, folder: Path, settings: Settings) -> None:
+        self.settings = settings
+        dialogues = read_dialogues(path)
+        self.dialogs, self.held_out = parted(dialogues, settings.held_out, settings.seed)
+        self.passages = [_passages(dialog) for dialog in self.dialogs]
+        if not (folder / "tokenizer.json").exists():
+            self._make_tokenizer().save(str(folder / "tokenizer.json"))
+        self.tokens = load_tokens(folder, settings.vocabulary)
+        self.names = _names(self.dialogs)
+
+    def _make_tokenizer(self) -> Any:
+        made = Tokenizer(models.BPE())
+        bytes_of_words = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        single_digits = pre_tokenizers.Digits(individual_digits=True)
+        made.pre_tokenizer = pre_tokenizers.Sequence([single_digits, bytes_of_words])
+        made.decoder = decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(
+            vocab_size=self.settings.vocabulary,
+            special_tokens=["<pad>", *MARKS.values(), END],
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        )
+        texts = (passage.text for passages in self.passages for passage in passages)
+        made.train_from_iterator(texts, trainer)
+        return made
+
+    def reading(self, number: int) -> list[list[Lesson]]:
+        """Return the batches of one reading of all dialogs, with names of its own."""
+        settings, chance = self.settings, random.Random(f"{self.settings.seed}/{number}")
+        texts = []
+        for dialog, passages in zip(self.dialogs, self.passages, strict=True):
+            share = chance.choice([0, settings.replaced, 1])
+            texts.append(_renamed(dialog, passages, self.names, chance, share))
+        lessons = self.lessons(texts)
+        chance.shuffle(lessons)
+        batches, pool = [], settings.batch * 32
+        for first in range(0, len(lessons), pool):
+            alike = sorted(lessons[first : first + pool], key=lambda lesson: len(lesson[0]))
+            batches += [
+                alike[at : at + settings.batch] for at in range(0, len(alike), settings.batch)
+            ]
+        chance.shuffle(batches)
+        return batches
+
+    def lessons(self, dialogs: Sequence[Sequence[Passage]]) -> list[Lesson]:
+        """Return dialogs in tokens."""
+        said = [passage.text for passages in dialogs for passage in passages]
+        encoded = iter(self.tokens.tokenizer.encode_batch(said, add_special_tokens=False))
+        lessons = []
+        for passages in dialogs:
+            ids: list[int] = []
+            calls: list[bool] = []
+            for passage in passages:
+                words = [*next(encoded).ids, self.tokens.end]
+                ids += [*self.tokens.marks[passage.writer], *words]
+                calls += [False] + [passage.writer == "call"] * len(words)
+            lessons.append((np.array(ids)[:MOST_TOKENS], np.array(calls)[:MOST_TOKENS]))
+        return lessons
+
+
+def _passages(dialog: Mapping[str, Any]) -> tuple[Passage, ...]:
+    (transcript,) = read_dialogue(dialog, 0)
+    return model_text(transcript)
+
+
+def _spans(dialog: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield each annotated name with its slot."""
+    for turn in dialog["turns"]:
+        for frame in turn["frames"]:
+            for slot in frame.get("slots", ()):
+                if "start" in slot:
+                    yield turn["utterance"][slot["start"] : slot["exclusive_end"]], slot["slot"]
+
+
+def _names(dialogs: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Return the names that each slot may have: of slots with many, and no dates or sums."""
+    found: dict[str, set[str]] = {}
+    for dialog in dialogs:
+        for name, slot in _spans(dialog):
+            found.setdefault(slot, set()).add(name)
+    no_names = ("date", "time", "price", "fare", "balance", "amount")
+    return {
+        slot: sorted(names)
+        for slot, names in found.items()
+        if len(names) >= 80 and not any(word in slot for word in no_names)
+    }
+
+
+def _renamed(
+    dialog: Mapping[str, Any],
+    passages: Sequence[Passage],
+    names: Mapping[str, Sequence[str]],
+    chance: random.Random,
+    share: float,
+) -> Sequence[Passage]:
+    """Replace a share of a dialog's names by others of the same slot, everywhere alike."""
+    slots = dict(_spans(dialog))
+    instead = {
+        name.lower(): chance.choice(names[slot])
+        for name, slot in slots.items()
+        if len(name) > 2 and slot in names and chance.random() < share
+    }
+    if not instead:
+        return passages
+    longest_first = sorted(instead, key=len, reverse=True)
+    pattern = re.compile(rf"\b(?:{'|'.join(map(re.escape, longest_first))})\b", re.IGNORECASE)
+
+    def other(match: re.Match[str]) -> str:
+        return instead.get(match.group().lower(), match.group())
+
+    return [
+        Passage(passage.writer, pattern.sub(other, passage.text), passage.turn)
+        for passage in passages
+    ]
+
+
+# ------------------------------------------------------------------------------- training
+
+
+def padded(lessons: Sequence[Lesson], call_weight: float = 1) -> tuple[Any, Any]:
+    """Return tokens (B, T + 1) and the weight of each but the first (B, T), 0 where none is."""
+    length = max(len(ids) for ids, _ in lessons) - 1
+    length = min(-(-length // 64) * 64, MOST_TOKENS)
+    tokens = np.zeros((len(lessons), length + 1), np.int64)
+    weights = np.zeros((len(lessons), length), np.float32)
+    for row, (ids, calls) in enumerate(lessons):
+        tokens[row, : len(ids)] = ids
+        weights[row, : len(ids) - 1] = np.where(calls[1:], call_weight, 1)
+    return torch.from_numpy(tokens), torch.from_numpy(weights)
+
+
+class Training:
+    """A model on its way; `folder` holds its state, its log, and at the end the model."""
+
+    def __init__(self, school: School, folder: Path, settings: Settings) -> None:
+        self.school, self.folder, self.settings = school, folder, settings
+        torch.manual_seed(settings.seed)
+        self.model = Decoder(settings)
+        matrices = [each for each in self.model.layers.parameters() if each.dim() == 2]
+        norms = [each for each in self.model.parameters() if each.dim() < 2]
+        self.optimizers: list[Any] = [
+            torch.optim.Muon(
+                matrices,
+                lr=settings.rate,
+                weight_decay=settings.weight_decay,
+                adjust_lr_fn="match_rms_adamw",
+            ),
+            torch.optim.AdamW(
+                [self.model.embed_tokens.weight, *norms],
+                lr=settings.rate,
+                betas=(0.9, 0.98),
+                weight_decay=0,
+            ),
+        ]
+        self.step = self.seen = self.reading = self.place = 0
+        if self._state.exists():
+            state = torch.load(self._state, weights_only=True)
+            self.model.load_state_dict(state["model"])
+            for optimizer, its in zip(self.optimizers, state["optimizers"], strict=True):
+                optimizer.load_state_dict(its)
+            self.step, self.seen, self.reading, self.place = state["at"]
+        else:
+            self._tell({"settings": asdict(settings)})
+
+    @property
+    def _state(self) -> Path:
+        return self.folder / "state.pt"
+
+    def run(self) -> None:
+        """Train to the end, or on from where it was interrupted."""
+        settings, held_out = self.settings, self._held_out()
+        while self.seen < settings.tokens:
+            batches = self.school.reading(self.reading)
+            for batch in batches[self.place :]:
+                if self.seen >= settings.tokens:
+                    break
+                loss = self._learn(batch)
+                if self.step % settings.told_every == 0:
+                    self._tell({"loss": loss, **self.judge(held_out[: settings.told_of])})
+                    self._save()
+            else:
+                self.reading, self.place = self.reading + 1, 0
+        self._save()
+        self._tell({"at the end": self.judge(held_out)})
+        self._write()
+
+    def _learn(self, batch: Sequence[Lesson]) -> float:
+        settings = self.settings
+        rising = (self.step + 1) / settings.rising_steps
+        falling = (1 - self.seen / settings.tokens) / settings.falling_share
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = settings.rate * min(1, rising, max(0.02, falling))
+            optimizer.zero_grad()
+        tokens, weights = padded(batch, settings.call_weight)
+        counts = weights > 0
+        logits = self.model.logits(self.model(tokens[:, :-1])[counts])
+        nats = functional.cross_entropy(logits, tokens[:, 1:][counts], reduction="none")
+        loss = (nats * weights[counts]).sum() / weights.sum()
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        for optimizer in self.optimizers:
+            optimizer.step()
+        self.step, self.place = self.step + 1, self.place + 1
+        self.seen += sum(len(ids) for ids, _ in batch)
+        return float(loss.item())
+
+    def _held_out(self) -> list[Lesson]:
+        return self.school.lessons([_passages(dialog) for dialog in self.school.held_out])
+
+    def judge(self, lessons: Sequence[Lesson]) -> dict[str, float]:
+        """Return nats a token, of all and of calls, and how many calls are right in every token."""
+        nats, right, of_calls, ends = [], [], [], []
+        batch = self.settings.batch
+        for first in range(0, len(lessons), batch):
+            tokens, _ = padded(lessons[first : first + batch])
+            with torch.no_grad():
+                logits = self.model.logits(self.model(tokens[:, :-1]))
+            goal = tokens[:, 1:]
+            each = functional.cross_entropy(logits.flatten(0, 1), goal.flatten(), reduction="none")
+            for row, (ids, calls) in enumerate(lessons[first : first + batch]):
+                own = slice(len(ids) - 1)
+                nats.append(each.view(goal.shape)[row, own].numpy())
+                right.append((logits[row, own].argmax(-1) == goal[row, own]).numpy())
+                of_calls.append(calls[1:])
+                ends.append(calls[1:] & (ids[1:] == self.school.tokens.end))
+        all_nats, all_right, call, end = map(np.concatenate, (nats, right, of_calls, ends))
+        number = np.cumsum(end) - end
+        wrong = np.unique(number[call & ~all_right])
+        return {
+            "nats": float(all_nats.mean()),
+            "nats_of_calls": float(all_nats[call].mean()),
+            "calls": int(end.sum()),
+            "calls_exact": 1 - len(wrong) / max(int(end.sum()), 1),
+        }
+
+    def _tell(self, what: Mapping[str, Any]) -> None:
+        said = {"step": self.step, "tokens": self.seen, **what}
+        print(time.strftime("%H:%M"), said, flush=True)
+        with (self.folder / "log.jsonl").open("a") as file:
+            file.write(json.dumps(said) + "\n")
+
+    def _save(self) -> None:
+        state = {
+            "model": self.model.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            "at": (self.step, self.seen, self.reading, self.place),
+        }
+        beside = self._state.with_suffix(".new")
+        torch.save(state, beside)
+        os.replace(beside, self._state)
+
+    def _write(self) -> None:
+        settings = self.settings
+        weights = {
+            f"model.{name}": weight.to(torch.float16).contiguous()
+            for name, weight in self.model.state_dict().items()
+        }
+        save_file(weights, self.folder / "model.safetensors", metadata={"format": "pt"})
+        config = {
+            "architectures": ["LlamaForCausalLM"],
+            "model_type": "llama",
+            "hidden_size": settings.width,
+            "intermediate_size": settings.inner,
+            "num_hidden_layers": settings.layers,
+            "num_attention_heads": settings.heads,
+            "num_key_value_heads": settings.kv_heads,
+            "max_position_embeddings": MOST_TOKENS,
+            "vocab_size": settings.vocabulary,
+            "rms_norm_eps": 1e-5,
+            "rope_theta": 10_000.0,
+            "hidden_act": "silu",
+            "tie_word_embeddings": True,
+            "torch_dtype": "float16",
+            "bos_token_id": None,
+            "eos_token_id": self.school.tokens.end,
+            "pad_token_id": 0,
+        }
+        (self.folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+
+
+def main() -> None:
+    """Train, or go on."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("dialogs", type=Path, help="train.json.xz")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--tokens", type=float, default=Settings.tokens)
+    parser.add_argument("--seed", type=int, default=Settings.seed)
+    parser.add_argument("--threads", type=int, default=2)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    options.folder.mkdir(parents=True, exist_ok=True)
+    settings = Settings(seed=options.seed, tokens=options.tokens)
+    school = School(options.dialogs, options.folder, settings)
+    Training(school, options.folder, settings).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,597 @@
+"""Capture: what a real model attends to, recorded from a dialog as the model reads it.
+
+A model of Hugging Face *transformers* reads a dialog turn by turn. Of one layer, the vectors that
+its attention works with are recorded as the library's attention interface hands them over: after
+positional rotation, and with scaling and grouped heads undone, so that q·k/√h is the model's own
+logit for every query head. The embedding of a token is the hidden state that enters the layer.
+When a model is loaded, that is held against its own attention once; a layer of another kind is
+refused, and so is a dialog in which the layer does not see every token before.
+
+A causal model reads a turn after all turns before it, through its own cache, which is never
+evicted from. An encoder reads the dialog so far, or as much of its end as it can hold, and the
+turn's own tokens are recorded from that reading: no token is recorded with knowledge of a later
+turn. Its tokens that only frame a text are not recorded; a causal model's first token is.
+
+Needs the packages of ``requirements-capture.txt``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fdkvc.attention import Bools, Floats, softmax
+from fdkvc.corpora.model_folder import (
+    check_loaded,
+    check_model_folder,
+    one_sentence,
+    reason_of,
+)
+from fdkvc.corpora.recordings import Recording, Token
+from fdkvc.corpora.transcripts import Transcript, check_size, clean_name
+from fdkvc.corpora.word_frequencies import surprisal_in
+from fdkvc.parameters import Field, Parameter, check_parameter
+
+INTERFACE = "fdkvc_recorded"
+"""The name under which the recording attention is known to the library."""
+
+MOST_PACKED = 16
+"""Numbers of a model for each that is stored: quantized weights have several in one."""
+
+MOST_TRIED = 8
+"""Tokens by which a model is tried when it is loaded."""
+
+TOLERANCES = {"float32": 1e-3, "float64": 1e-3}
+"""How far a weight of a model's own attention may be from a recorded one; by its precision."""
+
+HALF_TOLERANCE = 0.05
+"""The same in a precision of 16 bits."""
+
+EXTRAS = {
+    "softcap": "a softcap",
+    "position_bias": "a bias by position",
+    "s_aux": "sinks of its own",
+    "sinks": "sinks of its own",
+}
+"""What attention may have besides queries and keys, by the names that the library gives it."""
+
+READS = Field(
+    "Reads",
+    "What the model reads of a turn.",
+    name="reads",
+    default="words",
+    choices={
+        "words": "without speakers' names",
+        "names": "with speakers' names",
+        "chat": "by its chat template",
+    },
+)
+
+SURPRISAL = Field(
+    "Surprisal",
+    "What says how surprising each token is: how rare its word is, or the model as it foretells.",
+    name="surprisal",
+    default="words",
+    choices={"words": "how rare its word is", "model": "the model, from all before it"},
+)
+
+Vectors = tuple[Floats, Floats, Floats, Floats]
+"""Embeddings (n, d), and queries, keys and values (H, n, h), of n tokens."""
+
+Read = tuple[Floats, Floats, Floats, Floats, Floats]
+"""Those, and the surprisal of the tokens (n,), none where the model is not asked for it."""
+
+Encoded = list[tuple[int, Token]]
+"""The tokens of a turn, each after its id."""
+
+ASSISTANT = "assistant"
+"""Whom a chat template takes the model for. Where a dialog has one, its speakers are roles."""
+
+_MARK = re.compile("\ue000[0-9]+\ue001")
+"""What stands for the text of a turn while a template lays a dialog out."""
+
+
+@dataclass
+class _Recorder:
+    """Attention as the library computes it, with what goes into one layer kept."""
+
+    layer: int
+    calls: int = 0
+    module: Any = None
+    mask: Any = None
+    window: int | None = None
+    kept: dict[str, Any] = field(default_factory=dict)
+
+    def __call__(
+        self, module: Any, query: Any, key: Any, value: Any, attention_mask: Any, **settings: Any
+    ) -> Any:
+        from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+        call, self.calls = self.calls, self.calls + 1
+        for name, what in EXTRAS.items():
+            if settings.get(name) is not None:
+                raise ValueError(f"its attention has {what}, which a recording has not")
+        number = getattr(module, "layer_idx", None)
+        if (call if number is None else number) == self.layer:
+            if self.kept:  # as where one softmax is subtracted from another
+                raise ValueError(
+                    "it attends more than once in a layer, but a recording has one softmax of each"
+                )
+            h = query.shape[-1]
+            scaling = settings.get("scaling")
+            scale = 1.0 if scaling is None else float(scaling) * math.sqrt(h)
+            self.module, self.mask = module, attention_mask
+            self.window = settings.get("sliding_window")
+            self.kept = {"queries": query * scale, "keys": key, "values": value}
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **settings)
+
+    def begin(self) -> None:
+        """Forget what was read before."""
+        self.calls, self.kept = 0, {}
+
+    def seen(self, causal: bool, total: int) -> Bools:
+        """Mark which of so many tokens each of those read last sees (1 or H, n, total)."""
+        count, n = (self.kept[name].shape[2] for name in ("keys", "queries"))
+        gone = total - count  # which the model itself no longer holds
+        seen = np.tri(n, count, count - n, np.bool_) if causal else np.ones((n, count), np.bool_)
+        if self.mask is not None:
+            mask = self.mask[0, :, -n:].cpu()
+            seen = mask.numpy() if str(mask.dtype) == "torch.bool" else _numpy(mask) == 0
+        return np.concatenate([np.zeros((*seen.shape[:-1], gone), np.bool_), seen], axis=-1)
+
+    def take(self, tokens: slice, heads: Sequence[int]) -> tuple[Floats, Floats, Floats]:
+        """Return queries, keys and values (H, n, h) of some of the tokens read last."""
+        count = self.kept["queries"].shape[1]
+        found = []
+        for vectors in self.kept.values():
+            every = _numpy(vectors[0])
+            group = count // len(every)  # query heads that share a key and value head
+            found.append(every[[head // group for head in heads], tokens])
+        queries, keys, values = found
+        if values.shape != keys.shape:
+            raise ValueError("this model's values have other dimensions than its keys")
+        return queries, keys, values
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A loaded model, ready to record.
+
+    Attributes
+    ----------
+    model, tokenizer : the library's
+    causal : bool
+        Whether a token sees only those before it.
+    heads : tuple of int
+        Query heads of the layer.
+    prefix, suffix : tuple of int
+        Ids of the tokens that the tokenizer puts around a text.
+    reads : {"words", "names", "chat"}
+        What it reads of a turn, see `READS`.
+    foretells : bool
+        Whether it says how probable each token is before it reads it; see `SURPRISAL`.
+    """
+
+    name: str
+    model: Any
+    tokenizer: Any
+    causal: bool
+    layer: int
+    heads: tuple[int, ...]
+    prefix: tuple[int, ...]
+    suffix: tuple[int, ...]
+    reads: str
+    foretells: bool
+    recorder: _Recorder
+
+    @property
+    def most_tokens(self) -> int:
+        """Tokens that the model can hold."""
+        known = getattr(self.model.config, "max_position_embeddings", None) or math.inf
+        return int(min(known, self.tokenizer.model_max_length, 2**31))
+
+
+def load_model(
+    name: str,
+    layer: int,
+    heads: Sequence[int] | None = None,
+    reads: str = READS.default,
+    surprisal: str = SURPRISAL.default,
+) -> Model:
+    """Load a model, from a folder or by its name.
+
+    Parameters
+    ----------
+    layer : int
+        Whose attention is recorded, from 0.
+    heads : sequence of int, optional
+        All query heads of the layer by default.
+    reads : {"words", "names", "chat"}
+        What it reads of a turn, see `READS`.
+    surprisal : {"words", "model"}
+        What says how surprising each token is, see `SURPRISAL`.
+
+    Raises
+    ------
+    ValueError
+        If the optional packages are missing, the model cannot be loaded or has no such layer or
+        head, or it is not one that can be recorded.
+    """
+    READS.check(reads, "reads")
+    SURPRISAL.check(surprisal, "surprisal")
+    with one_sentence(name):
+        folder = Path(name)
+        is_path = folder.exists() or name.startswith((".", "/", "~")) or name.count("/") > 1
+        stored = check_model_folder(folder) if is_path else None
+    try:
+        import torch
+        from transformers import (
+            AttentionInterface,
+            AutoConfig,
+            AutoModel,
+            AutoModelForCausalLM,
+            AutoTokenizer,
+        )
+        from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+        from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
+        from transformers.utils.logging import disable_progress_bar, set_verbosity_error
+    except ImportError as error:
+        raise ValueError(
+            f"capture needs the packages of requirements-capture.txt: {error.name} is missing"
+        ) from None
+    disable_progress_bar()
+    set_verbosity_error()  # what it says in warnings is said in a sentence, or is no matter
+    recorder = _Recorder(layer)
+    AttentionInterface.register(INTERFACE, recorder)
+    AttentionMaskInterface.register(INTERFACE, sdpa_mask)
+    gpu = torch.cuda.is_available()
+    with one_sentence(name):
+        config = AutoConfig.from_pretrained(name)
+        tokenizer = AutoTokenizer.from_pretrained(name)
+    if getattr(config, "is_encoder_decoder", False):
+        raise ValueError(f"the model {name!r} has both an encoder and a decoder: give one of one")
+    if not tokenizer.is_fast:
+        raise ValueError(f"the tokenizer of {name!r} does not say where its tokens stand")
+    if reads == "chat" and not tokenizer.chat_template:
+        raise ValueError(
+            f"the model {name!r} cannot be read so: its tokenizer has no chat template"
+        )
+    chosen = _chosen(config, layer, heads)
+    with one_sentence(name):
+        with torch.device("meta"):  # where nothing is allocated
+            described = AutoModel.from_config(config).num_parameters()
+        if stored is not None and described > MOST_PACKED * stored:
+            raise ValueError(
+                f"config.json describes {described:,} numbers, but its weights have {stored:,}"
+            )
+        foretells = surprisal == "model"
+        if foretells and not (
+            type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
+            and any(
+                kind.endswith(("ForCausalLM", "LMHeadModel")) for kind in config.architectures or ()
+            )
+        ):
+            raise ValueError("it does not foretell tokens, so words say how surprising they are")
+        try:
+            model, loaded = (AutoModelForCausalLM if foretells else AutoModel).from_pretrained(
+                name,
+                attn_implementation=INTERFACE,
+                dtype="auto" if gpu else torch.float32,
+                use_safetensors=True,
+                ignore_mismatched_sizes=True,  # they are named below
+                output_loading_info=True,
+            )
+        except KeyError as error:  # a model that knows its own kinds of attention alone
+            raise ValueError(_elsewhere(config)) if INTERFACE in error.args else error from None
+        check_loaded(loaded, needless="pooler")  # what pools has no part in any attention
+        model = model.to("cuda" if gpu else "cpu").eval()
+        prefix, suffix = _frame(tokenizer)
+    causal = any(getattr(module, "is_causal", False) for module in model.modules())
+    about = (name, model, tokenizer, causal, layer, chosen, prefix, suffix, reads)
+    found = Model(*about, foretells=causal and foretells, recorder=recorder)
+    with one_sentence(name, "be recorded"):
+        _try(found)
+    return found
+
+
+def record(model: Model, transcript: Transcript) -> Recording:
+    """Let a model read a dialog, and return what its attention worked with.
+
+    How surprising each token is, is said by how rare its word is, or by the model; see `SURPRISAL`.
+
+    Raises
+    ------
+    ValueError
+        If the dialog is longer than the model can hold, or than the bounds of a recording.
+    """
+    import torch
+
+    encoded = _laid_out(model, transcript)
+    check_size(transcript.name, [len(turn) for turn in encoded])  # before much is read in vain
+    read = _read_causally if model.causal else _read_in_windows
+    with torch.inference_mode():
+        parts = list(read(model, transcript.name, [[i for i, _ in turn] for turn in encoded]))
+    embeddings, queries, keys, values, nats = (list(part) for part in zip(*parts, strict=True))
+    tokens = tuple(tuple(token for _, token in turn) for turn in encoded)
+    return Recording(
+        transcript,
+        tokens,
+        np.concatenate(embeddings),
+        np.concatenate(queries, axis=1),
+        np.concatenate(keys, axis=1),
+        np.concatenate(values, axis=1),
+        model.heads,
+        source=clean_name(
+            f"{model.name.rstrip('/').rpartition('/')[2]}, layer {model.layer}, "
+            f"{READS.labels[model.reads]}{transcript.about_calls}"
+        ),
+        surprisal=np.concatenate(nats) if model.foretells else _by_words(transcript, tokens),
+    )
+
+
+def _by_words(transcript: Transcript, tokens: Sequence[Sequence[Token]]) -> Floats:
+    """Return the surprisal of tokens by the frequencies of words (N,)."""
+    found = [
+        surprisal_in(turn.text, [(token.start, token.end) for token in own])
+        for turn, own in zip(transcript.turns, tokens, strict=True)
+    ]
+    return np.array([nats for own in found for nats in own], np.float32)
+
+
+# ------------------------------------------------------------------------------- reading
+
+
+def _read_causally(model: Model, name: str, turns: Sequence[list[int]]) -> Iterator[Read]:
+    """Read turn after turn, with the model's own cache of those before."""
+    total = sum(map(len, turns))
+    if total > model.most_tokens:
+        raise ValueError(f"{name}: {total} tokens, but the model holds at most {model.most_tokens}")
+    past, seen, last = None, 0, None
+    for ids in filter(None, turns):
+        output = _forward(model, ids, past_key_values=past, use_cache=True)
+        past, seen = output.past_key_values, seen + len(ids)
+        _check_sees_all(model, name, seen)
+        nats = np.zeros(0, np.float32)
+        if model.foretells:
+            nats, last = _surprisal(output.logits[0], ids, last), output.logits[0, -1:]
+        # The cache holds more keys than were asked for now: both end with the tokens just read.
+        yield (*_vectors(model, output, slice(-len(ids), None)), nats)
+
+
+def _surprisal(logits: Any, ids: Sequence[int], last: Any) -> Floats:
+    """Return −log of what the model gave each token just before it (n,).
+
+    Parameters
+    ----------
+    logits : tensor (n, V)
+        Of what comes after each of these tokens.
+    ids : sequence of n
+    last : tensor (1, V), optional
+        Of the first of them; at the beginning of a text all tokens are alike.
+    """
+    import torch
+
+    before = torch.zeros_like(logits[:1]) if last is None else last
+    foretold = torch.cat([before, logits[:-1]]).float().log_softmax(dim=-1)
+    return -_numpy(foretold[range(len(ids)), list(ids)])
+
+
+def _read_in_windows(model: Model, name: str, turns: Sequence[list[int]]) -> Iterator[Read]:
+    """Read the dialog up to the end of each turn, or as much of its end as the model can hold."""
+    room = model.most_tokens - len(model.prefix) - len(model.suffix)
+    so_far: list[int] = []
+    for turn, ids in enumerate(turns):
+        if len(ids) > room:
+            raise ValueError(f"{name}, turn {turn}: {len(ids)} tokens, but the model holds {room}")
+        so_far = [*so_far, *ids][-room:]
+        if ids:
+            output = _forward(model, [*model.prefix, *so_far, *model.suffix])
+            end = len(model.prefix) + len(so_far)
+            _check_sees_all(model, name, end + len(model.suffix))
+            yield (*_vectors(model, output, slice(end - len(ids), end)), np.zeros(0, np.float32))
+
+
+def _check_sees_all(model: Model, name: str, total: int) -> None:
+    """Raise a ValueError if the layer does not see all the tokens read so far."""
+    seen = model.recorder.seen(model.causal, total)
+    n = seen.shape[-2]
+    if (seen | ~np.tri(n, total, total - n, np.bool_) if model.causal else seen).all():
+        return
+    config = model.model.config.get_text_config()
+    window = model.recorder.window
+    only = f", only the last {window:,} tokens" if window and model.causal else ""
+    kinds = getattr(config, "layer_types", None) or ()
+    whole = [str(layer) for layer, kind in enumerate(kinds) if kind == "full_attention"]
+    raise ValueError(
+        f"{name}: layer {model.layer} of this model does not see all of it{only}"
+        + (f"; those that see all are {', '.join(whole)}" if whole else "")
+    )
+
+
+def _try(model: Model) -> None:
+    """Raise a ValueError unless recorded queries and keys say what the model attends to."""
+    import torch
+
+    recorder = model.recorder
+    room = min(MOST_TRIED, model.most_tokens, model.model.config.get_text_config().vocab_size)
+    ids = torch.arange(room, device=model.model.device)[None]
+    own: list[Any] = []
+    elsewhere = _elsewhere(model.model.config)
+    with torch.inference_mode():
+        try:
+            output = model.model(input_ids=ids, output_hidden_states=True)
+        except Exception:
+            if recorder.calls:
+                raise
+            raise ValueError(elsewhere) from None
+        if not recorder.kept:
+            raise ValueError(f"{elsewhere} in layer {model.layer}" if recorder.calls else elsewhere)
+        module, seen = recorder.module, recorder.seen(model.causal, room)
+        _, queries, keys, _ = _vectors(model, output, slice(None))
+        hook = module.register_forward_hook(lambda _module, _given, gives: own.append(gives[1]))
+        model.model.set_attn_implementation("eager")
+        model.model(input_ids=ids)
+        model.model.set_attn_implementation(INTERFACE)
+        hook.remove()
+    if own[0] is None:
+        raise ValueError("it does not say what it attends to, so that no recording can be checked")
+    logits = queries @ keys.swapaxes(1, 2) / np.float32(math.sqrt(keys.shape[2]))
+    weights = softmax(np.where(seen, logits, np.float32(-np.inf)))
+    precision = str(model.model.dtype).rpartition(".")[2]
+    away = np.abs(weights - _numpy(own[0][0])[list(model.heads)]).max()
+    if away > TOLERANCES.get(precision, HALF_TOLERANCE):
+        raise ValueError("its attention is not the softmax of q·k/√h over what a token sees")
+
+
+def _elsewhere(config: Any) -> str:
+    return (
+        f"the attention of a model of the kind {config.model_type!r} does not go through the "
+        "library's interface"
+    )
+
+
+def _forward(model: Model, ids: Sequence[int], **settings: Any) -> Any:
+    import torch
+
+    tokens = torch.tensor([list(ids)], device=model.model.device)
+    known = model.model.config.get_text_config().vocab_size
+    with one_sentence(model.name, "read a dialog"):
+        if max(ids) >= known:
+            raise ValueError(f"its tokenizer gives the token {max(ids)}, but it knows {known:,}")
+        model.recorder.begin()
+        return model.model(input_ids=tokens, output_hidden_states=True, **settings)
+
+
+def _vectors(model: Model, output: Any, tokens: slice) -> Vectors:
+    embeddings = _numpy(output.hidden_states[model.layer][0, tokens])
+    return (embeddings, *model.recorder.take(tokens, model.heads))
+
+
+def _numpy(vectors: Any) -> Floats:
+    array: Floats = vectors.detach().float().cpu().numpy()
+    return array
+
+
+# ------------------------------------------------------------------------------- tokens
+
+
+def _laid_out(model: Model, transcript: Transcript) -> list[Encoded]:
+    """Return the tokens of each turn, as the model reads it."""
+    if model.reads == "chat":
+        return _by_template(model, transcript)
+    encoded = []
+    for turn in transcript.turns:
+        before = f"{turn.speaker}: " if model.reads == "names" else ""
+        found = _encode(model, f"{before}{turn.text}\n")
+        encoded.append([_placed(model, *each, len(before), turn.text) for each in found])
+    if model.causal:
+        first = [_placed(model, number, 0, 0, 0, "") for number in model.prefix]
+        encoded[0] = first + encoded[0]
+    return encoded
+
+
+def _by_template(model: Model, transcript: Transcript) -> list[Encoded]:
+    """Return the tokens of each turn where the model's own template lays all of them out.
+
+    What it puts after a turn whether or not another follows belongs to that turn, and what else
+    stands between two to the later one. A turn in which nothing is said has no tokens.
+    """
+    turns = [at for at, turn in enumerate(transcript.turns) if turn.text.strip()]
+    speakers = [turn.speaker.casefold() for turn in transcript.turns]
+    if ASSISTANT not in speakers:
+        speakers = ["user" if by == "user" else ASSISTANT for by in transcript.spoken_by]
+
+    def rendered(texts: Sequence[str]) -> str:
+        messages = [
+            {"role": speakers[at], "content": text} for at, text in zip(turns, texts, strict=False)
+        ]
+        try:
+            return str(model.tokenizer.apply_chat_template(messages, tokenize=False))
+        except Exception as error:  # a template is a program of its own
+            raise ValueError(
+                f"{transcript.name}: its chat template cannot be followed: {reason_of(error)}"
+            ) from None
+
+    marks = [f"\ue000{at}\ue001" for at in turns]
+    between, found = _MARK.split(rendered(marks)), _MARK.findall(rendered(marks))
+    if found != marks:
+        raise ValueError(
+            f"{transcript.name}: its chat template does not say every turn once and in its order"
+        )
+    texts = [transcript.turns[at].text.strip() for at in turns]
+    whole = "".join(f"{before}{text}" for before, text in zip(between, [*texts, ""], strict=True))
+    if whole != rendered(texts):
+        raise ValueError(
+            f"{transcript.name}: its chat template does not say every turn as it was said"
+        )
+    starts, lows = [0], []
+    for place, text in enumerate(texts):
+        # Where the text of a turn begins, and then what belongs to the next one.
+        lows.append(sum(map(len, (*between[: place + 1], *texts[:place]))))
+        closing = _MARK.split(rendered(marks[: place + 1]))[-1]
+        closed = between[place + 1].startswith(closing)
+        starts.append(lows[-1] + len(text) + (len(closing) if closed else 0))
+    encoded: list[Encoded] = [[] for _ in transcript.turns]
+    for number, start, end in _encode(model, whole):
+        place = bisect_right(starts[:-1], start) - 1
+        said = transcript.turns[turns[place]].text
+        low = lows[place] - said.index(texts[place])
+        encoded[turns[place]].append(_placed(model, number, start, end, low, said))
+    return encoded
+
+
+def _encode(model: Model, text: str) -> Iterator[tuple[int, int, int]]:
+    """Yield the id of each token of a text, and where it starts and ends."""
+    encoded = model.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+    for number, place in zip(encoded["input_ids"], encoded["offset_mapping"], strict=True):
+        yield (number, *place)
+
+
+def _placed(
+    model: Model, number: int, start: int, end: int, low: int, said: str
+) -> tuple[int, Token]:
+    """Return a token by its place in what is said, which begins at `low`."""
+    own = (min(max(at - low, 0), len(said)) for at in (start, end))
+    return number, Token(_token_text(model, number), *own)
+
+
+def _token_text(model: Model, number: int) -> str:
+    return clean_name(str(model.tokenizer.convert_ids_to_tokens(number)))
+
+
+def _frame(tokenizer: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the ids that a tokenizer puts before and after a text."""
+    encoded = tokenizer("a", return_special_tokens_mask=True)
+    ids, special = encoded["input_ids"], encoded["special_tokens_mask"]
+    if all(special):  # a tokenizer that does not know the letter
+        return (), ()
+    first, last = special.index(0), len(special) - special[::-1].index(0)
+    return tuple(ids[:first]), tuple(ids[last:])
+
+
+# ------------------------------------------------------------------------------- choices
+
+
+def _chosen(config: Any, layer: int, heads: Sequence[int] | None) -> tuple[int, ...]:
+    """Check the layer and the heads; return the heads."""
+    config = config.get_text_config()
+    last_layer = Parameter("", "", low=0, high=config.num_hidden_layers - 1)
+    check_parameter("layer", last_layer, layer, int)
+    if not hasattr(config, "num_attention_heads"):
+        raise ValueError(f"a model of the kind {config.model_type!r} has no attention heads")
+    count = config.num_attention_heads
+    chosen = tuple(range(count)) if heads is None else tuple(heads)
+    for head in chosen:
+        check_parameter("head", Parameter("", "", low=0, high=count - 1), head, int)
+        if chosen.count(head) > 1:
+            raise ValueError(f"head {head} is given twice")
+    if not chosen:
+        raise ValueError("give at least one head")
+    return chosen

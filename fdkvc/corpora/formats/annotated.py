@@ -1,0 +1,325 @@
+"""Annotated dialogues: the Schema-Guided Dialogue dataset, and MultiWOZ 2.2, which has its layout.
+
+A turn's topic is the service that it is about. A service call demands its arguments, and the
+dialogue state after a user's turn demands its values; their evidence is where the values were said
+before, in the words of the state, of the annotated spans, or of the call itself.
+
+A call writes its arguments out, and may take them from wherever they stand. A value of a state is
+what was said of its service, so of its mentions only those in turns about that service count, and,
+where its slot is annotated as a copy of another slot, those in turns about that slot's service. A
+value that was said in no such turn was carried over from elsewhere, as by *the same area as the
+restaurant*, and all its mentions count.
+
+Rastogi et al. 2020, *Towards Scalable Multi-Domain Conversational Agents: The Schema-Guided
+Dialogue Dataset*; Zang et al. 2020, *MultiWOZ 2.2*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from fdkvc.corpora.formats.base import Format, with_calls
+from fdkvc.corpora.json_input import an_object, optional_part, part
+from fdkvc.corpora.transcripts import (
+    MOST_MENTIONS,
+    Argument,
+    Call,
+    Demand,
+    Mention,
+    MentionFinder,
+    Transcript,
+    Turn,
+    check_turns,
+    clean,
+    clean_name,
+)
+
+MOST_WORDINGS = 8
+"""Wordings of a value that are looked for; the rest of a longer list is left out."""
+
+NO_INTENT = "NONE"
+"""The intent of a service that a turn is not about."""
+
+Wordings = Mapping[str, tuple[str, ...]]
+
+
+SAY_NOTHING = frozenset(("yes", "no", "true", "false", "dontcare", "free", "none"))
+"""Values that a sentence may hold without meaning them, so that a mention is no evidence."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What a turn says about one service.
+
+    Attributes
+    ----------
+    spans : tuple of (slot, start, end)
+        Characters of the turn's text.
+    copies : mapping of slot to slot
+        Of slots that have the value of another: which one.
+    values : mapping of slot to wordings
+        The dialogue state after the turn; empty where the service has none or is not active.
+    canonical : mapping of (slot, canonical value) to wordings
+        What the turn's actions call a value.
+    call : tuple of (method, arguments), optional
+    names_intent : bool
+        Whether the turn asks for something else than before.
+    weight : int
+        How much the turn says about the service.
+    tells : bool
+        Whether there is more of it than an intent: what is active may not be spoken of.
+    """
+
+    service: str
+    spans: tuple[tuple[str, int, int], ...]
+    copies: Mapping[str, str]
+    values: Wordings
+    canonical: Mapping[tuple[str, str], tuple[str, ...]]
+    call: tuple[str, Mapping[str, str]] | None
+    names_intent: bool
+    weight: int
+    tells: bool
+
+    def moved(self, characters: int) -> Frame:
+        """Return the frame of a text with so many characters more before its own."""
+        spans = ((slot, start + characters, end + characters) for slot, start, end in self.spans)
+        return replace(self, spans=tuple(spans))
+
+
+def read_dialogue(
+    value: Mapping[str, Any], number: int, calls: bool = False
+) -> Iterator[Transcript]:
+    """Read one dialogue; a sentence about a mistake names the dialogue, the turn and the field."""
+    name = clean_name(optional_part(value, "dialogue_id", str, f"dialogue {number}"))
+    place = f"dialogue {number} ({name})" if name else f"dialogue {number}"
+    turns: list[Turn] = []
+    framed: list[list[Frame]] = []
+    about: list[frozenset[str]] = []
+    said = part(value, "turns", list, place)
+    check_turns(place, len(said))
+    for at, found in enumerate(said):
+        where = f"{place}, turn {at}"
+        turn = an_object(found, where)
+        text = part(turn, "utterance", str, where)
+        frames = [
+            _frame(an_object(frame, f"{where}, frame {index}"), f"{where}, frame {index}", text)
+            for index, frame in enumerate(optional_part(turn, "frames", list, where))
+        ]
+        topic = _topic(frames, turns[-1].topic if turns else None)
+        called = [frame.call for frame in frames if frame.call is not None] if calls else []
+        words = with_calls(clean(text), called)
+        turns.append(Turn(clean_name(part(turn, "speaker", str, where)), words, topic))
+        framed.append([frame.moved(len(words) - len(text)) for frame in frames])
+        about.append(_services(frames, about[-1] if about else frozenset()))
+    demands = _Demands(MentionFinder([turn.text for turn in turns], place), about)
+    for at, frames in enumerate(framed):
+        for frame in frames:
+            demands.take(at, frame, turns[at].text)
+    yield Transcript(
+        name or f"dialog {number}",
+        tuple(turns),
+        tuple(demands.found),
+        demands.missing + len(demands.unsaid),
+        tuple(demands.calls),
+        calls,
+    )
+
+
+def _topic(frames: Sequence[Frame], before: str | None) -> str | None:
+    """Return the service that a turn is about: a new intent's, or that of which it says most."""
+    best = max(frames, key=lambda frame: (frame.names_intent, frame.weight), default=None)
+    if best is None or (not best.weight and before is not None):
+        return before
+    return best.service
+
+
+def _services(frames: Sequence[Frame], before: frozenset[str]) -> frozenset[str]:
+    """Return the services that a turn is about: those it tells of, or asks for, or as before."""
+    telling = [frame for frame in frames if frame.tells] or [each for each in frames if each.weight]
+    return frozenset(frame.service for frame in telling) or before
+
+
+# ------------------------------------------------------------------------------- demands
+
+
+@dataclass
+class _Demands:
+    """What the dialogue has said so far, and what it demanded."""
+
+    finder: MentionFinder
+    about: Sequence[frozenset[str]]
+    found: list[Demand] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    missing: int = 0
+    unsaid: set[tuple[str, str, str]] = field(default_factory=set)
+    state: dict[str, Wordings] = field(default_factory=dict)
+    canonical: dict[tuple[str, str, str], tuple[str, ...]] = field(default_factory=dict)
+    spans: dict[tuple[str, str, str], list[Mention]] = field(default_factory=dict)
+    copies: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def take(self, at: int, frame: Frame, text: str) -> None:
+        """Add a frame of a turn."""
+        if frame.call is not None:
+            self._call(at, frame)
+        for slot, start, end in frame.spans:
+            said = text[start:end].lower()
+            self.spans.setdefault((frame.service, slot, said), []).append(Mention(at, start, end))
+        for (slot, value), wordings in frame.canonical.items():
+            self.canonical[frame.service, slot, value] = wordings
+        for slot, copied in frame.copies.items():
+            self.copies[frame.service, slot] = copied
+        if frame.values:
+            self.state[frame.service] = frame.values
+            for slot, wordings in frame.values.items():
+                asked = frame.service, slot, wordings[0].lower()
+                if self._add("state", at + 1, frame.service, frame.service, slot, wordings) == ():
+                    self.unsaid.add(asked)
+                else:
+                    self.unsaid.discard(asked)
+
+    def _call(self, at: int, frame: Frame) -> None:
+        assert frame.call is not None
+        method, arguments = frame.call
+        known = self.state.get(frame.service, {})
+        made = []
+        for slot, value in arguments.items():
+            told = self.canonical.get((frame.service, slot, value.lower()), ())
+            wordings = (value, *known.get(slot, ()), *told)
+            mentions = self._add("call", at, frame.service, method, slot, wordings)
+            self.missing += mentions == ()
+            made.append(Argument(slot, clean_name(value), mentions[-1] if mentions else None))
+        self.calls.append(Call(at, method, tuple(sorted(made, key=lambda each: each.slot))))
+
+    def _add(
+        self, kind: Any, turn: int, service: str, source: str, slot: str, wordings: Sequence[str]
+    ) -> tuple[Mention, ...] | None:
+        """Add a demand, if there is evidence of it; return that, or None where none can be."""
+        if all(wording.lower() in SAY_NOTHING for wording in wordings):
+            return None
+        found = {*self.finder.mentions(wordings, before=turn)}
+        for wording in wordings:
+            annotated = self.spans.get((service, slot, wording.lower()), [])
+            found.update(annotated[-MOST_MENTIONS:])
+        mentions = tuple(sorted(found))
+        carried = False
+        if kind == "state":
+            mentions, carried = self._said_of(service, slot, mentions)
+        if mentions:
+            value = clean_name(wordings[0])
+            self.found.append(Demand(kind, turn, source, slot, value, mentions, carried))
+        return mentions
+
+    def _said_of(
+        self, service: str, slot: str, mentions: tuple[Mention, ...]
+    ) -> tuple[tuple[Mention, ...], bool]:
+        """Return the mentions of a state's value that count; and if they are of other services."""
+        services, copied = {service}, self.copies.get((service, slot))
+        if copied is not None:
+            services |= {each for each, values in self.state.items() if copied in values}
+        counted = tuple(each for each in mentions if services & self.about[each.turn])
+        own = any(service in self.about[each.turn] for each in mentions)
+        return counted or mentions, not own
+
+
+# ------------------------------------------------------------------------------- frames
+
+
+def _frame(value: Mapping[str, Any], place: str, text: str) -> Frame:
+    service = clean_name(part(value, "service", str, place))
+    slots = [
+        (an_object(slot, f"{place}, slot {index}"), f"{place}, slot {index}")
+        for index, slot in enumerate(optional_part(value, "slots", list, place))
+    ]
+    found = (_span(slot, where, text) for slot, where in slots)
+    spans = tuple(span for span in found if span is not None)
+    copies = {
+        clean_name(part(slot, "slot", str, where)): clean_name(part(slot, "copy_from", str, where))
+        for slot, where in slots
+        if slot.get("copy_from") is not None
+    }
+    actions = [
+        an_object(action, f"{place}, action {index}")
+        for index, action in enumerate(optional_part(value, "actions", list, place))
+    ]
+    state = optional_part(value, "state", dict, place)
+    active = state.get("active_intent") not in (None, NO_INTENT, "")
+    values = {
+        clean_name(slot): tuple(_texts(wordings, f"{place}, slot_values {slot[:40]!r}"))
+        for slot, wordings in optional_part(state, "slot_values", dict, place).items()
+        if active and wordings
+    }
+    call = _service_call(value, place)
+    return Frame(
+        service,
+        spans,
+        copies,
+        values,
+        dict(_canonical(actions, place)),
+        call,
+        names_intent=any(action.get("act") == "INFORM_INTENT" for action in actions),
+        weight=len(spans) + len(actions) + active,
+        tells=bool(spans or copies or values or actions or call),
+    )
+
+
+def _span(found: Mapping[str, Any], place: str, text: str) -> tuple[str, int, int] | None:
+    """Return a slot and its characters, or None where it is copied from elsewhere."""
+    slot = clean_name(part(found, "slot", str, place))
+    if "start" not in found and "exclusive_end" not in found:
+        return None
+    start = part(found, "start", int, place)
+    end = part(found, "exclusive_end", int, place)
+    if not 0 <= start < end <= len(text):
+        raise ValueError(
+            f"{place}: 'start' {start} and 'exclusive_end' {end} are no part of the utterance, "
+            f"which has {len(text)} characters"
+        )
+    return slot, start, end
+
+
+def _canonical(
+    actions: Sequence[Mapping[str, Any]], place: str
+) -> Iterator[tuple[tuple[str, str], tuple[str, ...]]]:
+    for index, action in enumerate(actions):
+        where = f"{place}, action {index}"
+        slot = clean_name(optional_part(action, "slot", str, where))
+        said = _texts(optional_part(action, "values", list, where), f"{where}, values")
+        meant = optional_part(action, "canonical_values", list, where)
+        for value in _texts(meant, f"{where}, canonical_values"):
+            yield (slot, value.lower()), tuple(said)
+
+
+def _service_call(value: Mapping[str, Any], place: str) -> tuple[str, Mapping[str, str]] | None:
+    if value.get("service_call") is None:
+        return None
+    where = f"{place}, service_call"
+    call = part(value, "service_call", dict, place)
+    arguments = {}
+    for slot, argument in part(call, "parameters", dict, where).items():
+        (arguments[clean_name(slot)],) = _texts([argument], f"{where}, parameters {slot[:40]!r}")
+    return clean_name(part(call, "method", str, where)), arguments
+
+
+def _texts(values: Any, place: str) -> list[str]:
+    """Return values that must be texts or numbers, as texts."""
+    values = values if isinstance(values, list) else [values]
+    for value in values:
+        if not isinstance(value, str | int | float):
+            raise ValueError(f"{place} holds something else than texts and numbers")
+    return [clean(str(value)) for value in values[:MOST_WORDINGS]]
+
+
+FORMAT = Format(
+    "annotated",
+    "SGD or MultiWOZ 2.2",
+    ("json", "jsonl"),
+    "turns",
+    read_dialogue,
+    "the Schema-Guided Dialogue dataset (the public GitHub repository "
+    "`google-research-datasets/dstc8-schema-guided-dialogue`, CC BY-SA 4.0), or MultiWOZ 2.2, "
+    "which has its layout (`budzianowski/multiwoz`, MIT)",
+    "the service of each turn",
+    "service calls (SGD alone has them), dialogue states",
+)

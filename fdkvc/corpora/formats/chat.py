@@ -1,0 +1,241 @@
+"""Chat messages: objects with ``role`` and ``content``, and calls of tools where there are any.
+
+A message may name its topic in a field ``topic``. An assistant's ``tool_calls``, and the
+older ``function_call``, demand their arguments, each a text or a number that was said before.
+ShareGPT's messages have ``from`` and ``value`` instead; a batch request, a ``body`` with messages,
+or with the ``input`` of a response, in which calls stand between the messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fdkvc.corpora.formats.base import Format, with_calls
+from fdkvc.corpora.json_input import an_object, check_structure, optional_part, parse_json, part
+from fdkvc.corpora.transcripts import (
+    Argument,
+    Call,
+    Demand,
+    MentionFinder,
+    Transcript,
+    Turn,
+    check_turns,
+    clean,
+    clean_name,
+)
+
+SAID_OR_CALLED = frozenset(("content", "refusal", "tool_calls", "function_call"))
+"""Fields of a message, of which it must have one."""
+
+TEXTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
+"""Types of a message's parts that are text, and the field that has it."""
+
+
+CALLING = "function_call"
+"""Whom ShareGPT lets say its calls."""
+
+ROLES = {"human": "user", "gpt": "assistant", CALLING: "assistant"}
+"""What ShareGPT calls those who speak, and chat messages do."""
+
+
+def read_conversation(
+    value: Mapping[str, Any], number: int, calls: bool = False
+) -> Iterator[Transcript]:
+    """Read one conversation; a sentence about a mistake names it, the turn and the field."""
+    place = f"dialog {number}"
+    named = value.get("id", value.get("title"))
+    yield _conversation(part(value, "messages", list, place), named, place, calls)
+
+
+def read_shared(value: Mapping[str, Any], number: int, calls: bool = False) -> Iterator[Transcript]:
+    """Read one conversation of ShareGPT's layout."""
+    place = f"dialog {number}"
+    yield _conversation(part(value, "conversations", list, place), value.get("id"), place, calls)
+
+
+def read_request(
+    value: Mapping[str, Any], number: int, calls: bool = False
+) -> Iterator[Transcript]:
+    """Read the conversation of a request to a model, as a line of a batch has it."""
+    place = f"dialog {number}"
+    body, inside = part(value, "body", dict, place), f"{place}, body"
+    if "input" in body and "messages" not in body:
+        messages = list(_of_response(body, inside))
+    else:
+        messages = part(body, "messages", list, inside)
+    yield _conversation(messages, value.get("custom_id"), place, calls)
+
+
+def _conversation(messages: list[Any], named: Any, place: str, calls_said: bool) -> Transcript:
+    name = clean_name(named) if isinstance(named, str) else ""
+    turns: list[Turn] = []
+    asked: list[tuple[int, str, Any]] = []
+    check_turns(place, len(messages))
+    for at, found in enumerate(messages):
+        where = f"{place}, turn {at}"
+        message = _in_chat_terms(an_object(found, where), where)
+        topic = clean_name(optional_part(message, "topic", str, where))
+        role = clean_name(part(message, "role", str, where))
+        called = list(_calls(message, where))
+        words = with_calls(clean(_content(message, where)), called if calls_said else [])
+        turns.append(Turn(role, words, topic or None))
+        asked += [(at, *call) for call in called]
+
+    finder = MentionFinder([turn.text for turn in turns], place)
+    demands, missing, calls, unread = [], 0, [], 0
+    for at, method, arguments in asked:
+        if not isinstance(arguments, dict):
+            unread += 1
+            continue
+        made = []
+        for slot, wording in _values(arguments, ""):
+            mentions = finder.mentions([wording], before=at)
+            said = clean_name(wording)
+            if mentions:
+                demands.append(Demand("call", at, method, slot, said, mentions))
+            else:
+                missing += 1
+            made.append(Argument(slot, said, mentions[-1] if mentions else None))
+        calls.append(Call(at, method, tuple(sorted(made, key=lambda each: each.slot))))
+    return Transcript(
+        name or place, tuple(turns), tuple(demands), missing, tuple(calls), calls_said, unread
+    )
+
+
+def _of_response(body: Mapping[str, Any], place: str) -> Iterator[Any]:
+    """Yield the input of a response as chat messages; there, a call is no message."""
+    if body.get("instructions") is not None:
+        yield {"role": "system", "content": part(body, "instructions", str, place)}
+    if isinstance(body["input"], str):
+        yield {"role": "user", "content": body["input"]}
+        return
+    for item in part(body, "input", list, place):
+        match item:
+            case {"type": "function_call"}:
+                yield {"role": "assistant", "function_call": item}
+            case {"type": "custom_tool_call"}:
+                yield {"role": "assistant", "tool_calls": [{"type": "custom", "custom": item}]}
+            case {"type": "function_call_output" | "custom_tool_call_output"}:
+                yield {"role": "tool", "content": item.get("output")}
+            case {"type": str(kind)} if kind != "message":  # what it thought, and the like
+                yield {"role": "assistant", "content": None}
+            case _:
+                yield item
+
+
+def _in_chat_terms(message: Mapping[str, Any], place: str) -> Mapping[str, Any]:
+    """Return a message with ``role`` and ``content`` where it has ``from`` and ``value``."""
+    if "role" in message or "from" not in message:
+        return message
+    who, said = part(message, "from", str, place), part(message, "value", str, place)
+    called = _called(said) if who == CALLING else []
+    if called:
+        return {"role": ROLES[who], "tool_calls": [{"function": each} for each in called]}
+    return {"role": ROLES.get(who, who), "content": said}
+
+
+def _called(text: str) -> list[dict[str, Any]]:
+    """Return the calls that a text makes in JSON, each a name and arguments; else none."""
+    found = _parsed(text)
+    calls = found if isinstance(found, list) else [found]
+    known = all(
+        isinstance(each, dict)
+        and isinstance(each.get("name"), str)
+        and isinstance(each.get("arguments"), dict)
+        for each in calls
+    )
+    return calls if known else []
+
+
+def _content(message: Mapping[str, Any], place: str) -> str:
+    """Return the text of a message; its parts are joined, and what is no text is left out."""
+    if not message.keys() & SAID_OR_CALLED:
+        part(message, "content", str, place)
+    said = [optional_part(message, "refusal", str, place)]
+    if isinstance(message.get("content"), list):
+        for found in message["content"]:
+            where = f"{place}: a part of 'content'"
+            field = TEXTS.get(str(an_object(found, where).get("type")))
+            if field is not None:
+                said.append(part(found, field, str, where))
+    else:
+        said.insert(0, optional_part(message, "content", str, place))
+    return "\n".join(filter(None, said))
+
+
+def _calls(message: Mapping[str, Any], place: str) -> Iterator[tuple[str, Any]]:
+    """Yield the method of each call, and its arguments: as they stand if they are no object.
+
+    A model may write them wrong, and a dialog in which it did is one worth looking at.
+    """
+    called = []
+    if message.get("function_call") is not None:
+        called.append(part(message, "function_call", dict, place))
+    for found in optional_part(message, "tool_calls", list, place):
+        call = an_object(found, f"{place}: a call")
+        if call.get("type") == "custom":  # its input is a text of no form
+            custom = part(call, "custom", dict, place)
+            arguments = {"input": part(custom, "input", str, place)}
+            called.append({"name": custom.get("name"), "arguments": arguments})
+        else:
+            called.append(part(call, "function", dict, place))
+    for function in called:
+        method = clean_name(part(function, "name", str, place))
+        arguments = function.get("arguments")
+        found = _parsed(arguments) if isinstance(arguments, str) else arguments
+        yield method, found if isinstance(found, dict) else arguments
+
+
+def _parsed(text: str) -> Any:
+    """Return what a text says in JSON, an object where it is empty; None if it is no JSON."""
+    try:
+        check_structure(text.encode("utf-8", "replace"))
+        return parse_json(text.strip() or "{}")
+    except ValueError:
+        return None
+
+
+def _values(value: Any, name: str) -> Iterator[tuple[str, str]]:
+    """Yield every text and number within a value, by the names that lead to it."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _values(inner, f"{name}.{key}" if name else key)
+    elif isinstance(value, list):
+        for at, inner in enumerate(value):
+            yield from _values(inner, f"{name}.{at}")
+    elif isinstance(value, str | int | float) and not isinstance(value, bool):
+        yield clean_name(name), str(value)
+
+
+FORMAT = Format(
+    "chat",
+    "chat messages",
+    ("json", "jsonl"),
+    "messages",
+    read_conversation,
+    "chat messages with `role` and `content`: one conversation, a list of them, or JSON Lines",
+    "a field `topic` of a message",
+    "arguments of `tool_calls` and `function_call`",
+)
+
+SHARED = Format(
+    "shared",
+    "ShareGPT",
+    ("json", "jsonl"),
+    "conversations",
+    read_shared,
+    "ShareGPT: `conversations` of messages with `from` and `value`",
+    demands="arguments of what `function_call` says",
+)
+
+REQUESTS = Format(
+    "requests",
+    "OpenAI batch requests",
+    ("json", "jsonl"),
+    "body",
+    read_request,
+    "OpenAI batch requests, whose `body` has chat messages, or the `input` of a response",
+    FORMAT.topics,
+    FORMAT.demands,
+)

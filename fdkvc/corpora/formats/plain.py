@@ -1,0 +1,92 @@
+"""Plain text: a speaker, a colon, and what was said.
+
+A line that begins with no speaker goes on with the turn before it. So does a line such as
+``Address: 12 High St``: speakers are the first two names of a dialog, and names that begin two
+lines of the file or more. A line of three or more ``-`` or ``=`` ends a dialog.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from fdkvc.corpora.formats.base import Format
+from fdkvc.corpora.transcripts import (
+    MOST_DIALOGS,
+    TooLargeError,
+    Transcript,
+    Turn,
+    check_turns,
+    clean,
+    clean_name,
+)
+
+MOST_LINES = 1_000_000
+"""Lines of a file."""
+
+_SPEAKER = re.compile(r"\s{0,8}([^\W\d_][\w .'-]{0,31}(?:\([^():]{1,32}\))?):(?:\s+|$)")
+_END = re.compile(r"\s*(-{3,}|={3,})\s*")
+
+
+def read_plain_text(
+    text: str, number: int = 0, calls: bool = False
+) -> Iterator[Transcript | TooLargeError]:
+    r"""Read plain text, with a sentence for each dialog that is too large.
+
+    It has no calls. The other errors are those of `fdkvc.corpora.formats.read_transcripts`.
+
+    Examples
+    --------
+    >>> one, other = read_plain_text("A: hi\nyou\nB: yes\n---\nA: again")
+    >>> one.texts, other.texts
+    (('hi\nyou', 'yes'), ('again',))
+    """
+    lines = text.count("\n") + 1
+    if lines > MOST_LINES:
+        raise ValueError(f"the file has {lines:,} lines, but at most {MOST_LINES:,} are allowed")
+    begun = Counter(
+        clean_name(found[1]) for found in map(_SPEAKER.match, text.split("\n")) if found
+    )
+    turns: list[tuple[str, list[str]]] = []
+    speakers: set[str] = set()
+
+    def dialog() -> Transcript | TooLargeError:
+        try:
+            check_turns(f"dialog {number}", len(turns))
+            said = (Turn(speaker, clean("\n".join(lines).strip())) for speaker, lines in turns)
+            return Transcript(f"dialog {number}", tuple(said))
+        except TooLargeError as error:
+            return error
+
+    for at, line in enumerate(text.split("\n"), start=1):
+        if _END.fullmatch(line):
+            if turns:
+                yield dialog()
+                turns, speakers, number = [], set(), number + 1
+            continue
+        named = _SPEAKER.match(line)
+        speaker = clean_name(named[1]) if named else ""
+        if number >= MOST_DIALOGS:
+            raise ValueError(f"line {at} begins another dialog, but at most {MOST_DIALOGS} may be")
+        if named and (begun[speaker] > 1 or len(speakers) < 2):
+            speakers.add(speaker)
+            turns.append((speaker, [line[named.end() :]]))
+        elif turns:
+            turns[-1][1].append(line)
+        elif line.strip():
+            raise ValueError(
+                f"line {at} names no speaker: begin it with a name and a colon, as in 'User: hello'"
+            )
+    if turns:
+        yield dialog()
+
+
+FORMAT = Format(
+    "plain",
+    "text with a speaker before each turn",
+    ("txt",),
+    None,
+    read_plain_text,
+    "plain text, a speaker and a colon before each turn",
+)

@@ -1,0 +1,172 @@
+"""Model folders: whether what is in one can be a model, by its files alone and before it is loaded.
+
+A folder as Hugging Face *transformers* writes it: ``config.json``, a tokenizer, and weights as
+*safetensors*, whose header says the type, shape and place of every array.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fdkvc.corpora.formats import read_bytes
+from fdkvc.corpora.json_input import an_object, check_structure, parse_json, part
+from fdkvc.parameters import Parameter, check_parameter
+
+MOST_BYTES = 100_000_000
+"""Bytes of a JSON file, or of the header of weights; tokenizers of many words have 30 million."""
+
+MOST_VALUES = 10_000_000
+"""Values of a JSON file."""
+
+_LAYERS = Parameter("Layers", "", low=1, high=1024)
+_HEADS = Parameter("Heads", "", low=1, high=1024)
+_WIDTH = Parameter("Width", "", low=1, high=1_000_000)
+
+RANGES: Mapping[str, Parameter] = {
+    **dict.fromkeys(("num_hidden_layers", "n_layer", "n_layers", "num_layers"), _LAYERS),
+    **dict.fromkeys(("num_attention_heads", "n_head", "n_heads", "num_key_value_heads"), _HEADS),
+    **dict.fromkeys(("hidden_size", "n_embd", "dim", "head_dim", "intermediate_size"), _WIDTH),
+    "vocab_size": Parameter("Vocabulary", "", low=1, high=10_000_000),
+}
+"""Sizes in ``config.json``, by the names that architectures give them."""
+
+_TOKENIZER_FILES = (
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab.json", "generation_config.json"),
+)
+_INDEX = "model.safetensors.index.json"
+
+
+def check_model_folder(folder: Path) -> int:
+    """Return how many numbers the weights of a model have.
+
+    Raises
+    ------
+    ValueError
+        In a sentence that names the file and what is wrong with it.
+    """
+    if not folder.is_dir():
+        raise ValueError("it is not a folder" if folder.exists() else "there is no such folder")
+    _check_config(read_config(folder))
+    for name in _TOKENIZER_FILES:
+        if (folder / name).exists():
+            _read(folder / name)
+    return sum(_numbers(path) for path in weight_files(folder))
+
+
+def check_loaded(loaded: Mapping[str, Any], needless: str = "") -> None:
+    """Raise a ValueError for what the library did not find in a model's weights.
+
+    Parameters
+    ----------
+    loaded : mapping
+        What it says of its loading.
+    needless : str
+        What is in the names of weights that may be missing, if some may.
+    """
+    for key, *_ in sorted(loaded["mismatched_keys"]):
+        raise ValueError(f"its weights have another size of {key} than config.json says")
+    missing = sorted(key for key in loaded["missing_keys"] if not needless or needless not in key)
+    if missing:
+        raise ValueError(f"its weights lack {missing[0]}, of {len(missing)} that are missing")
+
+
+@contextmanager
+def one_sentence(name: str, act: str = "be loaded") -> Iterator[None]:
+    """Turn what the library says of a model that cannot do something into one sentence."""
+    try:
+        yield
+    except Exception as error:  # as many kinds as there are ways to break a model
+        raise ValueError(f"the model {name!r} cannot {act}: {reason_of(error)}") from None
+
+
+def reason_of(error: Exception) -> str:
+    """Return what an error says, in one line."""
+    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    reason = " ".join(said.split()) or type(error).__name__
+    return f"there is no {reason}"[:200] if isinstance(error, KeyError) else reason[:200]
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """Read what a folder says of its model; `check_model_folder` says whether it is sound."""
+    return _read(folder / "config.json")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Read a JSON file that holds an object."""
+    return _parsed(read_bytes(path, MOST_BYTES), path.name)
+
+
+def _parsed(content: bytes, name: str) -> dict[str, Any]:
+    if len(content) > MOST_BYTES:
+        raise ValueError(f"{name} has more than {MOST_BYTES:,} bytes")
+    try:
+        check_structure(content, MOST_VALUES)
+        return an_object(parse_json(content.decode()), "its content")
+    except ValueError as error:  # also where it is not UTF-8
+        raise ValueError(f"{name} cannot be read: {error}") from None
+
+
+def _check_config(config: Mapping[str, Any]) -> None:
+    part(config, "model_type", str, "config.json")
+    for owner in (config, *(value for value in config.values() if isinstance(value, dict))):
+        for name, known in RANGES.items():
+            if owner.get(name) is not None:
+                check_parameter(f"{name} in config.json", known, owner[name], int)
+
+
+def weight_files(folder: Path) -> Iterator[Path]:
+    """Yield the files of the weights, one or those that an index names.
+
+    Raises
+    ------
+    ValueError
+        If there are none, or of another kind.
+    """
+    if (folder / "model.safetensors").exists():
+        yield folder / "model.safetensors"
+    elif (folder / _INDEX).exists():
+        names = part(_read(folder / _INDEX), "weight_map", dict, _INDEX).values()
+        for name in dict.fromkeys(map(str, names)):
+            if Path(name).name != name:
+                raise ValueError(f"{_INDEX} names {name!r}, which is not a file of the folder")
+            yield folder / name
+    elif any(folder.glob("*.bin")) or any(folder.glob("*.pt")):
+        raise ValueError("its weights are pickled, which is not read: save them as safetensors")
+    else:
+        raise ValueError("it has no weights: there is no file model.safetensors")
+
+
+def _numbers(path: Path) -> int:
+    """Return how many numbers a file of weights has, by its header."""
+    if not path.is_file():
+        raise ValueError(f"there is no file {path.name}")
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if length > min(size - 8, MOST_BYTES):
+            raise ValueError(f"{path.name} is cut off, or is not safetensors")
+        header = _parsed(file.read(length), f"the header of {path.name}")
+    header.pop("__metadata__", None)
+    numbers, end = 0, 0
+    for name, array in header.items():
+        array = an_object(array, f"{name[:80]!r} in {path.name}")
+        shape, place = _counts(array.get("shape")), _counts(array.get("data_offsets"))
+        if shape is None or place is None or len(place) != 2:
+            raise ValueError(f"{name[:80]!r} in {path.name} has no shape or no place")
+        numbers, end = numbers + math.prod(shape), max(end, place[1])
+    said = 8 + length + end
+    if size != said:
+        raise ValueError(f"{path.name} has {size:,} bytes, but its header says {said:,}")
+    return numbers
+
+
+def _counts(value: object) -> list[int] | None:
+    """Return a short list of whole numbers of at least 0, None for anything else."""
+    if not isinstance(value, list) or len(value) > 8:
+        return None
+    return value if all(type(each) is int and 0 <= each < 2**63 for each in value) else None

@@ -1,0 +1,100 @@
+"""Model text: a dialog as a language model reads and writes it, with its calls in words.
+
+    <user> Two seats at the Metreon, please <end>
+    <call> FindMovies ; location = San Fran ; theater_name = AMC Metreon <end>
+    <system> Here is what they show <end>
+
+A service call stands before the words of the turn that makes it, each of its arguments in the
+wording that the dialog used last: who writes the call has to know what was said, not how a
+database spells it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from fdkvc.corpora.transcripts import Call, Transcript
+
+Writer = Literal["user", "system", "call"]
+"""Whose words they are; a call is the system's, but not said aloud."""
+
+
+@dataclass(frozen=True)
+class Passage:
+    """What stands between a mark of its writer and an end.
+
+    Attributes
+    ----------
+    writer : {"user", "system", "call"}
+    text : str
+    turn : int
+        The turn of the dialog.
+    call : Call, optional
+        What the text says, if it is a call.
+    spans : tuple of (start, end)
+        The characters of each argument's wording, in their order.
+    """
+
+    writer: Writer
+    text: str
+    turn: int
+    call: Call | None = None
+    spans: tuple[tuple[int, int], ...] = ()
+
+
+def model_text(transcript: Transcript) -> tuple[Passage, ...]:
+    """Return a dialog as passages; a turn in which nothing is said has none.
+
+    Examples
+    --------
+    >>> from fdkvc.corpora.formats import EXAMPLES, read_file
+    >>> dialog = read_file(EXAMPLES / "dialogues.json")[0]
+    >>> print(next(passage.text for passage in model_text(dialog) if passage.call))
+    FindTrain ; date = Friday the 9th of May ; destination = Trieste ; origin = Ljubljana
+    """
+    return tuple(_passages(transcript))
+
+
+def _passages(transcript: Transcript) -> Iterator[Passage]:
+    calls: dict[int, list[Call]] = {}
+    for call in () if transcript.calls_said else transcript.calls:
+        calls.setdefault(call.turn, []).append(call)
+    for at, turn in enumerate(transcript.turns):
+        for call in calls.get(at, ()):
+            yield _call_passage(call, transcript)
+        if turn.text:
+            yield Passage(transcript.spoken_by[at], turn.text, at)
+
+
+def _call_passage(call: Call, transcript: Transcript) -> Passage:
+    text, spans = call.method, []
+    for argument in call.arguments:
+        text += f"{SEPARATOR}{argument.slot}{EQUALS}"
+        spans.append((len(text), len(text) + len(transcript.wording(argument))))
+        text += transcript.wording(argument)
+    return Passage("call", text, call.turn, call, tuple(spans))
+
+
+SEPARATOR = " ; "
+EQUALS = " = "
+
+
+def read_call(text: str) -> tuple[str, dict[str, str]]:
+    """Read a call as a model wrote it: its method, and its arguments by their slots.
+
+    What is no argument is passed over; of a slot that is given twice, the first counts.
+
+    Examples
+    --------
+    >>> read_call(" FindMovies ; location = San Fran ; and ; theater_name = AMC Metreon")
+    ('FindMovies', {'location': 'San Fran', 'theater_name': 'AMC Metreon'})
+    """
+    method, *rest = (each.strip() for each in text.split(SEPARATOR))
+    found: dict[str, str] = {}
+    for each in rest:
+        slot, equals, value = each.partition(EQUALS)
+        if equals:
+            found.setdefault(slot.strip(), value.strip())
+    return method, found

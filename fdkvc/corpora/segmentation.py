@@ -1,0 +1,103 @@
+"""Topics of a dialog without annotation, from its words: TextTiling.
+
+Hearst 1997, *TextTiling: Segmenting Text into Multi-paragraph Subtopic Passages*, Computational
+Linguistics 23(1). A turn takes the place of its token sequences; words that most turns share are
+weighted down by their inverse turn frequency, where Hearst leaves out a list of stop words; and a
+valley must be deeper, since turns are short. It is simple, and no annotation: of the changes of
+service in 60 dialogues of SGD it finds two of three to within a turn, among as many again and half
+that are none.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdkvc.attention import cosine
+from fdkvc.corpora.transcripts import Transcript, words
+from fdkvc.parameters import check_count
+
+BLOCK = 6
+"""Turns on each side of a gap that are compared."""
+
+Doubles = NDArray[np.float64]
+
+
+def segmented(transcript: Transcript, block: int = BLOCK) -> Transcript:
+    """Return the dialog with a topic for each stretch of turns that share their words.
+
+    Topics are letters from A on, new at every boundary: TextTiling knows no return to a topic.
+
+    Parameters
+    ----------
+    block : int
+        Turns on each side of a gap that are compared, at least 1.
+
+    Raises
+    ------
+    ValueError
+        If `block` is below 1.
+
+    Examples
+    --------
+    >>> from fdkvc.corpora.transcripts import Turn
+    >>> said = ["a table for two", "a table at six", "rain today", "rain and more rain today"]
+    >>> dialog = Transcript("own", tuple(Turn("User", text) for text in said))
+    >>> [turn.topic for turn in segmented(dialog, block=2).turns]
+    ['A', 'A', 'B', 'B']
+    """
+    starts = boundaries(cohesion(transcript.texts, block))
+    segment = np.zeros(len(transcript.turns), np.intp)
+    segment[starts] = 1
+    letters = string.ascii_uppercase
+    return transcript.with_topics([letters[at] for at in np.cumsum(segment)])
+
+
+def cohesion(texts: Sequence[str], block: int = BLOCK) -> Doubles:
+    """Similarity of the words before and after each gap between turns (T − 1,), in [0, 1].
+
+    Cosine of the weighted word counts of up to `block` turns on each side.
+    """
+    check_count("block", block)
+    said = [[text[start:end].casefold() for start, end in words(text)] for text in texts]
+    vocabulary = {word: at for at, word in enumerate(sorted({w for turn in said for w in turn}))}
+    counts = np.zeros((len(texts), max(len(vocabulary), 1)))
+    for turn, spoken in enumerate(said):
+        np.add.at(counts[turn], [vocabulary[word] for word in spoken if word[0].isalnum()], 1)
+    turns_with = np.maximum((counts > 0).sum(axis=0), 1)
+    sums = np.concatenate([np.zeros((1, counts.shape[1])), np.cumsum(counts, axis=0)])
+    sums *= np.log((len(texts) + 1) / turns_with)
+    gaps = np.arange(1, len(texts))
+    before = sums[gaps] - sums[np.maximum(gaps - block, 0)]
+    after = sums[np.minimum(gaps + block, len(texts))] - sums[gaps]
+    return np.asarray(cosine(before, after), np.float64)
+
+
+def boundaries(similarity: Doubles) -> list[int]:
+    """Return the turns that begin a new topic: valleys deeper than mean + σ/2 of all gaps.
+
+    A gap's depth is how far the similarity rises on both of its sides, to the nearest peaks. There
+    are at most 25 boundaries, the deepest.
+    """
+    gaps = range(len(similarity))
+    depth = np.array(
+        [
+            _climb(similarity[: gap + 1][::-1]) + _climb(similarity[gap:]) - 2 * similarity[gap]
+            for gap in gaps
+        ]
+    )
+    valley = [similarity[gap] <= similarity[max(gap - 1, 0) : gap + 2].min() for gap in gaps]
+    if not depth.any():
+        return []
+    deep = np.flatnonzero(np.array(valley) & (depth > depth.mean() + depth.std() / 2))
+    most = len(string.ascii_uppercase) - 1
+    return sorted(int(gap) + 1 for gap in sorted(deep, key=lambda gap: -depth[gap])[:most])
+
+
+def _climb(values: Doubles) -> float:
+    """Return the height of the first peak from here."""
+    falls = np.flatnonzero(np.diff(values) < 0)
+    return float(values[falls[0]] if falls.size else values[-1])

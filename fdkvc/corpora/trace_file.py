@@ -1,0 +1,521 @@
+"""Trace files: recordings as one ``.npz`` that anyone with NumPy can read and write.
+
+D dialogs with T turns, N tokens, Q demands and M mentions in all, one after the other; H heads.
+
+=================  ===========  ==========================================================
+array              shape, type  what it holds
+=================  ===========  ==========================================================
+version            () int       1
+source             () str       what made the vectors, such as a model and its layer
+heads              (H,) int     number of each head in its layer
+dialog_names       (D,) str     all different
+dialog_turns       (D,) int     turns of each dialog
+turn_speakers      (T,) str
+turn_texts         (T,) str
+turn_topics        (T,) str     empty where a turn has none
+turn_tokens        (T,) int     tokens of each turn
+token_texts        (N,) str     as the tokenizer writes them
+token_spans        (N, 2) int   characters of the turn's text, the end not included
+embeddings         (N, d) float
+queries            (H, N, h)    float; queries and keys after positional rotation: q·k/√h is the
+keys               (K, N, h)    logit; K is H, or where H / K query heads in a row share their keys
+values             (K, N, h)    and values, the number of these
+demand_kinds       (Q,) str     ``call`` or ``state``
+demand_places      (Q, 2) int   dialog, and the turn that needs the value
+demand_sources     (Q,) str     method, or service
+demand_slots       (Q,) str
+demand_values      (Q,) str
+demand_carried     (Q,) int     1: it is said of other services alone, else 0; the file may lack it
+mentions           (M, 4) int   demand, turn, first character, end; by demand, the oldest first
+missing            (D,) int     arguments of calls, and values of states, that are said nowhere
+surprisal          (N,) float   −log of each token's probability, in nats; the file may lack it
+=================  ===========  ==========================================================
+
+Whole numbers are of 64 bits and floats of 16 or 32; what is computed with is float32. Nothing is
+pickled. Dialogs, turns and demands count from 0.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import sys
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from tokenize import TokenError
+from typing import IO, Any
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from fdkvc.attention import Floats
+from fdkvc.corpora.recordings import Recording, Token
+from fdkvc.corpora.transcripts import (
+    MOST_DIALOGS,
+    Demand,
+    Mention,
+    Transcript,
+    Turn,
+    check_size,
+    clean,
+    clean_name,
+)
+
+VERSION = 1
+
+MOST_BYTES = 512_000_000
+"""Bytes of a file, and of all its arrays together."""
+
+MOST_HALF = float(np.finfo(np.float16).max)
+"""The largest number that 16 bits can say: 65,504."""
+
+MOST_HEADS = 128
+MOST_DIMENSIONS = 16_384
+
+Arrays = Mapping[str, NDArray[Any]]
+
+SHAPES: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "version": ("int", ()),
+    "source": ("str", ()),
+    "heads": ("int", ("H",)),
+    "dialog_names": ("str", ("D",)),
+    "dialog_turns": ("int", ("D",)),
+    "missing": ("int", ("D",)),
+    "turn_speakers": ("str", ("T",)),
+    "turn_texts": ("str", ("T",)),
+    "turn_topics": ("str", ("T",)),
+    "turn_tokens": ("int", ("T",)),
+    "token_texts": ("str", ("N",)),
+    "token_spans": ("int", ("N", "2")),
+    "embeddings": ("float", ("N", "d")),
+    "queries": ("float", ("H", "N", "h")),
+    "keys": ("float", ("K", "N", "h")),
+    "values": ("float", ("K", "N", "h")),
+    "demand_kinds": ("str", ("Q",)),
+    "demand_places": ("int", ("Q", "2")),
+    "demand_sources": ("str", ("Q",)),
+    "demand_slots": ("str", ("Q",)),
+    "demand_values": ("str", ("Q",)),
+    "demand_carried": ("int", ("Q",)),
+    "mentions": ("int", ("M", "4")),
+    "surprisal": ("float", ("N",)),
+}
+"""Every array: its kind, and its axes; a letter stands for the same length everywhere."""
+
+OPTIONAL = ("demand_carried", "surprisal")
+"""The arrays that a file may lack."""
+
+_KINDS: Mapping[str, tuple[str, str]] = {
+    "int": ("i8", "whole numbers of 64 bits"),
+    "str": ("U", "texts"),
+    "float": ("f2 f4", "floats of 16 or 32 bits"),
+}
+_MOST = {
+    **{"D": MOST_DIALOGS, "T": 200_000, "N": 1_000_000, "Q": 500_000, "M": 1_000_000},
+    **{"H": MOST_HEADS, "K": MOST_HEADS, "d": MOST_DIMENSIONS, "h": MOST_DIMENSIONS},
+}
+
+
+# ------------------------------------------------------------------------------- writing
+
+
+def trace_bytes(recordings: Sequence[Recording], half: bool = False) -> bytes:
+    """Return a trace file.
+
+    Parameters
+    ----------
+    recordings : sequence of Recording
+        Of the same heads and dimensions, with different names.
+    half : bool
+        Whether vectors are rounded to 16 bits, for a file of half the size. An array that holds
+        numbers beyond what these can say stays as it is.
+
+    Raises
+    ------
+    ValueError
+        If there are none, they do not go together, or the file would be too large to be read.
+    """
+    if not recordings:
+        raise ValueError("there are no recordings to write")
+    first = recordings[0]
+    for recording in recordings:
+        if recording.heads != first.heads or recording.source != first.source:
+            raise ValueError("the recordings are not of the same heads of the same model")
+        if (recording.surprisal is None) != (first.surprisal is None):
+            raise ValueError("some of the recordings have surprisal, and others have not")
+    arrays = _arrays_of(recordings, half)
+    if refusal := _extent_of(arrays).refusal:
+        raise ValueError(refusal)
+    file = io.BytesIO()
+    np.savez_compressed(file, allow_pickle=False, **arrays)
+    return file.getvalue()
+
+
+AXES = {
+    **{"D": "dialogs", "T": "turns", "N": "tokens", "Q": "demands", "M": "mentions"},
+    **{"H": "heads", "K": "heads of keys"},
+    **{"d": "dimensions of an embedding", "h": "dimensions of a head"},
+}
+"""What the letters of `SHAPES` count."""
+
+ADDED = "DTNQM"
+"""Those that grow with every recording."""
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How much recordings take of a trace file; those of several are added.
+
+    Attributes
+    ----------
+    lengths : mapping of str to int
+        Of each axis.
+    widths : mapping of str to int
+        Bytes of an item of each array.
+    """
+
+    lengths: Mapping[str, int]
+    widths: Mapping[str, int]
+
+    def __add__(self, other: Extent) -> Extent:
+        mine, theirs = self.lengths, other.lengths
+        return Extent(
+            {axis: mine[axis] + (theirs[axis] if axis in ADDED else 0) for axis in mine},
+            {name: max(width, other.widths[name]) for name, width in self.widths.items()},
+        )
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all arrays together."""
+        return sum(
+            width
+            * math.prod(
+                int(axis) if axis.isdigit() else self.lengths[axis] for axis in SHAPES[name][1]
+            )
+            for name, width in self.widths.items()
+        )
+
+    @property
+    def refusal(self) -> str | None:
+        """Why so much cannot be read, in a sentence; None if it can."""
+        for axis, length in self.lengths.items():
+            if length > _MOST[axis]:
+                most = f"but at most {_MOST[axis]:,} are allowed"
+                return f"the trace has {length:,} {AXES[axis]}, {most}"
+        if self.bytes > MOST_BYTES:
+            return f"the trace has {self.bytes:,} bytes, but at most {MOST_BYTES:,} are allowed"
+        return None
+
+
+def extent(recording: Recording, half: bool = False) -> Extent:
+    """Return how much a recording takes of a trace file; `half` as for `trace_bytes`."""
+    return _extent_of(_arrays_of([recording], half))
+
+
+def _extent_of(arrays: Arrays) -> Extent:
+    lengths = {
+        axis: length
+        for name, array in arrays.items()
+        for axis, length in zip(SHAPES[name][1], array.shape, strict=True)
+        if not axis.isdigit()
+    }
+    return Extent(lengths, {name: array.itemsize for name, array in arrays.items()})
+
+
+def _arrays_of(recordings: Sequence[Recording], half: bool) -> dict[str, Any]:
+    transcripts = [recording.transcript for recording in recordings]
+    turns = [turn for transcript in transcripts for turn in transcript.turns]
+    tokens = [token for recording in recordings for turn in recording.tokens for token in turn]
+    demands = [
+        (at, demand) for at, transcript in enumerate(transcripts) for demand in transcript.demands
+    ]
+    mentions = [
+        (at, mention.turn, mention.start, mention.end)
+        for at, (_, demand) in enumerate(demands)
+        for mention in demand.mentions
+    ]
+
+    def texts(values: Sequence[str]) -> NDArray[np.str_]:
+        return np.array(values, np.str_)
+
+    def ints(values: Any, *shape: int) -> NDArray[np.int64]:
+        return np.array(values, np.int64).reshape(shape or -1)
+
+    def joined(name: str, axis: int, step: int = 1) -> NDArray[Any]:
+        parts = [getattr(recording, name)[::step] for recording in recordings]
+        fits = half and max(float(np.abs(part).max()) for part in parts) <= MOST_HALF
+        return np.concatenate(parts, axis=axis).astype(np.float16 if fits else np.float32)
+
+    known = {} if recordings[0].surprisal is None else {"surprisal": joined("surprisal", 0)}
+    sharing = _sharing(recordings)
+    return {
+        "version": np.int64(VERSION),
+        "source": np.str_(recordings[0].source),
+        "heads": ints(recordings[0].heads),
+        "dialog_names": texts([transcript.name for transcript in transcripts]),
+        "dialog_turns": ints([len(transcript.turns) for transcript in transcripts]),
+        "missing": ints([transcript.missing for transcript in transcripts]),
+        "turn_speakers": texts([turn.speaker for turn in turns]),
+        "turn_texts": texts([turn.text for turn in turns]),
+        "turn_topics": texts([turn.topic or "" for turn in turns]),
+        "turn_tokens": ints([len(turn) for recording in recordings for turn in recording.tokens]),
+        "token_texts": texts([token.text for token in tokens]),
+        "token_spans": ints([(token.start, token.end) for token in tokens], -1, 2),
+        "embeddings": joined("embeddings", 0),
+        "queries": joined("queries", 1),
+        "keys": joined("keys", 1, sharing),
+        "values": joined("values", 1, sharing),
+        "demand_kinds": texts([demand.kind for _, demand in demands]),
+        "demand_places": ints([(at, demand.turn) for at, demand in demands], -1, 2),
+        "demand_sources": texts([demand.source for _, demand in demands]),
+        "demand_slots": texts([demand.slot for _, demand in demands]),
+        "demand_values": texts([demand.value for _, demand in demands]),
+        "demand_carried": ints([demand.carried for _, demand in demands]),
+        "mentions": ints(mentions, -1, 4),
+        **known,
+    }
+
+
+def _sharing(recordings: Sequence[Recording]) -> int:
+    """Return how many heads in a row have the same keys and values, in all recordings."""
+    size, *others = {size for recording in recordings for size in recording.groups}
+    if others or size == 1:
+        return 1
+    values = (recording.values for recording in recordings)
+    same = (np.array_equal(each, each[::size].repeat(size, axis=0)) for each in values)
+    return size if all(same) else 1
+
+
+# ------------------------------------------------------------------------------- reading
+
+
+def read_trace_file(file: IO[bytes], most_bytes: int = MOST_BYTES) -> tuple[Recording, ...]:
+    """Read a trace file.
+
+    Names, sizes, shapes and types are checked before an array is read.
+
+    Parameters
+    ----------
+    file : binary file
+        Open, and able to seek.
+    most_bytes : int
+        Of the file, and of all its arrays together.
+
+    Raises
+    ------
+    ValueError
+        In a sentence that names the array, or the dialog and turn, and what is wrong with it.
+    """
+    arrays = _read_arrays(file, most_bytes)
+    if int(arrays["version"]) != VERSION:
+        raise ValueError(f"version is {int(arrays['version'])}, but {VERSION} is what can be read")
+    turns = _counts("dialog_turns", arrays["dialog_turns"], len(arrays["turn_texts"]), "turns")
+    _counts("turn_tokens", arrays["turn_tokens"], len(arrays["token_texts"]), "tokens")
+    names = [clean_name(str(name)) for name in arrays["dialog_names"]]
+    if len(set(names)) < len(names):
+        raise ValueError("dialog_names holds a name twice")
+    heads, kv_heads = len(arrays["heads"]), len(arrays["keys"])
+    if heads % kv_heads:
+        raise ValueError(
+            f"there are {kv_heads} heads of keys, but they must go evenly into the {heads} of "
+            "queries"
+        )
+    demands = _demands(arrays, turns)
+    token_starts = np.concatenate([[0], np.cumsum(arrays["turn_tokens"])])
+    found, first = [], 0
+    for dialog, (name, count) in enumerate(zip(names, turns, strict=True)):
+        own = range(first, first + count)
+        lengths = arrays["turn_tokens"][first : first + count].tolist()
+        check_size(name, lengths)
+        said = tuple(
+            Turn(
+                clean_name(str(arrays["turn_speakers"][at])),
+                clean(str(arrays["turn_texts"][at])),
+                clean_name(str(arrays["turn_topics"][at])) or None,
+            )
+            for at in own
+        )
+        missing = int(arrays["missing"][dialog])
+        transcript = Transcript(name, said, tuple(demands[dialog]), missing)
+        low, high = int(token_starts[first]), int(token_starts[first + count])
+        tokens = tuple(_tokens(arrays, token_starts, at, at - first, transcript) for at in own)
+        found.append(
+            Recording(
+                transcript,
+                tokens,
+                embeddings=arrays["embeddings"][low:high].astype(np.float32),
+                queries=arrays["queries"][:, low:high].astype(np.float32),
+                keys=_of_heads(arrays["keys"][:, low:high], heads),
+                values=_of_heads(arrays["values"][:, low:high], heads),
+                heads=tuple(arrays["heads"].tolist()),
+                source=clean(str(arrays["source"])),
+                surprisal=(
+                    arrays["surprisal"][low:high].astype(np.float32)
+                    if "surprisal" in arrays
+                    else None
+                ),
+            )
+        )
+        first += count
+    return tuple(found)
+
+
+def _of_heads(vectors: NDArray[Any], heads: int) -> Floats:
+    """Return the vectors of KV heads (K, n, h) for each of the heads that share them (H, n, h)."""
+    return vectors.astype(np.float32).repeat(heads // len(vectors), axis=0)
+
+
+def _read_arrays(file: IO[bytes], most_bytes: int) -> dict[str, NDArray[Any]]:
+    """Read every array of a file whose names, sizes, shapes and types are right."""
+    _check_bytes("has", file.seek(0, io.SEEK_END), most_bytes)
+    try:
+        with zipfile.ZipFile(file) as archive:
+            members = _members(archive)
+            _check_bytes("declares", sum(info.file_size for info in members.values()), most_bytes)
+            lengths: dict[str, int] = {}
+            for name, info in members.items():
+                _check_header(archive, info, name, lengths)
+            return {name: _read_array(archive, info, name) for name, info in members.items()}
+    except (zipfile.BadZipFile, UnicodeDecodeError) as error:
+        raise ValueError(f"the file is not an .npz archive: {_reason(error)}") from None
+    except (EOFError, OSError, NotImplementedError, RuntimeError, zlib.error) as error:
+        raise ValueError(f"the archive is broken: {_reason(error)}") from None
+
+
+def _check_bytes(verb: str, size: int, most: int) -> None:
+    if size > most:
+        raise ValueError(f"the file {verb} {size:,} bytes, but at most {most:,} are allowed")
+
+
+def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
+    """Return the member of each array: all that there are, each once."""
+    found = archive.infolist()
+    names = [info.filename for info in found]
+    wanted = [name for name in SHAPES if name not in OPTIONAL or f"{name}.npy" in names]
+    for name in wanted:
+        if names.count(f"{name}.npy") != 1:
+            raise ValueError(f"the file must hold an array {name}, once")
+    if len(names) != len(wanted):
+        raise ValueError(f"the file holds {len(names)} arrays, but a trace has {len(wanted)}")
+    for info in found:
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise ValueError(f"{info.filename} is compressed in a way that is not read")
+    return {name: archive.getinfo(f"{name}.npy") for name in wanted}
+
+
+def _check_header(
+    archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str, lengths: dict[str, int]
+) -> None:
+    """Check an array's shape and type by its header alone, and its size by what they say."""
+    kind, axes = SHAPES[name]
+    with archive.open(info) as member:
+        shape, dtype, start = _header(member, name)
+    types, allowed = _KINDS[kind]
+    if (dtype.kind if kind == "str" else dtype.str[1:]) not in types.split():
+        raise ValueError(f"{name} has the type {dtype.str}, but must be {allowed}")
+    if len(shape) != len(axes):
+        raise ValueError(f"{name} has {len(shape)} axes, but must have {len(axes)}")
+    for axis, length in zip(axes, shape, strict=True):
+        wanted = int(axis) if axis.isdigit() else lengths.setdefault(axis, length)
+        if length != wanted:
+            raise ValueError(f"{name} has shape {shape}, but its {axis} must be {wanted}")
+        if length > _MOST.get(axis, length):
+            raise ValueError(f"{name} has shape {shape}, but {axis} is at most {_MOST[axis]:,}")
+        if not length and axis not in ("Q", "M"):
+            raise ValueError(f"{name} has shape {shape}, but {axis} is at least 1")
+    if start + math.prod(shape) * dtype.itemsize != info.file_size:
+        raise ValueError(f"{name} has another size than its shape and type say")
+
+
+def _header(member: IO[bytes], name: str) -> tuple[tuple[int, ...], np.dtype[Any], int]:
+    try:
+        version = npy.read_magic(member)
+        read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[version]
+        shape, fortran_order, dtype = read(member)
+    except (ValueError, KeyError, SyntaxError, TypeError, TokenError, RecursionError, MemoryError):
+        raise ValueError(f"{name} is not an array in NumPy's format") from None
+    if dtype.hasobject or dtype.fields is not None or fortran_order:
+        raise ValueError(f"{name} must be a plain array in C order")
+    if any(not isinstance(length, int) or length < 0 for length in shape):
+        raise ValueError(f"{name} has an impossible shape")
+    return shape, dtype, member.tell()
+
+
+def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> NDArray[Any]:
+    with archive.open(info) as member:
+        try:
+            array: NDArray[Any] = npy.read_array(member, allow_pickle=False)
+        except ValueError as error:
+            raise ValueError(f"{name} cannot be read: {_reason(error)}") from None
+    if array.dtype.kind != "U":
+        return array
+    codes = np.frombuffer(array.tobytes(), f"{array.dtype.str[0]}u4")
+    if codes.max(initial=0) > sys.maxunicode:
+        raise ValueError(f"{name} holds a character that there is not")
+    return np.array(array.tolist(), np.object_)  # as texts, which are as long as they are
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def _counts(name: str, counts: NDArray[Any], total: int, what: str) -> list[int]:
+    """Return counts that must be none below 0 and add up."""
+    found = [int(count) for count in counts]
+    if min(found, default=0) < 0 or sum(found) != total:
+        raise ValueError(f"{name} does not add up to the {total} {what} that there are")
+    return found
+
+
+def _tokens(
+    arrays: Arrays, starts: NDArray[Any], at: int, turn: int, transcript: Transcript
+) -> tuple[Token, ...]:
+    size = len(transcript.turns[turn].text)
+    found = []
+    for token in range(int(starts[at]), int(starts[at + 1])):
+        start, end = arrays["token_spans"][token].tolist()
+        if not 0 <= start <= end <= size:
+            raise ValueError(
+                f"{transcript.name}, turn {turn}: token_spans has {start} to {end}, but the text "
+                f"has {size} characters"
+            )
+        found.append(Token(clean_name(str(arrays["token_texts"][token])), start, end))
+    return tuple(found)
+
+
+def _demands(arrays: Arrays, turns: Sequence[int]) -> list[list[Demand]]:
+    """Return the demands of each dialog."""
+    count = len(arrays["demand_kinds"])
+    mentions: list[list[Mention]] = [[] for _ in range(count)]
+    for demand, *place in arrays["mentions"].tolist():
+        if not 0 <= demand < count:
+            raise ValueError(f"mentions has demand {demand}, but there are {count}")
+        mentions[demand].append(Mention(*place))
+    texts = np.split(arrays["turn_texts"], np.cumsum(turns)[:-1])
+    carried = arrays.get("demand_carried", np.zeros(count, np.int64))
+    found: list[list[Demand]] = [[] for _ in turns]
+    for at, (dialog, turn) in enumerate(arrays["demand_places"].tolist()):
+        place = f"demand {at}"
+        kind = str(arrays["demand_kinds"][at])
+        if kind not in ("call", "state"):
+            raise ValueError(f"{place}: its kind is {kind[:40]!r}, but must be call or state")
+        if not (0 <= dialog < len(turns) and 1 <= turn <= turns[dialog]):
+            raise ValueError(f"{place}: there is no dialog {dialog} that has a turn {turn}")
+        own = mentions[at]
+        if not own or own != sorted(own):
+            raise ValueError(f"{place}: it needs mentions, the oldest first")
+        for mention in own:
+            if not (
+                0 <= mention.turn < turn
+                and 0 <= mention.start < mention.end <= len(texts[dialog][mention.turn])
+            ):
+                raise ValueError(f"{place}: a mention is no part of a text before turn {turn}")
+        source, slot, value = (
+            clean_name(str(arrays[f"demand_{name}"][at])) for name in ("sources", "slots", "values")
+        )
+        said_of_others = bool(carried[at])
+        found[dialog].append(Demand(kind, turn, source, slot, value, tuple(own), said_of_others))  # type: ignore[arg-type]
+    return found

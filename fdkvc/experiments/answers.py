@@ -1,0 +1,563 @@
+"""Answers: what a language model loses where a policy evicts from its cache as it reads and writes.
+
+A dialog is read once under the full cache and under every policy and budget beside it, turn by
+turn, and every cache computes what comes later from what it has left. Then each is asked: how
+likely was what came, as words and as arguments of calls? Would it have written the same call?
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from fdkvc.attention import Bools, Floats
+from fdkvc.corpora.model_text import model_text
+from fdkvc.corpora.transcripts import Transcript
+from fdkvc.experiments.benchmark import Progress, check_different, one_blas_thread, run_chunks
+from fdkvc.experiments.replay import Replay, over_services, replay, told_apart
+from fdkvc.experiments.statistics import differences
+from fdkvc.experiments.workers import cores
+from fdkvc.explain.answers import judged
+from fdkvc.lm.deciding import DECIDES, check_present
+from fdkvc.lm.folder import AnyModel
+from fdkvc.lm.memory import Remembers, read
+from fdkvc.lm.recorded import recordings
+from fdkvc.lm.talk import passages_written
+from fdkvc.lm.tokens import LaidOut
+from fdkvc.parameters import BUDGET, WORKERS, Parameter, check_parameter
+from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
+from fdkvc.run.evidence import OLD, RECENT
+
+FULL = "full"
+"""The control that evicts nothing, and with which all are compared."""
+
+CUT_TEXT = "cut-text"
+"""The control that reads the last tokens afresh after every turn."""
+
+CHUNK = 4
+"""Dialogs that are handed to a worker at once."""
+
+PART = 12
+"""Tokens whose logits are held at once."""
+
+AT_ONCE = 2
+"""Memories that write at once, each in a copy of its own."""
+
+ROOM = 24
+"""Tokens by which a written call may be longer than the right one."""
+
+EVERY = Parameter("Every", "Tokens after which policies evict while the model writes.", low=1)
+
+MEASURED = ("dialog", "services", "policy", "budget", "metric", "value", "count")
+SUMMARY = ("policy", "budget", "metric", "n", "services", "count", "mean", "ci_low", "ci_high")
+PAIRED = (
+    *("budget", "metric", "policy", "baseline", "n", "services", "count"),
+    *("mean_diff", "ci_low", "ci_high", "told_apart"),
+)
+
+Row = tuple[str, str, str, int, str, float, int]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What is measured of answers.
+
+    Attributes
+    ----------
+    label, help : str
+    unit : {"nats", "%"}
+        How people read it; shares are in [0, 1].
+    lower_is_better : bool
+    """
+
+    label: str
+    help: str
+    unit: str = "nats"
+    lower_is_better: bool = True
+
+
+def _share(label: str, help: str) -> Measure:
+    return Measure(label, help, "%", lower_is_better=False)
+
+
+MEASURES: Mapping[str, Measure] = {
+    "nats": Measure("All tokens", "−log of the probability of what came, a token."),
+    "nats_arguments": Measure("Argument values", "The same of the values in calls."),
+    "nats_recent": Measure(
+        "Recent values", f"Of values last mentioned at most {RECENT} turns before the call."
+    ),
+    "nats_middle": Measure(
+        "Older values", f"Of values last mentioned {RECENT + 1} to {OLD} turns before the call."
+    ),
+    "nats_old": Measure(
+        "Old values", f"Of values last mentioned more than {OLD} turns before the call."
+    ),
+    "kl": Measure("KL", "Kullback-Leibler divergence from the full cache's distribution, a token."),
+    "kl_p99": Measure("KL, 99th percentile", "Of a dialog's tokens."),
+    "same_best": _share("Same best token", "Where the likeliest token is the full cache's."),
+    "calls_exact": _share("Calls exact", "Calls that it writes word for word, given the dialog."),
+    "arguments_right": _share("Arguments right", "Arguments of calls that it writes rightly."),
+    "calls_exact_of_full": _share(
+        "Calls exact, of the full cache's", "Of calls that the full cache writes word for word."
+    ),
+    "arguments_right_of_full": _share(
+        "Arguments right, of the full cache's", "Of arguments that the full cache writes rightly."
+    ),
+}
+"""Every measure, in the order in which people see them."""
+
+PROXIES = (
+    *("call_recall", "late_attention_loss", "late_output_error"),
+    *("late_retention", "late_diversity", "late_alignment"),
+)
+"""What a replay of the full cache's own vectors says of the same policies and budgets."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What to run on every dialog.
+
+    Attributes
+    ----------
+    policies : tuple of Policy
+        With different names; the full cache always runs beside them.
+    budgets : tuple of int
+        Entries that a KV head may hold after a turn.
+    cut_text : bool
+        Whether to run that control, too.
+    decides : {"head", "layer"}
+        See `fdkvc.lm.memory.Evicting`.
+    every : int, optional
+        Let policies also evict after so many tokens of what the model writes.
+    proxies : bool
+        Whether to replay the dialogs, too.
+
+    Raises
+    ------
+    ValueError
+        In one sentence, for anything that cannot be run.
+    """
+
+    policies: tuple[Policy, ...] = tuple(
+        policy_named(key) for key in (*PAPER_POLICIES, "fd-kvc-window", "random")
+    )
+    budgets: tuple[int, ...] = (48, 96)
+    cut_text: bool = True
+    decides: str = DECIDES.default
+    every: int | None = None
+    proxies: bool = True
+
+    def __post_init__(self) -> None:
+        for budget in self.budgets:
+            BUDGET.check(budget, "budget")
+        for policy in self.policies:
+            check_present(policy)
+        DECIDES.check(self.decides, "decides")
+        if self.every is not None:
+            check_parameter("every", EVERY, self.every, int)
+        if not (self.budgets and (self.policies or self.cut_text)):
+            raise ValueError("answers need at least one policy and one budget")
+        check_different("policy", self.names)
+        check_different("budget", list(map(str, self.budgets)))
+
+    @property
+    def names(self) -> list[str]:
+        """The policies and controls in their order, the full cache first."""
+        own = [policy.name for policy in self.policies if policy.name != FULL]
+        return [FULL, *own, *([CUT_TEXT] if self.cut_text else [])]
+
+    def memories(self, model: AnyModel) -> dict[tuple[str, int], Remembers]:
+        """Return a new memory for each policy and budget, the full cache's first.
+
+        It is known under the first budget.
+        """
+        surprised = any("surprisal" in policy.looks_at for policy in self.policies)
+        full = model.full(surprised)  # what is replayed is what it has read
+        found: dict[tuple[str, int], Remembers] = {(FULL, self.budgets[0]): full}
+        for budget in self.budgets:
+            for policy in self.policies:
+                if policy.name != FULL:
+                    found[policy.name, budget] = model.evicting(policy, budget, self.decides)
+            if self.cut_text:
+                found[CUT_TEXT, budget] = model.cut_text(budget)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What dialogs came to.
+
+    Attributes
+    ----------
+    answers : DataFrame
+        Columns `MEASURED`: a row for each dialog, policy, budget and measure that says something
+        of the dialog; `count` is of how many tokens, calls or arguments it is the mean.
+    proxies : DataFrame
+        The same, of the `PROXIES`.
+    """
+
+    answers: pd.DataFrame
+    proxies: pd.DataFrame
+
+
+def run_answers(
+    settings: Answers,
+    model: AnyModel,
+    transcripts: Sequence[Transcript],
+    *,
+    executor: Executor | None = None,
+    workers: int | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+    cancelled: threading.Event | None = None,
+) -> Measured:
+    """Let a model read and answer dialogs under every policy and budget.
+
+    A dialog's numbers do not depend on the others, on workers or chunks.
+
+    Parameters
+    ----------
+    settings : Answers
+    model : AnyModel
+    transcripts : sequence of Transcript
+        With different names.
+    executor, workers, on_progress, cancelled
+        As for `fdkvc.experiments.benchmark.run_benchmark`.
+
+    Raises
+    ------
+    ValueError
+        If a dialog is longer than the model can hold, or `workers` is below 1.
+    """
+    workers = cores() if workers is None else workers
+    if executor is None:
+        WORKERS.check(workers, "workers")
+    for transcript in transcripts:
+        laid_out(model, transcript)
+    jobs = [transcripts[first : first + CHUNK] for first in range(0, len(transcripts), CHUNK)]
+    chunks = run_chunks(
+        partial(answer_chunk, settings, model),
+        jobs,
+        executor=executor,
+        workers=workers if len(jobs) > 1 else 1,
+        on_progress=on_progress,
+        cancelled=cancelled,
+    )
+    tables = (
+        pd.DataFrame([row for chunk in chunks for row in chunk[at]], columns=list(MEASURED))
+        for at in range(2)
+    )
+    return Measured(*tables)
+
+
+def answer_chunk(
+    settings: Answers, model: AnyModel, transcripts: Sequence[Transcript]
+) -> tuple[list[Row], list[Row]]:
+    """Return the rows of some dialogs, of their answers and of their proxies."""
+    one_blas_thread()  # here too, because this may be the worker of another process
+    answers: list[Row] = []
+    proxies: list[Row] = []
+    for transcript in transcripts:
+        passages = laid_out(model, transcript)
+        about = transcript.name, transcript.services
+        found, full = _read(settings, model, passages)
+        answers += [(*about, *row) for row in found]
+        if settings.proxies:
+            told = _proxies(settings, full, transcript, passages)
+            proxies += [(*about, *row, 1) for row in told]
+    return answers, proxies
+
+
+def _read(
+    settings: Answers, model: AnyModel, passages: Sequence[LaidOut]
+) -> tuple[list[tuple[str, int, str, float, int]], Remembers]:
+    """Return the rest of a dialog's rows, and the only memory that is needed any longer."""
+    memories = settings.memories(model)
+    reader = _Reader(settings, model, list(memories.values()))
+    for passage in passages:
+        reader.take(passage)
+    rows = [
+        (name, each, metric, value, count)
+        for at, (name, budget) in enumerate(memories)
+        for metric, (value, count) in reader.measures(at).items()
+        for each in (settings.budgets if name == FULL else (budget,))
+    ]
+    return rows, reader.memories[0]
+
+
+def laid_out(model: AnyModel, transcript: Transcript) -> list[LaidOut]:
+    """Return the passages of a dialog in tokens.
+
+    Raises
+    ------
+    ValueError
+        If there are more than the model can hold.
+    """
+    passages = [model.tokens.laid_out(passage) for passage in model_text(transcript)]
+    count = len(model.tokens.first) + sum(len(passage.ids) for passage in passages)
+    most = model.decoder.shape.positions
+    if count > most:
+        raise ValueError(
+            f"{transcript.name}: {count:,} tokens, but the model holds at most {most:,}"
+        )
+    return passages
+
+
+# ------------------------------------------------------------------------------- reading
+
+
+@dataclass
+class _Reader:
+    """A dialog that is read under several memories at once, the first of them the full one.
+
+    Attributes
+    ----------
+    settings : Answers
+    model : AnyModel
+    memories : list of Remembers
+    nats, kl, same : list of array (C, n)
+        Of each passage's tokens.
+    old : list of array (n,)
+        How many turns ago the value was last mentioned that a token is of, 0 for no value.
+    exact : list of array (C,) of bool
+        Of each call.
+    right : list of array (C, arguments) of bool
+    """
+
+    settings: Answers
+    model: AnyModel
+    memories: list[Remembers]
+    nats: list[Floats] = field(default_factory=list)
+    kl: list[Floats] = field(default_factory=list)
+    same: list[Bools] = field(default_factory=list)
+    old: list[NDArray[np.intp]] = field(default_factory=list)
+    exact: list[Bools] = field(default_factory=list)
+    right: list[Bools] = field(default_factory=list)
+    _next: Floats | None = None
+
+    def __post_init__(self) -> None:
+        if self.model.tokens.first:
+            self._next = read(self.memories, self.model.tokens.first, last=1)
+
+    def take(self, passage: LaidOut) -> None:
+        """Read a passage, and let the turn end; of a call, first ask what would be written."""
+        call, began = passage.passage.call is not None, self.memories[0].count
+        # A turn in which nothing is evicted can be gone back in; another is begun twice.
+        before = self.memories
+        if call and self.settings.every is not None:
+            before = [memory.fork() for memory in before]
+        ages, best = _ages(passage), []
+        for first, end in self._parts(passage):
+            own = read(self.memories, passage.ids[first:end])
+            if self._next is None:  # nothing says how a text begins
+                foretold, first = own[:, :-1], first + 1
+            else:
+                foretold = np.concatenate([self._next, own[:, :-1]], axis=1)
+            self._next = own[:, -1:]
+            if first < end:
+                best.append(self._score(foretold, np.asarray(passage.ids[first:end])))
+                self.old.append(ages[first:end])
+        if call:
+            rest = passage.ids[len(self.model.tokens.marks["call"]) :]
+            written = np.concatenate(best, axis=1)[:, -len(rest) :]
+            exact = np.asarray((written == rest).all(axis=1))
+            others = [each for each, found in zip(before, exact, strict=True) if not found]
+            self._ask(passage, began, others, exact)
+        for memory in self.memories:
+            memory.end_turn()
+
+    def _parts(self, passage: LaidOut) -> Iterator[tuple[int, int]]:
+        """Yield the first and the end of parts to read; policies evict where the model would."""
+        every, writer, size = self.settings.every, passage.passage.writer, len(passage.ids)
+        mark = len(self.model.tokens.marks[writer])
+        stops = set() if every is None or writer == "user" else {*range(mark + every, size, every)}
+        bounds = sorted({0, size, *range(PART, size, PART), *stops})
+        for first, end in pairwise(bounds):
+            if first in stops:
+                for memory in self.memories:
+                    memory.end_turn()
+            yield first, end
+
+    def _score(self, foretold: Floats, targets: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Compare what each memory foretold (C, n, V) with what came, and with the full cache.
+
+        Return the likeliest tokens (C, n).
+        """
+        best = foretold.argmax(axis=-1)
+        relative = foretold - np.take_along_axis(foretold, best[..., None], axis=-1)
+        powers = np.exp(relative)
+        total = powers.sum(axis=-1)
+        lost = np.log(total)
+        came = relative[:, np.arange(len(targets)), targets]
+        likely = powers[0] / total[0, :, None]
+        expected = np.einsum("nv,cnv->cn", likely, relative) - lost  # of log p, under the full
+        self.nats.append(lost - came)
+        self.kl.append(np.maximum(expected[0] - expected, 0))
+        self.same.append(best == best[0])
+        return np.asarray(best)
+
+    def _ask(self, passage: LaidOut, began: int, others: Sequence[Remembers], exact: Bools) -> None:
+        """Note which memories write a call word for word, and which arguments the others write."""
+        tokens, call = self.model.tokens, passage.passage.call
+        assert call is not None
+        wanted = tokens.text(passage.ids)
+        slots = [each.slot for each in call.arguments]
+        right = np.repeat(exact[:, None], len(slots), axis=1)
+        texts = self._written(passage, began, others)
+        for at, text in zip(np.flatnonzero(~exact), texts, strict=True):
+            told = {each.slot: each.right for each in judged(text, wanted).arguments}
+            right[at] = [told.get(slot, False) for slot in slots]
+        self.exact.append(exact)
+        self.right.append(right)
+
+    def _written(
+        self, passage: LaidOut, began: int, memories: Sequence[Remembers]
+    ) -> Iterator[str]:
+        """Yield the calls that memories write in the place of a passage that began there."""
+        tokens, places = self.model.tokens, self.model.decoder.shape.positions - began
+        most = min(len(passage.ids) + ROOM, places) - len(tokens.marks["call"])
+        for first in range(0, len(memories), AT_ONCE):
+            some = [memory.fork(began) for memory in memories[first : first + AT_ONCE]]
+            every = self.settings.every
+            yield from passages_written(tokens, some, "call", most=most, every=every)
+
+    def measures(self, at: int) -> dict[str, tuple[float, int]]:
+        """Return each measure of one memory, and of how many it is the mean; those of any."""
+        nats, kl, same = (
+            np.concatenate([part[at] for part in parts])
+            for parts in (self.nats, self.kl, self.same)
+        )
+        old = np.concatenate(self.old)
+        exact = np.array([part[at] for part in self.exact], bool)
+        full_exact = np.array([part[0] for part in self.exact], bool)
+        right, full_right = (
+            np.concatenate([np.zeros(0, bool), *(part[which] for part in self.right)])
+            for which in (at, 0)
+        )
+        found = {
+            "nats": nats,
+            "nats_arguments": nats[old > 0],
+            "nats_recent": nats[(old > 0) & (old <= RECENT)],
+            "nats_middle": nats[(old > RECENT) & (old <= OLD)],
+            "nats_old": nats[old > OLD],
+            "kl": kl,
+            "kl_p99": np.quantile(kl, [0.99]),
+            "same_best": same,
+            "calls_exact": exact,
+            "arguments_right": right,
+            "calls_exact_of_full": exact[full_exact],
+            "arguments_right_of_full": right[full_right],
+        }
+        return {
+            name: (float(np.mean(values, dtype=float)), len(values))
+            for name, values in found.items()
+            if len(values)
+        }
+
+
+def _ages(passage: LaidOut) -> NDArray[np.intp]:
+    """Return for each token how many turns ago the value was last mentioned that it is of."""
+    ages = np.zeros(len(passage.ids), np.intp)
+    call = passage.passage.call
+    if call is not None:
+        for argument, span in zip(call.arguments, passage.passage.spans, strict=True):
+            if argument.mention is not None:
+                ages[list(passage.tokens_of(*span))] = call.turn - argument.mention.turn
+    return ages
+
+
+# ------------------------------------------------------------------------------- proxies
+
+
+def _proxies(
+    settings: Answers, memory: Remembers, transcript: Transcript, passages: Sequence[LaidOut]
+) -> Iterator[tuple[str, int, str, float]]:
+    """Yield policy, budget, proxy and its value, in the mean over KV heads, where it has one."""
+    demanded = replace(
+        transcript, demands=tuple(each for each in transcript.demands if each.kind == "call")
+    )
+    asked = [name.removeprefix("late_") for name in PROXIES if name.startswith("late_")]
+    replayed = replay(
+        Replay(settings.policies, settings.budgets, ("together",), tuple(asked), best=False),
+        recordings(memory, demanded, passages),
+    )
+    by_head: dict[tuple[str, int, str], list[float]] = {}
+    columns = (replayed[name].tolist() for name in ("policy", "budget", "metric", "value"))
+    for policy, budget, metric, value in zip(*columns, strict=True):
+        if metric in PROXIES and np.isfinite(value):
+            by_head.setdefault((policy, budget, metric), []).append(value)
+    for key, values in by_head.items():
+        yield *key, float(np.mean(values))
+
+
+# ------------------------------------------------------------------------------- tables
+
+
+def answers_summary(measured: pd.DataFrame, seed: int) -> pd.DataFrame:
+    """Return the mean of each measure with its 95 % interval over sets of services.
+
+    A dialog counts by its tokens, calls or arguments; dialogs of the same services are drawn
+    together.
+
+    Parameters
+    ----------
+    measured : DataFrame
+        As `run_answers` gives it.
+    seed : int
+        Of the bootstrap.
+
+    Returns
+    -------
+    DataFrame
+        Columns `SUMMARY`.
+    """
+    rows = [
+        (*key, *_told(group, group.value.to_numpy(), seed))
+        for key, group in measured.groupby(["policy", "budget", "metric"], sort=False)
+    ]
+    return pd.DataFrame(rows, columns=list(SUMMARY))
+
+
+def answers_paired(measured: pd.DataFrame, baseline: str, seed: int) -> pd.DataFrame:
+    """Return the paired differences of every policy from a baseline over the same dialogs.
+
+    Parameters
+    ----------
+    measured : DataFrame
+        As `run_answers` gives it.
+    baseline : str
+        The name of a policy or control that ran.
+    seed : int
+        Of the bootstrap.
+
+    Returns
+    -------
+    DataFrame
+        Columns `PAIRED`; `told_apart` says whether the interval leaves 0 out, and nothing where
+        there is no interval.
+    """
+    groups = dict(iter(measured.groupby(["budget", "metric", "policy"], sort=False)))
+    rows = []
+    for (budget, metric, policy), group in groups.items():
+        if policy == baseline:
+            continue
+        other = groups[budget, metric, baseline]
+        difference = differences(group.value.to_numpy(), other.value.to_numpy())
+        told = _told(group, difference, seed)
+        rows.append((budget, metric, policy, baseline, *told, told_apart(*told[-2:])))
+    return pd.DataFrame(rows, columns=list(PAIRED))
+
+
+def _told(group: pd.DataFrame, values: NDArray[Any], seed: int) -> tuple[Any, ...]:
+    """Return dialogs, sets of services, count, and the weighted mean with its interval."""
+    weights = group["count"].to_numpy(float)
+    n, services, *mean = over_services(values, group.services.tolist(), seed, weights)
+    return n, services, int(weights.sum()), *mean

@@ -1,0 +1,582 @@
+"""Scenarios × policies × dialogs, in chunks, on any `concurrent.futures.Executor`."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    CancelledError,
+    Executor,
+    Future,
+    wait,
+)
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache, cached_property, partial
+from itertools import islice
+from time import perf_counter
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from fdkvc.experiments.workers import DaemonThreads, Submit, cores, shared_workers
+from fdkvc.paper.tables import BASELINE
+from fdkvc.parameters import BUDGET, DIALOGS, SEED, WORKERS, check_count
+from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
+from fdkvc.run.metrics import (
+    PROJECTED_ALIGNMENTS,
+    adaptation,
+    first_late_turn,
+    metric_named,
+    usual_metrics,
+)
+from fdkvc.run.simulate import simulate
+from fdkvc.run.trace import Rule, Trace
+from fdkvc.synthetic.batch import DialogBatch, Workspace
+from fdkvc.synthetic.draw import build, draw, generate, numbers_of_a_dialog
+from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS, Scenario, World
+
+CHUNK = 100
+"""Dialogs that are drawn and simulated together: enough to keep NumPy busy, small in memory."""
+
+SLOW_CHUNK = 5
+"""As many where a metric is slow: who cancels waits for a chunk, and all take no longer so."""
+
+SMALL = 25
+"""So few dialogs are not shared among workers."""
+
+AHEAD = 2
+"""Chunks in hand for each worker, so that none waits for its next."""
+
+MOST_NUMBERS = 2**25
+"""Numbers that the dialogs of a chunk may take together: 128 MB."""
+
+MOST_KEPT = 2**27
+"""Numbers that may come out of a run: 512 MB."""
+
+MOST_NAMED = 512
+"""Policies of a run, or scenarios, or metrics."""
+
+COMPOSITE = "composite"
+ADAPTATION = "adaptation"
+TIMED = "mixed"
+"""The scenario on which turns are timed."""
+
+Values = NDArray[np.float32]
+
+_THREAD = threading.local()
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """What to run.
+
+    Attributes
+    ----------
+    scenarios : tuple of Scenario
+        The adaptation run among them is measured in turns to adapt, the others by late metrics.
+    policies : tuple of Policy
+        With different names.
+    metrics : tuple of str
+        Keys of metrics; see `fdkvc.run.metrics.metric_named`.
+    series : bool
+        Whether to keep every turn of every dialog too.
+
+    Raises
+    ------
+    ValueError
+        In one sentence, for anything that cannot be run.
+    """
+
+    scenarios: tuple[Scenario, ...] = tuple(
+        SCENARIOS[key] for key in (*BENCHMARK_SCENARIOS, ADAPTATION)
+    )
+    policies: tuple[Policy, ...] = tuple(policy_named(key) for key in PAPER_POLICIES)
+    dialogs: int = DIALOGS.default
+    seed: int = SEED.default
+    budget: int = BUDGET.default
+    world: World = field(default_factory=World)
+    metrics: tuple[str, ...] = field(default_factory=usual_metrics)
+    series: bool = False
+
+    def __post_init__(self) -> None:
+        for known in (DIALOGS, SEED, BUDGET):
+            known.check(getattr(self, known.name), known.name)
+        if not self.scenarios or not self.policies:
+            raise ValueError("a benchmark needs at least one scenario and one policy")
+        check_different("scenario", [scenario.key for scenario in self.scenarios])
+        check_different("policy", [policy.name for policy in self.policies])
+        check_different("metric", self.metrics)
+        for key in self.metrics:
+            metric_named(key)
+        self._check_size()
+
+    @property
+    def numbers_of_a_dialog(self) -> int:
+        """Numbers that a dialog takes while it runs, in its largest scenario and under a policy."""
+        turns = max(len(scenario.schedule) for scenario in self.scenarios)
+        return numbers_of_a_dialog(turns, self.world) + 3 * turns * self.budget
+
+    def _check_size(self) -> None:
+        """Say what is too much before anything of it is allocated."""
+        if self.numbers_of_a_dialog > MOST_NUMBERS:
+            raise ValueError(
+                f"a dialog takes {self.numbers_of_a_dialog:,} numbers while it runs, but at most "
+                f"{MOST_NUMBERS:,} are allowed: give it fewer turns, tokens or dimensions"
+            )
+        late = len(self.scenarios) * len(self.metrics)
+        turns = sum(len(scenario.schedule) for scenario in self.scenarios) if self.series else 0
+        kept = self.dialogs * len(self.policies) * (late + turns * (len(self.metrics) + len(Rule)))
+        if kept > MOST_KEPT:
+            raise ValueError(
+                f"the run has {kept:,} results, but at most {MOST_KEPT:,} are kept: ask for fewer "
+                "dialogs, policies, scenarios or metrics"
+            )
+
+
+def check_different(kind: str, names: Sequence[str]) -> None:
+    """Raise a ValueError if a name is given twice, or there are more than a run takes."""
+    for name, times in Counter(names).items():
+        if times > 1:
+            raise ValueError(f"{kind} {name!r} is given twice")
+    if len(names) > MOST_NAMED:
+        raise ValueError(f"{kind} has {len(names):,} values, but at most {MOST_NAMED} are allowed")
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """One policy's numbers on one scenario, one a dialog.
+
+    Attributes
+    ----------
+    values : mapping of name to array (n,)
+        ``late_…`` metrics, or for the adaptation run ``adaptation`` (turns) and ``never`` (0, 1).
+    series : mapping of name to array (n, T)
+        Metrics (but no `PROJECTED_ALIGNMENTS`), row states, and entries evicted by each rule
+        (``evicted_…``) of every turn, where they were asked for.
+    """
+
+    values: Mapping[str, Values]
+    series: Mapping[str, Values]
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """What came out.
+
+    Attributes
+    ----------
+    measured : mapping of scenario key to policy name to Measured
+        Finished dialogs only, in the order of their numbers.
+    """
+
+    benchmark: Benchmark
+    measured: Mapping[str, Mapping[str, Measured]]
+    seconds: float
+
+    @property
+    def complete(self) -> bool:
+        """Whether every dialog of every scenario was run."""
+        return all(
+            self.dialogs(scenario.key) == self.benchmark.dialogs
+            for scenario in self.benchmark.scenarios
+        )
+
+    def dialogs(self, scenario: str) -> int:
+        """Count the finished dialogs of a scenario."""
+        for measured in self.measured.get(scenario, {}).values():
+            for values in measured.values.values():
+                return len(values)
+        return 0
+
+    def values(self, scenario: str, policy: str, metric: str) -> Values | None:
+        """Return one number a dialog (n,), or None where there is none.
+
+        Parameters
+        ----------
+        scenario : str
+            A scenario's key, or ``composite``: each dialog's mean over the five benchmark
+            scenarios, at equal number, once all of them are complete.
+        """
+        return self._known.get((scenario, policy, metric))
+
+    @cached_property
+    def _known(self) -> dict[tuple[str, str, str], Values]:
+        """All that `values` can return."""
+        known = {
+            (scenario, policy, metric): values
+            for scenario, by_policy in self.measured.items()
+            for policy, measured in by_policy.items()
+            for metric, values in measured.values.items()
+            # A metric may say nothing of a scenario, such as recall where no topic returns.
+            if not np.isnan(values).any()
+        }
+        for policy, metric in {place[1:]: None for place in known}:
+            rows = [known.get((key, policy, metric), ()) for key in BENCHMARK_SCENARIOS]
+            if all(len(row) == self.benchmark.dialogs for row in rows):
+                mean = np.mean(rows, axis=0, dtype=np.float64)
+                known[COMPOSITE, policy, metric] = np.asarray(mean, np.float32)
+        return known
+
+    @cached_property
+    def reported(self) -> tuple[str, ...]:
+        """Keys of the scenarios with late metrics, and ``composite`` where it can be had."""
+        scenarios = tuple(key for key in self.measured if key != ADAPTATION)
+        first = self.benchmark.policies[0].name
+        late = late_metrics(self.benchmark)
+        whole = any(self.values(COMPOSITE, first, name) is not None for name in late)
+        return (*scenarios, COMPOSITE) if whole else scenarios
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is.
+
+    Attributes
+    ----------
+    done, total : int
+        Dialogs; each is run in every scenario, by every policy.
+    title : str
+        What is running.
+    seconds : float
+        Since the start.
+    """
+
+    done: int
+    total: int
+    title: str
+    seconds: float
+
+    @property
+    def seconds_left(self) -> float:
+        """The time left at the pace so far; infinite before anything is done."""
+        return self.seconds * (self.total - self.done) / self.done if self.done else float("inf")
+
+
+Chunk = dict[str, dict[str, Measured]]
+"""What some dialogs came to: scenario key to policy name to Measured."""
+
+Dialogs = TypeVar("Dialogs", bound=Sized)
+Chunked = TypeVar("Chunked")
+
+
+def run_chunk(benchmark: Benchmark, chunk: range) -> Chunk:
+    """Run every policy on some dialogs of every scenario.
+
+    A dialog draws the same numbers in every scenario, so they are drawn once for all of them. Its
+    results do not depend on which others are in its chunk, nor on the machine's cores.
+    """
+    one_blas_thread()  # here too, because this may be the worker of another process
+    world, workspace = benchmark.world, _own_workspace()
+    draws = draw(benchmark.scenarios, chunk, benchmark.seed, world, workspace)
+    return {
+        scenario.key: _run_scenario(benchmark, scenario, build(scenario, draws, world, workspace))
+        for scenario in benchmark.scenarios
+    }
+
+
+def _own_workspace() -> Workspace:
+    """Return the workspace of this thread, where each scenario takes the place of the last."""
+    if not hasattr(_THREAD, "workspace"):
+        _THREAD.workspace = Workspace()
+    workspace: Workspace = _THREAD.workspace
+    return workspace
+
+
+def _run_scenario(
+    benchmark: Benchmark, scenario: Scenario, dialogs: DialogBatch
+) -> dict[str, Measured]:
+    measured = {}
+    metrics = {key: metric_named(key) for key in benchmark.metrics}
+    outputs_from = 0 if benchmark.series else first_late_turn(dialogs)
+    for policy in benchmark.policies:
+        trace = simulate(
+            policy, dialogs, benchmark.budget, entries=False, outputs_from=outputs_from
+        )
+        if scenario.key == ADAPTATION:
+            speed = adaptation(trace, dialogs)
+            values = {"adaptation": speed.turns, "never": speed.never.astype(np.float32)}
+        else:
+            values = {each.name: each.late(trace, dialogs) for each in metrics.values()}
+        series: dict[str, Values] = {}
+        if benchmark.series:
+            shown = [key for key in metrics if key not in PROJECTED_ALIGNMENTS]
+            series = {key: metrics[key].measure(trace, dialogs) for key in shown}
+            series |= {**trace.state, **_evictions(trace)}
+        measured[policy.name] = Measured(values, series)
+    return measured
+
+
+def _evictions(trace: Trace) -> dict[str, Values]:
+    return {f"evicted_{rule}": count.astype(np.float32) for rule, count in trace.evicted.items()}
+
+
+def start_workers(benchmark: Benchmark, workers: int | None = None) -> None:
+    """Let the workers of a run that comes soon start meanwhile, if it will need any.
+
+    Parameters
+    ----------
+    workers : int, optional
+        As for `run_benchmark`.
+
+    Raises
+    ------
+    ValueError
+        If `workers` is below 1.
+    """
+    workers, _ = _share(benchmark, workers)
+    if workers > 1:
+        submit = shared_workers(workers)
+        for _ in range(workers):
+            submit(one_blas_thread)  # each loads the engine for it
+
+
+def _share(
+    benchmark: Benchmark,
+    workers: int | None = None,
+    chunk: int | None = None,
+    here: bool = True,
+) -> tuple[int, list[range]]:
+    """Return how many chunks run at once, on this machine or not, and the dialogs of each."""
+    workers = cores() if workers is None else workers
+    if here:
+        WORKERS.check(workers, "workers")
+    check_count("workers", workers)
+    if chunk is None:
+        # Smaller runs are split so that every worker has something to do.
+        chunk = min(CHUNK, max(SMALL, -(-benchmark.dialogs // workers)))
+    check_count("chunk", chunk)
+    if any(metric_named(key).slow for key in benchmark.metrics):
+        chunk = min(chunk, SLOW_CHUNK)
+    chunk = min(chunk, max(1, MOST_NUMBERS // benchmark.numbers_of_a_dialog))
+    chunks = [
+        range(first, min(first + chunk, benchmark.dialogs))
+        for first in range(0, benchmark.dialogs, chunk)
+    ]
+    return workers if len(chunks) > 1 else 1, chunks
+
+
+def run_benchmark(
+    benchmark: Benchmark,
+    *,
+    executor: Executor | None = None,
+    workers: int | None = None,
+    chunk: int | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+    cancelled: threading.Event | None = None,
+) -> Results:
+    """Run a benchmark; the results depend on nothing but the benchmark.
+
+    Parameters
+    ----------
+    executor : Executor, optional
+        Where the chunks run; processes of this machine by default, see
+        `fdkvc.experiments.workers`. A single chunk or worker runs in this process.
+    workers : int, optional
+        Processes to start, or chunks that `executor` runs at once; the machine's cores by default.
+    chunk : int, optional
+        Dialogs in a chunk, or fewer where so many are too large or take too long.
+    on_progress : function, optional
+        Called after each chunk, in the calling thread.
+    cancelled : Event, optional
+        Once set, no further chunk begins; finished ones are returned.
+
+    Raises
+    ------
+    ValueError
+        If `workers` or `chunk` is below 1.
+    """
+    workers, jobs = _share(benchmark, workers, chunk, executor is None)
+    began = perf_counter()
+    chunks = run_chunks(
+        partial(run_chunk, benchmark),
+        jobs,
+        executor=executor,
+        workers=workers,
+        on_progress=on_progress,
+        cancelled=cancelled,
+    )
+    measured = {
+        # Each chunk lets go of what is joined, so that nothing is held twice for long.
+        scenario.key: _join([part.pop(scenario.key) for part in chunks])
+        for scenario in benchmark.scenarios
+    }
+    return Results(benchmark, measured, perf_counter() - began)
+
+
+def run_chunks(
+    run: Callable[[Dialogs], Chunked],
+    jobs: Sequence[Dialogs],
+    *,
+    executor: Executor | None = None,
+    workers: int,
+    on_progress: Callable[[Progress], None] | None = None,
+    cancelled: threading.Event | None = None,
+) -> list[Chunked]:
+    """Run some dialogs after others, several at once, and return what they came to, in order.
+
+    Parameters
+    ----------
+    run : function
+        Of a job; it and what it gives can be pickled, and gives the same anywhere.
+    jobs : sequence
+        The dialogs of each.
+    executor, workers, on_progress, cancelled
+        As for `run_benchmark`.
+    """
+    cancelled = cancelled or threading.Event()
+    one_blas_thread()
+    began = perf_counter()
+    finished: dict[int, Chunked] = {}
+    waiting: Iterator[tuple[int, Dialogs]] = iter(enumerate(jobs))
+    done, total = 0, sum(map(len, jobs))
+    with _submitter(executor, workers) as submit:
+        running: dict[Future[Chunked], int] = {}
+        while True:
+            # Only a few chunks ahead of the workers: memory does not grow with the dialogs.
+            for number, job in islice(waiting, max(0, AHEAD * workers - len(running))):
+                running[submit(run, job)] = number
+            if not running:
+                break
+            ended = wait(running, return_when=FIRST_COMPLETED).done
+            for future in sorted(ended, key=running.__getitem__):
+                number = running.pop(future)
+                try:
+                    finished[number] = future.result()
+                except CancelledError:
+                    raise
+                except Exception:
+                    # Lost with its workers, perhaps. A chunk gives the same numbers anywhere, and
+                    # a mistake in it comes again.
+                    finished[number] = run(jobs[number])
+                done += len(jobs[number])
+                if on_progress is not None:
+                    title = f"{done} of {total} dialogs"
+                    on_progress(Progress(done, total, title, perf_counter() - began))
+            if cancelled.is_set():
+                waiting = iter(())
+                for future in [future for future in running if future.cancel()]:
+                    del running[future]
+    return [finished[number] for number in sorted(finished)]
+
+
+@contextmanager
+def _submitter(executor: Executor | None, workers: int) -> Iterator[Submit]:
+    """Give what hands a chunk to whoever runs it."""
+    if executor is not None:
+        yield executor.submit
+    elif workers > 1:
+        yield shared_workers(workers)
+    else:
+        yield DaemonThreads(1).submit
+
+
+@cache
+def one_blas_thread() -> None:
+    """Leave the cores to the chunks: a matrix product here is too small to share among threads."""
+    threadpool_limits(1, user_api="blas")
+
+
+def _join(parts: Sequence[Mapping[str, Measured]]) -> dict[str, Measured]:
+    """Put the dialogs of several chunks one behind the other."""
+    if not parts:
+        return {}
+    return {
+        policy: Measured(
+            _concatenate([part[policy].values for part in parts]),
+            _concatenate([part[policy].series for part in parts]),
+        )
+        for policy in parts[0]
+    }
+
+
+def _concatenate(parts: Sequence[Mapping[str, Values]]) -> dict[str, Values]:
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Time of a policy's turn.
+
+    Attributes
+    ----------
+    milliseconds : float
+        Median over turns, for one dialog.
+    batched : float
+        Median over turns of a batch, divided by its dialogs; NaN if not measured.
+    """
+
+    policy: str
+    milliseconds: float
+    batched: float
+
+
+def measure_latency(
+    policies: Sequence[Policy],
+    budget: int = 56,
+    seed: int = 0,
+    repeats: int = 15,
+    *,
+    batched: bool = True,
+) -> list[Latency]:
+    """Time one turn of each policy: scores, eviction, output.
+
+    Drawing, metrics, and the products of queries with keys, which are made once for a whole
+    dialog, are left out. Policies take turns, so that a busy machine is unfair to none; the
+    first round warms up and the median of the others counts.
+
+    Parameters
+    ----------
+    repeats : int
+        Rounds that count.
+    batched : bool
+        Whether to time batches too, which takes four times as long as the rest.
+    """
+    sizes = (1, CHUNK) if batched else (1,)
+    batches = [generate(SCENARIOS[TIMED], size, seed) for size in sizes]
+    times: dict[tuple[str, int], list[float]] = {}
+    for round_ in range(repeats + 1):
+        for policy in policies:
+            for dialogs in batches:
+                seconds = simulate(policy, dialogs, budget, entries=False).seconds
+                if round_:
+                    times.setdefault((policy.name, dialogs.rows), []).extend(seconds)
+    milliseconds = {which: 1e3 * float(np.median(each)) for which, each in times.items()}
+    return [
+        Latency(
+            policy.name,
+            milliseconds[policy.name, 1],
+            milliseconds.get((policy.name, CHUNK), math.nan) / CHUNK,
+        )
+        for policy in policies
+    ]
+
+
+def default_baseline(policies: Sequence[Policy]) -> str:
+    """Return the name of the policy that others are compared with: H2O, or else the first."""
+    names = [policy.name for policy in policies]
+    return BASELINE if BASELINE in names else names[0]
+
+
+def check_baseline(baseline: str, policies: Sequence[Policy]) -> None:
+    """Raise a ValueError unless a policy of this name is among the policies."""
+    names = [policy.name for policy in policies]
+    if baseline not in names:
+        raise ValueError(
+            f"baseline {baseline!r} is not among the policies: choose from {', '.join(names)}"
+        )
+
+
+def is_the_papers(benchmark: Benchmark) -> bool:
+    """Whether budget and world are those that the paper's figures were measured with."""
+    return benchmark.budget == Benchmark.budget and benchmark.world == World()
+
+
+def late_metrics(benchmark: Benchmark) -> list[str]:
+    """Return the names under which a benchmark's metrics are measured, such as late_retention."""
+    return [metric_named(key).name for key in benchmark.metrics]

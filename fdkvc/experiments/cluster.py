@@ -1,0 +1,94 @@
+"""Cluster: the chunks of a benchmark on other machines, through Dask.
+
+Needs the packages of ``requirements-dask.txt``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import CancelledError, Executor
+from contextlib import contextmanager
+from typing import Any
+
+from fdkvc.experiments.benchmark import Benchmark, run_chunk
+
+PATIENCE = 5.0
+"""Seconds that a scheduler has for its first answer."""
+
+
+@contextmanager
+def dask_cluster(address: str) -> Iterator[tuple[Executor, int]]:
+    """Give the executor of a Dask cluster, and how many chunks it runs at once.
+
+    The chunks of a worker that dies go to another; where there is none, they wait for one to join.
+
+    Parameters
+    ----------
+    address : str
+        Of the scheduler, such as ``tcp://host:8786``.
+
+    Raises
+    ------
+    ValueError
+        If the optional packages are missing, no scheduler answers at this address, its cluster
+        has no workers or cannot run a dialog, or the scheduler goes away during the run.
+    """
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise ValueError(
+            f"a cluster needs the packages of requirements-dask.txt: {error.name} is missing"
+        ) from None
+    _check_scheduler(address)
+    with Client(address, timeout=PATIENCE, set_as_default=False) as client:
+        workers = sum(client.nthreads().values())
+        if not workers:
+            raise ValueError(f"the Dask scheduler at {address!r} has no workers: start one first")
+        _check_workers(client, address)
+        try:
+            yield client.get_executor(), workers
+        except CancelledError:
+            raise ValueError(
+                f"the Dask scheduler at {address!r} went away during the run"
+            ) from None
+
+
+def _check_scheduler(address: str) -> None:
+    """Raise a ValueError unless a scheduler answers in time.
+
+    A client that finds none may hang as the program ends, and whatever else answers may never
+    finish; asking beforehand leaves nothing behind.
+    """
+    from distributed import Security, rpc
+
+    async def who() -> Any:
+        encryption = Security().get_connection_args("client")
+        async with rpc(address, connection_args=encryption) as other:
+            return await other.identity()
+
+    try:
+        answer = asyncio.run(asyncio.wait_for(who(), PATIENCE))
+    except Exception:  # as many kinds as there are mistakes in an address, and things at one
+        answer = {}
+    if answer.get("type") != "Scheduler":
+        raise ValueError(
+            f"no Dask scheduler answers at {address!r}: give the address that it names as it "
+            "starts, such as tcp://host:8786"
+        )
+
+
+def _check_workers(client: Any, address: str) -> None:
+    """Raise a ValueError unless each process of the cluster can run a dialog.
+
+    One that lacks the project would die of its first chunk without a word.
+    """
+    try:
+        for run in (client.run_on_scheduler, client.run):
+            run(run_chunk, Benchmark(dialogs=1), range(1))
+    except Exception as error:
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise ValueError(
+            f"the Dask cluster at {address!r} cannot run a dialog: start its scheduler and workers "
+            f"in the project's folder, with requirements.txt installed ({reason[:200]})"
+        ) from None

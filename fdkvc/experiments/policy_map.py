@@ -1,0 +1,159 @@
+"""The map of policies: what each costs, and how it fares, on drawn dialogs, real ones and answers.
+
+The numbers are measured by ``benchmarks/policy_map.py`` and stand in ``policy_map.csv``, since all
+policies on a model's answers take longer than a person waits for a page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from fdkvc.experiments.statistics import RESAMPLES, drawn_kinds, pareto_front, percentiles
+
+FILE = Path(__file__).parent / "policy_map.csv"
+
+COLUMNS = ("policy", "axis", "n", "mean", "ci_low", "ci_high", "rank", "rank_low", "rank_high")
+"""A row for each policy and axis; ranks are from 1, the best, and their ends those of 95 %."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What the map can show of a policy.
+
+    Attributes
+    ----------
+    label : str
+    data : str
+        What it was measured on.
+    lower_is_better : bool
+    """
+
+    label: str
+    data: str
+    lower_is_better: bool = False
+
+
+DRAWN = "the benchmark's scenarios, budget 56"
+REAL = "dialogues of people, lexical embedding, budget 48"
+ANSWERED = "the bundled model's answers, 48 entries a head"
+
+AXES: Mapping[str, Axis] = {
+    "memory": Axis("Memory, share of the dialog", DRAWN, lower_is_better=True),
+    "reads": Axis("Reads, share of the dialog", DRAWN, lower_is_better=True),
+    "time": Axis("Time of a turn, times FIFO's", DRAWN, lower_is_better=True),
+    "late_retention": Axis("Late retention", DRAWN),
+    "late_diversity": Axis("Late diversity", DRAWN),
+    "late_attention_loss": Axis("Attention loss", DRAWN, lower_is_better=True),
+    "call_recall": Axis("Call-argument recall", REAL),
+    "old_call_recall": Axis("Old call-argument recall", REAL),
+    "calls_exact_of_full": Axis("Calls exact, of the full cache's", ANSWERED),
+    "nats": Axis("Nats a token", ANSWERED, lower_is_better=True),
+}
+"""Every axis, by the name of what is measured."""
+
+
+def placed(measured: pd.DataFrame, axis: str, seed: int = 0) -> pd.DataFrame:
+    """Return the mean and the rank of every policy on an axis, with their 95 % intervals.
+
+    Kinds of dialogs are drawn anew, the same for all policies, so that a rank is as stable as the
+    order of the policies is over such draws.
+
+    Parameters
+    ----------
+    measured : DataFrame
+        Columns dialog, services, policy, value and count, of the same dialogs for every policy;
+        dialogs of the same services are of a kind, and `count` is how much a dialog counts.
+    axis : str
+        One of `AXES`.
+
+    Returns
+    -------
+    DataFrame
+        Columns `COLUMNS`.
+    """
+    values, counts = (
+        measured.pivot_table(column, "dialog", "policy", sort=False).dropna()
+        for column in ("value", "count")
+    )
+    kinds = measured.drop_duplicates("dialog").set_index("dialog").services[values.index]
+    kind, drawn = drawn_kinds(kinds.tolist(), seed, RESAMPLES)
+    weights = drawn[:, kind].astype(float)
+    numbers, sizes = values.to_numpy(float), counts.loc[values.index].to_numpy(float)
+    sums, totals = weights @ (numbers * sizes), weights @ sizes
+    means = np.divide(sums, totals, out=np.full(sums.shape, np.nan), where=totals > 0)
+    mean = (numbers * sizes).sum(axis=0) / sizes.sum(axis=0)
+    lower = AXES[axis].lower_is_better
+    rank, ranks = _ranks(mean[None], lower)[0], _ranks(means, lower)
+    rows = []
+    for at, policy in enumerate(values.columns):
+        within = map(round, percentiles(ranks[:, at]))
+        figures = (len(values), mean[at], *percentiles(means[:, at]))
+        rows.append((policy, axis, *figures, int(rank[at]), *within))
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def _ranks(means: NDArray[np.float64], lower_is_better: bool) -> NDArray[np.float64]:
+    """Rank the columns of each row, 1 for the best; equal ones share the best place."""
+    signed = means if lower_is_better else -means
+    better = signed[:, None, :] < signed[:, :, None]
+    return np.asarray(1.0 + better.sum(axis=2), np.float64)
+
+
+@cache
+def policy_map() -> pd.DataFrame:
+    """Return what was measured, columns `COLUMNS`."""
+    return pd.read_csv(FILE)
+
+
+def map_points(table: pd.DataFrame, x: str, y: str, judged: frozenset[str]) -> pd.DataFrame:
+    """Set two axes beside each other.
+
+    Parameters
+    ----------
+    table : DataFrame
+        As `policy_map` returns it.
+    judged : frozenset of str
+        The policies that may be on the front.
+
+    Returns
+    -------
+    DataFrame
+        A row for each policy that has both: setting, x, y, their intervals and ranks, and whether
+        it is on the front that nothing beats in both.
+    """
+    one, other = (
+        table[table.axis == axis].set_index("policy").drop(columns="axis").add_suffix(f"_{at}")
+        for at, axis in (("x", x), ("y", y))
+    )
+    joined = one.join(other, how="inner")
+    points = pd.DataFrame(
+        {
+            "setting": joined.index,
+            **{
+                f"{at}{end}": joined[f"{column}_{at}"].to_numpy()
+                for at in ("x", "y")
+                for end, column in (
+                    ("", "mean"),
+                    ("_low", "ci_low"),
+                    ("_high", "ci_high"),
+                    ("_rank", "rank"),
+                    ("_rank_low", "rank_low"),
+                    ("_rank_high", "rank_high"),
+                )
+            },
+        }
+    )
+    signs = [-1 if AXES[axis].lower_is_better else 1 for axis in (x, y)]
+    known = points.setting.isin(judged).to_numpy()
+    points["front"] = False
+    if known.any():
+        front = pareto_front(points.loc[known, ["x", "y"]].to_numpy() * signs)
+        points.loc[known, "front"] = front
+    return points

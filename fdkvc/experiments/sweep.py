@@ -1,0 +1,267 @@
+"""Sweeps: one or two hyperparameters of a policy over many values, beside all other policies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+
+import numpy as np
+import pandas as pd
+
+from fdkvc.experiments.benchmark import ADAPTATION, MOST_NAMED, Benchmark, Results
+from fdkvc.experiments.statistics import pareto_front
+from fdkvc.paper.tables import ABLATED_POLICY, ABLATED_SCENARIO, published_sweep
+from fdkvc.policies import POLICIES, Policy, policy_named, read_policy
+from fdkvc.run.metrics import late_metric, usual_metrics
+from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS, Scenario
+
+STEPS = 7
+"""Values of a sweep that the paper does not print."""
+
+MOST_SETTINGS = MOST_NAMED - len(POLICIES)
+"""Settings of a sweep, which runs beside all policies."""
+
+Number = int | float
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What to sweep.
+
+    Attributes
+    ----------
+    policy : str
+        A policy's name: its key, or a line such as ``blocks(h2o)``.
+    axes : tuple of (str, tuple of numbers)
+        One or two hyperparameters with their values.
+    metrics : tuple of str
+        Keys of metrics; see `fdkvc.run.metrics.metric_named`.
+
+    Raises
+    ------
+    ValueError
+        In one sentence, for anything that cannot be swept.
+    """
+
+    policy: str = ABLATED_POLICY
+    axes: tuple[tuple[str, tuple[Number, ...]], ...] = (("gamma", published_sweep("gamma")),)
+    scenario: Scenario = SCENARIOS[ABLATED_SCENARIO]
+    dialogs: int = 200
+    seed: int = 0
+    budget: int = Benchmark.budget
+    metrics: tuple[str, ...] = field(default_factory=usual_metrics)
+
+    def __post_init__(self) -> None:
+        names = self.parameters
+        for name in names:
+            check_sweepable(self.policy, name)
+        if not 1 <= len(names) <= 2 or len(set(names)) < len(names):
+            raise ValueError(
+                f"the swept hyperparameters are {', '.join(names) or 'none'}, but must be one or "
+                "two different ones"
+            )
+        for name, values in self.axes:
+            if not values:
+                raise ValueError(f"{name} has no values to sweep")
+        if self.scenario.key == ADAPTATION:
+            raise ValueError(
+                "the adaptation run has no late metrics to sweep: choose from "
+                f"{', '.join(BENCHMARK_SCENARIOS)}"
+            )
+        settings = math.prod(len(set(values)) for _, values in self.axes)
+        if settings > MOST_SETTINGS:
+            raise ValueError(
+                f"the sweep has {settings:,} settings, but at most {MOST_SETTINGS} may be"
+            )
+        _ = self.benchmark  # it checks the values, and all the rest
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The swept hyperparameters."""
+        return tuple(name for name, _ in self.axes)
+
+    @property
+    def variants(self) -> tuple[Policy, ...]:
+        """The policy with every combination of values."""
+        grid = product(*(values for _, values in self.axes))
+        return tuple(
+            read_policy(self.policy).variant(**dict(zip(self.parameters, values, strict=True)))
+            for values in grid
+        )
+
+    @property
+    def benchmark(self) -> Benchmark:
+        """The variants, and every policy as it is, on the same dialogs."""
+        variants = self.alone.policies
+        others = tuple(policy_named(key) for key in POLICIES)
+        beside = tuple(policy for policy in others if policy not in variants)
+        return replace(self.alone, policies=(*variants, *beside))
+
+    @property
+    def alone(self) -> Benchmark:
+        """The variants without the other policies."""
+        return Benchmark(
+            scenarios=(self.scenario,),
+            policies=self.variants,
+            dialogs=self.dialogs,
+            seed=self.seed,
+            budget=self.budget,
+            metrics=self.metrics,
+        )
+
+
+def swept_only(sweep: Sweep, results: Results) -> Results:
+    """Return the results of the swept variants, without the other policies."""
+    return replace(results, benchmark=sweep.alone)
+
+
+def suggested_values(policy: str, parameter: str) -> tuple[Number, ...]:
+    """Return values to sweep: the paper's, or else steps over the range that it explored.
+
+    Where it explored none, over the valid range.
+
+    Examples
+    --------
+    >>> suggested_values("fd-kvc", "gamma")
+    (0.7, 0.75, 0.8, 0.85, 0.88, 0.92)
+    >>> suggested_values("h2o", "window")
+    (0.0, 0.1667, 0.3333, 0.5, 0.6667, 0.8333, 1.0)
+    """
+    check_sweepable(policy, parameter)
+    if policy == ABLATED_POLICY and published_sweep(parameter):
+        return published_sweep(parameter)
+    known = read_policy(policy).settings[parameter]
+    default = known.default
+    low, high = known.paper or (known.low, known.high)
+    if math.isinf(high):
+        high = max(4 * default, 1)
+    steps = np.linspace(low, high, STEPS)
+    if not known.accepts(low, type(default)):
+        steps = steps[1:]
+    if isinstance(default, int):
+        return tuple(dict.fromkeys(int(step) for step in steps.round()))
+    return tuple(float(f"{step:.4g}") for step in steps)
+
+
+# ------------------------------------------------------------------------------- tables
+
+
+def tradeoff_table(table: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
+    """Return two metrics of every setting beside each other, with the Pareto front marked.
+
+    Parameters
+    ----------
+    table : DataFrame
+        From `fdkvc.replication.tables.sweep_table`.
+    x, y : str
+        Two of its metrics.
+
+    Returns
+    -------
+    DataFrame
+        Columns setting, policy, swept, x, x_low, x_high, y, y_low, y_high and front: whether no
+        setting is as good in both and better in one. A policy that keeps to no budget has no part
+        in the front; a setting of which one of the metrics says nothing is left out.
+    """
+    columns = {"mean": "", "ci_low": "_low", "ci_high": "_high"}
+    both = [
+        table[table.metric == metric]
+        .set_index(["setting", "policy", "swept"])[list(columns)]
+        .rename(columns={name: axis + ending for name, ending in columns.items()})
+        for axis, metric in (("x", x), ("y", y))
+    ]
+    joined = pd.concat(both, axis=1, join="inner").reset_index()
+    bounded = joined.setting.map(lambda name: read_policy(name).bounded).astype(bool)
+    front = pd.Series(data=False, index=joined.index)
+    signs = [-1 if late_metric(metric).lower_is_better else 1 for metric in (x, y)]
+    front[bounded] = pareto_front(joined.loc[bounded, ["x", "y"]].to_numpy() * signs)
+    return joined.assign(front=front)
+
+
+def grid_table(sweep: Sweep, table: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Return one metric over two swept hyperparameters.
+
+    Parameters
+    ----------
+    sweep : Sweep
+        Of two hyperparameters.
+    table : DataFrame
+        From `fdkvc.replication.tables.sweep_table`.
+
+    Returns
+    -------
+    DataFrame
+        Columns setting, x, y (the two values), mean, ci_low, ci_high and default: whether both
+        values are the nearest to the policy's defaults.
+    """
+    x, y = sweep.parameters
+    rows = table[table.swept & (table.metric == metric)]
+    settings = read_policy(sweep.policy).settings
+    nearest = {
+        name: min(values, key=lambda value: abs(value - settings[name].default))
+        for name, values in sweep.axes
+    }
+    return pd.DataFrame(
+        {
+            "setting": rows.setting,
+            "x": rows[x],
+            "y": rows[y],
+            "mean": rows["mean"],
+            "ci_low": rows.ci_low,
+            "ci_high": rows.ci_high,
+            "default": (rows[x] == nearest[x]) & (rows[y] == nearest[y]),
+        }
+    ).reset_index(drop=True)
+
+
+def read_values(text: str, policy: str, parameter: str, most: int) -> tuple[Number, ...]:
+    """Read the values of a sweep from text such as ``0.1 0.3 0.5``; commas are spaces.
+
+    Raises
+    ------
+    ValueError
+        In a sentence that names the value and what is allowed.
+
+    Examples
+    --------
+    >>> read_values("0.9, 0.5", "fd-kvc", "gamma", 10)
+    (0.5, 0.9)
+    >>> read_values("0.5 1", "fd-kvc", "gamma", 10)
+    Traceback (most recent call last):
+    ValueError: gamma is 1.0, but must be a number above 0 and below 1
+    """
+    check_sweepable(policy, parameter)
+    base = read_policy(policy)
+    whole = base.settings[parameter].kind is int
+    values: list[Number] = []
+    for word in text.replace(",", " ").split():
+        try:
+            values.append(int(word) if whole else float(word))
+        except ValueError:
+            kind = "whole numbers" if whole else "numbers"
+            raise ValueError(f"{parameter} has the value {word!r}, but takes {kind}") from None
+    if not values:
+        raise ValueError(f"{parameter} has no values to sweep: give some, such as 0.1 0.3")
+    if len(values) > most:
+        raise ValueError(f"{parameter} has {len(values)} values, but at most {most} run here")
+    for value in values:
+        base.variant(**{parameter: value})
+    return tuple(sorted(set(values)))
+
+
+def check_sweepable(policy: str, parameter: str) -> None:
+    """Raise a ValueError unless the policy has this number to sweep."""
+    known = can_be_swept(policy)
+    if parameter not in known:
+        raise ValueError(
+            f"parameter {parameter!r} is unknown to {policy}: choose from "
+            f"{', '.join(known) or 'none'}"
+        )
+
+
+def can_be_swept(policy: str) -> Sequence[str]:
+    """Return the hyperparameters of a policy that are numbers."""
+    settings = read_policy(policy).settings.items()
+    return [name for name, known in settings if not known.choices and known.kind is not str]

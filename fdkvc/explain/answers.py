@@ -1,0 +1,506 @@
+"""Answers: from what a model wrote a word, what of that was evicted, and what brings it back.
+
+A turn here is a turn of the conversation: a call counts with the words that follow it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from re import finditer
+
+import numpy as np
+import pandas as pd
+
+from fdkvc.attention import Bools, Floats, Ints
+from fdkvc.corpora.model_text import Writer, read_call
+from fdkvc.lm.apart import OneHead
+from fdkvc.lm.folder import LanguageModel
+from fdkvc.lm.memory import Memory, read
+from fdkvc.lm.talk import Talk, begins_with, passages_written
+from fdkvc.lm.tokens import Tokens
+from fdkvc.policies import Policy
+from fdkvc.run.trace import Rule
+
+MOST_TRIED = 8
+"""Spans that are brought back, each by itself."""
+
+Passages = Sequence[tuple[Writer, int, int]]
+"""Who wrote which tokens; see `fdkvc.lm.talk.Talk`."""
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word of a text that a model has read or written.
+
+    Attributes
+    ----------
+    text : str
+    passage : int
+    first, end : int
+        Its tokens in the whole text, the end not included.
+    """
+
+    text: str
+    passage: int
+    first: int
+    end: int
+
+    @property
+    def tokens(self) -> slice:
+        """The places of its tokens."""
+        return slice(self.first, self.end)
+
+
+def words_of(tokens: Tokens, ids: Sequence[int], passages: Passages) -> tuple[Word, ...]:
+    """Return the words of a text, passage by passage; marks and ends are no words."""
+    return tuple(
+        Word(text, number, first + low, first + high)
+        for number, (_, first, end) in enumerate(passages)
+        for text, low, high in _words(tokens, ids[first:end])
+    )
+
+
+def _words(tokens: Tokens, ids: Sequence[int]) -> Iterator[tuple[str, int, int]]:
+    """Yield each word of a passage with its tokens."""
+    text = tokens.text(ids)
+    said = [tokens.text(ids[: at + 1]) for at in range(len(ids))]
+    # A letter of several tokens is there when the last of them is.
+    begun = [part.endswith("\ufffd") for part in said]
+    ends = [len(part.rstrip("\ufffd")) for part in said[:-1]]
+    places = np.minimum(np.maximum.accumulate([*ends, len(text)]), len(text))
+    for found in finditer(r"\S+", text):
+        low, high = np.searchsorted(places, [found.start() + 1, found.end()]).tolist()
+        while low and begun[low - 1]:
+            low -= 1
+        yield found[0], low, high + 1
+
+
+def turns_of(passages: Passages) -> list[int]:
+    """Return the turn of each passage.
+
+    Examples
+    --------
+    >>> turns_of([("user", 0, 3), ("call", 3, 6), ("system", 6, 9), ("user", 9, 12)])
+    [0, 1, 1, 2]
+    """
+    spoken = [writer != "call" for writer, *_ in passages]
+    turns: list[int] = np.cumsum([0, *spoken])[:-1].tolist()
+    return turns
+
+
+# ------------------------------------------------------------------------------- what is right
+
+
+@dataclass(frozen=True)
+class JudgedArgument:
+    """An argument of a call as it was written, and as it should have been.
+
+    Attributes
+    ----------
+    slot : str
+    written, wanted : str, optional
+        None where it was not written, or not wanted.
+    """
+
+    slot: str
+    written: str | None
+    wanted: str | None
+
+    @property
+    def right(self) -> bool:
+        """Whether it was written as it should have been."""
+        return self.written == self.wanted
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A call as it was written, beside the one that was wanted.
+
+    Attributes
+    ----------
+    method, wanted_method : str
+    arguments : tuple of Argument
+        Those that were wanted, and then those that were not.
+    """
+
+    method: str
+    wanted_method: str
+    arguments: tuple[JudgedArgument, ...]
+
+    @property
+    def right(self) -> bool:
+        """Whether all of it is."""
+        return self.method == self.wanted_method and all(each.right for each in self.arguments)
+
+
+def judged(written: str, wanted: str) -> Judged:
+    """Judge a call by the one that was wanted.
+
+    Examples
+    --------
+    >>> call = judged("GetWeather ; city = London", "GetWeather ; city = Trieste ; date = today")
+    >>> [(each.slot, each.written, each.right) for each in call.arguments]
+    [('city', 'London', False), ('date', None, False)]
+    """
+    (method, found), (wanted_method, known) = read_call(written), read_call(wanted)
+    slots = dict.fromkeys([*known, *found])
+    return Judged(
+        method,
+        wanted_method,
+        tuple(JudgedArgument(slot, found.get(slot), known.get(slot)) for slot in slots),
+    )
+
+
+def changed_words(written: Sequence[str], other: Sequence[str]) -> list[bool]:
+    """Return which words of one text are not those of another.
+
+    Examples
+    --------
+    >>> changed_words("a table in London".split(), "a table in Trieste".split())
+    [False, False, False, True]
+    """
+    changed = np.ones(len(written), np.bool_)
+    for at, _, size in SequenceMatcher(None, written, other, False).get_matching_blocks():
+        changed[at : at + size] = False
+    found: list[bool] = changed.tolist()
+    return found
+
+
+# ------------------------------------------------------------------------------- why
+
+
+@dataclass(frozen=True)
+class Looks:
+    """Whose attention is asked for; of what is None, all in the mean.
+
+    Attributes
+    ----------
+    layer, head : int, optional
+        A head is one of queries.
+    """
+
+    layer: int | None = None
+    head: int | None = None
+
+    def mean(self, attention: Floats) -> Floats:
+        """Return the attention (N,) of (L, H, N)."""
+        mean: Floats = attention[self._of(attention.shape[1])].mean(axis=(0, 1))
+        return mean
+
+    def kept_by(self, heads: int, group: int) -> tuple[slice, slice]:
+        """Return the layers and KV heads that it looks at, of which a group of heads shares one."""
+        layer, head = self._of(heads)
+        if self.head is not None:
+            head = slice(self.head // group, self.head // group + 1)
+        return layer, head
+
+    def _of(self, heads: int) -> tuple[slice, slice]:
+        layer, head = (
+            slice(None) if one is None else slice(one, one + 1) for one in (self.layer, self.head)
+        )
+        return layer, head
+
+
+def why_table(talk: Talk, name: str, word: Word, looks: Looks) -> pd.DataFrame:
+    """Return what a word was written from, a row for each word before it.
+
+    A word's tokens were each chosen by the attention of the token before; this is their mean.
+
+    Parameters
+    ----------
+    talk : Talk
+    name : str
+        Of the memory that wrote the word.
+    word : Word
+        Of a passage that the model wrote.
+    looks : Looks
+
+    Returns
+    -------
+    DataFrame
+        Columns passage, turn, writer, word, first, end, attended, all_there, heads, evicted,
+        first_evicted_in, last_evicted_in, rule. `attended` is the share of attention that the
+        word got, and `all_there` what it would have got had all of the text been there. Of `heads`
+        KV heads, `evicted` had lost some of it before the passage began, in these turns.
+    """
+    memory, passages = talk.memories[name], talk.passages[name]
+    positions = range(word.first - 1, word.end - 1)
+    attended, all_there = (
+        np.mean([looks.mean(memory.attention(at, to_all=to_all)) for at in positions], axis=0)
+        for to_all in (False, True)
+    )
+    shape, turns = memory.decoder.shape, turns_of(passages)
+    layers, heads = looks.kept_by(shape.heads, shape.group)
+    gone, rules = memory.evicted_in[layers, heads], memory.evicted_by[layers, heads]
+    rows = []
+    for each in words_of(talk.model.tokens, memory.ids, passages):
+        if each.first >= word.first:
+            break
+        at = gone[:, :, each.tokens]
+        lost = (at >= 0) & (at < word.passage)
+        when = sorted({turns[turn] for turn in at[lost].tolist()})
+        by = {Rule(rule).name for rule in rules[:, :, each.tokens][lost].tolist()}
+        rows.append(
+            (
+                each.passage,
+                turns[each.passage],
+                passages[each.passage][0],
+                each.text,
+                each.first,
+                each.end,
+                float(attended[each.tokens].sum()),
+                float(all_there[each.tokens].sum()),
+                at[:, :, 0].size,
+                int(lost.any(axis=-1).sum()),
+                *((when[0], when[-1]) if when else (None, None)),
+                " and ".join(sorted(by)),
+            )
+        )
+    table = pd.DataFrame(
+        rows,
+        columns=[
+            *("passage", "turn", "writer", "word", "first", "end", "attended", "all_there"),
+            *("heads", "evicted", "first_evicted_in", "last_evicted_in", "rule"),
+        ],
+    )
+    return table.astype({"first_evicted_in": "Int64", "last_evicted_in": "Int64"})
+
+
+def first_evicted(talk: Talk, name: str, first: int, end: int, before: int) -> tuple[int, int, int]:
+    """Return which KV head was the first to evict any of some tokens, which one, and in which turn.
+
+    Heads are counted through all layers; of several, the first.
+
+    Parameters
+    ----------
+    talk : Talk
+    name : str
+        Of a memory.
+    first, end : int
+        The tokens, of which at least one was evicted before that passage.
+    before : int
+    """
+    gone = talk.memories[name].evicted_in[:, :, first:end]
+    gone = gone.reshape(-1, end - first)
+    when = np.where((gone >= 0) & (gone < before), gone, before)
+    head, token = np.unravel_index(when.argmin(), when.shape)
+    return int(head), first + int(token), turns_of(talk.passages[name])[when[head, token]]
+
+
+# ------------------------------------------------------------------------------- bring it back
+
+
+@dataclass(frozen=True)
+class Span:
+    """Words that stand beside each other.
+
+    Attributes
+    ----------
+    text : str
+    passage : int
+    first, end : int
+        Their tokens.
+    weight : float
+        The attention that the full cache paid them while it wrote, in tokens: summed over all
+        that it wrote, in the mean over layers and heads.
+    """
+
+    text: str
+    passage: int
+    first: int
+    end: int
+    weight: float
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What a model writes once spans that were evicted are there again.
+
+    Attributes
+    ----------
+    spans : tuple of Span
+    as_it_was, as_it_would_be : str
+        With their entries as they were computed when they were read, and as they would be computed
+        now, from what is left of the text before them.
+    """
+
+    spans: tuple[Span, ...]
+    as_it_was: str
+    as_it_would_be: str
+
+
+@dataclass(frozen=True)
+class BroughtBack:
+    """What became of a passage when evicted spans were brought back, one after the other.
+
+    Attributes
+    ----------
+    writer : {"call", "system"}
+        What was to be written: what the full cache writes there.
+    full, lost : str
+        What the full cache writes, and what the policy's does.
+    tried : tuple of Tried
+        Each span by itself, the one that the full cache attends to most first; and all of them.
+    """
+
+    writer: Writer
+    full: str
+    lost: str
+    tried: tuple[Tried, ...]
+
+
+def bring_back(
+    model: LanguageModel, memory: Memory, passages: Passages, most: int = MOST_TRIED
+) -> BroughtBack:
+    """Bring spans back that a memory has evicted, and let the model write what comes next.
+
+    Parameters
+    ----------
+    model : LanguageModel
+    memory : Memory
+        As it was when an answer was to begin; it is left as it is.
+    passages : sequence of (Writer, first, end)
+        What it has read.
+    most : int
+        So many spans, those that the full cache attends to most.
+    """
+    tokens = model.tokens
+    full = Memory(model.decoder)
+    logits = read([full], memory.ids, last=1)[0, 0]
+    writer = begins_with(tokens, logits)
+    (answer,) = passages_written(tokens, [full], writer)
+    weights = sum(
+        full.attention(at).mean(axis=(0, 1))[: memory.count]
+        for at in range(memory.count + len(tokens.marks[writer]) - 1, full.count)
+    )
+    lost: Bools = np.any(memory.evicted_in >= 0, axis=(0, 1))
+    spans = list(_spans(words_of(tokens, memory.ids, passages), np.asarray(weights), lost))[:most]
+    sets = [(span,) for span in spans] + ([tuple(spans)] if len(spans) > 1 else [])
+    texts = iter(
+        passages_written(
+            tokens,
+            [
+                memory.fork(),
+                *(_with(memory, each, again) for each in sets for again in (False, True)),
+            ],
+            writer,
+        )
+    )
+    policy = next(texts)
+    return BroughtBack(
+        writer, answer, policy, tuple(Tried(each, next(texts), next(texts)) for each in sets)
+    )
+
+
+def _with(memory: Memory, spans: Sequence[Span], read_again: bool) -> Memory:
+    for span in sorted(spans, key=lambda each: each.first):
+        memory = memory.restored(span.first, span.end, read_again=read_again)
+    return memory
+
+
+def _spans(words: Sequence[Word], weights: Floats, lost: Bools) -> Iterator[Span]:
+    """Yield the words that were lost, those with the most weight first.
+
+    With a word come the lost words beside it that have half of its weight or more.
+    """
+    weight = [float(weights[word.tokens].sum()) for word in words]
+    free = [bool(lost[word.tokens].any()) for word in words]
+    for at in np.argsort(np.negative(weight), kind="stable").tolist():
+        if not free[at]:
+            continue
+        low = high = at
+
+        def joins(other: int, at: int = at) -> bool:
+            inside = 0 <= other < len(words) and words[other].passage == words[at].passage
+            return inside and free[other] and weight[other] >= weight[at] / 2
+
+        while joins(low - 1):
+            low -= 1
+        while joins(high + 1):
+            high += 1
+        free[low : high + 1] = [False] * (high + 1 - low)
+        yield Span(
+            " ".join(word.text for word in words[low : high + 1]),
+            words[at].passage,
+            words[low].first,
+            words[high].end,
+            sum(weight[low : high + 1]),
+        )
+
+
+# ------------------------------------------------------------------------------- damage
+
+
+def damage_table(
+    model: LanguageModel,
+    memories: Mapping[str, Memory],
+    ids: Sequence[int],
+    passages: Passages,
+) -> pd.DataFrame:
+    """Return what each memory makes of a text, a row for each passage.
+
+    Parameters
+    ----------
+    model : LanguageModel
+    memories : mapping of name to Memory
+        New ones.
+    ids : sequence of int
+        The text.
+    passages : sequence of (Writer, first, end)
+
+    Returns
+    -------
+    DataFrame
+        Columns memory, passage, turn, writer, tokens, nats, damage: −log of the probability of
+        what came, a token, and by how much that is more than under the full cache.
+    """
+    full, *others = _nats(model, [Memory(model.decoder), *memories.values()], ids, passages)
+    turns = turns_of(passages)
+    rows = [
+        (name, at, turns[at], writer, end - first - 1, float(own[at]), float(own[at] - full[at]))
+        for name, own in zip(memories, others, strict=True)
+        for at, (writer, first, end) in enumerate(passages)
+    ]
+    columns = ["memory", "passage", "turn", "writer", "tokens", "nats", "damage"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def damage_by_head(
+    model: LanguageModel,
+    policy: Policy,
+    budget: int,
+    decides: str,
+    ids: Sequence[int],
+    passages: Passages,
+) -> Floats:
+    """Return what a text loses if one KV head alone forgets, in nats a token (L, K)."""
+    shape = model.decoder.shape
+    places = list(np.ndindex(shape.layers, shape.kv_heads))
+    alone = [OneHead(model.decoder, policy, budget, layer, head, decides) for layer, head in places]
+    nats = _nats(model, [Memory(model.decoder), *alone], ids, passages)
+    lengths = [end - first - 1 for _, first, end in passages]
+    mean = np.average(nats, axis=1, weights=lengths)
+    lost: Floats = (mean[1:] - mean[0]).reshape(shape.layers, shape.kv_heads)
+    return lost
+
+
+def _nats(
+    model: LanguageModel, memories: Sequence[Memory], ids: Sequence[int], passages: Passages
+) -> Floats:
+    """Return −log of the probability of what came after each passage's first token (C, P)."""
+    if model.tokens.first:
+        read(memories, model.tokens.first, last=0)
+    found = []
+    for _, first, end in passages:
+        targets: Ints = np.asarray(ids[first:end])
+        logits = read(memories, targets)[:, :-1]
+        top = logits.max(axis=-1)
+        came = np.take_along_axis(logits, targets[None, 1:, None], axis=-1)[..., 0]
+        total = np.log(np.exp(logits - top[..., None]).sum(axis=-1)) + top
+        found.append((total - came).mean(axis=-1))
+        for memory in memories:
+            memory.end_turn()
+    nats: Floats = np.stack(found, axis=1)
+    return nats

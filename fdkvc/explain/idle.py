@@ -1,0 +1,33 @@
+"""What of a policy changes nothing in some dialogs, since they lack what it looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fdkvc.policies import Policy
+from fdkvc.policies.base import Known
+from fdkvc.synthetic.batch import DialogBatch
+
+
+def known_of(dialogs: DialogBatch) -> Known:
+    """Return what is known of dialogs."""
+    return Known(
+        speakers=dialogs.speakers is not None,
+        words=dialogs.words is not None,
+        heads=dialogs.heads,
+        layers=dialogs.layers,
+    )
+
+
+def idle(policies: Sequence[Policy], known: Known) -> list[str]:
+    """Say, a sentence each, what of these policies changes nothing where no more is known.
+
+    Examples
+    --------
+    >>> from fdkvc.policies import read_policy
+    >>> idle([read_policy("fifo"), read_policy("pyramid(fifo)")], Known())
+    ['Pyramid (FIFO): There is one layer here, so that pyramid gives it the equal budget.']
+    """
+    return [
+        f"{policy.title}: {said}" for policy in policies for said in policy.without_effect(known)
+    ]

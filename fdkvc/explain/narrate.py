@@ -1,0 +1,569 @@
+"""What happened in a turn, step by step, in sentences made from the record of a run.
+
+A policy declares its steps, with what they read and write and of what kind they are; the narrator
+knows a way to tell each kind and no policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from fdkvc.attention import Bools, Floats
+from fdkvc.explain.explain import Decision, decision
+from fdkvc.policies.base import Step, StepKind
+from fdkvc.run.trace import Rule, Trace
+from fdkvc.synthetic.batch import DialogBatch
+from fdkvc.words import all_of, contrast, count, listed, number, percent, sentence
+
+MOST_GROUPS = 4
+"""How many topics a sentence tells apart; it lumps the others together."""
+
+SAME_SHARE = 1e-6
+"""How far the shares that entries keep may differ and still count as one share for all."""
+
+SAME_WEIGHT = 1e-6
+"""How far an attention weight may move by rounding alone."""
+
+Pairs = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class StepStory:
+    """One step of a turn as it happened.
+
+    Attributes
+    ----------
+    name, equation, source : str
+        As the policy declares them; the equation is LaTeX.
+    inputs, outputs : tuple of (label, text)
+        The numbers that went in and came out.
+    sentence : str
+        What happened.
+    """
+
+    name: str
+    equation: str
+    source: str
+    inputs: Pairs
+    outputs: Pairs
+    sentence: str
+
+
+def narrate(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> list[StepStory]:
+    """Tell a turn step by step, as the policy declares its steps.
+
+    Parameters
+    ----------
+    trace : Trace
+        Recorded with its entries.
+    dialogs : DialogBatch
+        What it ran on.
+    row, turn : int
+        `turn` counts from 0 over the dialog.
+
+    Raises
+    ------
+    ValueError
+        If the trace was recorded without entries, or has no such row or turn.
+
+    Examples
+    --------
+    >>> from fdkvc.synthetic.draw import generate
+    >>> from fdkvc.synthetic.scenarios import SCENARIOS
+    >>> from fdkvc.policies import policy_named
+    >>> from fdkvc.run.simulate import simulate
+    >>> dialogs = generate(SCENARIOS["shift"])
+    >>> trace = simulate(policy_named("sink"), dialogs, budget=56)
+    >>> for step in narrate(trace, dialogs, row=0, turn=3):
+    ...     print(f"{step.name}: {step.sentence}")
+    Position: The position of 88 entries runs from 0 to 127, 81.682 on average.
+    Protection: 4 of 88 entries are protected (4 A); by score alone 4 of them would have had to go.
+    Eviction and insertion: The budget evicted 32 of 88 entries (32 A), none of the new ones \
+among them; the last to stay scored 76, the best that had to go 75.
+    >>> print(headline(trace, dialogs, row=0, turn=3))
+    Turn 3: the topic turns to B; 32 new tokens came, 32 entries were evicted (32 A); 32 of 56 \
+are of the current topic.
+    """
+    view = _View(decision(trace, dialogs, row, turn))
+    if not view.made.has_tokens:
+        words = "the turn brought no tokens, so this step changed nothing"
+        return [_story(step, sentence(words)) for step in trace.policy.steps]
+    return [
+        _story(step, sentence(_TELL[step.kind](view, step)), *_numbers(view, step))
+        for step in trace.policy.steps
+    ]
+
+
+def headline(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> str:
+    """Tell a turn as a whole in one sentence.
+
+    Parameters and errors are those of `narrate`.
+    """
+    made = decision(trace, dialogs, row, turn)
+    view = _View(made)
+    came, gone = int(made.new.sum()), ~made.kept
+    parts = []
+    if view.topic_move:
+        parts.append(_TOPIC_IN_A_HEADLINE[view.topic_move].format(view.current))
+    if came:
+        many = int(gone.sum())
+        went = f"{_entries(many)} {'was' if many == 1 else 'were'} evicted{view.tally(gone)}"
+        parts.append(f"{count(came, 'new token')} came, {went if many else 'none was evicted'}")
+    else:
+        parts.append("no tokens came, and nothing changed")
+    if view.current:
+        mine = view.of_current_topic
+        verb = "is" if mine == 1 else "are"
+        parts.append(f"{mine} of {made.kept.sum()} {verb} of the current topic")
+    return f"Turn {turn}: {'; '.join(parts)}."
+
+
+def _story(step: Step, words: str, inputs: Pairs = (), outputs: Pairs = ()) -> StepStory:
+    return StepStory(step.name, step.equation, step.source, inputs, outputs, words)
+
+
+# ------------------------------------------------------------------------------- what is told
+
+_TOPIC_IN_A_HEADLINE = {
+    "begins": "the dialog begins with {}",
+    "stays": "{} continues",
+    "returns": "the topic returns to {}",
+    "turns": "the topic turns to {}",
+}
+
+_TOPIC_IN_A_STEP = {
+    "begins": "the dialog begins with {}",
+    "stays": "the query stayed with {}",
+    "returns": "the query returned to {}",
+    "turns": "the query turned to {}",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class _View:
+    """A decision, and the dialog around it, as the sentences need them."""
+
+    made: Decision
+
+    @cached_property
+    def topics(self) -> list[str]:
+        """Topics of each entry (n,), empty where none is known."""
+        return self.made.dialogs.topics_of(self.made.row, self.made.token)
+
+    @cached_property
+    def _past_topics(self) -> list[int]:
+        """The current topic of every turn up to this one, where there is one."""
+        current = self.made.dialogs.current[self.made.row, : self.made.turn + 1]
+        return [int(topic) for topic in current if topic >= 0]
+
+    @cached_property
+    def current(self) -> str:
+        """The current topic, or nothing where there is none."""
+        topic = int(self.made.dialogs.current[self.made.row, self.made.turn])
+        return self.made.dialogs.topic_names[topic] if topic >= 0 else ""
+
+    @cached_property
+    def topic_move(self) -> str:
+        """How the current topic came to be: it begins, stays, returns or turns."""
+        if not self.current:
+            return ""
+        *past, topic = self._past_topics
+        if not past:
+            return "begins"
+        return "stays" if past[-1] == topic else "returns" if topic in past else "turns"
+
+    @cached_property
+    def of_current_topic(self) -> int:
+        """How many of the kept entries are of the current topic."""
+        made = self.made
+        bit = np.uint32(1 << self._past_topics[-1])
+        bits = made.dialogs.topic_bits[made.row, made.token]
+        return int((made.kept & ((bits & bit) != 0)).sum())
+
+    def quantity(self, name: str) -> Floats | float | None:
+        """Return a recorded quantity: (n,) for entries, one number for the row, None if unknown."""
+        made, entries = self.made, self.made.entries
+        found = {
+            **made.result.after.cache.state,
+            **entries.recorded,
+            **entries.terms,
+            **entries.channels,
+            "score": entries.score,
+            "attention_before": entries.attention_before,
+            "attention_after": entries.attention_after,
+        }.get(name)
+        if found is None:
+            return None
+        return made.pick(found) if found.ndim == 2 else float(found[made.row])
+
+    def before(self, channel: str) -> Floats:
+        """Return a channel of each entry (n,) as the last turn left it; NaN for new entries."""
+        old = self.made.result.old
+        column = np.full(self.made.entries.token.shape, np.nan, np.float32)
+        column[:, : self.made.trace.old_slots] = old[channel]
+        return self.made.pick(column)
+
+    def state_before(self, name: str) -> float:
+        """Return what the last turn left a row state at."""
+        return float(self.made.result.old.state[name][self.made.row])
+
+    def change(self, step: Step) -> tuple[Floats, Floats]:
+        """Return the quantity that a step changes (n,) before and after it."""
+        read, written = step.reads[0], step.writes[0]
+        before = self.before(read) if read == written else self.quantity(read)
+        after = self.quantity(written)
+        assert isinstance(before, np.ndarray)
+        assert isinstance(after, np.ndarray)
+        return before, after
+
+    def subject(self, step: Step) -> str:
+        """Name what a step changes: the channel whose name begins that of what it writes."""
+        written, policy = step.writes[0], self.made.policy
+        channels = (channel for channel in policy.channels if written.startswith(channel))
+        return policy.quantity_name(next(channels, written))
+
+    def groups(self, chosen: Bools) -> dict[str, Bools]:
+        """Return the chosen entries by topic, in the order of the topics."""
+        topics = np.array(self.topics, object)
+        names = sorted(set(topics[chosen].tolist()))
+        return {name: chosen & (topics == name) for name in names}
+
+    def tally(self, chosen: Bools) -> str:
+        """Count the chosen entries by topic in parentheses; nothing where no topic is known."""
+        groups = self.groups(chosen)
+        if not any(groups):
+            return ""
+        counts = (f"{members.sum()} {topic or 'other'}" for topic, members in groups.items())
+        return f" ({', '.join(counts)})"
+
+    def attention(self, step: Step) -> tuple[Floats, Floats, Bools]:
+        """Return the weights (n,) before and after a step bends them, and where there are any."""
+        before, after = self.quantity(step.reads[0]), self.quantity(step.writes[0])
+        assert isinstance(before, np.ndarray)
+        assert isinstance(after, np.ndarray)
+        return before, after, np.isfinite(before) & np.isfinite(after)
+
+    def described(
+        self, label: str, value: Floats | float | None, chosen: Bools, by_topic: bool = True
+    ) -> list[tuple[str, str]]:
+        """Return a quantity as pairs of label and text: one number, or mean and range.
+
+        Of few topics each has a pair; a quantity without numbers has none.
+        """
+        if value is None:
+            return []
+        if isinstance(value, float):
+            return [(label, number(value))] if np.isfinite(value) else []
+        known = chosen & np.isfinite(value)
+        if not known.any():
+            return []
+        groups = self.groups(known) if by_topic else {}
+        if not 1 < len(groups) <= MOST_GROUPS:
+            return [(label, _mean_and_range(value[known]))]
+        return [
+            (_of(label, f"{members.sum()} {topic or 'other'}"), _mean_and_range(value[members]))
+            for topic, members in groups.items()
+        ]
+
+
+# ------------------------------------------------------------------------------- the sentences
+
+
+def _tell_value(view: _View, step: Step) -> str:
+    """Say where the quantities stand that the step works out."""
+    parts = []
+    for name in step.writes or step.reads:
+        value = view.quantity(name)
+        label = view.made.policy.quantity_name(name)
+        if isinstance(value, float):
+            parts.append(f"the {label} is {number(value)}")
+        elif value is not None and np.isfinite(value).any():
+            known = value[np.isfinite(value)]
+            least, most = contrast(float(known.min()), float(known.max()))
+            if least == most:
+                parts.append(f"the {label} of {_entries(len(known))} is {least}")
+            else:
+                mean = number(float(known.mean(dtype=float)))
+                parts.append(
+                    f"the {label} of {_entries(len(known))} runs from {least} to {most}, "
+                    f"{mean} on average"
+                )
+    return "; ".join(parts) or "the cache was still empty, so there was nothing to work out"
+
+
+def _tell_change(view: _View, step: Step) -> str:
+    """Say what the entries gained or lost, and what new ones have."""
+    before, after = view.change(step)
+    subject, new = view.subject(step), view.made.new
+    known = np.isfinite(before) & np.isfinite(after) & ~new
+    if known.any():
+        share = _share_that_all_kept(before[known], after[known])
+        parts = [
+            _told_by_topic(view, subject, (after.astype(float) - before), known)
+            if share is None
+            else _told_as_a_share(view, subject, share, before[known], after[known])
+        ]
+    else:
+        parts = ["the cache was still empty, so there was nothing to change"]
+    if step.includes_new and new.any():
+        start = number(float(after[new].mean(dtype=float)))
+        has = f"has {start}" if new.sum() == 1 else f"have {start} on average"
+        parts.append(f"{_the(int(new.sum()), 'new')} {has}")
+    return "; ".join(parts)
+
+
+def _share_that_all_kept(before: Floats, after: Floats) -> float | None:
+    """Return after / before where it is the same for all entries, else None."""
+    positive = before > 0
+    if not positive.any() or (after[~positive] != before[~positive]).any():
+        return None
+    share = after[positive].astype(float) / before[positive]
+    return float(share.mean()) if np.ptp(share) <= SAME_SHARE else None
+
+
+def _told_as_a_share(view: _View, subject: str, share: float, before: Floats, after: Floats) -> str:
+    old, now = contrast(float(before.mean(dtype=float)), float(after.mean(dtype=float)))
+    who = all_of(len(before), "old entry", "old entries")
+    whose = "their" if len(before) > 1 else "its"
+    if old == now:
+        return f"{who} kept {whose} {subject}"
+    verb = "lost" if share < 1 else "gained"
+    part = percent(abs(1 - share), 0 if abs(1 - share) >= 0.01 else 2)
+    return f"{who} {verb} {part} of {whose} {subject}: the mean went from {old} to {now}"
+
+
+def _told_by_topic(view: _View, subject: str, change: Floats, known: Bools) -> str:
+    """Say what each topic's entries gained or lost, the most first, and the most any gained."""
+    groups = [
+        (_the(int(chosen.sum()), topic or "old"), change[chosen])
+        for topic, chosen in view.groups(known).items()
+    ]
+    groups.sort(key=lambda group: -group[1].mean())
+    if len(groups) > MOST_GROUPS:
+        rest = np.concatenate([gained for _, gained in groups[MOST_GROUPS - 1 :]])
+        groups = [*groups[: MOST_GROUPS - 1], (_the(len(rest), "other"), rest)]
+    means = [_gain(float(gained.mean())) for _, gained in groups]
+    if len(groups) > 1 and len(set(means)) == 1:
+        groups = [(f"{_the(int(known.sum()), 'old')}, whatever their topic,", change[known])]
+
+    most = _gain(float(change[known].max()))
+    alike = most == _gain(float(change[known].min()))
+    single = all(len(gained) == 1 for _, gained in groups)
+    average = "" if single else " each" if alike else " on average"
+    parts: list[str] = []
+    verb = ""
+    for (who, _), (does, amount) in zip(groups, means, strict=False):
+        said = "" if does == verb else f"{does} "
+        of = "" if parts else f" in {subject}{average}"
+        parts.append(f"{who} {said}{amount}{of}")
+        verb = does
+    words = listed(parts)
+    if not single and not alike and most[0] == "gained":
+        words = f"{words}, and none gained more than {most[1]}"
+    if not view.topic_move:
+        return words
+    return f"{_TOPIC_IN_A_STEP[view.topic_move].format(view.current)}: {words}"
+
+
+def _gain(change: float) -> tuple[str, str]:
+    return "lost" if change < 0 else "gained", number(abs(change))
+
+
+def _tell_rate(view: _View, step: Step) -> str:
+    """Say how each row state moved; each follows from the one before it."""
+    parts = []
+    for name in step.writes:
+        label = view.made.policy.quantity_name(name)
+        now, last = view.quantity(name), view.state_before(name)
+        assert isinstance(now, float)
+        old, new = contrast(last, now)
+        if old == new:
+            parts.append(f"the {label} stayed at {new}")
+        else:
+            parts.append(f"the {label} {'rose' if now > last else 'fell'} from {old} to {new}")
+    words = ", so ".join(parts)
+    return f"the cache was still empty: {words}" if view.made.new.all() else words
+
+
+def _tell_protection(view: _View, step: Step) -> str:
+    """Say how many are protected, and how many of them needed it."""
+    made = view.made
+    many, stood, budget = int(made.protected.sum()), int(made.stood.sum()), made.trace.budget
+    if not many:
+        return "no entry is protected"
+    verb = "is" if many == 1 else "are"
+    words = f"{many} of {_entries(stood)} {verb} protected{view.tally(made.protected)}"
+    if stood <= budget:
+        return f"{words}, though there is room for all"
+    rank = made.pick(made.entries.rank)
+    spared = int((made.protected & (rank > budget)).sum())
+    return f"{words}; by score alone {spared or 'none'} of them would have had to go"
+
+
+def _tell_eviction(view: _View, step: Step) -> str:
+    """Say how many of which topic went, by which rule, and how the new tokens fared."""
+    made = view.made
+    stale, gone = made.rule == Rule.threshold, made.rule == Rule.budget
+    stood, budget = int(made.stood.sum()), made.trace.budget
+    parts = []
+    if stale.any():
+        limit = f", which scored below {number(made.threshold[1])}" if made.threshold else ""
+        parts.append(f"the threshold evicted {_entries(stale.sum())}{view.tally(stale)}{limit}")
+    if gone.any():
+        new, lost = int(made.new.sum()), int((gone & made.new).sum())
+        parts.append(
+            f"the budget evicted {gone.sum()} of {_entries(stood)}{view.tally(gone)}, "
+            f"{_told_lost(new, lost)} among them"
+        )
+        parts.append(_told_cutoff(made))
+    else:
+        stay = "the one entry stays" if stood == 1 else f"{all_of(stood, 'entry', 'entries')} stay"
+        if stale.any() and stood > 1:
+            stay = "all others stay"
+        parts.append(f"{stay}, as the cache has room for {budget}")
+    return "; ".join(parts)
+
+
+def _told_lost(new: int, lost: int) -> str:
+    """Say how many of the new entries were lost."""
+    if new == 1:
+        return "the new one" if lost else "the new one not"
+    if lost == new:
+        return all_of(new, "new entry", "new entries")
+    return f"{lost} of {_the(new, 'new')}" if lost else "none of the new ones"
+
+
+def _told_cutoff(made: Decision) -> str:
+    if made.cutoff is None:
+        return "all that stayed are protected"
+    best = float(made.score[made.rule == Rule.budget].max())
+    lowest, highest = contrast(made.cutoff, best)
+    if lowest == highest:
+        return f"the last to stay and the best that had to go both scored {lowest}"
+    return f"the last to stay scored {lowest}, the best that had to go {highest}"
+
+
+def _tell_attention(view: _View, step: Step) -> str:
+    """Say how the attention of each topic's entries moved, the greatest gain first."""
+    before, after, known = view.attention(step)
+    change = after[known].astype(float) - before[known]
+    if np.abs(change).max() < SAME_WEIGHT:
+        return "the attention weights stayed as they were"
+    groups = view.groups(known)
+    if len(groups) == 1:
+        most = number(float(np.abs(change).max()))
+        (topic,) = groups
+        who = f"{_the(len(change), topic)} {'has' if len(change) == 1 else 'have'}"
+        return f"{who} all of the attention, and no weight moved by more than {most}"
+    shares = [
+        (topic or "the rest", float(before[chosen].sum()), float(after[chosen].sum()))
+        for topic, chosen in groups.items()
+    ]
+    shares.sort(key=lambda share: share[1] - share[2])
+    parts: list[str] = []
+    for topic, was, now in shares:
+        old, new = contrast(100 * was, 100 * now, 1)
+        has = "" if parts else "has "
+        of = "" if parts else " of the attention"
+        than = "as before" if old == new else f"instead of {old} %"
+        parts.append(f"{topic} {has}{new} %{of} {than}")
+    return listed(parts)
+
+
+def _entries(many: int) -> str:
+    return count(int(many), "entry", "entries")
+
+
+def _the(many: int, kind: str) -> str:
+    """Name a group of entries: the 56 A entries."""
+    words = f"{kind} {'entry' if many == 1 else 'entries'}".strip()
+    return f"the {'one' if many == 1 else many} {words}"
+
+
+_TELL: Mapping[StepKind, Callable[[_View, Step], str]] = {
+    "value": _tell_value,
+    "change": _tell_change,
+    "rate": _tell_rate,
+    "protect": _tell_protection,
+    "evict": _tell_eviction,
+    "attention": _tell_attention,
+}
+
+
+# ------------------------------------------------------------------------------- the numbers
+
+
+def _numbers(view: _View, step: Step) -> tuple[Pairs, Pairs]:
+    """Return the numbers that went into a step and those that came out."""
+    made = view.made
+    label = made.policy.quantity_name
+    if step.kind == "evict":
+        return _eviction_numbers(view, step)
+    if step.kind == "protect":
+        return (("entries", str(made.stood.sum())),), (("protected", str(made.protected.sum())),)
+    if step.kind == "attention":
+        before, after, known = view.attention(step)
+        pair = ((step.reads[0], before), (step.writes[0], after))
+        one, other = (
+            tuple(
+                (_of(label(name), topic), percent(float(weights[chosen].sum()), 1))
+                for topic, chosen in view.groups(known).items()
+            )
+            for name, weights in pair
+        )
+        return one, other
+
+    took_part = np.ones_like(made.new) if step.includes_new or step.kind == "value" else ~made.new
+    inputs: list[tuple[str, str]] = []
+    for name in step.reads:
+        if name in step.writes:
+            inputs += view.described(f"{label(name)} before", view.before(name), took_part)
+        else:
+            inputs += view.described(label(name), view.quantity(name), took_part)
+    if step.kind == "rate":
+        for name in step.writes:
+            inputs += view.described(f"{label(name)} before", view.state_before(name), took_part)
+    outputs = [
+        pair
+        for name in step.writes
+        for pair in view.described(label(name), view.quantity(name), took_part)
+    ]
+    return tuple(inputs), tuple(outputs)
+
+
+def _eviction_numbers(view: _View, step: Step) -> tuple[Pairs, Pairs]:
+    made = view.made
+    label = made.policy.quantity_name
+    gone = made.rule == Rule.budget
+    inputs = [
+        ("entries", f"{(~made.new).sum()} old, {made.new.sum()} new"),
+        ("budget", str(made.trace.budget)),
+    ]
+    for name in made.policy.channels:
+        inputs += view.described(f"{label(name)} of the new", view.quantity(name), made.new, False)
+    for name in step.reads:
+        inputs += view.described(label(name), view.quantity(name), ~made.new)
+    outputs = [
+        ("evicted by the budget", str(gone.sum())),
+        *view.described("score of the kept", made.score, made.kept, False),
+        *view.described("score of the evicted", made.score, gone, False),
+    ]
+    if made.cutoff is not None:
+        outputs.append(("cutoff", number(made.cutoff)))
+    if made.threshold:
+        outputs.insert(0, ("evicted by the threshold", str((~made.stood).sum())))
+    return tuple(inputs), tuple(outputs)
+
+
+def _mean_and_range(values: Floats) -> str:
+    mean = number(float(values.mean(dtype=float)))
+    least, most = number(float(values.min())), number(float(values.max()))
+    return least if least == most else f"{mean} ({least} to {most})"
+
+
+def _of(label: str, topic: str) -> str:
+    return f"{label}, {topic}" if topic else label

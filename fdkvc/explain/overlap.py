@@ -1,0 +1,212 @@
+"""Runs side by side: where their caches part, what only one keeps, and their figures.
+
+Everything here is made from the tables of the runs, so that a fork, whose first turns are those of
+another run, is compared like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fdkvc.attention import Floats
+from fdkvc.run.metrics import adaptation_of, metric_named, usual_metrics
+from fdkvc.run.trace import Status, Trace
+from fdkvc.synthetic.batch import DialogBatch
+
+KEPT = (Status.kept.name, Status.new.name)
+
+DIFFERENCE = (
+    *("turn", "token", "topic", "born", "keeper"),
+    *("score_one", "rank_one", "score_other", "rank_other", "evicted"),
+)
+FIGURES = ("policy", "adaptation", "never", "evictions", "latency_ms")
+
+
+def kept_entries(entries: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of an entries table that were in the cache when their turn ended."""
+    return entries[entries["status"].isin(KEPT)]
+
+
+def overlap_table(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
+    """Return for each turn how many entries two runs over the same dialog both keep.
+
+    Parameters
+    ----------
+    one, other : DataFrame
+        As `fdkvc.explain.tables.entries_table` gives them, of the same turns.
+
+    Returns
+    -------
+    DataFrame
+        Columns turn, shared, only_one, only_other, jaccard. The last is the share of what either
+        keeps that both keep, in [0, 1]; two empty caches overlap wholly.
+
+    Examples
+    --------
+    >>> def kept(*tokens):
+    ...     return pd.DataFrame({"turn": 3, "token": tokens, "status": "kept"})
+    >>> overlap_table(kept(1, 2, 3), kept(2, 3, 4)).values.tolist()
+    [[3.0, 2.0, 1.0, 1.0, 0.5]]
+    """
+    turns = np.union1d(one["turn"], other["turn"])
+    first, second = (
+        kept_entries(entries)[["turn", "token"]].assign(**{name: True})
+        for entries, name in ((one, "one"), (other, "other"))
+    )
+    both = first.merge(second, how="outer", on=["turn", "token"])
+    mine, theirs = both["one"].notna(), both["other"].notna()
+    counted = {
+        name: mask.groupby(both["turn"]).sum().reindex(turns, fill_value=0).to_numpy()
+        for name, mask in (
+            ("shared", mine & theirs),
+            ("only_one", mine & ~theirs),
+            ("only_other", theirs & ~mine),
+        )
+    }
+    either = sum(counted.values())
+    share = np.where(either > 0, counted["shared"] / np.maximum(either, 1), 1.0)
+    return pd.DataFrame({"turn": turns, **counted, "jaccard": share})
+
+
+def share_apart(one: Trace, other: Trace) -> Floats:
+    """Return the share of what either of two runs keeps that only one does (B, T), in [0, 1].
+
+    Parameters
+    ----------
+    one, other : Trace
+        Of the same dialogs and turns.
+
+    Returns
+    -------
+    array (B, T)
+        One less the `jaccard` of `overlap_table`.
+    """
+    tokens = 1 + max(int(one.kept.max()), int(other.kept.max()))
+    held = np.zeros((2, *one.kept.shape[:2], tokens + 1), np.bool_)
+    for at, trace in enumerate((one, other)):
+        np.put_along_axis(held[at], trace.kept, True, axis=2)  # −1 is the column beyond
+    mine, theirs = held[..., :tokens]
+    either = (mine | theirs).sum(axis=2)
+    return np.asarray((mine ^ theirs).sum(axis=2) / np.maximum(either, 1), np.float32)
+
+
+def first_difference(overlap: pd.DataFrame) -> int | None:
+    """Return the first turn after which two caches differ, from `overlap_table`; None if none."""
+    apart = overlap.loc[overlap["jaccard"] < 1, "turn"]
+    return None if apart.empty else int(apart.iloc[0])
+
+
+def difference_table(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
+    """Return the entries that only one of two runs keeps, for each turn.
+
+    Parameters
+    ----------
+    one, other : DataFrame
+        As `fdkvc.explain.tables.entries_table` gives them, of the same turns.
+
+    Returns
+    -------
+    DataFrame
+        Columns `DIFFERENCE`, older entries first. `keeper` is ``one`` or ``other``. Score and rank
+        are those of this turn; in the run that does not keep the entry, those of the turn
+        `evicted`, in which it went. They are missing, as is `evicted`, for what a fork took out.
+    """
+    sides = {"one": one, "other": other}
+    kept = {
+        name: pd.MultiIndex.from_frame(kept_entries(frame)[["turn", "token"]])
+        for name, frame in sides.items()
+    }
+    parts = [
+        _kept_alone(kept[keeper].difference(kept[loser]), keeper, sides, loser)
+        for keeper, loser in (("one", "other"), ("other", "one"))
+    ]
+    table = pd.concat(parts, ignore_index=True).sort_values(["turn", "token"], ignore_index=True)
+    return table[list(DIFFERENCE)]
+
+
+def _kept_alone(
+    where: pd.MultiIndex, keeper: str, sides: Mapping[str, pd.DataFrame], loser: str
+) -> pd.DataFrame:
+    """Return rows for the turns and tokens at which only the keeper holds the token."""
+    here = sides[keeper].set_index(["turn", "token"]).loc[where].reset_index()
+    gone = sides[loser].loc[sides[loser]["rule"].notna(), ["turn", "token", "score", "rank"]]
+    # An entry may go more than once, if it comes back in between: the last time counts.
+    last = pd.merge_asof(
+        here[["turn", "token"]],
+        gone.assign(evicted=gone["turn"]).sort_values("turn", kind="stable"),
+        on="turn",
+        by="token",
+    )
+    return pd.DataFrame(
+        {
+            **{name: here[name] for name in ("turn", "token", "topic", "born")},
+            "keeper": keeper,
+            f"score_{keeper}": here["score"],
+            f"rank_{keeper}": here["rank"],
+            f"score_{loser}": last["score"].to_numpy(),
+            f"rank_{loser}": last["rank"].array,
+            "evicted": last["evicted"].astype("Int64").array,
+        }
+    )
+
+
+def figures_table(
+    turns: Mapping[str, pd.DataFrame], dialogs: DialogBatch, asked: Iterable[str] = ()
+) -> pd.DataFrame:
+    """Return a row of figures for each run over one dialog.
+
+    Parameters
+    ----------
+    turns : mapping of str to DataFrame
+        A name, and the run as `fdkvc.explain.tables.turns_table` gives it.
+    dialogs : DialogBatch
+        Of one row.
+    asked : iterable of str
+        Keys of further metrics that the tables have.
+
+    Returns
+    -------
+    DataFrame
+        Columns `FIGURES`, then one for each metric, such as late_retention. `adaptation` is in
+        turns, NaN in a dialog of one topic; where `never`, it counts all the turns that there
+        were. `evictions` are the tokens that came and are not
+        cached in the end. `latency_ms` is the median turn.
+    """
+    metrics = [metric_named(key) for key in (*usual_metrics(), *asked)]
+    rows = []
+    for name, table in turns.items():
+        adapted = adaptation_of(_row(table["retention"]), dialogs)
+        rows.append(
+            (
+                name,
+                float(adapted.turns[0]),
+                bool(adapted.never[0]),
+                int(dialogs.bounds[0, -1]) - int(table["cached"].iloc[-1]),
+                float(table["latency_ms"].median()),
+                *(float(metric.mean(_row(table[metric.key]), dialogs)[0]) for metric in metrics),
+            )
+        )
+    return pd.DataFrame(rows, columns=[*FIGURES, *(metric.name for metric in metrics)])
+
+
+def _row(column: pd.Series[float]) -> np.ndarray[Any, np.dtype[np.float32]]:
+    return column.to_numpy(np.float32)[None]
+
+
+def all_entries(entries: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Return the entries of several runs in one tidy table, which begins with a column `policy`.
+
+    Parameters
+    ----------
+    entries : mapping of str to DataFrame
+        A name, and the run as `fdkvc.explain.tables.entries_table` gives it. Channels and terms
+        that a policy does not have are missing in its rows.
+    """
+    named = [frame.assign(policy=name) for name, frame in entries.items()]
+    every = pd.concat(named, ignore_index=True)
+    plain = ["policy", *next(iter(entries.values())).columns]
+    return every[[*plain, *(column for column in every if column not in plain)]]

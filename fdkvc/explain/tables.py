@@ -1,0 +1,136 @@
+"""A trace as tidy tables: a row for each entry and turn, and one for each turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from fdkvc.run.metrics import metric_named, usual_metrics
+from fdkvc.run.trace import Rule, Status, Trace
+from fdkvc.synthetic.batch import Bits, DialogBatch
+
+_TURN_STATES = ("ownership_loss", "learning_rate")
+
+
+def entries_table(trace: Trace, dialogs: DialogBatch, row: int = 0) -> pd.DataFrame:
+    """Return a row for each turn and entry that took part in it.
+
+    Parameters
+    ----------
+    trace : Trace
+        Recorded with its entries.
+    dialogs : DialogBatch
+        What it ran on.
+    row : int
+        Which row of the batch.
+
+    Returns
+    -------
+    DataFrame
+        In each turn the entries that were cached before it, older first, then its own. `turn` and
+        `born` count from 0; `topic` names the token's topics, several joined by ``+``; `status`
+        is kept, new, evicted or new_evicted; `rule` is what evicted it, budget or threshold;
+        `attention_…` are of the kept entries. A ``channel_…`` and a ``term_…`` column stand for
+        every channel and term that the policy declares, as eviction saw them; an entry that the
+        threshold evicted has no terms, score and rank.
+
+    Raises
+    ------
+    ValueError
+        If the trace was recorded without entries.
+    """
+    entries = trace.every_entry()
+    own = dialogs.in_turns[row, trace.first_turn :, None]
+    turn, slot = np.nonzero((entries.status[row] != Status.empty) & own)
+
+    def pick(column: NDArray[Any]) -> NDArray[Any]:
+        picked: NDArray[Any] = column[row, turn, slot]
+        return picked
+
+    def each(prefix: str, columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        return {f"{prefix}_{name}": pick(column) for name, column in columns.items()}
+
+    token = pick(entries.token)
+    rank = pick(entries.rank)
+    return pd.DataFrame(
+        {
+            "turn": turn + trace.first_turn,
+            "token": token,
+            "born": dialogs.born[row, token],
+            "topic": _topics(dialogs.topic_bits[row, token], dialogs.topic_names),
+            "status": _names(Status)[pick(entries.status)],
+            "rule": _names(Rule)[pick(entries.rule)],
+            "attention_before": pick(entries.attention_before),
+            "attention_after": pick(entries.attention_after),
+            **each("channel", entries.channels),
+            **each("term", entries.terms),
+            "score": pick(entries.score),
+            "rank": pd.array(np.where(rank > 0, rank, np.nan), dtype="Int64"),
+            "protected": pick(entries.protected),
+        }
+    )
+
+
+def turns_table(
+    trace: Trace, dialogs: DialogBatch, row: int = 0, asked: Iterable[str] = ()
+) -> pd.DataFrame:
+    """Return a row for each turn.
+
+    Parameters
+    ----------
+    dialogs : DialogBatch
+        What it ran on.
+    row : int
+        Which row of the batch.
+    asked : iterable of str
+        Keys of further metrics; see `fdkvc.run.metrics.metric_named`.
+
+    Returns
+    -------
+    DataFrame
+        `turn` counts from 0; `topic` is the current one; `cached` and `evicted` count entries.
+        `ownership_loss` and `learning_rate` are NaN for a policy that has none; row states of
+        other names follow them. `latency_ms` is the time of the turn, shared by the batch.
+    """
+    own = np.flatnonzero(dialogs.in_turns[row, trace.first_turn :])
+    current = dialogs.current[row, own + trace.first_turn]
+    states = {
+        name: trace.state[name][row, own] if name in trace.state else np.nan
+        for name in dict.fromkeys((*_TURN_STATES, *trace.state))
+    }
+    usual = sorted(usual_metrics(), key=lambda key: not metric_named(key).percent)  # shares first
+    metrics = {
+        key: metric_named(key).measure(trace, dialogs)[row, own]
+        for key in dict.fromkeys((*usual, *asked))
+    }
+    evicted = sum(trace.evicted.values(), np.zeros(trace.kept.shape[:2], np.intp))
+    return pd.DataFrame(
+        {
+            "turn": own + trace.first_turn,
+            "topic": np.array([*dialogs.topic_names, None], object)[current],  # −1 is None
+            "cached": (trace.kept[row, own] >= 0).sum(axis=1),
+            "evicted": evicted[row, own],
+            **states,
+            **metrics,
+            "latency_ms": 1e3 * trace.seconds[own] / dialogs.rows,
+        }
+    )
+
+
+def _topics(bits: Bits, names: Sequence[str]) -> NDArray[Any]:
+    """Name the topics of each token (n,); None for a token of no topic."""
+    patterns, which = np.unique(bits, return_inverse=True)
+    words = [
+        "+".join(name for k, name in enumerate(names) if pattern >> k & 1) or None
+        for pattern in patterns.tolist()
+    ]
+    return np.array(words, object)[which]
+
+
+def _names(codes: type[Status] | type[Rule]) -> NDArray[Any]:
+    """Return the word for each code; None for 0, which means that nothing happened."""
+    return np.array([code.name if code else None for code in codes], object)

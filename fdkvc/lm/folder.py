@@ -1,0 +1,247 @@
+"""Folders: a model as Hugging Face *transformers* writes it, read into a decoder and its tokens.
+
+``config.json``, weights as *safetensors*, whose numbers are held in single precision, and
+``tokenizer.json``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from fdkvc.attention import Floats
+from fdkvc.corpora.json_input import an_object
+from fdkvc.corpora.model_folder import RANGES, check_model_folder, read_config, weight_files
+from fdkvc.corpora.transcripts import clean_name
+from fdkvc.lm.deciding import DECIDES
+from fdkvc.lm.decoder import Decoder, Layer, Shape
+from fdkvc.lm.memory import CutText, Evicting, Memory, Reads, Remembers, Retrieving
+from fdkvc.lm.tokens import Tokens, load_tokens
+from fdkvc.parameters import Parameter, check_parameter
+from fdkvc.policies import Policy
+from fdkvc.policies.retrieval import Retrieval
+
+PRECISIONS = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+"""Types of the numbers that are read, as *safetensors* calls them and as they lie in a file."""
+
+_POSITIVE = Parameter("", "", low=0, high=1e9, open_low=True)
+
+
+@dataclass(frozen=True, eq=False)
+class LanguageModel:
+    """A decoder, and the tokens that it reads and writes.
+
+    Attributes
+    ----------
+    name : str
+        That of its folder.
+    decoder : Decoder
+    tokens : Tokens
+    digest : str
+        SHA-256 of its files.
+    """
+
+    name: str
+    decoder: Decoder
+    tokens: Tokens
+    digest: str
+
+    def foretelling(self) -> LanguageModel:
+        """Return the same model, for which tokens are as surprising as it foretells them."""
+        return replace(self, decoder=replace(self.decoder, rarity=None))
+
+    def full(self, surprised: bool = False) -> Memory:
+        """Return a memory of a new text, that evicts nothing; see `Memory`."""
+        return Memory(self.decoder, surprised)
+
+    def evicting(self, policy: Policy, budget: int, decides: str = DECIDES.default) -> Memory:
+        """Return a memory of a new text under a policy."""
+        if isinstance(policy, Retrieval):
+            return Retrieving(self.decoder, policy, budget)
+        return Evicting(self.decoder, policy, budget, decides)
+
+    def cut_text(self, budget: int) -> Memory:
+        """Return a memory of a new text, that reads the last tokens afresh after every turn."""
+        return CutText(self.decoder, budget)
+
+
+class AnyModel(Protocol):
+    """A model that reads and writes texts under policies: a `LanguageModel`, or a library's."""
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+
+    @property
+    def decoder(self) -> Reads:
+        """What reads."""
+
+    @property
+    def tokens(self) -> Tokens:
+        """The tokens that it reads and writes."""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of its files."""
+
+    def full(self, surprised: bool = False) -> Remembers:
+        """Return a memory of a new text, that evicts nothing."""
+
+    def evicting(self, policy: Policy, budget: int, decides: str = ...) -> Remembers:
+        """Return a memory of a new text under a policy."""
+
+    def cut_text(self, budget: int) -> Remembers:
+        """Return a memory of a new text, that reads the last tokens afresh after every turn."""
+
+
+def load_model(folder: str | Path) -> LanguageModel:
+    """Read a model from a folder.
+
+    Raises
+    ------
+    ValueError
+        In one sentence that names the folder, the file and what is wrong with it.
+    """
+    path = Path(folder)
+    try:
+        decoder = load_decoder(path)
+        tokens = load_tokens(path, decoder.shape.vocabulary)
+        rarity = tokens.rarity(decoder.shape.vocabulary)
+        decoder = replace(decoder, rarity=rarity, said=tokens.said)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise ValueError(f"the model {str(path)!r} cannot be loaded: {reason}") from None
+    return LanguageModel(clean_name(path.resolve().name), decoder, tokens, folder_digest(path))
+
+
+def folder_digest(folder: Path) -> str:
+    """Return the SHA-256 of a model's files."""
+    joined = hashlib.sha256()
+    for path in (folder / "config.json", *weight_files(folder), folder / "tokenizer.json"):
+        joined.update(path.read_bytes())
+    return joined.hexdigest()
+
+
+def load_decoder(folder: Path) -> Decoder:
+    """Read a decoder from a folder.
+
+    Raises
+    ------
+    ValueError
+        In a sentence that names the file and what is wrong with it.
+    """
+    check_model_folder(folder)
+    shape = _shape(read_config(folder))
+    arrays = _arrays(folder)
+    h, wide = shape.head_width, shape.width
+
+    def take(name: str, *size: int) -> Floats:
+        if name not in arrays:
+            raise ValueError(f"its weights lack {name}")
+        if arrays[name].shape != size:
+            raise ValueError(f"{name} is of {arrays[name].shape}, but config.json says {size}")
+        return arrays[name]
+
+    def paired(name: str, heads: int) -> Floats:
+        halves = take(name, heads * h, wide).reshape(heads, 2, h // 2, wide)
+        return halves.swapaxes(1, 2).reshape(heads * h, wide)
+
+    def joined(norm: str, *parts: Floats) -> Floats:
+        return np.ascontiguousarray((np.concatenate(parts) * take(norm, wide)).T)
+
+    def layer(place: str) -> Layer:
+        heads, keys = f"{place}.self_attn", shape.kv_heads
+        return Layer(
+            joined(
+                f"{place}.input_layernorm.weight",
+                paired(f"{heads}.q_proj.weight", shape.heads),
+                paired(f"{heads}.k_proj.weight", keys),
+                take(f"{heads}.v_proj.weight", keys * h, wide),
+            ),
+            np.ascontiguousarray(take(f"{heads}.o_proj.weight", wide, shape.heads * h).T),
+            joined(
+                f"{place}.post_attention_layernorm.weight",
+                take(f"{place}.mlp.gate_proj.weight", shape.inner, wide),
+                take(f"{place}.mlp.up_proj.weight", shape.inner, wide),
+            ),
+            np.ascontiguousarray(take(f"{place}.mlp.down_proj.weight", wide, shape.inner).T),
+        )
+
+    embeddings = take("model.embed_tokens.weight", shape.vocabulary, wide)
+    last = embeddings if shape.tied else take("lm_head.weight", shape.vocabulary, wide)
+    layers = tuple(layer(f"model.layers.{number}") for number in range(shape.layers))
+    logits = np.ascontiguousarray((last * take("model.norm.weight", wide)).T)
+    return Decoder(shape, embeddings, layers, logits)
+
+
+def _shape(config: Mapping[str, Any]) -> Shape:
+    def number(name: str, default: Any = None, kind: type = int) -> Any:
+        value = config.get(name)
+        value = default if value is None else value
+        known = RANGES.get(name, _POSITIVE)
+        check_parameter(f"{name} in config.json", known, value, kind)
+        return value
+
+    if config["model_type"] != "llama":
+        raise ValueError(f"it is of the type {config['model_type'][:40]!r}, but only llama is read")
+    rotary = {name: config.get(name) or {} for name in ("rope_parameters", "rope_scaling")}
+    for name, said in rotary.items():
+        an_object(said, f"{name} in config.json")
+        turning = said.get("rope_type", said.get("type", "default"))
+        if turning != "default":
+            raise ValueError(f"its rotary positions are {str(turning)[:40]}, but must be default")
+    for name, value in (("attention_bias", False), ("mlp_bias", False), ("hidden_act", "silu")):
+        if config.get(name, value) != value:
+            raise ValueError(f"{name} in config.json must be {str(value).lower()}")
+    heads, width = number("num_attention_heads"), number("hidden_size")
+    theta = number("rope_theta", rotary["rope_parameters"].get("rope_theta", 10_000.0), float)
+    shape = Shape(
+        layers=number("num_hidden_layers"),
+        width=width,
+        heads=heads,
+        kv_heads=number("num_key_value_heads", heads),
+        head_width=number("head_dim", max(width // heads, 1)),
+        inner=number("intermediate_size"),
+        vocabulary=number("vocab_size"),
+        positions=number("max_position_embeddings", 2048),
+        epsilon=number("rms_norm_eps", 1e-6, float),
+        theta=theta,
+        tied=bool(config.get("tie_word_embeddings", False)),
+    )
+    if shape.heads % shape.kv_heads or shape.head_width % 2:
+        raise ValueError(
+            f"{shape.heads} heads of {shape.head_width} numbers do not go with {shape.kv_heads} "
+            "heads of keys"
+        )
+    return shape
+
+
+def _arrays(folder: Path) -> dict[str, Floats]:
+    """Read all arrays of the weights, in single precision."""
+    import safetensors
+
+    deserialize: Any = safetensors.deserialize
+    found: dict[str, Floats] = {}
+    for path in weight_files(folder):
+        try:
+            stored = deserialize(path.read_bytes())
+        except safetensors.SafetensorError as error:
+            raise ValueError(f"{path.name} cannot be read: {str(error)[:200]}") from None
+        for name, array in stored:
+            if array["dtype"] not in PRECISIONS:
+                raise ValueError(
+                    f"{name[:80]} has numbers of the type {array['dtype']}, but must have one of "
+                    + ", ".join(PRECISIONS)
+                )
+            numbers = np.frombuffer(array["data"], PRECISIONS[array["dtype"]])
+            if array["dtype"] == "BF16":  # the upper half of a number in single precision
+                numbers = (numbers.astype("<u4") << 16).view("<f4")
+            found[name] = numbers.astype(np.float32).reshape(array["shape"])
+            if not np.isfinite(found[name]).all():
+                raise ValueError(f"{name[:80]} holds a number that is not finite")
+    return found

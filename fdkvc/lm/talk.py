@@ -1,0 +1,189 @@
+"""Talks: one model, several memories, and what it answers under each.
+
+All read the same words of the user; each goes on with its own answers.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Generator, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from fdkvc.attention import Floats
+from fdkvc.corpora.model_text import Passage, Writer
+from fdkvc.lm.folder import LanguageModel
+from fdkvc.lm.memory import Memory, Remembers, read
+from fdkvc.lm.tokens import Tokens
+
+MOST_WRITTEN = 128
+"""Tokens of a passage that a model writes."""
+
+MOST_CALLS = 2
+"""Calls before the words of a turn."""
+
+
+def write(
+    tokens: Tokens,
+    memories: Sequence[Remembers],
+    logits: Floats,
+    *,
+    most: int = MOST_WRITTEN,
+    every: int | None = None,
+) -> Iterator[dict[int, int]]:
+    """Let a model write on after the mark of a passage, the likeliest token each time.
+
+    Parameters
+    ----------
+    tokens : Tokens
+    memories : sequence of Remembers
+    logits : array (C, V)
+        Of the first token that each is to write.
+    most : int
+        Tokens of each passage at most.
+    every : int, optional
+        Let a turn end after so many tokens of the passage, so that the policies evict while the
+        model writes.
+
+    Yields
+    ------
+    dict of int to int
+        The next token of each text that still goes on, by its place among the memories. It has
+        been read, but for the end of a passage, which is left to who asked.
+    """
+    going = list(range(len(memories)))
+    for count in range(1, most + 1):
+        chosen = dict(zip(going, logits.argmax(axis=-1).tolist(), strict=True))
+        going = [at for at, token in chosen.items() if token != tokens.end]
+        if going:
+            ids = [[chosen[at]] for at in going]
+            logits = read([memories[at] for at in going], ids, last=1)[:, 0]
+        if every is not None and count % every == 0:
+            for at in going:
+                memories[at].end_turn()
+        yield chosen
+        if not going:
+            break
+
+
+def passages_written(
+    tokens: Tokens,
+    memories: Sequence[Remembers],
+    writer: Writer,
+    *,
+    most: int = MOST_WRITTEN,
+    every: int | None = None,
+) -> list[str]:
+    """Return what each memory writes after the mark of a passage; `most` and `every` as `write`."""
+    logits = read(memories, tokens.marks[writer], last=1)[:, 0]
+    said: list[list[int]] = [[] for _ in memories]
+    for step in write(tokens, memories, logits, most=most, every=every):
+        for at, token in step.items():
+            said[at].append(token)
+    return [tokens.text(ids).strip() for ids in said]
+
+
+def begins_with(tokens: Tokens, logits: Floats) -> Writer:
+    """Return whether a model begins its turn with a call or with words, by its logits (V,)."""
+    calls = logits[tokens.marks["call"][0]] > logits[tokens.marks["system"][0]]
+    return "call" if calls else "system"
+
+
+class Talk:
+    """A conversation with a model under several memories.
+
+    Parameters
+    ----------
+    model : LanguageModel
+    memories : mapping of name to Memory
+        New ones; each is read and written under its name.
+
+    Attributes
+    ----------
+    passages : mapping of name to list of (Writer, first, end)
+        Who wrote which tokens of each memory's text, the mark and the end included.
+    """
+
+    def __init__(self, model: LanguageModel, memories: Mapping[str, Memory]) -> None:
+        self.model, self.memories = model, dict(memories)
+        self.passages: dict[str, list[tuple[Writer, int, int]]] = {name: [] for name in memories}
+        if model.tokens.first:
+            read([*self.memories.values()], model.tokens.first, last=0)
+        self._logits: dict[str, Floats] = {}
+
+    def fork(self) -> Talk:
+        """Return a conversation that goes on from here by itself."""
+        other = copy.copy(self)
+        other.memories = {name: memory.fork() for name, memory in self.memories.items()}
+        other.passages = {name: [*passages] for name, passages in self.passages.items()}
+        other._logits = {**self._logits}
+        return other
+
+    def hear(self, text: str, writer: Writer = "user") -> None:
+        """Let every memory read the words of the user, or of another; their turn ends with them."""
+        ids = self.model.tokens.laid_out(Passage(writer, text, 0)).ids
+        logits = read([*self.memories.values()], ids, last=1)[:, 0]
+        self._logits = dict(zip(self.memories, logits, strict=True))
+        for name, memory in self.memories.items():
+            self._close(name, writer, memory.count - len(ids))
+
+    def answer(
+        self, *, most: int = MOST_WRITTEN, every: int | None = None
+    ) -> Generator[dict[str, tuple[Writer, int]]]:
+        """Let the model answer under every memory: calls, if it makes any, and then its words.
+
+        Whoever has heard enough closes the generator; what is being written ends there, and the
+        conversation can go on.
+
+        Parameters
+        ----------
+        most, every : int
+            As for `write`, of each passage.
+
+        Yields
+        ------
+        dict of name to (Writer, int)
+            The next token under each memory that still writes, and of what kind of passage.
+        """
+        silent = dict.fromkeys(self.memories, 0)
+        while silent:
+            writers = {
+                name: self._next_writer(name, calls < MOST_CALLS) for name, calls in silent.items()
+            }
+            yield from self._write(writers, most, every)
+            silent = {
+                name: silent[name] + 1 for name, writer in writers.items() if writer == "call"
+            }
+
+    def _next_writer(self, name: str, may_call: bool) -> Writer:
+        return begins_with(self.model.tokens, self._logits[name]) if may_call else "system"
+
+    def _write(
+        self, writers: Mapping[str, Writer], most: int, every: int | None
+    ) -> Iterator[dict[str, tuple[Writer, int]]]:
+        """Let each memory of these write a passage."""
+        tokens, names = self.model.tokens, list(writers)
+        memories = [self.memories[name] for name in names]
+        began = {name: memory.count for name, memory in zip(names, memories, strict=True)}
+        logits = [
+            read([self.memories[name]], tokens.marks[writer], last=1)[0, 0]
+            for name, writer in writers.items()
+        ]
+        try:
+            for chosen in write(tokens, memories, np.stack(logits), most=most, every=every):
+                yield {names[at]: (writers[names[at]], token) for at, token in chosen.items()}
+        finally:
+            ended = read(memories, (tokens.end,), last=1)[:, 0]
+            for name, logits_after in zip(names, ended, strict=True):
+                self._logits[name] = logits_after
+                self._close(name, writers[name], began[name])
+
+    def _close(self, name: str, writer: Writer, first: int) -> None:
+        memory = self.memories[name]
+        memory.end_turn()
+        self.passages[name].append((writer, first, memory.count))
+
+    def text(self, name: str, passage: int = -1) -> str:
+        """Return what a passage of a memory's text says."""
+        _, first, end = self.passages[name][passage]
+        return self.model.tokens.text(self.memories[name].ids[first:end]).strip()

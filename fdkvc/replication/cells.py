@@ -1,0 +1,219 @@
+"""The paper's tables cell by cell: the judged facts, laid out as they are printed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import pandas as pd
+
+from fdkvc.experiments.benchmark import ADAPTATION, COMPOSITE
+from fdkvc.experiments.study import Study
+from fdkvc.paper.tables import ABLATED_POLICY, ABLATIONS, BASELINE, HYPERPARAMETERS
+from fdkvc.parameters import parameters_of
+from fdkvc.policies import POLICIES, read_policy
+from fdkvc.replication.judge import BENCHMARK, DEFAULT, DIFFERENCE, TIME, Fact, facts
+from fdkvc.replication.rules import SIGNS
+from fdkvc.run.metrics import late_metric, metric_named
+from fdkvc.synthetic.scenarios import SCENARIOS
+from fdkvc.words import decimal
+
+LATE = {"late_alignment": 1, "late_diversity": 3, "late_retention": 4}
+"""Tables of late metrics that the paper has; the others go by the key of their metric."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """How a figure is written: times `scale`, with `digits` decimals."""
+
+    name: str = ""
+    scale: float = 1.0
+    digits: int = 4
+
+    def write(self, value: float) -> str:
+        """Write a figure, nothing for NaN."""
+        return "" if math.isnan(value) else decimal(self.scale * value, self.digits)
+
+
+PLAIN = Unit()
+PERCENT = Unit("%", 100.0, 1)
+TURNS = Unit("turns", digits=2)
+MILLISECONDS = Unit("ms", digits=3)
+
+_UNITS = {
+    "mean": TURNS,
+    "median": Unit("turns", digits=1),
+    "p90": Unit("turns", digits=1),
+    TIME: MILLISECONDS,
+}
+
+
+def unit_of(fact: Fact) -> Unit:
+    """Return how a fact is written."""
+    if fact.source == DEFAULT:
+        return Unit(digits=2)
+    return _UNITS.get(fact.metric) or (PERCENT if late_metric(fact.metric).percent else PLAIN)
+
+
+def figure_words(fact: Fact) -> str:
+    """Return the measured figure with its interval, as short as can be.
+
+    Examples
+    --------
+    >>> figure_words(Fact("", "", "", "late_retention", 600, 0.5, low=0.49, high=0.51))
+    '50.0 ± 1.0'
+    >>> figure_words(Fact("", "", "", "mean", 600, 4.0, low=4.0, high=5.0))
+    '4.00 (4.00 to 5.00)'
+    """
+    unit = unit_of(fact)
+    text = unit.write(fact.mean)
+    if math.isnan(fact.low) or fact.low == fact.high:
+        return text
+    above, below = fact.high - fact.mean, fact.mean - fact.low
+    if math.isclose(above, below, rel_tol=1e-6):
+        return f"{text} ± {unit.write(above)}"
+    return f"{text} ({unit.write(fact.low)} to {unit.write(fact.high)})"
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredTable:
+    """A table of the paper, with our cells.
+
+    Attributes
+    ----------
+    number : int or str
+        Its number in the paper, or the key of a metric that the paper does not have.
+    corner : str
+        What its rows are.
+    cells : mapping of (row, column) to Fact
+        Of the cells that we have.
+    """
+
+    number: int | str
+    title: str
+    corner: str
+    rows: Mapping[str, str]
+    columns: Mapping[str, str]
+    cells: dict[tuple[str, str], Fact] = field(default_factory=dict)
+
+    @property
+    def heading(self) -> str:
+        """Its title, after its number in the paper."""
+        return f"Table {self.number}: {self.title}" if isinstance(self.number, int) else self.title
+
+    def of_verdict(self, verdict: str) -> MeasuredTable:
+        """Return the table with the cells that have this verdict."""
+        return replace(
+            self, cells={at: fact for at, fact in self.cells.items() if fact.verdict == verdict}
+        )
+
+    def texts(self, row: str, write: Callable[[Fact], str]) -> list[str]:
+        """Write each cell of a row, nothing where there is none."""
+        cells = (self.cells.get((row, column)) for column in self.columns)
+        return ["" if cell is None else write(cell) for cell in cells]
+
+
+def measured_tables(study: Study) -> list[MeasuredTable]:
+    """Return Tables 1 to 7, measured, then one for each metric that the paper does not have.
+
+    Those of which nothing was measured are left out.
+    """
+    tables = {table.number: table for table in _empty_tables(study)}
+    names = [policy.name for policy in study.results.benchmark.policies]
+
+    def by_policy(fact: Fact) -> int:
+        return names.index(fact.policy) if fact.source == BENCHMARK else len(names)
+
+    for fact in sorted(facts(study), key=by_policy):
+        number, row, column = _place(fact)
+        if number in tables and row in tables[number].rows:
+            tables[number].cells[row, column] = fact
+    return [table for table in tables.values() if table.cells]
+
+
+def _place(fact: Fact) -> tuple[int | str, str, str]:
+    """Return the number of a fact's table, its row and its column."""
+    if fact.source in ABLATIONS:
+        value = getattr(read_policy(fact.policy), fact.source)
+        return ABLATIONS[fact.source].number, f"{value:g}", fact.metric
+    if fact.source == DEFAULT:
+        return 7, fact.metric, DEFAULT
+    if fact.source in (ADAPTATION, TIME):
+        return 2 if fact.source == ADAPTATION else 4, fact.policy, fact.metric
+    return LATE.get(fact.metric, fact.metric.removeprefix("late_")), fact.policy, fact.scenario
+
+
+def _empty_tables(study: Study) -> Iterator[MeasuredTable]:
+    benchmark = study.results.benchmark
+    policies = {policy.name: policy.title for policy in benchmark.policies}
+    scenarios = {key: scenario_label(key) for key in study.results.reported}
+    both = [policies[name] for name in (ABLATED_POLICY, BASELINE) if name in policies]
+    rows = {**policies, DIFFERENCE: " − ".join(both)} if len(both) == 2 else policies
+    yield MeasuredTable(1, "Late-turn alignment", "policy", rows, scenarios)
+    statistics = {"mean": "mean", "median": "median", "p90": "90th percentile"}
+    title = "Turns from a change of topic to 80 % retention of the new one"
+    yield MeasuredTable(2, title, "policy", policies, statistics)
+    yield MeasuredTable(3, "Late-turn topic diversity, %", "policy", policies, scenarios)
+    columns = {**scenarios, TIME: "latency, ms a turn"}
+    yield MeasuredTable(4, "Late-turn retention, %, and latency", "policy", policies, columns)
+    for parameter, results in study.sweeps.items():
+        number, swept = ABLATIONS[parameter].number, results.benchmark
+        values = [f"{getattr(policy, parameter):g}" for policy in swept.policies]
+        label = parameters_of(POLICIES[ABLATED_POLICY])[parameter].label
+        title = f"{label} on {swept.scenarios[0].label}"
+        columns = {f"late_{key}": _with_unit(key, metric_named(key).label) for key in swept.metrics}
+        yield MeasuredTable(
+            number, title, parameter, dict(zip(values, values, strict=True)), columns
+        )
+    rows = {
+        each.key: f"{each.symbol}, {each.description.lower()}, "
+        f"explored from {each.low:g} to {each.high:g}"
+        for each in HYPERPARAMETERS
+    }
+    yield MeasuredTable(7, "Hyperparameters of FD-KVC", "parameter", rows, {DEFAULT: DEFAULT})
+    for key in benchmark.metrics:
+        if f"late_{key}" not in LATE:
+            title = _with_unit(key, metric_named(key).title)
+            yield MeasuredTable(key, title, "policy", policies, scenarios)
+
+
+def _with_unit(key: str, title: str) -> str:
+    return f"{title}, %" if metric_named(key).percent else title
+
+
+def cells_table(tables: list[MeasuredTable]) -> pd.DataFrame:
+    """Return all cells as a tidy table, a row for each, fractions unscaled."""
+    rows = [
+        {
+            "table": table.number,
+            "row": row,
+            "column": column,
+            "n": fact.n or None,
+            "measured": fact.mean,
+            "ci_low": fact.low,
+            "ci_high": fact.high,
+            "published": fact.published,
+            "difference": fact.difference,
+            "verdict": fact.verdict,
+        }
+        for table in tables
+        for (row, column), fact in table.cells.items()
+    ]
+    return pd.DataFrame(rows).astype({"n": "Int64"})
+
+
+def sign_of(fact: Fact) -> str:
+    """Return the sign of a fact's verdict, nothing where there is none."""
+    return SIGNS.get(fact.verdict or "", "")
+
+
+def verdicts_of(tables: list[MeasuredTable]) -> dict[str, int]:
+    """Count the verdicts."""
+    every = [fact.verdict for table in tables for fact in table.cells.values()]
+    return {verdict: every.count(verdict) for verdict in SIGNS}
+
+
+def scenario_label(key: str) -> str:
+    """Return a scenario's label, also of the composite."""
+    return "Composite" if key == COMPOSITE else SCENARIOS[key].label

@@ -1,0 +1,448 @@
+"""The paper's claims, judged by what a study measured.
+
+`fdkvc.paper.claims` says what is claimed, and which quantity decides it; here that quantity is
+computed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from fdkvc.experiments.benchmark import COMPOSITE, TIMED, Values, is_the_papers
+from fdkvc.experiments.statistics import (
+    Summary,
+    differences,
+    paired,
+    share_interval,
+    summarize,
+    told_apart,
+)
+from fdkvc.experiments.study import Study
+from fdkvc.paper.claims import CLAIMS, TIMES, Claim, ClaimVerdict, Measure, Recomputed
+from fdkvc.paper.tables import Range
+from fdkvc.parameters import parameters_of
+from fdkvc.policies import PAPER_POLICIES, POLICIES
+from fdkvc.replication.cells import MILLISECONDS, PERCENT, PLAIN, TURNS, Unit
+from fdkvc.replication.judge import by_the_papers_tests, fact_of
+from fdkvc.replication.rules import FEWEST_DIALOGS, mean_case, verdict
+from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS
+from fdkvc.words import decimal, minus
+
+SETTLED = 0.1
+"""How near to its last value a quantity stays once it has settled, as a share of that value."""
+
+CLAIM_COLUMNS = (
+    *("claim", "source", "published", "recomputed_low", "recomputed", "recomputed_high"),
+    *("n", "measured", "ci_low", "ci_high", "verdict", "why"),
+)
+
+Doubles = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A measured quantity.
+
+    Attributes
+    ----------
+    value, low, high : float
+        With its 95 % interval; the value twice where it has none.
+    n : int
+        Dialogs behind it; 0 for what no dialog decides.
+    spread : float
+        Standard deviation over dialogs of what it is the mean of; 0 where there is none.
+    among : tuple of float
+        Where it is one of several values and not a number between them: those that it may be.
+    """
+
+    value: float
+    low: float
+    high: float
+    n: int = 0
+    spread: float = 0.0
+    among: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim with what was measured of it.
+
+    Attributes
+    ----------
+    measured : Measurement or None
+        None where the study does not have what it takes.
+    verdict : str or None
+        As `Claim.judge` has it; None where nothing was measured, of a run with fewer than
+        `FEWEST_DIALOGS`, and of times, which depend on the machine.
+    """
+
+    claim: Claim
+    measured: Measurement | None
+    verdict: ClaimVerdict | None
+
+
+def judged_claims(study: Study, claims: Sequence[Claim] = CLAIMS) -> list[Judged]:
+    """Judge the paper's claims by a study."""
+    return [_judge(study, claim) for claim in claims]
+
+
+def _judge(study: Study, claim: Claim) -> Judged:
+    measured = measure(claim.measure, study)
+    finished = map(study.results.dialogs, study.results.measured)
+    few = min(finished, default=0) < FEWEST_DIALOGS
+    if measured is None or few or claim.measure.metric in TIMES:
+        return Judged(claim, measured, None)
+    if measured.among:
+        verdicts = {claim.judge(value, value) for value in measured.among}
+        return Judged(claim, measured, verdicts.pop() if len(verdicts) == 1 else "open")
+    size = _size(claim, measured, study)
+    return Judged(claim, measured, claim.judge(measured.low, measured.high, size))
+
+
+def _size(claim: Claim, measured: Measurement, study: Study) -> str | None:
+    """Judge the printed figure by the rules of all figures, if it is one of dialogs."""
+    figure, wanted = claim.published, claim.measure
+    if figure is None or not measured.n:
+        return None
+    chance = wanted.kind == "change" and by_the_papers_tests(
+        study.results, wanted.scenario or COMPOSITE
+    )
+    return verdict(mean_case(measured.value, measured.spread, measured.n, figure, chance))
+
+
+def claims_table(judged: Sequence[Judged]) -> pd.DataFrame:
+    """Return the claims as a tidy table, a row for each, numbers unscaled.
+
+    Returns
+    -------
+    DataFrame
+        Columns `CLAIM_COLUMNS`; the verdict is missing where there is none.
+    """
+    rows = []
+    for each in judged:
+        claim, measured = each.claim, each.measured or Measurement(*3 * (math.nan,))
+        again = claim.recomputed or Recomputed(math.nan, Range(math.nan, math.nan))
+        printed = math.nan if claim.published is None else claim.published.value
+        rows.append(
+            (
+                *(claim.claim, claim.source, printed),
+                *(again.range.low, again.value, again.range.high),
+                measured.n if measured.n else None,
+                *(measured.value, measured.low, measured.high, each.verdict, claim.why),
+            )
+        )
+    return pd.DataFrame(rows, columns=list(CLAIM_COLUMNS)).astype({"n": "Int64"})
+
+
+# ------------------------------------------------------------------------------- in words
+
+
+def figure_words(wanted: Measure, value: float) -> str:
+    """Write a figure of a measure as people read it; nothing for NaN.
+
+    Examples
+    --------
+    >>> figure_words(Measure("change", "late_alignment"), 0.451)
+    '+45.1 %'
+    >>> figure_words(Measure("ratio", "adaptation"), 3.53)
+    '3.53×'
+    >>> figure_words(Measure("p", "late_alignment"), 1e-9)
+    '< 0.001'
+    """
+    if math.isnan(value):
+        return ""
+    match wanted.kind:
+        case "change" | "growth":
+            return minus(f"{100 * value:+.1f} %")
+        case "share" | "swing" | "same":
+            return f"{decimal(100 * value, 1)} %"
+        case "ratio":
+            return f"{value:.2f}×"
+        case "rank":
+            return f"place {value:.0f} of {len(PAPER_POLICIES)}"
+        case "settles":
+            return f"{value:.0f} turns"
+        case "p":
+            return "< 0.001" if value < 0.001 else f"{value:.3f}"
+        case "t" | "peak":
+            return minus(f"{value:.4g}")
+    sign = "+" if wanted.kind == "difference" and value > 0 else ""
+    unit = _UNITS.get(wanted.metric, PLAIN)
+    return f"{sign}{unit.write(value)} {unit.name}".strip()
+
+
+def measured_words(judged: Judged) -> str:
+    """Write what was measured of a claim, with its interval."""
+    measured, wanted = judged.measured, judged.claim.measure
+    if measured is None:
+        return ""
+    if measured.among:
+        return " or ".join(figure_words(wanted, value) for value in measured.among)
+    text = figure_words(wanted, measured.value)
+    low, high = figure_words(wanted, measured.low), figure_words(wanted, measured.high)
+    return text if low == high or "nan" in (low, high) else f"{text} ({low} to {high})"
+
+
+def recomputed_words(claim: Claim) -> str:
+    """Write what the paper's own cells give, with the range that their rounding leaves."""
+    again = claim.recomputed
+    if again is None:
+        return ""
+    text = figure_words(claim.measure, again.value)
+    low = figure_words(claim.measure, again.range.low)
+    high = figure_words(claim.measure, again.range.high)
+    return text if low == high else f"{text} ({low} to {high})"
+
+
+_UNITS = {
+    "late_retention": PERCENT,
+    "late_diversity": PERCENT,
+    "retention": PERCENT,
+    "latency": MILLISECONDS,
+    "adaptation": TURNS,
+    "highest_score": Unit(digits=2),
+    "ownership_loss": Unit(digits=3),
+    "threshold_evictions": Unit("entries", digits=0),
+    "parameters": Unit(digits=0),
+    "score_bytes": Unit("bytes", digits=0),
+    "seconds": Unit("s", digits=1),
+}
+
+
+# ------------------------------------------------------------------------------- measuring
+
+
+def measure(wanted: Measure, study: Study) -> Measurement | None:
+    """Compute the quantity that decides a claim.
+
+    Returns
+    -------
+    Measurement or None
+        None where the study did not run what it takes, or not with the paper's budget and world.
+    """
+    if not is_the_papers(study.results.benchmark):
+        return None
+    if wanted.metric == "latency":
+        return _latency(wanted, study)
+    if wanted.metric in _OF_A_RUN:
+        value = _OF_A_RUN[wanted.metric](wanted, study)
+        return None if value is None else Measurement(value, value, value)
+    match wanted.kind:
+        case "rank":
+            return _rank(wanted, study)
+        case "peak":
+            return _peak(wanted, study)
+        case "settles" | "growth" | "swing":
+            return _over_turns(wanted, study)
+        case "same":
+            probes = study.probes
+            return None if probes is None else _mean(probes.same_entries)
+        case "value" if wanted.metric != "highest_score" and wanted.turn is None:
+            scenario = wanted.scenario or COMPOSITE
+            fact = fact_of(study, scenario, wanted.policy, wanted.metric)
+            if fact is None:
+                return None
+            return Measurement(fact.mean, fact.low, fact.high, fact.n, fact.sd)
+        case "value":
+            values = _values(wanted, study, wanted.policy)
+            return None if values is None else _mean(values)
+    one = _values(wanted, study, wanted.policy)
+    other = None if wanted.baseline is None else _values(wanted, study, wanted.baseline)
+    return None if one is None or other is None else _PAIRS[wanted.kind](one, other)
+
+
+def _values(wanted: Measure, study: Study, policy: str) -> Values | None:
+    """Return one number a dialog (n,)."""
+    if wanted.metric == "highest_score":
+        return None if study.probes is None else study.probes.highest_score
+    if wanted.turn is not None:
+        series = _series(wanted, study, policy)
+        return None if series is None else series[:, wanted.turn]
+    return study.results.values(wanted.scenario or COMPOSITE, policy, wanted.metric)
+
+
+def _series(wanted: Measure, study: Study, policy: str) -> Values | None:
+    """Return one number a dialog and turn (n, T)."""
+    measured = study.results.measured.get(wanted.scenario or "", {}).get(policy)
+    return None if measured is None else measured.series.get(wanted.metric)
+
+
+def _mean(values: ArrayLike) -> Measurement:
+    return _of(summarize(values))
+
+
+def _of(summary: Summary) -> Measurement:
+    return Measurement(summary.mean, summary.low, summary.high, summary.n, summary.sd)
+
+
+# Two policies -----------------------------------------------------------------------------------
+
+
+def _difference(one: ArrayLike, other: ArrayLike) -> Measurement:
+    return _of(paired(one, other))
+
+
+def _ratio(one: ArrayLike, other: ArrayLike) -> Measurement:
+    """Return the ratio of two means over the same dialogs.
+
+    Its interval is that of the mean of one − ratio·other, over the mean of the other (the delta
+    method).
+    """
+    one, other = np.asarray(one, np.float64), np.asarray(other, np.float64)
+    ratio = float(one.mean() / other.mean())
+    spread = summarize((differences(one, ratio * other)) / abs(other.mean()))
+    margin = spread.high - spread.mean
+    return Measurement(ratio, ratio - margin, ratio + margin, spread.n, spread.sd)
+
+
+def _change(one: ArrayLike, other: ArrayLike) -> Measurement:
+    ratio = _ratio(one, other)
+    return replace(ratio, value=ratio.value - 1, low=ratio.low - 1, high=ratio.high - 1)
+
+
+def _share(one: ArrayLike, other: ArrayLike) -> Measurement:
+    """Return the share of dialogs in which one is above the other, with Wilson's interval."""
+    above = differences(one, other) > 0
+    low, high = share_interval(int(above.sum()), above.size)
+    return Measurement(float(above.mean()), low, high, above.size)
+
+
+def _t(one: ArrayLike, other: ArrayLike) -> Measurement:
+    test = paired(one, other)
+    return Measurement(test.t, test.t, test.t, test.n)
+
+
+def _p(one: ArrayLike, other: ArrayLike) -> Measurement:
+    test = paired(one, other)
+    return Measurement(test.p, test.p, test.p, test.n)
+
+
+_PAIRS = {
+    "difference": _difference,
+    "ratio": _ratio,
+    "change": _change,
+    "share": _share,
+    "t": _t,
+    "p": _p,
+}
+
+
+def _rank(wanted: Measure, study: Study) -> Measurement | None:
+    """Place a policy by its mean; the interval holds the places that its paired tests leave it.
+
+    Their p is adjusted for how many they are.
+    """
+    values = {key: _values(wanted, study, key) for key in PAPER_POLICIES}
+    own = values.pop(wanted.policy)
+    others = [row for row in values.values() if row is not None]
+    if own is None or len(others) < len(values):
+        return None
+    tests = [paired(other, own) for other in others]
+    ahead = [test.mean > 0 for test in tests]
+    sure = told_apart(tests)
+    best = 1 + sum(before and apart for before, apart in zip(ahead, sure, strict=True))
+    unsure = len(sure) - sum(sure)
+    return Measurement(1 + sum(ahead), best, best + unsure, len(own))
+
+
+# Turns and sweeps -------------------------------------------------------------------------------
+
+
+def _over_turns(wanted: Measure, study: Study) -> Measurement | None:
+    series = _series(wanted, study, wanted.policy)
+    if series is None:
+        return None
+    if wanted.kind == "growth":
+        return _change(series[:, -1], series[:, 1])
+    means = series.mean(axis=0, dtype=np.float64)
+    moves = means[1:]  # at turn 0 nothing was cached before
+    value = _settles(means) if wanted.kind == "settles" else float(np.ptp(moves) / moves.max())
+    return Measurement(value, value, value, len(series))
+
+
+def _settles(means: Doubles) -> float:
+    """Count the turns before the mean stays near its last value."""
+    away = np.abs(means - means[-1]) > SETTLED * abs(means[-1])
+    return float(np.flatnonzero(away)[-1] + 1) if away.any() else 0.0
+
+
+def _peak(wanted: Measure, study: Study) -> Measurement | None:
+    """Find the value of a sweep with the highest mean, and all that tie with it.
+
+    A value ties where the paired test does not tell it from the highest, its p adjusted for how
+    many are compared. Those that tie need not be neighbours.
+    """
+    sweep = study.sweeps.get(wanted.parameter or "")
+    if sweep is None:
+        return None
+    rows = {}
+    for policy in sweep.benchmark.policies:
+        values = sweep.values(wanted.scenario or "", policy.name, wanted.metric)
+        if values is None:
+            return None
+        rows[float(getattr(policy, wanted.parameter or ""))] = values
+    highest = max(rows, key=lambda value: float(rows[value].mean()))
+    others = [value for value in rows if value != highest]
+    sure = told_apart([paired(rows[value], rows[highest]) for value in others])
+    below = {value for value, apart in zip(others, sure, strict=True) if apart}
+    tied = tuple(value for value in rows if value not in below)
+    return Measurement(highest, min(tied), max(tied), len(rows[highest]), among=tied)
+
+
+# Of a run ---------------------------------------------------------------------------------------
+
+
+def _latency(wanted: Measure, study: Study) -> Measurement | None:
+    own, base = (
+        fact_of(study, TIMED, policy, wanted.metric)
+        for policy in (wanted.policy, wanted.baseline or wanted.policy)
+    )
+    if own is None or base is None:
+        return None
+    value = own.mean
+    match wanted.kind:
+        case "ratio":
+            value /= base.mean
+        case "difference":
+            value -= base.mean
+    return Measurement(value, value, value)
+
+
+def _seconds(wanted: Measure, study: Study) -> float | None:
+    return None if study.probes is None else study.probes.seconds
+
+
+def _score_bytes(wanted: Measure, study: Study) -> float | None:
+    memory = study.memories.get(wanted.policy)
+    return None if memory is None else memory.scores / study.results.benchmark.budget
+
+
+def _parameters(wanted: Measure, study: Study) -> float:
+    known = parameters_of(POLICIES[wanted.policy]).values()
+    return sum(each.paper is not None for each in known)
+
+
+def _threshold_evictions(wanted: Measure, study: Study) -> float | None:
+    """Count what the threshold evicted in all dialogs of the five scenarios."""
+    counted = [
+        study.results.measured.get(scenario, {}).get(wanted.policy)
+        for scenario in BENCHMARK_SCENARIOS
+    ]
+    series = [each.series.get("evicted_threshold") for each in counted if each is not None]
+    if len(series) < len(BENCHMARK_SCENARIOS):
+        return None
+    return float(sum(each.sum() for each in series if each is not None))
+
+
+_OF_A_RUN = {
+    "seconds": _seconds,
+    "score_bytes": _score_bytes,
+    "parameters": _parameters,
+    "threshold_evictions": _threshold_evictions,
+}

@@ -1,0 +1,342 @@
+"""Everything measured beside what is published, judged: one table, from which all others come."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import product
+from typing import Literal, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from fdkvc.experiments.benchmark import (
+    ADAPTATION,
+    TIMED,
+    Benchmark,
+    Results,
+    Values,
+    is_the_papers,
+    late_metrics,
+)
+from fdkvc.experiments.statistics import Doubles, differences, percentile_interval, summarize
+from fdkvc.experiments.study import Study
+from fdkvc.paper.tables import (
+    ABLATED_POLICY,
+    ABLATED_SCENARIO,
+    BASELINE,
+    HYPERPARAMETERS,
+    Published,
+    published,
+    published_ablation,
+    published_adaptation,
+    published_latency,
+)
+from fdkvc.policies import policy_named, read_policy
+from fdkvc.replication.rules import (
+    FEWEST_DIALOGS,
+    TWO_SIDED,
+    Case,
+    mean_case,
+    percentile_case,
+    published_difference,
+    t_of_difference,
+    told_from_zero,
+    verdict,
+)
+from fdkvc.run.metrics import PROJECTED_ALIGNMENTS
+
+BENCHMARK, PAIR, PROJECTION = "benchmark", "difference", "projection"
+TIME, DEFAULT = "latency", "default"
+
+DIFFERENCE = f"{ABLATED_POLICY} − {BASELINE}"
+"""Stands for the policy where the fact is the difference that the paper's t-tests are about."""
+
+PERCENTILES = {"median": 0.5, "p90": 0.9}
+
+Kind = Literal["mean", "alignment", "difference", "percentile", "constant", "time"]
+
+
+class Fact(NamedTuple):
+    """A row of the table: one measured figure.
+
+    Attributes
+    ----------
+    source : str
+        Where it comes from: ``benchmark`` (late means), ``difference`` (of two of them),
+        ``projection`` (late alignments that nobody asked for), ``adaptation``, ``latency``, the
+        name of a swept hyperparameter, or ``default``, a hyperparameter of ours.
+    scenario, policy : str
+        By their keys and names.
+    metric : str
+        Such as ``late_retention``; for the adaptation run the statistic, for a default its name.
+    n : int
+        Dialogs behind it; 0 for what no dialog decides.
+    mean, sd, low, high : float
+        The figure, its standard deviation over dialogs and its 95 % interval; NaN where it has
+        none.
+    published, rounding : float
+        What the paper prints and half a unit of its last digit; NaN where it prints nothing.
+    printed, printed_in : str
+        As it is printed, and where.
+    rule : str
+        What it is judged as; see `fdkvc.replication.rules`.
+    chance : bool
+        Whether what is published cannot be told from chance.
+    """
+
+    source: str
+    scenario: str
+    policy: str
+    metric: str
+    n: int
+    mean: float
+    sd: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    published: float = math.nan
+    rounding: float = math.nan
+    printed: str = ""
+    printed_in: str = ""
+    rule: Kind = "mean"
+    verdict: str | None = None
+    chance: bool = False
+
+    @property
+    def is_published(self) -> bool:
+        """Whether the paper prints it."""
+        return not math.isnan(self.published)
+
+    @property
+    def difference(self) -> float:
+        """Measured less published; NaN where nothing is published."""
+        return self.mean - self.published
+
+
+def judge(measured: Study | Results, swept: str = "") -> pd.DataFrame:
+    """Return everything that a run measured, beside what is published, with its verdict.
+
+    Parameters
+    ----------
+    measured : Study or Results
+        Of a study with its latencies, ablations and defaults; worked out once.
+    swept : str
+        For results of a sweep, its hyperparameter.
+
+    Returns
+    -------
+    DataFrame
+        A row for each `Fact`.
+    """
+    rows = facts(measured, swept)
+    verdicts = pd.Series([row.verdict for row in rows], dtype=object)
+    return pd.DataFrame(rows, columns=list(Fact._fields)).assign(verdict=verdicts)
+
+
+def facts(measured: Study | Results, swept: str = "") -> tuple[Fact, ...]:
+    """Return the rows of `judge`."""
+    known = _KNOWN.setdefault(measured, {})
+    if swept not in known:
+        known[swept] = tuple(_facts(measured, swept))
+    return known[swept]
+
+
+_KNOWN: WeakKeyDictionary[Study | Results, dict[str, tuple[Fact, ...]]] = WeakKeyDictionary()
+"""The rows of runs that are still in use."""
+
+
+def fact_of(measured: Study | Results, scenario: str, policy: str, metric: str) -> Fact | None:
+    """Return what a run measured of a policy on a scenario, None if it did not."""
+    place = (scenario, policy, metric)
+    return next((fact for fact in facts(measured) if fact[1:4] == place), None)
+
+
+def printed(
+    benchmark: Benchmark, scenario: str, policy: str, metric: str, swept: str = ""
+) -> Published | None:
+    """Return what the paper prints for a figure of a run, None unless the run is the paper's.
+
+    Parameters
+    ----------
+    scenario, policy, metric, swept : str
+        As of a `Fact`. In a sweep, only its hyperparameter may be away from FD-KVC's defaults.
+    """
+    if not is_the_papers(benchmark):
+        return None
+    if swept:
+        variant = read_policy(policy)
+        papers = scenario == ABLATED_SCENARIO and variant.key == ABLATED_POLICY
+        if not papers or swept not in variant.settings:
+            return None
+        value = getattr(variant, swept)
+        alone = variant == policy_named(ABLATED_POLICY, **{swept: value})
+        return published_ablation(swept, value, metric) if alone else None
+    if metric == TIME:
+        return published_latency(policy)
+    if scenario == ADAPTATION:
+        return published_adaptation(policy, metric)
+    if policy == DIFFERENCE:
+        return published_difference(scenario)
+    return published(scenario, policy, metric)
+
+
+def values_behind(study: Study, fact: Fact) -> Values | None:
+    """Return the number of each dialog behind a fact, None for what no dialog decides."""
+    results = study.sweeps.get(fact.source, study.results)
+    if fact.policy == DIFFERENCE:
+        each = _difference(results, fact.scenario)
+        return None if each is None else each.astype(np.float32)
+    metric = ADAPTATION if fact.scenario == ADAPTATION else fact.metric
+    return results.values(fact.scenario, fact.policy, metric)
+
+
+# ------------------------------------------------------------------------------- the rows
+
+
+def _facts(measured: Study | Results, swept: str) -> Iterator[Fact]:
+    if isinstance(measured, Study):
+        yield from facts(measured.results)
+        yield from _latencies(measured)
+        for parameter, results in measured.sweeps.items():
+            yield from facts(results, parameter)
+        yield from _defaults()
+    else:
+        yield from _late(measured, swept)
+        if not swept:
+            yield from _differences(measured)
+            yield from _adaptations(measured)
+
+
+def _late(results: Results, swept: str = "") -> Iterator[Fact]:
+    benchmark, asked = results.benchmark, late_metrics(results.benchmark)
+    beside = () if swept else (f"late_{key}" for key in PROJECTED_ALIGNMENTS)
+    names = [policy.name for policy in benchmark.policies]
+    for place in product(results.reported, names, dict.fromkeys((*asked, *beside))):
+        values, metric = results.values(*place), place[-1]
+        if values is not None:
+            figure = printed(benchmark, *place, swept)
+            source = swept or (BENCHMARK if metric in asked else PROJECTION)
+            kind: Kind = "alignment" if metric == "late_alignment" else "mean"
+            chance = False
+            if figure is not None and kind == "alignment":
+                spread = unrelated_spread(results, *place[:2])
+                chance = not math.isnan(spread) and not told_from_zero(figure, spread)
+            yield _mean(source, place, values, figure, kind, chance)
+
+
+def _differences(results: Results) -> Iterator[Fact]:
+    """Judge the difference of the two alignments that the paper tests."""
+    for scenario in results.reported:
+        values = _difference(results, scenario)
+        if values is not None:
+            place = (scenario, DIFFERENCE, "late_alignment")
+            figure = printed(results.benchmark, *place)
+            chance = by_the_papers_tests(results, scenario)
+            yield _mean(PAIR, place, values, figure, "difference", chance)
+
+
+def by_the_papers_tests(results: Results, scenario: str) -> bool:
+    """Whether the published difference of FD-KVC's alignment from H2O's may be chance."""
+    t = t_of_difference(scenario, unrelated_spread(results, scenario, DIFFERENCE))
+    return abs(t) < TWO_SIDED
+
+
+def unrelated_spread(results: Results, scenario: str, policy: str) -> float:
+    """Return the standard deviation over dialogs of an alignment of unrelated vectors.
+
+    That of an output with the topic projected by another matrix than the values'; a mean over
+    turns and scenarios has a smaller one than the 1/√h of a single cosine. NaN where a run did not
+    measure it.
+
+    Parameters
+    ----------
+    policy : str
+        A policy's name, or `DIFFERENCE`.
+    """
+    spreads = []
+    for key in PROJECTED_ALIGNMENTS:
+        each = _values(results, scenario, policy, f"late_{key}")
+        if each is not None and len(each) > 1:
+            spreads.append(float(each.std(ddof=1, dtype=np.float64)))
+    return float(np.sqrt(np.mean(np.square(spreads)))) if spreads else math.nan
+
+
+def _values(results: Results, scenario: str, policy: str, metric: str) -> Values | Doubles | None:
+    """Return one number a dialog, also of the difference that the paper tests."""
+    if policy == DIFFERENCE:
+        return _difference(results, scenario, metric)
+    return results.values(scenario, policy, metric)
+
+
+def _difference(results: Results, scenario: str, metric: str = "late_alignment") -> Doubles | None:
+    one = results.values(scenario, ABLATED_POLICY, metric)
+    other = results.values(scenario, BASELINE, metric)
+    return None if one is None or other is None else differences(one, other)
+
+
+def _adaptations(results: Results) -> Iterator[Fact]:
+    for policy in results.benchmark.policies:
+        values = results.values(ADAPTATION, policy.name, ADAPTATION)
+        if values is None:
+            continue
+        place = (ADAPTATION, policy.name, "mean")
+        yield _mean(ADAPTATION, place, values, printed(results.benchmark, *place))
+        for name, share in PERCENTILES.items():
+            place = (ADAPTATION, policy.name, name)
+            figure = printed(results.benchmark, *place)
+            turns = float(np.quantile(values.astype(np.float64), share))
+            low, high = percentile_interval(values, share)
+            fact = Fact(ADAPTATION, *place, len(values), turns, rule="percentile")
+            case = None if figure is None else percentile_case(values, share, figure)
+            yield _beside(fact._replace(low=low, high=high), figure, case)
+
+
+def _latencies(study: Study) -> Iterator[Fact]:
+    for latency in study.latencies:
+        place = (TIMED, latency.policy, TIME)
+        fact = Fact(TIME, *place, 0, latency.milliseconds, rule="time")
+        figure = printed(study.results.benchmark, *place)
+        yield _beside(fact, figure)
+
+
+def _defaults() -> Iterator[Fact]:
+    """Compare the defaults of Table 7 with those that run here."""
+    policy = policy_named(ABLATED_POLICY)
+    for printed in HYPERPARAMETERS:
+        value = getattr(policy, printed.key)
+        figure = Published(printed.default, 0.0, f"{printed.default:.2f}", "Table 7", 0)
+        fact = Fact(DEFAULT, "", policy.name, printed.key, 0, value, rule="constant")
+        yield _beside(fact, figure)
+
+
+def _mean(
+    source: str,
+    place: tuple[str, str, str],
+    values: ArrayLike,
+    figure: Published | None,
+    kind: Kind = "mean",
+    chance: bool = False,
+) -> Fact:
+    """Judge a mean over dialogs; of a level that may be chance, it is told beside the verdict."""
+    s = summarize(values)
+    fact = Fact(source, *place, s.n, s.mean, s.sd, s.low, s.high, rule=kind, chance=chance)
+    if figure is None:
+        return fact
+    decides = chance and kind == "difference"
+    return _beside(fact, figure, mean_case(s.mean, s.sd, s.n, figure, decides))
+
+
+def _beside(fact: Fact, figure: Published | None, case: Case | None = None) -> Fact:
+    """Set what the paper prints beside a fact, with the verdict where there is one."""
+    if figure is None:
+        return fact
+    judged = None if case is None or fact.n < FEWEST_DIALOGS else verdict(case)
+    return fact._replace(
+        published=figure.value,
+        rounding=figure.rounding,
+        printed=figure.printed,
+        printed_in=figure.source,
+        verdict=judged,
+    )

@@ -1,0 +1,48 @@
+"""Two runs beside each other: what the same policies came to in both."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pandas as pd
+
+from fdkvc.experiments.benchmark import Results, Values, late_metrics
+from fdkvc.experiments.statistics import Paired, holm, paired, unpaired
+
+PAIR_OF_RUNS = (
+    *("scenario", "policy", "metric", "one", "n_one", "other", "n_other"),
+    *("difference", "ci_low", "ci_high", "p_holm", "words"),
+)
+
+
+def same_dialogs(one: Results, other: Results) -> bool:
+    """Whether dialog i of one run is dialog i of the other."""
+    return (one.benchmark.seed, one.benchmark.world) == (
+        other.benchmark.seed,
+        other.benchmark.world,
+    )
+
+
+def runs_table(one: Results, other: Results) -> pd.DataFrame:
+    """Compare what two runs have in common, one less the other.
+
+    Columns `PAIR_OF_RUNS`. Where both have the same dialogs the tests are paired, over those that
+    both finished; else they are Welch's. p is adjusted for the number of tests in this table.
+    """
+    rows, tests = [], []
+    names = [each.name for each in one.benchmark.policies if each in other.benchmark.policies]
+    for place in product(one.reported, names, late_metrics(one.benchmark)):
+        values, others = one.values(*place), other.values(*place)
+        if values is not None and others is not None:
+            test = _compared(values, others, same_dialogs(one, other))
+            means = (float(values.mean()), len(values), float(others.mean()), len(others))
+            rows.append((*place, *means, test.mean, test.low, test.high, None, ""))
+            tests.append(test)
+    adjusted = holm(test.p for test in tests)
+    words = [test.words(p) for test, p in zip(tests, adjusted.tolist(), strict=True)]
+    return pd.DataFrame(rows, columns=list(PAIR_OF_RUNS)).assign(p_holm=adjusted, words=words)
+
+
+def _compared(values: Values, others: Values, same: bool) -> Paired:
+    both = min(len(values), len(others))
+    return paired(values[:both], others[:both]) if same else unpaired(values, others)

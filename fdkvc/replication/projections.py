@@ -1,0 +1,85 @@
+"""What do the published alignments measure? The same outputs, the topic projected three ways.
+
+The paper compares the attention output with "the projected ground-truth topic vector" and does not
+say which matrix projects it. The output is a mean of values, so only the value matrix compares like
+with like.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import pandas as pd
+
+from fdkvc.experiments.benchmark import Results
+from fdkvc.experiments.statistics import paired
+from fdkvc.paper.tables import ABLATED_POLICY, BASELINE
+from fdkvc.replication.judge import DIFFERENCE, fact_of, printed, unrelated_spread
+from fdkvc.replication.rules import t_of_difference
+
+PROJECTIONS = {
+    "value": "late_alignment",
+    "key": "late_alignment_key",
+    "query": "late_alignment_query",
+}
+"""The metric of each matrix."""
+
+PUBLISHED = "published"
+"""Stands for the paper's own figures, beside the projections."""
+
+ALIGNMENTS = ("scenario", "projection", "policy", "n", "mean", "sd", "ci_low", "ci_high")
+DIFFERENCES = (
+    *("scenario", "projection", "policy", "baseline", "n"),
+    *("mean_diff", "ci_low", "ci_high", "t", "p"),
+)
+
+
+def alignments_table(results: Results) -> pd.DataFrame:
+    """Return late alignments under each projection, and the published ones.
+
+    Columns `ALIGNMENTS`. The interval of a published figure is the one that the same mean of
+    unrelated vectors would have, by the spread that this run measured of them.
+    """
+    rows: list[tuple[object, ...]] = []
+    for scenario, policy in product(results.reported, _names(results)):
+        for projection, metric in PROJECTIONS.items():
+            f = fact_of(results, scenario, policy, metric)
+            if f is not None:
+                rows.append((scenario, projection, policy, f.n, f.mean, f.sd, f.low, f.high))
+        figure = printed(results.benchmark, scenario, policy, "late_alignment")
+        if figure is not None:
+            n, mean = figure.dialogs, figure.value
+            chance = unrelated_spread(results, scenario, policy)
+            reach = 1.96 * chance / math.sqrt(n)
+            rows.append((scenario, PUBLISHED, policy, n, mean, chance, mean - reach, mean + reach))
+    return pd.DataFrame(rows, columns=list(ALIGNMENTS))
+
+
+def differences_table(results: Results) -> pd.DataFrame:
+    """Return FD-KVC's late alignment less H2O's, under each projection and as published.
+
+    Columns `DIFFERENCES`; t of a published difference is printed in Section 5.6, or computed from
+    the spread that this run measured of unrelated vectors. Empty unless both policies ran.
+    """
+    rows: list[tuple[object, ...]] = []
+    both = (ABLATED_POLICY, BASELINE)
+    for scenario in results.reported if set(both) <= set(_names(results)) else ():
+        for projection, metric in PROJECTIONS.items():
+            one, other = (results.values(scenario, name, metric) for name in both)
+            if one is not None and other is not None:
+                c = paired(one, other)
+                rows.append((scenario, projection, *both, c.n, c.mean, c.low, c.high, c.t, c.p))
+        figure = printed(results.benchmark, scenario, DIFFERENCE, "late_alignment")
+        if figure is not None:
+            spread = unrelated_spread(results, scenario, DIFFERENCE)
+            mean, t = figure.value, t_of_difference(scenario, spread)
+            reach = abs(1.96 * mean / t)
+            p = math.erfc(abs(t) / math.sqrt(2))  # over 600 dialogs t is normal to three digits
+            low, high = mean - reach, mean + reach
+            rows.append((scenario, PUBLISHED, *both, figure.dialogs, mean, low, high, t, p))
+    return pd.DataFrame(rows, columns=list(DIFFERENCES))
+
+
+def _names(results: Results) -> list[str]:
+    return [policy.name for policy in results.benchmark.policies]

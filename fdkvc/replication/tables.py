@@ -1,0 +1,251 @@
+"""Results as tidy tables: one row a fact, numbers unrounded, NaN where there is nothing to say.
+
+Percentages are fractions, adaptation is in turns, latency in milliseconds. A published figure
+stands beside a measured one only where the run is the paper's: a policy with its default
+hyperparameters, the paper's budget and the paper's world.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fdkvc.experiments.benchmark import ADAPTATION, Results, check_baseline, late_metrics
+from fdkvc.experiments.statistics import (
+    Paired,
+    bootstrap_interval,
+    differences,
+    effect_size,
+    holm,
+    paired,
+    summarize,
+)
+from fdkvc.experiments.study import Study
+from fdkvc.experiments.sweep import Sweep
+from fdkvc.paper.tables import BASELINE, LATENCY_BASELINE, published_latency
+from fdkvc.replication.judge import BENCHMARK, TIME, judge
+from fdkvc.run.metrics import Memory
+
+SUMMARY = ("scenario", "policy", "metric", "n", "mean", "ci_low", "ci_high", "published")
+ADAPTATIONS = (
+    *("policy", "n", "mean", "median", "p90"),
+    *("published_mean", "published_median", "published_p90"),
+)
+PAIRED = (
+    *("scenario", "metric", "policy", "baseline"),
+    *("n", "mean_diff", "ci_low", "ci_high", "t", "p"),
+)
+LATENCY = ("policy", "ms_per_turn", "ratio_to_fifo", "published_ms")
+SERIES = ("scenario", "policy", "quantity", "turn", "topic", "n", "mean", "ci_low", "ci_high")
+COMPARISON = (
+    *("scenario", "metric", "policy", "baseline", "n", "mean_diff", "ci_low", "ci_high"),
+    *("bootstrap_low", "bootstrap_high", "t", "p", "p_holm", "effect_size", "words"),
+)
+COST = (
+    *("policy", "ms_per_turn", "ratio_to_fifo", "published_ms", "published_ratio"),
+    *("ms_per_turn_batched", "batched_ratio_to_fifo"),
+    *("key_bytes", "value_bytes", "score_bytes", "score_bytes_per_entry", "full_cache_bytes"),
+    "read_bytes",
+)
+
+ABLATION = ("parameter", "value", "metric", "n", "mean", "ci_low", "ci_high", "published")
+
+
+def summary_table(results: Results) -> pd.DataFrame:
+    """Return the mean of each late metric with its 95 % interval, beside the published figure.
+
+    Columns `SUMMARY`; scenarios by their keys, without those of which no dialog is finished, then
+    ``composite`` where all five are complete. The interval is NaN for one dialog.
+    """
+    return _columns(_of(judge(results), BENCHMARK), SUMMARY)
+
+
+def adaptation_table(results: Results) -> pd.DataFrame:
+    """Return the turns that each policy needs after a change of topic (Table 2).
+
+    Columns `ADAPTATIONS`; no rows where the adaptation run was not among the scenarios. Dialogs
+    that never adapt count with all the turns they had.
+    """
+    rows = [
+        (policy, each.n.iloc[0], *each["mean"], *each.published)
+        for policy, each in _of(judge(results), ADAPTATION).groupby("policy", sort=False)
+    ]
+    return _frame(rows, ADAPTATIONS)
+
+
+def comparisons(
+    results: Results, baseline: str = BASELINE
+) -> Iterator[tuple[str, str, str, Paired]]:
+    """Compare every policy with a baseline on the same dialogs.
+
+    Yields scenario, metric, policy and the differences, policy less baseline.
+
+    Raises
+    ------
+    ValueError
+        If the baseline is not among the policies.
+    """
+    policies = results.benchmark.policies
+    check_baseline(baseline, policies)
+    names = [policy.name for policy in policies if policy.name != baseline]
+    for place in product(results.reported, late_metrics(results.benchmark), names):
+        scenario, metric, name = place
+        values = results.values(scenario, name, metric)
+        base = results.values(scenario, baseline, metric)
+        if values is not None and base is not None:
+            yield *place, paired(values, base)
+
+
+def paired_table(results: Results, baseline: str = BASELINE) -> pd.DataFrame:
+    """Return the paired differences of every policy from a baseline, with their t-tests.
+
+    Columns `PAIRED`. t and p are NaN where they are not defined: for one dialog, and where the
+    difference is the same in every dialog.
+
+    Raises
+    ------
+    ValueError
+        If the baseline is not among the policies.
+    """
+    rows = [
+        (scenario, metric, policy, baseline, c.n, c.mean, c.low, c.high, c.t, c.p)
+        for scenario, metric, policy, c in comparisons(results, baseline)
+    ]
+    return _frame(rows, PAIRED)
+
+
+def latency_table(study: Study) -> pd.DataFrame:
+    """Return each policy's time for a turn of one dialog, and as a multiple of FIFO's.
+
+    Columns `LATENCY`; without FIFO among the latencies the ratio is NaN.
+    """
+    times = _of(judge(study), TIME)
+    milliseconds = times["mean"]
+    fifo = milliseconds[times.policy == LATENCY_BASELINE].max()
+    renamed = times.assign(ms_per_turn=milliseconds, published_ms=times.published)
+    return renamed.assign(ratio_to_fifo=milliseconds / fifo)[list(LATENCY)]
+
+
+def series_table(results: Results) -> pd.DataFrame:
+    """Return the mean of every turn with its 95 % interval, of what was kept of every turn.
+
+    Columns `SERIES`; `quantity` is a metric, a row state such as ``learning_rate``, or the
+    entries that a rule evicted. Turns count from 0; those of which a metric says nothing are left
+    out. Only a benchmark with `series` has any.
+    """
+    rows = []
+    for scenario in results.benchmark.scenarios:
+        for policy, measured in results.measured.get(scenario.key, {}).items():
+            for quantity, series in measured.series.items():
+                for turn, each in enumerate(series.T):
+                    if not np.isnan(each).any():
+                        s, place = summarize(each), (scenario.key, policy, quantity, turn)
+                        topic = scenario.schedule[turn]
+                        rows.append((*place, topic, s.n, s.mean, s.low, s.high))
+    return _frame(rows, SERIES)
+
+
+def comparison_table(results: Results, policies: Sequence[str], baseline: str) -> pd.DataFrame:
+    """Compare policies with a baseline on every scenario and metric, policy less baseline.
+
+    Columns `COMPARISON`. Beside Student's interval stands a bootstrap interval, which does not
+    assume a normal distribution; `p_holm` is p adjusted for the number of tests in this table, and
+    decides what the words say.
+    """
+    tests, rows = [], []
+    places = product(policies, results.reported, late_metrics(results.benchmark))
+    for policy, scenario, metric in places:
+        one, other = (results.values(scenario, name, metric) for name in (policy, baseline))
+        if one is not None and other is not None:
+            test, each = paired(one, other), differences(one, other)
+            place = (scenario, metric, policy, baseline)
+            student = (test.n, test.mean, test.low, test.high)
+            bootstrap = bootstrap_interval(each, results.benchmark.seed)
+            tests.append(test)
+            rows.append((*place, *student, *bootstrap, test.t, test.p, None, effect_size(each), ""))
+    table, adjusted = _frame(rows, COMPARISON), holm(test.p for test in tests)
+    words = [test.words(p) for test, p in zip(tests, adjusted.tolist(), strict=True)]
+    return table.assign(p_holm=adjusted, words=words)
+
+
+def cost_table(study: Study) -> pd.DataFrame:
+    """Return what a turn costs in time, single and batched, and what a cache takes in bytes.
+
+    Columns `COST`. Batched times are of one dialog of a batch.
+    """
+    single, budget = latency_table(study), study.results.benchmark.budget
+    batched = {latency.policy: latency.batched for latency in study.latencies}
+    fifo_printed = published_latency(LATENCY_BASELINE)
+    known = [study.memories.get(policy, Memory(0, 0, 0, 0)) for policy in single.policy]
+    return single.assign(
+        published_ratio=single.published_ms
+        / (math.nan if fifo_printed is None else fifo_printed.value),
+        ms_per_turn_batched=single.policy.map(batched),
+        batched_ratio_to_fifo=single.policy.map(batched) / batched.get(LATENCY_BASELINE, math.nan),
+        key_bytes=[each.keys for each in known],
+        value_bytes=[each.values for each in known],
+        score_bytes=[each.scores for each in known],
+        score_bytes_per_entry=[each.scores / budget for each in known],
+        full_cache_bytes=[each.full_cache for each in known],
+        read_bytes=[each.reads for each in known],
+    )[list(COST)]
+
+
+def ablation_table(results: Results, parameter: str) -> pd.DataFrame:
+    """Return the late metrics of one policy's variants over a sweep of a hyperparameter.
+
+    Columns `ABLATION`, in the order of the policies; those that do not have the parameter are left
+    out. Published figures stand where only this parameter of FD-KVC is away from its default, on
+    the scenario of the paper's ablations.
+    """
+    values = {
+        policy.name: policy.settings[parameter].default
+        for policy in results.benchmark.policies
+        if parameter in policy.settings
+    }
+    table = judge(results, parameter)
+    table = table[table.policy.isin(values)]
+    return _columns(table.assign(parameter=parameter, value=table.policy.map(values)), ABLATION)
+
+
+def sweep_table(sweep: Sweep, results: Results) -> pd.DataFrame:
+    """Return the late metrics of every setting as a tidy table.
+
+    Columns setting (the policy's name), policy (its key), swept (false for the policies beside the
+    sweep), one for each swept hyperparameter, metric, n, mean, ci_low, ci_high, published.
+    """
+    names = sweep.parameters
+    variants = {policy.name: policy for policy in sweep.variants}
+    keys = {policy.name: policy.key for policy in results.benchmark.policies}
+    table = judge(results, names[0]).rename(columns={"policy": "setting"})
+    swept = table.setting.isin(variants)
+    chosen: dict[str, Any] = {
+        name: [
+            variants[setting].settings[name].default if setting in variants else None
+            for setting in table.setting
+        ]
+        for name in names
+    }
+    published = table.published.where(swept & (len(names) == 1))
+    table = table.assign(policy=table.setting.map(keys), swept=swept, published=published, **chosen)
+    return _columns(table, ("setting", "policy", "swept", *names, *ABLATION[2:]))
+
+
+def _of(judged: pd.DataFrame, source: str) -> pd.DataFrame:
+    """Return the rows of one source."""
+    return judged[judged.source == source].reset_index(drop=True)
+
+
+def _columns(judged: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """Return some columns of judged rows under the names that they have in files."""
+    renamed = judged.rename(columns={"low": "ci_low", "high": "ci_high"})
+    return renamed.reset_index(drop=True)[list(names)]
+
+
+def _frame(rows: Sequence[tuple[Any, ...]], columns: Sequence[str]) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=list(columns))

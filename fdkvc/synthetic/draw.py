@@ -1,0 +1,182 @@
+"""Dialogs drawn from scenarios, each from random numbers of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.random import SFC64, Generator, SeedSequence
+
+from fdkvc.attention import Floats
+from fdkvc.parameters import check_count
+from fdkvc.synthetic.batch import (
+    TOPIC_THRESHOLD,
+    Bits,
+    DialogBatch,
+    Workspace,
+    _blocks,
+    _pack_bits,
+    _topic_cosines,
+)
+from fdkvc.synthetic.scenarios import Scenario, World
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """What chance decides of some dialogs, enough of it for several scenarios.
+
+    Dialog i of a seed draws the same numbers in every scenario, in the same order, however many
+    of them the scenario needs and whichever other dialogs are drawn with it.
+
+    Attributes
+    ----------
+    projections : array (3, B, d, h)
+        W_Q, W_K and W_V.
+    directions : array (B, K, d)
+        From which the topics are made, in the order of their appearance.
+    noise : array (B, N, d)
+        For each token, of the world's strength.
+    """
+
+    projections: Floats
+    directions: Floats
+    noise: Floats
+
+
+def numbers_of_a_dialog(turns: int, world: World) -> int:
+    """Count the numbers that a dialog takes: what is drawn, its vectors and their products.
+
+    Examples
+    --------
+    >>> numbers_of_a_dialog(12, World())
+    73728
+    """
+    d, h, tokens = world.dimension, world.head_dimension, turns * world.tokens_per_turn
+    return 3 * d * h + 2 * tokens * (d + h + turns)
+
+
+def draw(
+    scenarios: Sequence[Scenario],
+    dialogs: int | range,
+    seed: int,
+    world: World,
+    workspace: Workspace | None = None,
+) -> Draws:
+    """Draw what these scenarios need. Parameters and errors are those of `generate`."""
+    if not isinstance(dialogs, range):
+        check_count("the number of dialogs", dialogs)
+    indices = dialogs if isinstance(dialogs, range) else range(dialogs)
+    check_count("the number of dialogs", len(indices))
+    check_count("the number of a dialog", min(indices), low=0)
+    check_count("seed", seed, low=0)
+    topics = max(len(scenario.topic_names) for scenario in scenarios)
+    d, h = world.dimension, world.head_dimension
+    if topics > d:
+        raise ValueError(f"the schedule has {topics} topics, but {d} dimensions hold at most {d}")
+    tokens = max(len(scenario.schedule) for scenario in scenarios) * world.tokens_per_turn
+    rows = len(indices)
+    workspace = workspace or Workspace()
+    drawn = Draws(
+        workspace.array("projections", (3, rows, d, h)),
+        workspace.array("directions", (rows, topics, d)),
+        workspace.array("noise", (rows, tokens, d)),
+    )
+    for row, index in enumerate(indices):
+        setting, noise = SeedSequence(seed, spawn_key=(index,)).spawn(2)
+        generator = Generator(SFC64(setting))
+        projections = generator.standard_normal((3, d, h), dtype=np.float32)
+        drawn.projections[:, row] = projections * np.float32(d**-0.5)
+        generator.standard_normal(out=drawn.directions[row], dtype=np.float32)
+        Generator(SFC64(noise)).standard_normal(out=drawn.noise[row], dtype=np.float32)
+        drawn.noise[row] *= np.float32(world.noise)
+    return drawn
+
+
+def build(
+    scenario: Scenario, draws: Draws, world: World, workspace: Workspace | None = None
+) -> DialogBatch:
+    """Make the dialogs of a scenario from what was drawn."""
+    d, h, n = world.dimension, world.head_dimension, world.tokens_per_turn
+    names, mixture = scenario.topic_names, scenario.mixture
+    rows, turns = len(draws.noise), len(mixture)
+    tokens = turns * n
+
+    projections = draws.projections
+    directions = draws.directions[:, : len(names)]
+    orthonormal = np.linalg.qr(directions.swapaxes(1, 2))[0].swapaxes(1, 2)
+    appearance = list(dict.fromkeys(scenario.schedule))
+    topics = orthonormal[:, [appearance.index(name) for name in names]]
+    signal = np.float32(world.topic_strength) * (mixture @ topics)
+
+    workspace = workspace or Workspace()
+    embeddings = workspace.array("embeddings", (rows, tokens, d))
+    keys = workspace.array("keys", (rows, tokens, h))
+    values = workspace.array("values", (rows, tokens, h))
+    for some in _blocks(rows):
+        own = embeddings[some]
+        noise = draws.noise[some, :tokens].reshape(-1, turns, n, d)
+        np.add(noise, signal[some, :, None], out=own.reshape(-1, turns, n, d))
+        np.matmul(own, projections[1, some], out=keys[some])
+        np.matmul(own, projections[2, some], out=values[some])
+
+    return DialogBatch(
+        embeddings=embeddings,
+        keys=keys,
+        values=values,
+        bounds=np.tile(np.arange(0, tokens + 1, n, dtype=np.intp), (rows, 1)),
+        turn_counts=np.full(rows, turns, np.intp),
+        topic_bits=_label_bits(embeddings, topics, mixture, n),
+        current=np.tile(scenario.current, (rows, 1)),
+        topic_names=names,
+        surprisal=np.ones((rows, tokens), np.float32),  # all are alike but for their topic
+        topics=topics,
+        projections=projections,
+        workspace=workspace,
+    )
+
+
+def generate(
+    scenario: Scenario, dialogs: int | range = 1, seed: int = 0, world: World | None = None
+) -> DialogBatch:
+    """Draw dialogs of a scenario.
+
+    Dialog i of a seed is the same whichever others are drawn with it. Its topics and projections
+    come from one stream and its tokens from another, both in order of appearance, so that two
+    schedules with the same beginning give dialogs with the same beginning.
+
+    Parameters
+    ----------
+    dialogs : int or range
+        How many dialogs, from number 0, or which.
+    seed : int
+        At least 0.
+
+    Raises
+    ------
+    ValueError
+        For fewer than one dialog, a negative seed, or more topics than dimensions.
+
+    Examples
+    --------
+    >>> from fdkvc.synthetic.scenarios import SCENARIOS
+    >>> batch = generate(SCENARIOS["shift"], dialogs=2, seed=7)
+    >>> batch.embeddings.shape, batch.keys.shape
+    ((2, 320, 64), (2, 320, 16))
+    """
+    world = world or World()
+    return build(scenario, draw([scenario], dialogs, seed, world), world)
+
+
+def _label_bits(embeddings: Floats, topics: Floats, mixture: Floats, n: int) -> Bits:
+    """Label each token (B, N): the topic it was drawn from, or those of a blend it shows.
+
+    A token drawn from two topics is of each whose cosine with it is above the threshold.
+    """
+    drawn_from = np.repeat(mixture > 0, n, axis=0)
+    bits = np.tile(_pack_bits(drawn_from), (len(embeddings), 1))
+    blended = np.flatnonzero(drawn_from.sum(axis=1) > 1)
+    if blended.size:
+        shown = _topic_cosines(embeddings[:, blended], topics) > TOPIC_THRESHOLD
+        bits[:, blended] = _pack_bits(shown & drawn_from[blended])
+    return bits

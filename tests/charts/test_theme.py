@@ -1,0 +1,89 @@
+"""Colours: topics have hues, policies have greys, and nothing is told by colour alone."""
+
+from __future__ import annotations
+
+import time
+import tomllib
+from concurrent.futures import ThreadPoolExecutor
+from itertools import combinations
+
+import pytest
+from altair.utils import schemapi
+
+from fdkvc.charts import theme
+from fdkvc.charts.lanes import lane_spec
+from tests.app_pages import ROOT, open_page, settled, specs
+
+both = pytest.mark.parametrize("seen", [theme.LIGHT, theme.DARK], ids=["light", "dark"])
+
+
+def chroma(colour: str) -> int:
+    channels = [int(colour[place : place + 2], 16) for place in (1, 3, 5)]
+    return max(channels) - min(channels)
+
+
+@both
+def test_policies_are_greys_that_can_be_seen_and_topics_are_hues(seen: theme.Theme) -> None:
+    assert all(chroma(tint) <= 40 for tint in seen.policies)
+    assert all(chroma(hue) >= 80 for hue in theme.TOPICS)
+    assert all(theme.contrast(tint, seen.paper) >= 3 for tint in seen.policies)
+    assert not {*seen.policies, *seen.terms} & {*theme.TOPICS, theme.TOPICLESS}
+
+
+@both
+def test_of_as_many_policies_as_there_may_be_no_two_look_alike(seen: theme.Theme) -> None:
+    names = [f"{number}" for number in range(12)]
+    tints = theme.policy_scale(names, seen).to_dict()["range"]
+    for other in (theme.dash_scale(names), theme.shape_scale(names)):
+        looks = [*zip(tints, map(str, other.to_dict()["range"]), strict=True)]
+        assert all(one != two for one, two in combinations(looks, 2))
+
+
+@pytest.mark.parametrize("place", range(-1, 9))
+def test_a_letter_can_be_read_on_its_topic(place: int) -> None:
+    assert theme.contrast(theme.letter_ink(place), theme.colour_of(place)) >= 4.5
+
+
+def test_the_ninth_topic_has_the_first_hue_and_a_pattern() -> None:
+    topics = tuple("ABCDEFGHI")
+    spec = lane_spec("FIFO", 9, 56, 32, topics, theme.LIGHT)
+    river = spec["vconcat"][0]["layer"][0]["encoding"]
+
+    hues, edges, dashes = (
+        river[channel]["scale"]["range"] for channel in ("fill", "stroke", "strokeDash")
+    )
+    assert hues[8] == hues[0]
+    assert len({*hues}) == 8
+    assert (edges[8], dashes[8]) != (edges[0], dashes[0])
+    assert len({*edges[:8]}) == 1
+
+
+def test_the_contrast_of_colours() -> None:
+    assert theme.contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert theme.contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
+
+
+def test_the_page_has_a_colour_of_its_own_in_either_theme() -> None:
+    with (ROOT / ".streamlit" / "config.toml").open("rb") as file:
+        config = tomllib.load(file)["theme"]
+
+    assert theme.contrast(config["light"]["primaryColor"], theme.LIGHT.paper) >= 4.5
+    assert theme.contrast(config["dark"]["primaryColor"], theme.DARK.paper) >= 4.5
+
+
+def test_lines_of_policies_have_no_topics_colour() -> None:
+    app = settled(open_page("compare", policies="fifo,h2o", turn=3))
+
+    (lines,) = [spec for spec in specs(app) if "'field': 'lane'" in str(spec)]
+    assert not [hue for hue in theme.TOPICS if hue in str(lines)]
+
+
+def test_specs_that_are_built_at_once_do_not_disturb_each_other() -> None:
+    @theme.built_once
+    def build(number: int) -> theme.Spec:
+        time.sleep(0.002 * number)
+        return {"unchecked": not schemapi.DEBUG_MODE}
+
+    with ThreadPoolExecutor(4) as threads:
+        assert all(spec["unchecked"] for spec in threads.map(build, range(1, 9)))
+    assert schemapi.DEBUG_MODE, "elsewhere Altair checks what is made"

@@ -1,0 +1,645 @@
+"""The command line writes the files it promises, and says in one sentence what it cannot do."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fdkvc import parameters
+from fdkvc.__main__ import main
+from fdkvc.experiments import benchmark as benchmark_module
+from fdkvc.experiments import study as study_module
+from fdkvc.experiments.benchmark import Benchmark, Latency, run_benchmark
+from fdkvc.experiments.study import run_study
+from fdkvc.experiments.sweep import MOST_SETTINGS, can_be_swept
+from fdkvc.files.export import benchmark_files, trace_files
+from fdkvc.files.report import TIMED, study_files
+from fdkvc.paper.tables import ABLATION_DIALOGS, published_sweep
+from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named
+from fdkvc.run.simulate import simulate
+from fdkvc.synthetic.draw import generate
+from fdkvc.synthetic.scenarios import SCENARIOS, own_scenario
+
+ROOT = Path(__file__).parents[2]
+CAPTURED = pytest.CaptureFixture[str]
+NUMBERS_ONLY = ("summary.csv", "adaptation.csv", "paired.csv")
+
+
+def run(*arguments: str | Path) -> int:
+    return main([str(argument) for argument in arguments])
+
+
+def command(*arguments: str, code: str = "") -> subprocess.CompletedProcess[str]:
+    what = ["-c", code] if code else ["-m", "fdkvc"]
+    return subprocess.run(
+        [sys.executable, *what, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+
+# ------------------------------------------------------------------------------- benchmark
+
+
+def test_benchmark_writes_its_files_and_prints_its_tables(tmp_path: Path, capsys: CAPTURED) -> None:
+    out = tmp_path / "out"
+    assert run("benchmark", "--dialogs", "3", "--seed", "4", "--out", out) == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    assert "Means over the last turns of 3 dialogs a scenario" in printed.out
+    assert printed.out.endswith(f"Written to {out}\n")
+    assert max(map(len, printed.out.splitlines()[:-1])) <= 100
+    assert {path.name for path in out.iterdir()} == {
+        *("summary.csv", "adaptation.csv", "paired.csv", "latency.csv", "run.json")
+    }
+    expected = benchmark_files(run_benchmark(Benchmark(dialogs=3, seed=4)), [])
+    for name in NUMBERS_ONLY:
+        assert (out / name).read_bytes() == expected[name].encode()
+    latency = pd.read_csv(out / "latency.csv")
+    assert latency.policy.tolist() == list(PAPER_POLICIES)
+    assert (latency.ms_per_turn > 0).all()
+    settings = json.loads((out / "run.json").read_text())
+    assert (settings["seed"], settings["parameters"]["dialogs"]) == (4, 3)
+
+
+def test_benchmark_takes_its_options(tmp_path: Path, capsys: CAPTURED) -> None:
+    assert (
+        run(
+            *("benchmark", "--scenarios", "return", "shift", "--policies", "fd-kvc", "sink"),
+            *("--budget", "40", "--baseline", "sink", "--dialogs", "2", "--out", tmp_path),
+        )
+        == 0
+    )
+    summary = pd.read_csv(tmp_path / "summary.csv")
+    assert summary.scenario.unique().tolist() == ["return", "shift"]
+    assert summary.policy.unique().tolist() == ["fd-kvc", "sink"]
+    paired = pd.read_csv(tmp_path / "paired.csv")
+    assert set(zip(paired.policy, paired.baseline, strict=True)) == {("fd-kvc", "sink")}
+    assert (tmp_path / "adaptation.csv").read_text().count("\n") == 1
+    parameters = json.loads((tmp_path / "run.json").read_text())["parameters"]
+    assert parameters["budget"] == 40
+    # FIFO is timed also where it does not run, because latencies are given in multiples of it.
+    latency = pd.read_csv(tmp_path / "latency.csv").set_index("policy")
+    assert list(latency.index) == ["fifo", "fd-kvc", "sink"]
+    assert latency.ratio_to_fifo["fifo"] == 1
+
+
+def test_benchmark_without_a_folder_only_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("benchmark", "--dialogs", "2", "--scenarios", "adaptation") == 0
+    printed = capsys.readouterr().out
+    assert "Turns from a change of topic" in printed
+    assert "Written" not in printed
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("policies", "baseline"),
+    [(["fifo", "h2o", "sink"], "h2o"), (["sink", "fd-kvc"], "sink"), (["fd-kvc"], "fd-kvc")],
+)
+def test_the_baseline_is_h2o_or_else_the_first_policy(
+    tmp_path: Path, policies: list[str], baseline: str
+) -> None:
+    few = ("--dialogs", "2", "--scenarios", "shift", "--out", tmp_path)
+    assert run("benchmark", "--policies", *policies, *few) == 0
+    assert json.loads((tmp_path / "run.json").read_text())["parameters"]["baseline"] == baseline
+    paired = pd.read_csv(tmp_path / "paired.csv")
+    assert set(paired.baseline) == ({baseline} if len(policies) > 1 else set())
+
+
+def test_workers_do_not_change_a_byte(tmp_path: Path) -> None:
+    for workers in ("1", "3"):
+        out = tmp_path / workers
+        options = ("--dialogs", "5", "--workers", workers, "--out", out)
+        assert run("benchmark", "--scenarios", "mixed", "adaptation", *options) == 0
+    for name in NUMBERS_ONLY:
+        assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "3" / name).read_bytes()
+
+
+def test_a_second_run_replaces_the_files_of_the_first(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    for dialogs in ("2", "3"):
+        options = ("--dialogs", dialogs, "--scenarios", "shift", "--out", tmp_path)
+        assert run("benchmark", *options) == 0
+    assert set(pd.read_csv(tmp_path / "summary.csv").n) == {3}
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_sees_progress_with_the_time_left(
+    monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    assert run("benchmark", "--dialogs", "101", "--scenarios", "shift", "--workers", "1") == 0
+    seen = terminal.getvalue().split("\r\x1b[K")
+    assert seen[0] == seen[-1] == ""  # the line is cleared in the end
+    assert [re.sub(r"\d+ s", "N s", line) for line in seen[1:-1]] == [
+        " 99%  100 of 101 dialogs, about N s left",
+        "100%  101 of 101 dialogs, about N s left",
+    ]
+
+
+# ------------------------------------------------------------------------------- ablation
+
+
+@pytest.mark.parametrize("parameter", ["w_c", "gamma"])
+def test_ablation_sweeps_what_the_paper_sweeps(
+    tmp_path: Path, capsys: CAPTURED, parameter: str
+) -> None:
+    assert run("ablation", "--parameter", parameter, "--dialogs", "2", "--out", tmp_path) == 0
+    table = pd.read_csv(tmp_path / "ablation.csv")
+    assert list(table) == [
+        *("parameter", "value", "metric", "n", "mean", "ci_low", "ci_high", "published")
+    ]
+    assert table.value.unique().tolist() == list(published_sweep(parameter))
+    assert set(table.parameter) == {parameter}
+    assert (table.published.notna() == (table.metric != "late_diversity")).all()
+    assert [path.name for path in tmp_path.iterdir()] == ["ablation.csv"]
+    assert "Mixed 3-Topic" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("parameter", can_be_swept("fd-kvc"))
+def test_ablation_takes_any_hyperparameter_and_value(tmp_path: Path, parameter: str) -> None:
+    options = ("--parameter", parameter, "--values", "0.5", "0.25", "--dialogs", "2")
+    assert run("ablation", *options, "--budget", "30", "--seed", "1", "--out", tmp_path) == 0
+    table = pd.read_csv(tmp_path / "ablation.csv")
+    assert table.value.unique().tolist() == [0.5, 0.25]
+    assert table.published.isna().all()  # the paper's budget is another
+
+
+# ------------------------------------------------------------------------------- study
+
+
+def test_study_writes_the_benchmarks_files_and_all_that_the_page_has(
+    tmp_path: Path, capsys: CAPTURED
+) -> None:
+    few = ("--dialogs", "3", "--seed", "4")
+    assert run("study", *few, "--out", tmp_path / "study") == 0
+    assert "### Table 1: Late-turn alignment" in capsys.readouterr().out
+    assert run("benchmark", *few, "--out", tmp_path / "benchmark") == 0
+    written = {path.name for path in (tmp_path / "study").iterdir()}
+    expected = study_files(run_study(Benchmark(dialogs=3, seed=4)))
+    assert written == set(expected)
+    for name in NUMBERS_ONLY:
+        ours = (tmp_path / "study" / name).read_bytes()
+        assert ours == (tmp_path / "benchmark" / name).read_bytes()
+    for name in written - {*TIMED, "run.json"}:
+        assert (tmp_path / "study" / name).read_bytes() == expected[name].encode()
+
+
+def test_repeat_says_whether_the_numbers_are_the_same(tmp_path: Path, capsys: CAPTURED) -> None:
+    few = ("--dialogs", "2", "--scenarios", "shift", "--baseline", "fifo")
+    policies = ("--policies", "fifo", "h2o", "fd-kvc:gamma=0.8")
+    assert run("benchmark", *few, *policies, "--out", tmp_path) == 0
+    capsys.readouterr()
+    record = tmp_path / "run.json"
+    assert run("repeat", record, "--workers", "1") == 0
+    assert capsys.readouterr().out == (
+        "Repeated: the numbers are the same, byte for byte, in summary.csv, adaptation.csv, "
+        "paired.csv.\n"
+    )
+    record.write_text(record.read_text().replace('"seed": 0', '"seed": 1'))
+    assert run("repeat", record) == 2
+    seen = capsys.readouterr()
+    assert not seen.out
+    assert seen.err.startswith("fdkvc: the numbers are not the same in summary.csv, paired.csv, ")
+    bare = {**json.loads(record.read_text()), "digests": {}, "numbers": {}}
+    record.write_text(json.dumps(bare))
+    assert run("repeat", record) == 2
+    assert capsys.readouterr().err == (
+        "fdkvc: nothing was compared, because the file keeps no digests of the run's numbers\n"
+    )
+
+
+def test_sweep_writes_one_or_two_hyperparameters(tmp_path: Path, capsys: CAPTURED) -> None:
+    few = ("--dialogs", "2", "--out", tmp_path)
+    assert run("sweep", "--parameter", "gamma", *few) == 0
+    assert run("ablation", "--parameter", "gamma", "--dialogs", "2", "--out", tmp_path / "a") == 0
+    ours, other = ((folder / "ablation.csv").read_bytes() for folder in (tmp_path, tmp_path / "a"))
+    assert ours == other
+    two = ("--second", "w_c", "--second-values", "0.2", "0.6", "--values", "0.8", "0.9")
+    assert run("sweep", "--parameter", "gamma", *two, *few) == 0
+    table = pd.read_csv(tmp_path / "sweep.csv")
+    assert set(table.policy) == set(POLICIES)
+    swept = table[table.swept]
+    assert swept.drop_duplicates("setting")[["gamma", "w_c"]].to_numpy().tolist() == [
+        [0.8, 0.2],
+        [0.8, 0.6],
+        [0.9, 0.2],
+        [0.9, 0.6],
+    ]
+    assert "fd-kvc gamma=0.8 w_c=0.6" in capsys.readouterr().out
+
+
+# ------------------------------------------------------------------------------- trace
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_trace_writes_the_files_of_its_trace(tmp_path: Path, capsys: CAPTURED, policy: str) -> None:
+    out = tmp_path / "out"
+    options = ("--scenario", "mixed", "--policy", policy, "--seed", "7")
+    assert run("trace", *options, "--out", out) == 0
+    dialogs = generate(SCENARIOS["mixed"], 1, seed=7)
+    files = trace_files(simulate(policy_named(policy), dialogs, 56), dialogs)
+    assert {path.name for path in out.iterdir()} == set(files)
+    assert (out / "entries.csv").read_text() == files["entries.csv"]
+    turns = pd.read_csv(out / "turns.csv").drop(columns="latency_ms")
+    expected = pd.read_csv(io.StringIO(files["turns.csv"])).drop(columns="latency_ms")
+    pd.testing.assert_frame_equal(turns, expected)
+    assert turns.turn.tolist() == list(range(12))
+    assert turns[["ownership_loss", "learning_rate"]].notna().all(axis=None) == (
+        "learning_rate" in policy_named(policy).initial_state()
+    )
+    assert "on Mixed 3-Topic (AABBBCCAABBB), seed 7" in capsys.readouterr().out
+
+
+def test_trace_takes_a_schedule_and_hyperparameters(tmp_path: Path, capsys: CAPTURED) -> None:
+    options = ("--schedule", "aabc", "--set", "gamma=0.8", "w_c=0.3", "--budget", "40")
+    assert run("trace", *options, "--out", tmp_path) == 0
+    dialogs = generate(own_scenario("AABC"))
+    trace = simulate(policy_named("fd-kvc", gamma=0.8, w_c=0.3), dialogs, 40)
+    files = trace_files(trace, dialogs)
+    assert (tmp_path / "entries.csv").read_text() == files["entries.csv"]
+    assert pd.read_csv(tmp_path / "turns.csv").topic.tolist() == list("AABC")
+    assert "FD-KVC gamma=0.8 w_c=0.3 on Own schedule (AABC)" in capsys.readouterr().out
+
+
+def test_trace_takes_whole_numbers_for_a_hyperparameter_that_counts(tmp_path: Path) -> None:
+    options = ("--policy", "sink", "--set", "sinks=2", "--schedule", "AAA")
+    assert run("trace", *options, "--out", tmp_path) == 0
+    entries = pd.read_csv(tmp_path / "entries.csv")
+    assert entries.token[entries.protected & (entries.turn == 2)].tolist() == [0, 1]
+
+
+# ------------------------------------------------------------------------------- mistakes
+
+DIALOGS, BUDGET, SEED, WORKERS = (
+    f"but must be {known.allowed(int)}"
+    for known in (parameters.DIALOGS, parameters.BUDGET, parameters.SEED, parameters.WORKERS)
+)
+COMMANDS = (
+    "'benchmark', 'ablation', 'study', 'sweep', 'report', 'tune', 'repeat', 'dialogs', 'capture', "
+    "'answers', 'live', 'trace'"
+)
+HYPERPARAMETERS = (
+    "gamma, alpha_0, mu, tau, beta, w_c, window, reinforcement, relevance, kappa, theta, salience, "
+    "salience_decay, redundancy, recall, page_match"
+)
+LONG = {
+    "{huge}": "9" * 400,
+    "{letters}": "A" * 1000,
+    "{turns}": "A" * 300,
+    "{long}": "x" * 256,
+    "{many}": " ".join(str(percent / 100) for percent in range(1, 51)),
+}
+MISTAKES = {
+    "benchmark --dialogs 0": f"dialogs is 0, {DIALOGS}",
+    "benchmark --dialogs -5": f"dialogs is -5, {DIALOGS}",
+    "benchmark --dialogs many": f"dialogs is 'many', {DIALOGS}",
+    "benchmark --dialogs 1.5": f"dialogs is 1.5, {DIALOGS}",
+    "benchmark --dialogs nan": f"dialogs is nan, {DIALOGS}",
+    "benchmark --budget 0": f"budget is 0, {BUDGET}",
+    "benchmark --workers 0": f"workers is 0, {WORKERS}",
+    "benchmark --workers two": f"workers is 'two', {WORKERS}",
+    "benchmark --seed -1": f"seed is -1, {SEED}",
+    "benchmark --seed x": f"seed is 'x', {SEED}",
+    "benchmark --policies lru": f"policy 'lru' is unknown: choose from {', '.join(POLICIES)}",
+    "benchmark --policies fifo h2o fifo": "policy 'fifo' is given twice",
+    "benchmark --scenarios own": (
+        "scenario 'own' is unknown: choose from shift, return, mixed, complex, gradual, adaptation"
+    ),
+    "benchmark --scenarios mixed mixed": "scenario 'mixed' is given twice",
+    "benchmark --policies fifo fd-kvc --baseline h2o": (
+        "baseline 'h2o' is not among the policies: choose from fifo, fd-kvc"
+    ),
+    "benchmark --baseline lru": (
+        "baseline 'lru' is not among the policies: choose from fifo, sink, h2o, fd-kvc"
+    ),
+    "benchmark --dialogs": (
+        "argument --dialogs: expected one argument (see python -m fdkvc benchmark --help)"
+    ),
+    "benchmark --dialog 5": "unrecognized arguments: --dialog 5 (see python -m fdkvc --help)",
+    "benchmark --out {tmp}/file/out": (
+        "the folder '{tmp}/file/out' cannot be made: '{tmp}/file' is no folder"
+    ),
+    "benchmark --out {tmp}/file": "the folder '{tmp}/file' cannot be written: it is not a folder",
+    "ablation --parameter delta --out {tmp}/out": (
+        f"parameter 'delta' is unknown: choose from {HYPERPARAMETERS}"
+    ),
+    "ablation --parameter tau --out {tmp}/out": (
+        "the paper does not sweep tau, so give the values to try with --values"
+    ),
+    "ablation --parameter gamma --values 0.8 1 --out {tmp}/out": (
+        "gamma is 1, but must be a number above 0 and below 1"
+    ),
+    "ablation --parameter gamma --values 0 --out {tmp}/out": (
+        "gamma is 0, but must be a number above 0 and below 1"
+    ),
+    "ablation --parameter w_c --values -0.1 --out {tmp}/out": (
+        "w_c is -0.1, but must be a number from 0 to 1"
+    ),
+    "ablation --parameter w_c --values 1.1 --out {tmp}/out": (
+        "w_c is 1.1, but must be a number from 0 to 1"
+    ),
+    "ablation --parameter w_c --values nan --out {tmp}/out": (
+        "w_c is nan, but must be a number from 0 to 1"
+    ),
+    "ablation --parameter w_c --values half --out {tmp}/out": (
+        "w_c is 'half', but must be a number from 0 to 1"
+    ),
+    "ablation --parameter w_c --values 0.3 0.30 --out {tmp}/out": (
+        "policy 'fd-kvc w_c=0.3' is given twice"
+    ),
+    "ablation --parameter w_c --dialogs 0 --out {tmp}/out": f"dialogs is 0, {DIALOGS}",
+    "ablation --parameter w_c --workers 0 --out {tmp}/out": f"workers is 0, {WORKERS}",
+    "ablation --parameter w_c --out {tmp}/file/out": (
+        "the folder '{tmp}/file/out' cannot be made: '{tmp}/file' is no folder"
+    ),
+    "ablation --parameter w_c": (
+        "the following arguments are required: --out (see python -m fdkvc ablation --help)"
+    ),
+    "trace --scenario own --out {tmp}/out": (
+        "scenario 'own' is unknown: choose from shift, return, mixed, complex, gradual, adaptation"
+    ),
+    "trace --policy lru --out {tmp}/out": (
+        f"policy 'lru' is unknown: choose from {', '.join(POLICIES)}"
+    ),
+    "trace --schedule A1 --out {tmp}/out": (
+        "the schedule is 'A1', but must be letters A to Z, one for each turn"
+    ),
+    "trace --schedule AB --scenario mixed --out {tmp}/out": (
+        "--scenario mixed and --schedule AB do not go together: give one of them"
+    ),
+    "trace --set gamma --out {tmp}/out": (
+        "--set is 'gamma', but must be NAME=VALUE, such as gamma=0.8"
+    ),
+    "trace --set gamma=1 --out {tmp}/out": "gamma is 1, but must be a number above 0 and below 1",
+    "trace --set delta=1 --out {tmp}/out": (
+        f"'delta' is not a hyperparameter of fd-kvc (it has: {HYPERPARAMETERS})"
+    ),
+    "trace --policy sink --set sinks=0.5 --out {tmp}/out": (
+        "sinks is 0.5, but must be a whole number from 0 to 64"
+    ),
+    "trace --budget 0 --out {tmp}/out": f"budget is 0, {BUDGET}",
+    "trace --seed -1 --out {tmp}/out": f"seed is -1, {SEED}",
+    "trace --out {tmp}/file/out": (
+        "the folder '{tmp}/file/out' cannot be made: '{tmp}/file' is no folder"
+    ),
+    "trace --out=": "the folder '' cannot be written: it has no name",
+    "benchmark --policies fd-kvc:gamma=2": (
+        "gamma is 2.0, but must be a number above 0 and below 1"
+    ),
+    "benchmark --dask tcp://host:8786 --workers 2": (
+        "--dask and --workers do not go together: give one of them"
+    ),
+    "study --dialogs 0 --out {tmp}/out": f"dialogs is 0, {DIALOGS}",
+    "study --out {tmp}/file/out": (
+        "the folder '{tmp}/file/out' cannot be made: '{tmp}/file' is no folder"
+    ),
+    "sweep --parameter gamma --values 0.5 2 --out {tmp}/out": (
+        "gamma is 2.0, but must be a number above 0 and below 1"
+    ),
+    "sweep --parameter gamma --values half --out {tmp}/out": (
+        "gamma has the value 'half', but takes numbers"
+    ),
+    "sweep --policy sink --parameter sinks --values 1.5 --out {tmp}/out": (
+        "sinks has the value '1.5', but takes whole numbers"
+    ),
+    "sweep --policy fifo --parameter gamma --out {tmp}/out": (
+        "parameter 'gamma' is unknown to fifo: choose from none"
+    ),
+    "sweep --parameter gamma --second gamma --out {tmp}/out": (
+        "the swept hyperparameters are gamma, gamma, but must be one or two different ones"
+    ),
+    "repeat {tmp}/none": "the file '{tmp}/none' cannot be read: No such file or directory",
+    "repeat {tmp}/file": (
+        "the file is not a run.json: it is no JSON (Expecting value: line 1 column 1 (char 0))"
+    ),
+    "benchmark --dialogs 1000000000000": f"dialogs is 1000000000000, {DIALOGS}",
+    "benchmark --seed {huge}": f"seed is {{huge}}, {SEED}",
+    "benchmark --budget 1000000000": f"budget is 1000000000, {BUDGET}",
+    "benchmark --workers 1000000": f"workers is 1000000, {WORKERS}",
+    "study --dialogs 100000 --out {tmp}/out": (
+        "the run has 277,600,000 results, but at most 134,217,728 are kept: ask for fewer "
+        "dialogs, policies, scenarios or metrics"
+    ),
+    "benchmark --policies fd-kvc:key=fifo": (
+        f"'key' is not a hyperparameter of fd-kvc (it has: {HYPERPARAMETERS})"
+    ),
+    "benchmark --policies fd-kvc:gamma=0.8:gamma=0.9": (
+        "'gamma' is given twice in 'fd-kvc:gamma=0.8:gamma=0.9'"
+    ),
+    "benchmark --policies \x1b[31m": (
+        f"policy '\\x1b[31m' is unknown: choose from {', '.join(POLICIES)}"
+    ),
+    "benchmark \x1b[31m": "unrecognized arguments:  [31m (see python -m fdkvc --help)",
+    "benchmark --out {tmp}/{long}": (
+        "the folder '{tmp}/{long}' cannot be written: file name too long"
+    ),
+    "capture --model m --layer 0 --out {tmp}/{long}.npz": (
+        "the folder '{tmp}' cannot be written: file name too long"
+    ),
+    "trace --set key=1 --out {tmp}/out": (
+        f"'key' is not a hyperparameter of fd-kvc (it has: {HYPERPARAMETERS})"
+    ),
+    "trace --set gamma=0.8 gamma=0.9 --out {tmp}/out": "--set gives 'gamma' twice",
+    "trace --schedule {letters} --out {tmp}/out": (
+        "the schedule has 1,000 turns, but at most 512 may be"
+    ),
+    "trace --schedule {turns} --policy full --out {tmp}/out": (
+        "the trace has up to 1,444,800 entries, but at most 1,000,000 are written: choose a "
+        "shorter schedule or a smaller budget"
+    ),
+    "sweep --parameter gamma --scenario adaptation --out {tmp}/out": (
+        "the adaptation run has no late metrics to sweep: choose from shift, return, mixed, "
+        "complex, gradual"
+    ),
+    "sweep --parameter gamma --values {many} --second w_c --second-values {many} --out {tmp}/out": (
+        f"the sweep has 2,500 settings, but at most {MOST_SETTINGS} may be"
+    ),
+    "repeat {tmp}": "the file '{tmp}' cannot be read: it is no regular file",
+    "repeat {tmp}/pipe": "the file '{tmp}/pipe' cannot be read: it is no regular file",
+    "dialogs --dialogs {tmp}/pipe": "the file '{tmp}/pipe' cannot be read: it is no regular file",
+    "dialogs --trace {tmp}/pipe": "the file '{tmp}/pipe' cannot be read: it is no regular file",
+    "capture --model m --layer 0 --dialogs {tmp}/pipe --out {tmp}/x.npz": (
+        "the file '{tmp}/pipe' cannot be read: it is no regular file"
+    ),
+    "train": (
+        f"argument COMMAND: invalid choice: 'train' (choose from {COMMANDS}) "
+        "(see python -m fdkvc --help)"
+    ),
+    "": "the following arguments are required: COMMAND (see python -m fdkvc --help)",
+}
+
+
+@pytest.mark.parametrize("line", MISTAKES)
+def test_a_mistake_ends_in_one_sentence_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED, line: str
+) -> None:
+    def begin(*_: object) -> None:
+        raise AssertionError("the run began")
+
+    monkeypatch.setattr(benchmark_module, "run_chunk", begin)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("")
+    os.mkfifo(tmp_path / "pipe")
+
+    def filled(text: str) -> str:
+        for name, value in {"{tmp}": str(tmp_path), **LONG}.items():
+            text = text.replace(name, value)
+        return text
+
+    assert main(filled(line).split()) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    # Python 3.12 and later write the choices of a command without quotation marks.
+    plain = MISTAKES[line].replace(COMMANDS, COMMANDS.replace("'", ""))
+    sentences = {f"fdkvc: {text}\n" for text in (MISTAKES[line], plain)}
+    assert printed.err in set(map(filled, sentences))
+    assert {path.name for path in tmp_path.iterdir()} == {"file", "pipe"}
+
+
+def test_a_cluster_without_its_packages_ends_in_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
+) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    assert run("benchmark", "--dask", "tcp://host:8786") == 2
+    assert capsys.readouterr().err == (
+        "fdkvc: a cluster needs the packages of requirements-dask.txt: distributed is missing\n"
+    )
+
+
+def test_too_large_a_budget_ends_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
+) -> None:
+    def run_out(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(benchmark_module, "run_chunk", run_out)
+    assert run("benchmark", "--dialogs", "2", "--out", tmp_path / "out") == 2
+    assert capsys.readouterr().err == (
+        "fdkvc: this needs more memory than there is: ask for a smaller budget\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_fills_up_ends_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    assert run("trace", "--out", tmp_path / "out") == 2
+    assert capsys.readouterr().err == (
+        f"fdkvc: the folder '{tmp_path}/out' cannot be written: no space left on device\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_ends_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(benchmark_module, "run_chunk", interrupt)
+    assert run("benchmark", "--dialogs", "500", "--out", tmp_path / "out") == 130
+    assert capsys.readouterr().err == (
+        "fdkvc: interrupted; files are written whole or not at all\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+# ------------------------------------------------------------------------------- as a process
+
+
+@pytest.mark.parametrize(
+    "line", ["--help", *(f"{name} --help" for name in COMMANDS.replace("'", "").split(", "))]
+)
+def test_help_explains_and_loads_nothing_heavy(line: str) -> None:
+    code = (
+        "import sys; from fdkvc.__main__ import main; code = main(sys.argv[1:]); "
+        "heavy = {'numpy', 'pandas', 'scipy', 'altair', 'streamlit'} & set(sys.modules); "
+        "sys.exit(f'loaded {heavy}' if heavy else code)"
+    )
+    ended = command(*line.split(), code=code)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.startswith("usage: python -m fdkvc")
+
+
+def test_the_process_ends_with_the_code_and_the_sentence() -> None:
+    ended = command("benchmark", "--budget", "0")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == f"fdkvc: budget is 0, {BUDGET}\n"
+
+
+def test_the_process_writes_a_trace(tmp_path: Path) -> None:
+    ended = command("trace", "--schedule", "AB", "--out", str(tmp_path / "out"))
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"entries.csv", "turns.csv"}
+
+
+def test_a_reader_who_has_seen_enough_is_no_mistake(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "fdkvc", "trace", "--out", str(tmp_path / "out")],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
+    assert (tmp_path / "out" / "entries.csv").exists()
+
+
+# ------------------------------------------------------------------------------- defaults
+
+
+def test_defaults_are_the_packages() -> None:
+    from fdkvc.__main__ import _parser
+
+    def parsed(line: str) -> Any:
+        return _parser().parse_args(line.split())
+
+    one = parsed("benchmark")
+    assert (one.dialogs, one.seed, one.budget) == (
+        *(Benchmark.dialogs, Benchmark.seed, Benchmark.budget),
+    )
+    assert parsed("ablation --parameter w_c --out x").dialogs == ABLATION_DIALOGS
+    assert parsed("trace --out x").budget == Benchmark.budget
+
+
+def test_the_latency_that_is_written_is_the_one_that_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measure(
+        policies: Sequence[Policy], budget: int, seed: int, *, batched: bool
+    ) -> list[Latency]:
+        assert (budget, seed, batched) == (30, 9, False)  # the batch is in no file of this command
+        return [Latency(policy.name, 0.5 + at, 0.1) for at, policy in enumerate(policies)]
+
+    monkeypatch.setattr(study_module, "measure_latency", measure)
+    options = ("--dialogs", "2", "--scenarios", "shift", "--budget", "30", "--seed", "9")
+    assert run("benchmark", *options, "--out", tmp_path) == 0
+    latency = pd.read_csv(tmp_path / "latency.csv")
+    np.testing.assert_allclose(latency.ms_per_turn, [0.5, 1.5, 2.5, 3.5])
+    np.testing.assert_allclose(latency.ratio_to_fifo, [1, 3, 5, 7])

@@ -1,0 +1,285 @@
+"""The commands that replay and capture what people said."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fdkvc.__main__ import main
+from fdkvc.corpora.formats import EXAMPLES, read_file
+from fdkvc.corpora.lexical import lexical_recording
+from fdkvc.corpora.recordings import Recording
+from fdkvc.corpora.trace_file import trace_bytes
+from fdkvc.corpora.transcripts import Transcript
+from fdkvc.experiments.replay import BEST
+from fdkvc.policies import PAPER_POLICIES
+
+CAPTURED = pytest.CaptureFixture[str]
+
+
+def run(*arguments: str | int | Path) -> int:
+    return main([str(argument) for argument in arguments])
+
+
+def test_dialogs_replays_the_projects_own_by_default(tmp_path: Path, capsys: CAPTURED) -> None:
+    assert run("dialogs", "--budgets", "32", "64", "--out", tmp_path / "out") == 0
+
+    said = capsys.readouterr().out
+    assert said.startswith("lexical embedding, seed 0\n\nMeans over 2 dialogs by budget")
+    assert said.endswith(f"Written to {tmp_path / 'out'}\n")
+    summary = pd.read_csv(tmp_path / "out" / "replay_summary.csv")
+    assert summary.policy.unique().tolist() == [*PAPER_POLICIES, "random", BEST]
+    assert summary.budget.unique().tolist() == [32, 64]
+    assert set(pd.read_csv(tmp_path / "out" / "replay_paired.csv").baseline) == {"h2o"}
+    about = json.loads((tmp_path / "out" / "replay.json").read_text())
+    assert about["parameters"]["dialogs"] == 2
+
+
+def test_a_trace_file_gives_the_numbers_of_its_recordings(tmp_path: Path) -> None:
+    chat = EXAMPLES / "chat.json"
+    (tmp_path / "trace.npz").write_bytes(
+        trace_bytes([lexical_recording(dialog, 5) for dialog in read_file(chat)])
+    )
+    few = ("--policies", "fifo", "fd-kvc:gamma=0.8", "--budgets", "40")
+
+    assert run("dialogs", "--dialogs", chat, "--seed", 5, *few, "--out", tmp_path / "one") == 0
+    assert run("dialogs", "--trace", tmp_path / "trace.npz", *few, "--out", tmp_path / "other") == 0
+
+    tables = [pd.read_csv(tmp_path / out / "replay.csv") for out in ("one", "other")]
+    pd.testing.assert_frame_equal(tables[0], tables[1])
+    assert tables[0].policy.unique().tolist() == ["fifo", "fd-kvc gamma=0.8", BEST]
+
+
+def test_the_text_of_calls_is_read_if_that_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
+) -> None:
+    import fdkvc.corpora.capture
+
+    chat, few = EXAMPLES / "chat.json", ("--policies", "fifo", "--budgets", "40")
+    ages = []
+    for calls in ([], ["--calls"]):
+        assert run("dialogs", "--dialogs", chat, *calls, *few, "--out", tmp_path / "out") == 0
+        table = pd.read_csv(tmp_path / "out" / "replay.csv")
+        ages.append(table[table.metric == "token_age"].value.item())
+        about = json.loads((tmp_path / "out" / "replay.json").read_text())["parameters"]
+        source = "lexical embedding, seed 0" + ", with the text of calls" * bool(calls)
+        assert about["source"] == source
+        assert capsys.readouterr().out.startswith(f"{source}\n")
+    assert ages[1] < ages[0]  # what is read of calls takes the room of older words
+
+    monkeypatch.setattr(fdkvc.corpora.capture, "load_model", lambda *chosen: chosen)
+    monkeypatch.setattr(
+        fdkvc.corpora.capture, "record", lambda _, dialog: lexical_recording(dialog)
+    )
+    trace = tmp_path / "trace.npz"
+    captured = ("capture", "--model", "m", "--layer", "3", "--dialogs", chat, "--out", trace)
+    assert run(*captured, "--calls") == 0
+    assert "with the text of calls: 1 dialog" in capsys.readouterr().out
+    assert run("dialogs", "--trace", trace, *few, "--out", tmp_path / "traced") == 0
+    again = pd.read_csv(tmp_path / "traced" / "replay.csv")
+    pd.testing.assert_frame_equal(again, table)
+
+
+def test_a_trace_whose_heads_share_keys_is_replayed_as_its_cache_must(
+    tmp_path: Path, capsys: CAPTURED
+) -> None:
+    (dialog, *_) = read_file(EXAMPLES / "dialogues.json")
+    one = lexical_recording(dialog)
+    keys, values = (np.repeat(each, 2, axis=0) for each in (one.keys, one.values))
+    queries = np.concatenate([one.queries, -one.queries])
+    shared = replace(one, queries=queries, keys=keys, values=values, heads=(0, 1))
+    (tmp_path / "trace.npz").write_bytes(trace_bytes([shared]))
+    asked = ("--trace", tmp_path / "trace.npz", "--policies", "tova", "--budgets", "48")
+
+    assert run("dialogs", *asked, "--out", tmp_path / "out") == 0
+    assert "tova, by KV head" in capsys.readouterr().out
+    assert set(pd.read_csv(tmp_path / "out" / "replay.csv").heads) == {"kv"}
+    about = json.loads((tmp_path / "out" / "replay.json").read_text())
+    assert about["parameters"]["heads"] == ["kv"]
+    assert run("dialogs", *asked, "--heads", "each", "together") == 0
+    assert "by KV head" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--dialogs", "no.json"], "the file 'no.json' cannot be read: No such file or directory"),
+        (["--trace", "no.npz"], "the file 'no.npz' cannot be read: No such file or directory"),
+        (["--trace", "broken"], "the file is not an .npz archive: File is not a zip file"),
+        (["--dialogs", "broken"], "line 1 names no speaker: begin it with a name and a colon"),
+        (["--dialogs", "a", "--trace", "b"], "--dialogs and --trace do not go together"),
+        (["--trace", "a", "--calls"], "--calls does not go with --trace"),
+        (["--budgets", "0"], "budget is 0, but must be a whole number from 1 to 8192"),
+        (["--budgets", "x"], "budget is 'x', but must be a whole number from 1 to 8192"),
+        (["--policies", "lru"], "policy 'lru' is unknown: choose from fifo"),
+        (["--baseline", "tova"], "baseline 'tova' is not among the policies"),
+        (["--seed", "-1"], "seed is -1, but must be a whole number from 0 to 2147483648"),
+    ],
+)
+def test_a_mistake_is_one_sentence(
+    options: list[str],
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: CAPTURED,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("broken").write_text("nothing")
+    assert run("dialogs", *options) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(f"fdkvc: {sentence}")
+    assert said.err.count("\n") == 1
+
+
+def test_a_dialog_that_is_too_large_is_left_out_and_said(tmp_path: Path, capsys: CAPTURED) -> None:
+    file = tmp_path / "own.txt"
+    file.write_text("A: hi\nB: yes\n---\nA: " + "a " * 1025)
+    assert run("dialogs", "--dialogs", file, "--budgets", "8", "--policies", "fifo") == 0
+    sentence = "dialog 1, turn 0: it has 1025 tokens, but at most 1024 may be"
+    assert capsys.readouterr().err == f"Left out:\n  {sentence}\n"
+
+
+def test_what_nobody_said_and_what_was_said_of_something_else_is_counted(
+    tmp_path: Path, capsys: CAPTURED
+) -> None:
+    turns = [
+        {
+            "speaker": "USER",
+            "utterance": utterance,
+            "frames": [
+                {
+                    "service": service,
+                    "state": {
+                        "active_intent": "find",
+                        "slot_values": {"area": ["north"], "kind": ["unsaid"]},
+                    },
+                }
+            ],
+        }
+        for service, utterance in (("hotel", "a hotel in the north"), ("food", "and food there"))
+    ]
+    file, few = tmp_path / "own.json", ("--budgets", "8", "--policies", "fifo")
+    file.write_text(json.dumps({"turns": turns}))
+    assert run("dialogs", "--dialogs", file, *few) == 0
+    said = capsys.readouterr().out
+    assert "\n\nCarried over from another service: 1 demand.\n\n" in said
+    assert said.endswith("Never said in these words: 2 more values.\n")
+    trace = tmp_path / "trace.npz"
+    trace.write_bytes(trace_bytes([lexical_recording(each) for each in read_file(file)]))
+    assert run("dialogs", "--trace", trace, *few) == 0
+    assert capsys.readouterr().out == said
+
+
+def test_capture_writes_a_trace_that_replays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
+) -> None:
+    import fdkvc.corpora.capture
+
+    monkeypatch.setattr(fdkvc.corpora.capture, "load_model", lambda *chosen: chosen)
+    monkeypatch.setattr(
+        fdkvc.corpora.capture, "record", lambda _, dialog: lexical_recording(dialog)
+    )
+    out = tmp_path / "trace.npz"
+    assert run("capture", "--model", "m", "--layer", "3", "--heads", "0", "--out", out) == 0
+    assert "2 dialogs, 657 tokens, 1 head of 16 dimensions" in capsys.readouterr().out
+    assert [path.name for path in tmp_path.iterdir()] == ["trace.npz"]
+    with np.load(out) as loaded:
+        assert loaded["dialog_names"].tolist() == [
+            dialog.name for dialog in read_file(EXAMPLES / "dialogues.json")
+        ]
+    assert run("dialogs", "--trace", out, "--budgets", "48", "--policies", "h2o") == 0
+
+
+@pytest.mark.parametrize("why", ["one is too long", "the file is full"])
+def test_what_was_recorded_is_written_though_another_dialog_cannot_be(
+    why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
+) -> None:
+    import fdkvc.corpora.capture
+    import fdkvc.corpora.trace_file
+
+    first, second = (dialog.name for dialog in read_file(EXAMPLES / "dialogues.json"))
+    asked = []
+
+    def record(_: object, dialog: Transcript) -> Recording:
+        asked.append(dialog.name)
+        if why == "one is too long" and dialog.name == first:
+            raise ValueError(f"{dialog.name}: 657 tokens, but the model holds at most 40")
+        return lexical_recording(dialog)
+
+    monkeypatch.setattr(fdkvc.corpora.capture, "load_model", lambda *chosen: chosen)
+    monkeypatch.setattr(fdkvc.corpora.capture, "record", record)
+    if why == "the file is full":
+        monkeypatch.setattr(fdkvc.corpora.trace_file, "MOST_BYTES", 300_000)
+    out = tmp_path / "trace.npz"
+    assert run("capture", "--model", "m", "--layer", "3", "--out", out) == 0
+
+    said = capsys.readouterr().out
+    left = {
+        "one is too long": (second, f"{first}: 657 tokens, but the model holds at most 40"),
+        "the file is full": (first, f"{second} and what follows: the trace has "),
+    }
+    kept, sentence = left[why]
+    assert "1 dialog, " in said
+    assert f"Left out:\n  {sentence}" in said
+    assert said.endswith(f"Written to {out}\n")
+    assert asked == [first, second]
+    with np.load(out) as loaded:
+        assert loaded["dialog_names"].tolist() == [kept]
+
+
+def test_nothing_is_written_of_dialogs_that_all_cannot_be_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
+) -> None:
+    import fdkvc.corpora.capture
+
+    def record(_: object, dialog: Transcript) -> Recording:
+        raise ValueError(f"{dialog.name} is too long")
+
+    monkeypatch.setattr(fdkvc.corpora.capture, "load_model", lambda *chosen: chosen)
+    monkeypatch.setattr(fdkvc.corpora.capture, "record", record)
+    out = tmp_path / "trace.npz"
+    assert run("capture", "--model", "m", "--layer", "3", "--out", out) == 2
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert "is too long" in said.err
+    assert not out.exists()
+
+
+def test_capture_says_what_it_needs(tmp_path: Path, capsys: CAPTURED) -> None:
+    (tmp_path / "file").touch()
+    nowhere = tmp_path / "file" / "folder" / "trace.npz"
+    assert run("capture", "--model", "m", "--layer", "0", "--out", nowhere) == 2
+    assert "cannot be made" in capsys.readouterr().err
+    wrong = ("--reads", "aloud", "--out", tmp_path / "x.npz")
+    assert run("capture", "--model", "m", "--layer", "0", *wrong) == 2
+    assert "reads is 'aloud', but must be one of words, names, chat" in capsys.readouterr().err
+    wrong = ("--surprisal", "none", "--out", tmp_path / "x.npz")
+    assert run("capture", "--model", "m", "--layer", "0", *wrong) == 2
+    assert "surprisal is 'none', but must be one of words, model" in capsys.readouterr().err
+    assert run("capture", "--model", "m", "--layer", "0", "--out", tmp_path / "trace") == 2
+    assert "--out must name a file that ends in .npz, not" in capsys.readouterr().err
+    for model in (tmp_path, "m" * 300):
+        assert run("capture", "--model", model, "--layer", "0", "--out", tmp_path / "x.npz") == 2
+        said = capsys.readouterr().err
+        assert "requirements-capture.txt" in said or "cannot be loaded" in said
+        assert said.count("\n") == 1
+
+
+def test_live_says_what_it_needs(tmp_path: Path, capsys: CAPTURED) -> None:
+    for mistake, sentence in (
+        (("--policies", "cut-text"), "live needs at least one policy besides cut-text"),
+        (("--budgets", "0"), "budget is 0, but must be a whole number from 1 to 8192"),
+        ((), "requirements-capture.txt|cannot be loaded"),
+    ):
+        assert run("live", "--model", tmp_path, "--out", tmp_path / "out", *mistake) == 2
+        said = capsys.readouterr().err
+        assert re.search(sentence, said)
+        assert said.count("\n") == 1
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,102 @@
+"""However a command ends, its workers end with it, and nobody reads a traceback."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+TOLD = """
+import os
+import signal
+import sys
+
+# As a terminal would start it, also where these tests were started in the background.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+from fdkvc import __main__ as command
+from fdkvc.experiments import workers
+
+def parser(known=command._parser):
+    os.write(1, b"begun\\n")
+    return known()
+
+class Worker(workers._Worker):
+    def __init__(self):
+        super().__init__()
+        os.write(1, b"started\\n")
+
+    def call(self, *what):
+        result = super().call(*what)
+        os.write(1, b"answered\\n")
+        return result
+
+command._parser, workers._Worker = parser, Worker
+sys.exit(command.main(sys.argv[1:]))
+"""
+"""The command, which tells what its workers come to."""
+
+MINUTES_OF_WORK = shlex.split(
+    "benchmark --scenarios shift --policies fd-kvc --baseline fd-kvc --dialogs 100000 --workers 2"
+)
+
+BEGUN = ["begun"]
+FIRST_STARTED = [*BEGUN, "started"]
+BOTH_STARTED = [*FIRST_STARTED, "started"]
+AT_WORK = [*BOTH_STARTED, *4 * ["answered"]]
+
+PATIENCE = 20.0
+"""Seconds for a busy machine; a worker that is left to itself has minutes of work, or waits on."""
+
+
+@pytest.mark.parametrize(
+    ("ending", "moment"),
+    [
+        (signal.SIGINT, BEGUN),
+        (signal.SIGINT, FIRST_STARTED),
+        (signal.SIGINT, BOTH_STARTED),
+        (signal.SIGINT, AT_WORK),
+        (signal.SIGTERM, AT_WORK),
+        (signal.SIGHUP, AT_WORK),
+        (signal.SIGKILL, FIRST_STARTED),
+        (signal.SIGKILL, BOTH_STARTED),
+        (signal.SIGKILL, AT_WORK),
+    ],
+    ids=lambda value: value.name if isinstance(value, signal.Signals) else f"after {len(value)}",
+)
+def test_workers_end_with_their_command(ending: signal.Signals, moment: list[str]) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", TOLD, *MINUTES_OF_WORK],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            awaited = Counter(moment)
+            while awaited:
+                awaited -= Counter([next(process.stdout).strip()])
+            # To the whole group, as a terminal does; the kill is for the command alone.
+            (os.kill if ending is signal.SIGKILL else os.killpg)(process.pid, ending)
+            # Workers share the standard error of their command: it ends once all are gone.
+            _, told = process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()
+
+    if ending is signal.SIGINT:
+        assert told == "fdkvc: interrupted; files are written whole or not at all\n"
+        assert process.returncode == 130
+    else:
+        assert told == ""
+        assert process.returncode == -ending

@@ -1,0 +1,75 @@
+"""A policy's cache inside *transformers* passes the checks, on models of several shapes."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from conftest import NO_TRANSFORMERS
+from fdkvc.conformance import Subject, checks
+from fdkvc.conformance.subject import key_difference, last_attention
+from fdkvc.policies import policy_named
+from tests.library import CONFIGS, model_of
+
+if os.environ.get("FDKVC_REQUIRE_CAPTURE") == "1":
+    live = import_module("fdkvc.live")
+else:
+    live = pytest.importorskip("fdkvc.live", reason=NO_TRANSFORMERS)
+
+import torch
+
+from fdkvc.conformance.of_transformers import LibraryCache, TransformersModel
+
+torch.set_num_threads(1)  # what is small is slower on several
+
+BUDGET = 12
+EVERY = 3
+
+
+def subject(model: Any, key: str = "h2o", promises: Any = None, **options: Any) -> Subject:
+    def begin(samples: int) -> LibraryCache:
+        cache = live.PolicyCache(policy_named(key), BUDGET, model, every=EVERY, **options)
+        return LibraryCache(model, cache, lambda its: its.held[None], live.PolicyCache.end_turn)
+
+    probe = live.PolicyCache(policy_named(key), BUDGET, model)
+    full = TransformersModel(model, probe.decided)
+    return Subject(begin, full, BUDGET, every=EVERY, **(promises or {}))
+
+
+def run(found: Subject) -> None:
+    for check in checks(found):
+        check(found)
+
+
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_a_policys_cache_passes_on_every_shape_of_model(kind: str, implementation: str) -> None:
+    run(subject(model_of(kind, implementation)))
+
+
+@pytest.mark.parametrize("decides", ["head", "layer", "model"])
+@pytest.mark.parametrize("key", ["fifo", "fd-kvc", "snapkv"])
+def test_it_passes_whoever_decides(key: str, decides: str) -> None:
+    run(subject(model_of("llama"), key, decides=decides))
+
+
+@pytest.mark.parametrize(
+    ("key", "promises"),
+    [
+        ("sink", {"sinks": 4}),
+        ("tova", {"scores": last_attention}),
+        ("keydiff", {"scores": key_difference}),
+    ],
+)
+def test_what_a_policy_promises_besides_is_held(key: str, promises: dict[str, Any]) -> None:
+    run(subject(model_of("llama"), key, promises))
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen3"])
+def test_positions_that_close_up_neither_shift_nor_drift(kind: str) -> None:
+    found = subject(model_of(kind), "sink", {"sinks": 4, "positions": "slots"}, positions="slots")
+    assert "drifts_as_positions_are_given_anew" in [check.__name__ for check in checks(found)]
+    run(found)

@@ -1,0 +1,192 @@
+"""The lexical embedding, and the recordings that it and real models make."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import weakref
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fdkvc.corpora.formats import EXAMPLES, read_file
+from fdkvc.corpora.lexical import LexicalRecordings, lexical_recording, word_vector
+from fdkvc.corpora.recordings import Recording, Token, many_rows
+from fdkvc.corpora.transcripts import Mention, Transcript, Turn
+from fdkvc.experiments.replay import Replay, replay
+from fdkvc.policies import policy_named
+from fdkvc.run.simulate import simulate
+from fdkvc.synthetic.scenarios import World
+
+DIALOGS = read_file(EXAMPLES / "dialogues.json")
+
+
+def said(*texts: str) -> Transcript:
+    return Transcript("own", tuple(Turn("User", text) for text in texts))
+
+
+# ------------------------------------------------------------------------------- many dialogs
+
+
+def test_recordings_of_a_file_are_made_when_they_are_asked_for_and_not_kept() -> None:
+    made = LexicalRecordings(DIALOGS, seed=3)
+
+    assert len(made) == len(DIALOGS) > 1
+    for one, transcript in zip(made[:], DIALOGS, strict=True):
+        own = lexical_recording(transcript, 3)
+        assert (one.transcript, one.tokens, one.source) == (transcript, own.tokens, own.source)
+        np.testing.assert_array_equal(one.keys, own.keys)
+    assert [ref() for ref in list(map(weakref.ref, made))] == [None] * len(made)
+    policies = (policy_named("fifo"),)
+    pd.testing.assert_frame_equal(
+        replay(Replay(policies), made),
+        replay(Replay(policies), [lexical_recording(each, 3) for each in DIALOGS]),
+    )
+
+
+# ------------------------------------------------------------------------------- the embedding
+
+
+def test_a_words_vector_is_the_same_everywhere() -> None:
+    np.testing.assert_array_equal(word_vector("Straße", 3), word_vector("STRASSE", 3))
+    np.testing.assert_allclose(
+        word_vector("rome")[:3], [0.099164, 0.017403, -0.171121], atol=1e-6
+    )  # as drawn when this was written
+
+
+def test_words_are_unit_vectors_in_random_directions() -> None:
+    vectors = np.stack([word_vector(f"word {number}") for number in range(400)])
+
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-6)
+    cosines = (vectors @ vectors.T)[np.triu_indices(400, 1)]
+    assert abs(cosines.mean()) < 0.002
+    assert cosines.std() == pytest.approx(64**-0.5, rel=0.02)  # of uniform directions
+    assert (word_vector("rome", 0) != word_vector("rome", 1)).any()
+
+
+def test_projections_keep_scale_and_are_those_of_the_world() -> None:
+    recording = lexical_recording(said("rome rome", "paris"), world=World(head_dimension=5))
+
+    assert recording.keys.shape == (1, 3, 5)
+    np.testing.assert_array_equal(recording.keys[0, 0], recording.keys[0, 1])
+    assert (recording.keys[0, 0] != recording.queries[0, 0]).any()
+    many = lexical_recording(said(*(f"w{number}" for number in range(300))))
+    for vectors in (many.queries, many.keys, many.values):
+        lengths = (vectors**2).sum(axis=2)  # E‖Wᵀe‖² = h/d for a unit vector e
+        assert lengths.mean() == pytest.approx(16 / 64, rel=0.5)
+
+
+# ------------------------------------------------------------------------------- recordings
+
+
+def test_a_recording_is_a_batch_with_the_dialogs_turns_and_topics() -> None:
+    for dialog in DIALOGS:
+        recording = lexical_recording(dialog)
+        batch = recording.dialogs
+
+        assert batch.rows == 1
+        assert batch.turns == len(dialog.turns)
+        assert batch.topic_names == dialog.topics
+        assert batch.bounds[0].tolist() == list(recording.starts)
+        labels = [batch.topic_label(topic) for topic in batch.current[0].tolist()]
+        assert labels == [turn.topic for turn in dialog.turns]
+
+
+@given(st.lists(st.text(st.sampled_from("ab2 .\né"), max_size=10), min_size=1, max_size=4))
+def test_pieces_are_the_text_and_every_token_once(texts: list[str]) -> None:
+    recording = lexical_recording(said("hello", *texts))
+    tokens = []
+    for turn, text in enumerate(["hello", *texts]):
+        pieces = recording.pieces(turn)
+        assert "".join(piece.text for piece in pieces) == text
+        tokens += [piece.token for piece in pieces if piece.token >= 0]
+    assert tokens == list(range(recording.starts[-1]))
+
+
+def test_a_mention_has_the_tokens_that_stand_for_any_of_it() -> None:
+    recording = lexical_recording(said("hi", "to San-Remo now"))
+
+    assert recording.tokens_of(Mention(1, 3, 11)) == (2, 3, 4)
+    assert recording.tokens_of(Mention(1, 4, 5)) == (2,)
+    assert recording.tokens_of(Mention(1, 2, 3)) == ()
+
+
+def test_tokens_may_overlap_or_stand_for_nothing() -> None:
+    recording = lexical_recording(said("naïve x"))
+    tokens = (Token("<s>", 0, 0), Token("na", 0, 3), Token("ïve", 2, 5))
+    odd = dataclasses.replace(
+        recording,
+        tokens=(tokens,),
+        embeddings=np.ones((3, 2), np.float32),
+        queries=np.ones((1, 3, 2), np.float32),
+        keys=np.ones((1, 3, 2), np.float32),
+        values=np.ones((1, 3, 2), np.float32),
+        surprisal=None,
+    )
+
+    assert [(piece.text, piece.token) for piece in odd.pieces(0)] == [
+        ("naï", 1),
+        ("ve", 2),
+        (" x", -1),
+    ]
+
+
+def test_a_dialog_is_the_same_alone_and_among_others() -> None:
+    recordings = [lexical_recording(dialog) for dialog in DIALOGS]
+    together = many_rows(recordings)
+    for row, recording in enumerate(recordings):
+        for key in ("fd-kvc", "h2o"):
+            alone = simulate(policy_named(key), recording.dialogs, 24, entries=False)
+            among = simulate(policy_named(key), together, 24, entries=False)
+            kept = among.kept[row : row + 1, : alone.turns]
+            np.testing.assert_array_equal(alone.kept, kept)
+
+
+def heads(recording: Recording, count: int) -> Recording:
+    vectors: dict[str, Any] = {
+        name: np.concatenate([getattr(recording, name)] * count)
+        for name in ("queries", "keys", "values")
+    }
+    return dataclasses.replace(recording, heads=tuple(range(count)), **vectors)
+
+
+def test_a_head_is_a_row_with_vectors_of_its_own() -> None:
+    recording = heads(lexical_recording(DIALOGS[0]), 3)
+    recording.keys[1] = recording.keys[1][:, ::-1]
+    batch = recording.dialogs
+
+    assert batch.rows == 3
+    np.testing.assert_array_equal(batch.keys[1], recording.keys[1])
+    np.testing.assert_array_equal(batch.embeddings[0], batch.embeddings[2])
+    assert (batch.logits[0] != batch.logits[1]).any()
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "sentence"),
+    [
+        ("embeddings", np.ones((2, 4)), "own: embeddings are not those of 3 tokens"),
+        ("keys", np.ones((2, 3, 16)), r"own: queries have shape \(1, 3, 16\)|own: keys have shape"),
+        ("values", np.ones((1, 3, 5)), r"own: values have shape \(1, 3, 5\), but there are 1"),
+        ("queries", np.full((1, 3, 16), np.nan), "queries holds a number that is not finite"),
+        ("tokens", ((),), "own: nothing is said in it"),
+    ],
+)
+def test_vectors_that_do_not_fit_are_named(name: str, array: Any, sentence: str) -> None:
+    recording = lexical_recording(said("one two three"))
+    with pytest.raises(ValueError, match=sentence):
+        dataclasses.replace(recording, **{name: array})
+
+
+def test_the_surprisal_of_a_word_is_that_of_its_frequency() -> None:
+    recording = lexical_recording(said("The the xyzzy", "."))
+
+    rarely = math.log(2_647_357)  # of so many words that were counted, it would be one
+    assert recording.surprisal is not None
+    assert recording.surprisal[[0, 1]] == pytest.approx(math.log(2_647_357 / 72_656))
+    assert recording.surprisal[2:].tolist() == pytest.approx(
+        [rarely, math.log(2_647_357 / 189_073)]
+    )

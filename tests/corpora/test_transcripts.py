@@ -1,0 +1,130 @@
+"""Transcripts: finding what was said, topics of one's own, and topics found by words."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fdkvc.corpora.segmentation import boundaries, cohesion, segmented
+from fdkvc.corpora.transcripts import Mention, MentionFinder, Transcript, Turn, clean, words
+
+TEXT = st.text(st.sampled_from("aB2é .:\nİ-"), max_size=12)
+
+
+def dialog(*texts: str) -> Transcript:
+    return Transcript("own", tuple(Turn("User", text) for text in texts))
+
+
+# ------------------------------------------------------------------------------- mentions
+
+
+@given(st.lists(TEXT, min_size=1, max_size=4), TEXT, st.integers(0, 4))
+def test_a_mention_is_the_wording_where_it_stands(
+    texts: list[str], wording: str, before: int
+) -> None:
+    found = MentionFinder(texts).mentions([wording], before)
+
+    assert list(found) == sorted(set(found))
+    for mention in found:
+        assert mention.turn < before
+        text = texts[mention.turn][mention.start : mention.end]
+        assert text.lower() == " ".join(wording.split()).lower() or "İ" in text
+
+
+@given(st.lists(st.text(st.sampled_from("aB ,é"), max_size=12), min_size=1, max_size=4))
+def test_words_are_found_as_a_regular_expression_finds_them(texts: list[str]) -> None:
+    for wording in ("a", "ab", "a b"):
+        expected = [
+            Mention(turn, *found.span())
+            for turn, text in enumerate(texts)
+            for found in re.finditer(rf"(?<!\w){wording}(?!\w)", text, re.IGNORECASE)
+        ]
+        assert list(MentionFinder(texts).mentions([wording], len(texts))) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "wording", "found"),
+    [
+        ("at 2:30, for 2.", "2", [(13, 14)]),
+        ("1,200 or 200", "200", [(9, 12)]),
+        ("$96 a night", "$96", [(0, 3)]),
+        ("96 euros (96)", "96", [(0, 2), (10, 12)]),
+        ("New York, new york", "new  York", [(0, 8), (10, 18)]),
+        ("5pm", "5", []),
+        ("anything", "", []),
+    ],
+)
+def test_a_number_within_another_is_no_mention(
+    text: str, wording: str, found: list[tuple[int, int]]
+) -> None:
+    mentions = MentionFinder([text]).mentions([wording], 1)
+    assert [(mention.start, mention.end) for mention in mentions] == found
+
+
+# ------------------------------------------------------------------------------- transcripts
+
+
+@given(TEXT)
+def test_words_cut_a_text_without_loss(text: str) -> None:
+    spans = words(text)
+
+    assert "".join(text[start:end] for start, end in spans) == "".join(text.split())
+    assert all(one[1] <= other[0] for one, other in pairwise(spans))
+
+
+@given(st.text())
+def test_cleaned_text_has_the_same_places_and_can_be_written(text: str) -> None:
+    assert len(clean(text)) == len(text)
+    clean(text).encode("utf-8")
+
+
+def test_a_person_marks_topics_by_a_letter_a_turn() -> None:
+    marked = dialog("a", "b", "c").with_schedule("a B a")
+
+    assert [turn.topic for turn in marked.turns] == ["A", "B", "A"]
+    assert marked.topics == ("A", "B")
+    with pytest.raises(ValueError, match="the schedule has 2 letters, but the dialog has 3 turns"):
+        marked.with_schedule("AB")
+    with pytest.raises(ValueError, match="must be letters A to Z"):
+        marked.with_schedule("A1B")
+
+
+# ------------------------------------------------------------------------------- TextTiling
+
+
+def test_a_new_topic_begins_where_the_words_change() -> None:
+    food = ["soup and bread", "more soup", "bread, soup"]
+    rain = ["rain today", "today rain", "rain"]
+    found = segmented(dialog(*food, *rain, *food), block=3)
+
+    assert [turn.topic for turn in found.turns] == ["A"] * 3 + ["B"] * 3 + ["C"] * 3
+
+
+def test_cohesion_is_the_cosine_of_weighted_counts() -> None:
+    # Of three turns, "a" is in two: log(4/2). "b" and "c" are in one each: log(4/1).
+    one, two = np.log(4 / 2), np.log(4 / 1)
+    first, second = np.array([one, two, 0]), np.array([one, 0, two])
+    expected = first @ second / np.linalg.norm(first) / np.linalg.norm(second)
+
+    np.testing.assert_allclose(cohesion(["a b", "A c!", ""], block=1), [expected, 0])
+
+
+def test_the_deepest_valleys_are_boundaries() -> None:
+    assert boundaries(np.array([0.9, 0.1, 0.8, 0.7, 0.75])) == [2]
+    assert boundaries(np.array([0.5, 0.5, 0.5])) == []
+    assert boundaries(np.array([])) == []
+
+
+@given(st.lists(TEXT, min_size=1, max_size=60))
+def test_any_dialog_can_be_segmented(texts: list[str]) -> None:
+    found = segmented(dialog("hello", *texts))
+
+    topics = [turn.topic or "" for turn in found.turns]
+    assert topics == sorted(topics)
+    assert topics[0] == "A"
+    assert set(map(len, topics)) == {1}

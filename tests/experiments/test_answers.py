@@ -1,0 +1,493 @@
+"""What answers lose is what one finds by reading each dialog by itself, under each memory alone."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fdkvc.__main__ import main
+from fdkvc.corpora.formats import EXAMPLES, read_file
+from fdkvc.corpora.model_text import model_text
+from fdkvc.corpora.transcripts import Transcript
+from fdkvc.experiments.answers import (
+    CUT_TEXT,
+    FULL,
+    MEASURES,
+    PROXIES,
+    Answers,
+    answer_chunk,
+    answers_paired,
+    answers_summary,
+    run_answers,
+)
+from fdkvc.experiments.proxies import OVER, proxies_table, rank_correlation, row_correlations
+from fdkvc.experiments.replay import Replay, replay
+from fdkvc.experiments.statistics import cluster_interval, drawn_kinds
+from fdkvc.files.repeat import read_any_run, read_run
+from fdkvc.lm import BUNDLED
+from fdkvc.lm.folder import LanguageModel, load_model
+from fdkvc.lm.memory import Evicting, Memory, read
+from fdkvc.lm.recorded import recordings
+from fdkvc.lm.talk import write
+from fdkvc.policies import policy_named
+from tests.models import write_model
+from tests.refusals import assert_one_sentence
+
+CAPTURED = pytest.CaptureFixture[str]
+FEW = Answers(policies=(policy_named("fifo"), policy_named("h2o")), budgets=(12, 40), proxies=False)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_model(tmp_path_factory.mktemp("answering"), seed=5)
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> LanguageModel:
+    return load_model(folder)
+
+
+def shortened(turns: int = 6) -> list[Transcript]:
+    """Return the beginnings of the project's own dialogs, with the calls made in them."""
+    return [
+        replace(
+            dialog,
+            turns=dialog.turns[:turns],
+            calls=tuple(call for call in dialog.calls if call.turn < turns),
+            demands=tuple(each for each in dialog.demands if each.turn < turns),
+        )
+        for dialog in read_file(EXAMPLES / "dialogues.json")
+    ]
+
+
+def by_hand(model: LanguageModel, memory: Memory, dialog: Transcript) -> dict[str, Any]:
+    """Read a dialog under one memory: log p of every token, its distribution, and its calls."""
+    logs: list[Any] = []
+    came: list[int] = []
+    next_, exact = None, []
+    for passage in map(model.tokens.laid_out, model_text(dialog)):
+        call = memory.fork()
+        own = read([memory], passage.ids)[0].astype(float)
+        before = own[:-1] if next_ is None else np.concatenate([next_, own[:-1]])
+        ids = passage.ids[len(passage.ids) - len(before) :]
+        next_ = own[-1:]
+        logs += list(before - np.log(np.exp(before).sum(axis=1, keepdims=True)))
+        came += ids
+        if passage.passage.call is not None:
+            logits = read([call], [3], last=1)[:, 0]
+            steps = write(model.tokens, [call], logits, most=len(passage.ids) + 8)
+            exact.append([step[0] for step in steps] == list(passage.ids[1:]))
+        memory.end_turn()
+    return {"logs": np.array(logs), "came": np.array(came), "exact": exact}
+
+
+def value(table: pd.DataFrame, dialog: str, policy: str, budget: int, metric: str) -> float:
+    chosen = (table.dialog == dialog) & (table.policy == policy) & (table.metric == metric)
+    (found,) = table[chosen & (table.budget == budget)].value
+    return float(found)
+
+
+def test_measures_are_what_reading_under_one_memory_gives(model: LanguageModel) -> None:
+    dialogs = shortened()
+    table = run_answers(FEW, model, dialogs, workers=1).answers
+
+    for dialog in dialogs:
+        full = by_hand(model, Memory(model.decoder), dialog)
+        for name, budget in (("fifo", 12), ("h2o", 40)):
+            own = by_hand(model, Evicting(model.decoder, policy_named(name), budget), dialog)
+            at = np.arange(len(own["came"]))
+            kl = (np.exp(full["logs"]) * (full["logs"] - own["logs"])).sum(axis=1)
+            expected = {
+                "nats": -own["logs"][at, own["came"]].mean(),
+                "kl": kl.mean(),
+                "kl_p99": np.quantile(kl, 0.99),
+                "same_best": (own["logs"].argmax(1) == full["logs"].argmax(1)).mean(),
+                "calls_exact": np.mean(own["exact"]),
+            }
+            for metric, number in expected.items():
+                found = value(table, dialog.name, name, budget, metric)
+                assert found == pytest.approx(number, rel=1e-4, abs=1e-5), metric
+        for budget in (12, 40):
+            assert value(table, dialog.name, FULL, budget, "kl") == 0
+            assert value(table, dialog.name, FULL, budget, "same_best") == 1
+    assert set(table.policy) == {FULL, "fifo", "h2o", CUT_TEXT}
+    assert set(table.metric) <= set(MEASURES)
+
+
+def test_values_are_counted_by_the_turns_since_their_last_mention(model: LanguageModel) -> None:
+    (dialog, *_) = read_file(EXAMPLES / "dialogues.json")
+    table = run_answers(replace(FEW, policies=(), budgets=(4096,)), model, [dialog], workers=1)
+    counts = table.answers[table.answers.policy == FULL].set_index("metric")["count"]
+
+    expected = {"nats_recent": 0, "nats_middle": 0, "nats_old": 0}
+    for passage in map(model.tokens.laid_out, model_text(dialog)):
+        call = passage.passage.call
+        for argument, span in zip(
+            call.arguments if call else (), passage.passage.spans, strict=True
+        ):
+            if call is not None and argument.mention is not None:
+                age = call.turn - argument.mention.turn
+                name = "recent" if age <= 2 else "middle" if age <= 6 else "old"
+                expected[f"nats_{name}"] += len(passage.tokens_of(*span))
+    assert {name: counts[name] for name in expected} == expected
+    assert counts["nats_arguments"] == sum(expected.values())
+    assert min(expected.values()) > 0
+    assert counts["calls_exact"] == len(dialog.calls)
+
+
+class Knowing:
+    """Lets a memory write what it is to write but for some words of it."""
+
+    def __init__(self, tokens: Any, said: Sequence[str]) -> None:
+        self.said = [[*tokens.encode(text)[0], tokens.end] for text in said]
+
+    def __call__(self, tokens: Any, memories: Sequence[Memory], *_: Any, **__: Any) -> Any:
+        own, self.said = self.said[: len(memories)], self.said[len(memories) :]
+        for at in range(max(map(len, own))):
+            yield {who: each[at] for who, each in enumerate(own) if at < len(each)}
+
+
+def test_arguments_are_right_by_slot_and_value(
+    model: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import fdkvc.lm.talk as talk_module
+
+    dialog = shortened(4)[0]
+    (call,) = (passage for passage in model_text(dialog) if passage.call)
+    assert call.text.startswith("FindTrain ; date = Friday the 9th of May ; destination = Trieste")
+    said = [
+        call.text.replace("Ljubljana", "Zagreb"),
+        "FindHotel ; destination = Trieste",
+        call.text,
+        "",
+    ]
+    monkeypatch.setattr(talk_module, "write", Knowing(model.tokens, said))
+    settings = replace(FEW, budgets=(4096,))
+
+    table = run_answers(settings, model, [dialog], workers=1).answers
+
+    found = table[table.metric == "arguments_right"].set_index("policy").value
+    assert found.tolist() == pytest.approx([2 / 3, 1 / 3, 1, 0])
+    kept = table[table.metric == "arguments_right_of_full"].set_index("policy").value
+    assert kept.tolist() == pytest.approx([1, 1 / 2, 1, 0])
+    assert not (table.metric == "calls_exact_of_full").any()  # the full cache writes none
+
+
+def test_a_call_is_exact_where_the_model_writes_it(
+    model: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dialog = shortened(4)[0]
+    wanted = [
+        list(passage.ids)
+        for passage in map(model.tokens.laid_out, model_text(dialog))
+        if passage.passage.call
+    ]
+    whole = type(model.decoder).read
+
+    def knows(decoder: Any, ids: Any, memories: Any, **settings: Any) -> Any:
+        """Say the right next token, wherever a call is being read or written."""
+        logits = whole(decoder, ids, memories, **settings)
+        for row, (memory, new) in enumerate(zip(memories, ids.tolist(), strict=True)):
+            text = memory.ids + new
+            for call in wanted:
+                for at in range(logits.shape[1]):
+                    said = text[: len(text) - logits.shape[1] + at + 1]
+                    for length in range(1, len(call)):
+                        if said[-length:] == call[:length]:
+                            logits[row, at, call[length]] += 1000
+        return logits
+
+    monkeypatch.setattr(type(model.decoder), "read", knows)
+    for every in (None, 3):
+        table = run_answers(
+            replace(FEW, budgets=(12,), every=every), model, [dialog], workers=1
+        ).answers
+        for metric in ("calls_exact", "arguments_right", "calls_exact_of_full"):
+            assert (table[table.metric == metric].value == 1).all(), metric
+
+
+def test_a_budget_of_the_whole_dialog_loses_nothing(model: LanguageModel) -> None:
+    table = run_answers(replace(FEW, budgets=(2000,)), model, shortened(), workers=1).answers
+
+    for metric, measured in table.groupby("metric"):
+        by_policy = measured.pivot(index="dialog", columns="policy", values="value")
+        for policy in by_policy:
+            np.testing.assert_allclose(
+                by_policy[policy], by_policy[FULL], atol=2e-4, err_msg=f"{metric} {policy}"
+            )
+
+
+def test_a_dialog_is_the_same_beside_others_on_any_executor_and_beside_other_policies(
+    model: LanguageModel,
+) -> None:
+    settings = replace(FEW, budgets=(12,), proxies=True, every=4)
+    dialogs = shortened(4)
+    more = [replace(dialogs[0], name="a chunk of its own")]
+    seen: list[int] = []
+
+    with ThreadPoolExecutor(2) as pool:
+        together = run_answers(
+            settings,
+            model,
+            [*dialogs, *(replace(each, name=f"{each.name}, again") for each in dialogs), *more],
+            executor=pool,
+            on_progress=lambda progress: seen.append(progress.done),
+        )
+    work = partial(answer_chunk, replace(settings, policies=settings.policies[:1]), model)
+    alone = pickle.loads(pickle.dumps(work))(dialogs[:1])  # as a worker gets it
+
+    assert sorted(seen)[-1] == 5
+    for rows, table in zip(alone, (together.answers, together.proxies), strict=True):
+        found = set(table.itertuples(index=False, name=None))
+        assert rows
+        assert set(rows) <= found
+
+
+def test_proxies_are_what_a_replay_of_the_models_heads_says(model: LanguageModel) -> None:
+    settings = replace(FEW, proxies=True)
+    (dialog, *_) = shortened()
+    proxies = run_answers(settings, model, [dialog], workers=1).proxies
+
+    memory = Memory(model.decoder)
+    passages = [model.tokens.laid_out(passage) for passage in model_text(dialog)]
+    for passage in passages:
+        read([memory], passage.ids)
+    heads = recordings(memory, replace(dialog, missing=3), passages)
+    asked = Replay(settings.policies, settings.budgets, ("together",), best=False)
+    again = replay(asked, heads)
+
+    assert len(heads) == 4
+    assert [recording.surprisal for recording in heads] == [None] * 4
+    for recording in heads:
+        assert len(recording.heads) == 2
+        assert recording.transcript.missing == 3
+        texts = [
+            "".join(token.text for token in turn if token.end > token.start)
+            for turn in recording.tokens
+        ]
+        assert [text.encode() for text in texts] == [turn.text.encode() for turn in dialog.turns]
+    recall = again[again.metric == "call_recall"].groupby(["policy", "budget"]).value.mean()
+    for row in recall.reset_index().to_dict("records"):
+        found = value(proxies, dialog.name, row["policy"], row["budget"], "call_recall")
+        assert found == pytest.approx(row["value"])
+    assert set(proxies.metric) == set(PROXIES)
+
+
+# ------------------------------------------------------------------------------- tables
+
+
+def measured(values: dict[str, list[float]], metric: str = "nats", budget: int = 8) -> pd.DataFrame:
+    return pd.DataFrame(
+        [
+            (f"dialog {at}", "ABCDEFGH"[at // 2], policy, budget, metric, number, 1 + at % 3)
+            for policy, numbers in values.items()
+            for at, number in enumerate(numbers)
+        ],
+        columns=["dialog", "services", "policy", "budget", "metric", "value", "count"],
+    )
+
+
+def test_means_weigh_dialogs_by_what_they_count_and_differences_are_paired() -> None:
+    random = np.random.default_rng(0)
+    base = random.normal(size=12)
+    worse = base + 0.5 + 0.01 * random.normal(size=12)
+    table = measured({FULL: base.tolist(), "fifo": worse.tolist(), "sink": (base + 1e-9).tolist()})
+    weights = 1 + np.arange(12) % 3
+
+    summary = answers_summary(table, seed=1).set_index("policy")
+    paired = answers_paired(table, FULL, seed=1).set_index("policy")
+
+    assert summary["mean"][FULL] == pytest.approx(np.average(base, weights=weights))
+    assert summary.services[FULL] == 6
+    assert summary["count"][FULL] == weights.sum()
+    assert paired.mean_diff["fifo"] == pytest.approx(np.average(worse - base, weights=weights))
+    assert paired.ci_low["fifo"] < paired.mean_diff["fifo"] < paired.ci_high["fifo"]
+    assert paired.ci_high["fifo"] - paired.ci_low["fifo"] < 0.1  # paired: dialogs differ by more
+    assert paired.told_apart.to_dict() == {"fifo": True, "sink": False}
+
+
+def test_too_few_sets_of_services_have_no_interval() -> None:
+    table = measured({FULL: [1.0, 2, 3, 4], "fifo": [2.0, 3, 5, 5]})
+
+    assert answers_summary(table, seed=0).ci_low.isna().all()
+    assert answers_paired(table, FULL, seed=0).told_apart.tolist() == [None]
+
+
+def test_an_interval_over_kinds_is_wider_where_dialogs_of_a_kind_are_alike() -> None:
+    kinds = np.repeat(np.arange(10), 20)
+    values = np.random.default_rng(3).normal(size=10)[kinds]
+
+    low, high = cluster_interval(values, kinds.tolist(), seed=0)
+    alone = cluster_interval(values, list(range(200)), seed=0)
+
+    assert high - low > 3 * (alone[1] - alone[0])
+    assert low < values.mean() < high
+    assert cluster_interval(values, kinds.tolist(), seed=0) == (low, high)
+
+
+def test_an_interval_over_kinds_is_that_of_its_resamples() -> None:
+    values, weights = np.array([1.0, 2, 4, 8, 16]), np.array([1.0, 2, 1, 3, 1])
+    clusters = ["a", "b", "b", "c", "d"]
+    kind, drawn = drawn_kinds(clusters, seed=4, resamples=200)
+    means = []
+    for row in drawn:
+        again = np.repeat(np.arange(5), row[kind])
+        means.append(np.average(values[again], weights=weights[again]))
+
+    found = cluster_interval(values, clusters, 4, weights=weights, resamples=200)
+
+    assert found == pytest.approx(np.quantile(means, [0.025, 0.975]))
+    with pytest.raises(ValueError, match="there are 5 values, 5 weights and 4 kinds") as raised:
+        cluster_interval(values, clusters[:4], seed=0)
+    assert_one_sentence(raised.value)
+
+
+def test_a_weighted_rank_correlation_is_that_of_repeated_pairs() -> None:
+    from scipy.stats import spearmanr
+
+    random = np.random.default_rng(1)
+    x, y = random.integers(5, size=30).astype(float), random.normal(size=30)
+    y[3] = np.nan
+    weights = random.integers(4, size=(6, 30)).astype(float)
+
+    found = rank_correlation(x, y, weights)
+
+    for row, rho in zip(weights, found, strict=True):
+        again = np.repeat(np.flatnonzero(np.isfinite(y)), row[np.isfinite(y)].astype(int))
+        assert rho == pytest.approx(spearmanr(x[again], y[again]).statistic)
+    rows = row_correlations(x.reshape(3, 10), y.reshape(3, 10))
+    for one, other, rho in zip(x.reshape(3, 10), y.reshape(3, 10), rows, strict=True):
+        assert rho == pytest.approx(spearmanr(one, other, nan_policy="omit").statistic)
+    assert np.isnan(row_correlations(np.ones((1, 4)), np.arange(4.0)[None])).all()
+
+
+def test_proxies_that_foretell_are_told_from_those_that_do_not() -> None:
+    random = np.random.default_rng(0)
+    cases = [(policy, budget) for policy in ("fifo", "h2o", "sink") for budget in (8, 16)]
+    lost = {case: random.random(12) for case in cases}
+    answers = pd.concat(
+        [measured({FULL: [1.0] * 12}, budget=budget) for budget in (8, 16)]
+        + [
+            measured({policy: (1 + lost[policy, budget]).tolist()}, budget=budget)
+            for policy, budget in cases
+        ]
+    )
+    proxies = pd.concat(
+        [
+            measured({policy: (sign * of[policy, budget]).tolist()}, name, budget)
+            for policy, budget in cases
+            for name, sign, of in (
+                ("call_recall", -1, lost),
+                ("late_retention", 1, {case: random.random(12) for case in cases}),
+            )
+        ]
+    )
+
+    table = proxies_table(answers, proxies, seed=0).set_index(["proxy", "over"])
+
+    for over in OVER:
+        assert table.rho["call_recall", over] == -1
+        assert table.ci_high["call_recall", over] == -1
+    assert abs(table.rho["late_retention", "all"]) < 0.3
+    assert table.ci_low["late_retention", "all"] > -0.5
+    assert (table.n == 12).all()
+
+
+# ------------------------------------------------------------------------------- the command
+
+
+def run(*arguments: str | int | Path) -> int:
+    return main([str(argument) for argument in arguments])
+
+
+def test_the_command_writes_what_its_help_and_document_say(
+    folder: Path, tmp_path: Path, capsys: CAPTURED
+) -> None:
+    call = {"function": {"name": "book", "arguments": {"place": "Trieste", "day": "Friday"}}}
+    messages = [
+        {"role": "user", "content": "to Trieste, please"},
+        {"role": "assistant", "content": "when?"},
+        {"role": "user", "content": "Friday"},
+        {"role": "assistant", "content": "done", "tool_calls": [call]},
+    ]
+    conversations = [{"id": name, "messages": messages} for name in ("one", "two")]
+    (tmp_path / "chat.json").write_text(json.dumps(conversations))
+    few = ("--policies", "fifo", "h2o", "sink", "cut-text", "--budgets", "8", "--seed", "3")
+    out = tmp_path / "out"
+    files = ("--model", folder, "--dialogs", tmp_path / "chat.json", "--out", out)
+    assert run("answers", *files, *few) == 0
+
+    said = capsys.readouterr().out
+    assert said.startswith(f"{folder.name}\n\nMeans over 2 dialogs by budget")
+    assert "calls_exact %" in said
+    assert said.endswith(f"Written to {out}\n")
+    document = (EXAMPLES.parents[2] / "files" / "README.md").read_text("utf-8")
+    listed = document.partition("| file of answers |")[2].partition("\n\n")[0]
+    written = sorted(path.name for path in out.iterdir())
+    assert all(name == "run.json" or f"`{name}`" in listed for name in written)
+    tables = {name: pd.read_csv(out / name) for name in written if name.endswith(".csv")}
+    assert len(tables) == listed.count(".csv`") == 4
+    assert set(tables["answers.csv"].policy) == {FULL, "fifo", "h2o", "sink", CUT_TEXT}
+    assert all(len(table) for table in tables.values())
+    assert set(tables["answers_paired.csv"].baseline) == {FULL}
+    about = json.loads((out / "run.json").read_text())
+    assert about["parameters"]["model"]["name"] == folder.name
+    assert about["parameters"]["cut_text"] is True
+
+    assert run("repeat", out / "run.json", *files[:4]) == 0
+    assert "the same, byte for byte, in answers.csv, answers_summary" in capsys.readouterr().out
+    others: list[tuple[Path, str]] = [
+        (BUNDLED, "the run was of another model: name its folder with --model"),
+        (folder, "the run read another file of dialogs: name it with --dialogs"),
+    ]
+    for other, sentence in others:
+        assert run("repeat", out / "run.json", "--model", other) == 2
+        assert capsys.readouterr().err == f"fdkvc: {sentence}\n"
+    with pytest.raises(ValueError, match=r"answers of a language model: run `python -m fdkvc"):
+        read_run((out / "run.json").read_text())
+    about["parameters"]["baseline"] = "tova"
+    with pytest.raises(ValueError, match="not right at baseline: 'tova' is none of its policies"):
+        read_any_run(json.dumps(about))
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--policies", "oracle"], "Oracle looks at the future of the dialog, which a model has"),
+        (["--policies", "lru"], "policy 'lru' is unknown: choose from fifo"),
+        (["--budgets", "0"], "budget is 0, but must be a whole number from 1 to 8192"),
+        (["--decides", "all"], "decides is 'all', but must be one of head, layer"),
+        (["--every", "0"], "every is 0, but must be a whole number of at least 1"),
+        (["--baseline", "tova"], "baseline 'tova' is not among the policies: choose from full"),
+        (["--seed", "-1"], "seed is -1, but must be a whole number from 0 to 2147483648"),
+        (["--workers", "0"], "workers is 0, but must be a whole number from 1 to 256"),
+        (["--model", "nowhere"], "the model 'nowhere' cannot be loaded: there is no such folder"),
+        (["--dialogs", "nowhere"], "the file 'nowhere' cannot be read: No such file"),
+    ],
+)
+def test_a_mistake_is_one_sentence(
+    folder: Path, tmp_path: Path, options: list[str], sentence: str, capsys: CAPTURED
+) -> None:
+    assert run("answers", "--model", folder, "--out", tmp_path, *options) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(f"fdkvc: {sentence}")
+    assert said.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dialog_that_the_model_cannot_hold_is_named(tmp_path: Path) -> None:
+    model = load_model(write_model(tmp_path, max_position_embeddings=100))
+
+    with pytest.raises(ValueError, match=r"^A weekend in Trieste: .* but the model holds at most"):
+        run_answers(FEW, model, shortened(), workers=1)

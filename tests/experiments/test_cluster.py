@@ -1,0 +1,173 @@
+"""A Dask cluster gives the bytes that this machine gives, also when one of its workers dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from threadpoolctl import threadpool_info
+
+from fdkvc.__main__ import main
+from fdkvc.experiments import cluster as cluster_module
+from fdkvc.experiments.benchmark import Benchmark, Progress, Results, run_benchmark
+from fdkvc.experiments.cluster import dask_cluster
+from fdkvc.files.export import benchmark_files
+from tests.refusals import assert_one_sentence
+
+NO_DASK = "Dask is not installed: get it with `pip install -r requirements-dask.txt`"
+
+if os.environ.get("FDKVC_REQUIRE_DASK") == "1":
+    import dask
+    import distributed
+else:
+    dask = pytest.importorskip("dask", reason=NO_DASK)
+    distributed = pytest.importorskip("distributed", reason=NO_DASK)
+
+BENCHMARK = Benchmark(dialogs=24, seed=2)
+CHUNK = 4
+
+
+def numbers(results: Results) -> dict[str, bytes]:
+    """Return the files of a run that do not depend on its time."""
+    files = benchmark_files(results, [])
+    return {name: text.encode() for name, text in files.items() if name.endswith(".csv")}
+
+
+@pytest.fixture(scope="module")
+def expected() -> dict[str, bytes]:
+    return numbers(run_benchmark(BENCHMARK))
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Start two worker processes, whose BLAS may use as many threads as it likes."""
+    with (
+        dask.config.set({"distributed.nanny.pre-spawn-environ": {}}),
+        distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            dashboard_address=":0",
+            local_directory=str(tmp_path_factory.mktemp("dask")),
+        ) as started,
+    ):
+        yield started
+
+
+@pytest.fixture
+def client(cluster: Any) -> Iterator[Any]:
+    with distributed.Client(cluster, set_as_default=False) as connected:
+        yield connected
+
+
+def test_two_processes_give_the_same_bytes(client: Any, expected: dict[str, bytes]) -> None:
+    ran = run_benchmark(BENCHMARK, executor=client.get_executor(), workers=2, chunk=CHUNK)
+
+    assert numbers(ran) == expected
+    pools = client.run(threadpool_info).values()
+    assert len(pools) == 2
+    assert {each["num_threads"] for pool in pools for each in pool} == {1}
+
+
+@pytest.mark.parametrize("others_may_try", [3, 0])
+def test_a_worker_that_dies_costs_no_result(
+    cluster: Any, client: Any, expected: dict[str, bytes], others_may_try: int
+) -> None:
+    """Whether the scheduler gives its chunks to the other worker, or gives them up."""
+    client.wait_for_workers(2)
+    cluster.scheduler.allowed_failures = others_may_try
+    processes = client.run(os.getpid)
+    killed: list[int] = []
+
+    def kill(_: Progress) -> None:
+        busy = [worker for worker, chunks in client.processing().items() if chunks]
+        if busy and not killed:
+            killed.append(processes[busy[0]])
+            os.kill(killed[0], signal.SIGKILL)
+
+    ran = run_benchmark(
+        BENCHMARK, executor=client.get_executor(), workers=2, chunk=CHUNK, on_progress=kill
+    )
+
+    assert killed
+    assert killed[0] not in client.run(os.getpid).values()
+    assert numbers(ran) == expected
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("benchmark", "--scenarios", "mixed", "adaptation"),
+        ("study", "--scenarios", "shift", "--policies", "h2o", "fifo", "--budget", "40"),
+        ("ablation", "--parameter", "gamma"),
+        ("sweep", "--parameter", "gamma", "--values", "0.7", "0.8"),
+    ],
+)
+def test_the_command_line_writes_the_same_bytes(
+    cluster: Any, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    for out, place in (("here", ()), ("there", ("--dask", cluster.scheduler_address))):
+        folder = str(tmp_path / out)
+        assert main([*command, "--dialogs", "5", *place, "--out", folder]) == 0
+    here, there = (
+        {
+            file.name: file.read_bytes()
+            for file in (tmp_path / out).glob("*.csv")
+            if file.name not in ("latency.csv", "cost.csv", "cells.csv", "claims.csv")
+        }
+        for out in ("here", "there")
+    )
+    assert here
+    assert there == here
+
+
+def refusal(address: str) -> str:
+    with pytest.raises(ValueError, match=r"^") as caught, dask_cluster(address):
+        pass
+    assert_one_sentence(caught.value)
+    return str(caught.value)
+
+
+def test_where_no_scheduler_answers_a_sentence_says_so(
+    cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_module, "PATIENCE", 0.2)
+    (worker, *_) = cluster.scheduler.workers
+    with socket.create_server(("localhost", 0)) as silent:
+        port = silent.getsockname()[1]
+        for address in (f"localhost:{port}", "localhost:1", "nowhere", "tls://a:1", worker):
+            assert refusal(address).startswith(f"no Dask scheduler answers at {address!r}: give ")
+
+
+def test_a_cluster_that_cannot_run_a_dialog_is_told_so(
+    cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ModuleNotFoundError("No module named 'fdkvc'\nand more")
+
+    monkeypatch.setattr(cluster_module, "run_chunk", broken)
+
+    assert refusal(cluster.scheduler_address).endswith("(No module named 'fdkvc')")
+
+
+def test_a_scheduler_without_workers_or_gone_is_named() -> None:
+    settings = {"processes": False, "protocol": "tcp", "dashboard_address": ":0"}
+    with distributed.LocalCluster(n_workers=0, **settings) as small:
+        address = small.scheduler_address
+        assert refusal(address).endswith("has no workers: start one first")
+        small.scale(1)
+        small.wait_for_workers(1)
+
+        with pytest.raises(ValueError, match="went away during the run"):
+            run_on(address, lambda _: small.close())
+
+
+def run_on(address: str, on_progress: Callable[[Progress], None]) -> None:
+    with dask_cluster(address) as (executor, workers):
+        run_benchmark(
+            BENCHMARK, executor=executor, workers=workers, chunk=1, on_progress=on_progress
+        )

@@ -1,0 +1,212 @@
+"""Replays: every dialog under every policy and budget, and what the tables say of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fdkvc.corpora.formats import EXAMPLES, read_file
+from fdkvc.corpora.lexical import lexical_recording
+from fdkvc.corpora.transcripts import Transcript, Turn
+from fdkvc.experiments import replay as replay_module
+from fdkvc.experiments.benchmark import Progress
+from fdkvc.experiments.replay import (
+    BEST,
+    BUDGETS,
+    REPLAYED,
+    Replay,
+    replay,
+    replay_paired,
+    replay_services,
+    replay_summary,
+)
+from fdkvc.experiments.statistics import cluster_interval, summarize
+from fdkvc.files.export import replay_files
+from fdkvc.files.text import replay_text
+from fdkvc.policies import policy_named, read_policy
+from fdkvc.run.metrics import metric_named, metrics_of
+from fdkvc.run.simulate import simulate
+from tests.worlds import measure
+
+SMALL = Replay((policy_named("h2o"), read_policy("fd-kvc:gamma=0.8")), (24, 64))
+RECORDINGS = [
+    lexical_recording(dialog) for path in sorted(EXAMPLES.iterdir()) for dialog in read_file(path)
+]
+REPLAYED_ONCE = replay(SMALL, RECORDINGS)
+
+
+def values(policy: str, budget: int, metric: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    table = REPLAYED_ONCE
+    of = (table.policy == policy) & (table.budget == budget) & (table.metric == metric)
+    return np.asarray(table[of].value, np.float64)
+
+
+def test_every_number_is_that_of_the_dialog_alone() -> None:
+    assert tuple(REPLAYED_ONCE) == REPLAYED
+    metrics = len(metrics_of("evidence"))
+    assert len(REPLAYED_ONCE) == len(RECORDINGS) * 2 * (2 * metrics + metrics - 1)
+    for row, recording in enumerate(RECORDINGS):
+        trace = simulate(SMALL.policies[1], recording.dialogs, 24)
+        for metric, number in measure(trace, recording).items():
+            assert values("fd-kvc gamma=0.8", 24, metric)[row] == pytest.approx(number, nan_ok=True)
+
+
+def test_metrics_that_are_asked_for_are_the_mean_over_heads() -> None:
+    asked = ("retention", "output_error", "regret")
+    table = replay(dataclasses.replace(SMALL, metrics=asked), RECORDINGS)
+
+    assert list(dict.fromkeys(table.metric)) == [
+        *metrics_of("evidence"),
+        *(f"late_{key}" for key in asked),
+    ]
+    of_evidence = table.metric.isin(list(metrics_of("evidence")))
+    pd.testing.assert_frame_equal(table[of_evidence].reset_index(drop=True), REPLAYED_ONCE)
+    numbers = table.set_index(["dialog", "policy", "budget", "metric"]).value
+    for recording in RECORDINGS:
+        trace = simulate(SMALL.policies[0], recording.dialogs, 24)
+        for key in asked:
+            found = numbers[recording.transcript.name, "h2o", 24, f"late_{key}"]
+            alone = metric_named(key).late(trace, recording.dialogs).mean()
+            assert found == pytest.approx(alone, abs=1e-6)
+
+
+def test_chunks_do_not_change_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay_module, "CHUNK_NUMBERS", 1)
+    seen: list[Progress] = []
+    by_one = replay(SMALL, RECORDINGS, on_progress=seen.append)
+
+    assert [progress.done for progress in seen] == list(range(1, len(RECORDINGS) + 1))
+    assert {progress.total for progress in seen} == {len(RECORDINGS)}
+    by = ["dialog", "policy", "budget", "metric"]
+    pd.testing.assert_frame_equal(
+        by_one.sort_values(by, ignore_index=True), REPLAYED_ONCE.sort_values(by, ignore_index=True)
+    )
+
+
+def test_a_cancelled_replay_returns_what_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay_module, "CHUNK_NUMBERS", 1)
+    stop = threading.Event()
+    found = replay(SMALL, RECORDINGS, on_progress=lambda _: stop.set(), cancelled=stop)
+
+    assert found.dialog.unique().tolist() == [RECORDINGS[0].transcript.name]
+
+
+def test_the_summary_is_over_dialogs_that_a_metric_speaks_of() -> None:
+    table = replay_summary(REPLAYED_ONCE, 0).set_index(["policy", "heads", "budget", "metric"])
+
+    known = values("h2o", 64, "state_recall")
+    assert np.isnan(known).sum() == 1  # the chat has no states
+    spoken = known[~np.isnan(known)]
+    row: Any = table.xs(("h2o", "each", 64, "state_recall"))
+    assert (row.n, row.services, row["mean"]) == (3, 3, spoken.mean())
+    assert np.isnan(row.ci_low)  # of three sets of services nothing can be drawn anew
+
+
+def of_kinds(values: list[float], kinds: str, policy: str) -> pd.DataFrame:
+    """Make a table of dialogs, one of each kind."""
+    rows = [
+        (f"dialog {at}", kind, policy, "each", 32, "call_recall", value)
+        for at, (value, kind) in enumerate(zip(values, kinds, strict=True))
+    ]
+    return pd.DataFrame(rows, columns=list(REPLAYED))
+
+
+def test_intervals_draw_whole_sets_of_services() -> None:
+    random = np.random.default_rng(0)
+    kinds = "ABCDEFGH" * 5
+    level = dict(zip("ABCDEFGH", random.random(8), strict=True))
+    own = [level[kind] + 0.01 * random.random() for kind in kinds]
+    table = pd.concat([of_kinds(own, kinds, "fifo"), of_kinds([0.1] * 40, kinds, "h2o")])
+
+    summary: Any = replay_summary(table, 3).set_index("policy").loc["fifo"]
+    assert (summary.n, summary.services) == (40, 8)
+    assert (summary.ci_low, summary.ci_high) == cluster_interval(own, list(kinds), 3)
+    naive = summarize(own)
+    assert summary.ci_high - summary.ci_low > 1.5 * (naive.high - naive.low)
+    paired: Any = replay_paired(table, "h2o", 3).iloc[0]
+    assert (paired.policy, paired.services, paired.told_apart) == ("fifo", 8, True)
+    assert paired.mean_diff == pytest.approx(np.mean(own) - 0.1)
+    by = replay_services(table).set_index(["services", "policy"])
+    assert by.loc[("C", "fifo"), "mean"] == pytest.approx(np.mean(own[2::8]))
+    assert by.loc[("C", "fifo"), "n"] == 5
+
+
+def test_no_policy_holds_more_than_the_best_possible() -> None:
+    table = REPLAYED_ONCE[REPLAYED_ONCE.value.notna()]
+    best = table[table.policy == BEST].set_index(["dialog", "budget", "metric"]).value
+    others = table[table.policy != BEST].set_index(["dialog", "budget", "metric"]).value
+
+    assert set(best.index.get_level_values("metric")) == set(table.metric) - {"token_age"}
+    assert (others <= best.reindex(others.index).fillna(np.inf) + 1e-6).all()
+    none = replay(dataclasses.replace(SMALL, best=False), RECORDINGS)
+    assert set(none.policy) == {"h2o", "fd-kvc gamma=0.8"}
+
+
+def test_differences_are_paired_over_the_same_dialogs() -> None:
+    table = replay_paired(REPLAYED_ONCE, "h2o", 0).set_index(["policy", "budget", "metric"])
+
+    assert set(table.index.get_level_values("policy")) == {"fd-kvc gamma=0.8", BEST}
+    difference = values("fd-kvc gamma=0.8", 24, "call_recall") - values("h2o", 24, "call_recall")
+    row: Any = table.xs(("fd-kvc gamma=0.8", 24, "call_recall"))
+    assert row.mean_diff == pytest.approx(difference.mean())
+
+
+def test_files_and_text_hold_every_table() -> None:
+    about: dict[str, Any] = {"source": "x", "file": "0", "seed": 3}
+    one = replay_files(SMALL, REPLAYED_ONCE, "h2o", seconds=1.0, **about)
+    other = replay_files(SMALL, replay(SMALL, RECORDINGS), "h2o", seconds=2.0, **about)
+
+    tables = {"replay.csv", "replay_summary.csv", "replay_paired.csv", "replay_services.csv"}
+    assert set(one) == {*tables, "replay.json"}
+    assert one["replay.json"] != other.pop("replay.json")
+    assert all(one[name] == text for name, text in other.items())
+    text = replay_text(REPLAYED_ONCE, 3)
+    mean = 100 * values("h2o", 64, "call_recall").mean()
+    assert f" {mean:.1f}" in text
+    assert "which is\nover 4 sets of services, so few that it may be too narrow" in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_a_dialog_without_evidence_has_only_an_age() -> None:
+    turns = (Turn("User", "nothing to remember"), Turn("Bot", "good"))
+    found = replay_summary(replay(SMALL, [lexical_recording(Transcript("chat", turns))]), 0)
+
+    assert set(found.metric) == {"token_age"}
+    assert found["mean"].tolist() == [1 * 3 / 7] * 4  # three tokens of a turn ago among seven
+
+
+def test_what_cannot_be_run_is_named() -> None:
+    fifo = policy_named("fifo")
+    for policies, budgets, sentence in (
+        ((), (32,), "a replay needs at least one policy and one budget"),
+        ((fifo,), (), "a replay needs at least one policy and one budget"),
+        ((fifo,), (0,), "budget is 0, but must be a whole number from 1 to 8192"),
+        ((fifo,), (32, 32), "budget '32' is given twice"),
+        ((fifo, fifo), (32,), "policy 'fifo' is given twice"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            Replay(policies, budgets)
+
+
+SGD = Path(os.environ.get("FDKVC_SGD_FILE", "no dialogues"))
+
+
+@pytest.mark.skipif(
+    not SGD.is_file(),
+    reason="no dialogs of SGD: name a file of them with FDKVC_SGD_FILE=dialogues_001.json",
+)
+def test_on_sgd_the_papers_policy_forgets_what_calls_need() -> None:
+    recordings = [lexical_recording(dialog) for dialog in read_file(SGD)]
+    found = replay_summary(replay(Replay(budgets=BUDGETS[1:2]), recordings), 0)
+    recall = found[found.metric == "call_recall"].set_index("policy")["mean"]
+
+    assert recall["fifo"] == pytest.approx(0.82, abs=0.01)
+    assert recall["random"] == pytest.approx(0.57, abs=0.03)
+    assert recall["fd-kvc"] < recall["random"] < recall["h2o"] < recall["fifo"]

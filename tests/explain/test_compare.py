@@ -1,0 +1,205 @@
+"""Runs side by side, held against sets and sums made another way."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fdkvc.explain.overlap import (
+    DIFFERENCE,
+    FIGURES,
+    all_entries,
+    difference_table,
+    figures_table,
+    first_difference,
+    overlap_table,
+    share_apart,
+)
+from fdkvc.explain.tables import entries_table, turns_table
+from fdkvc.policies import policy_named
+from fdkvc.run.fork import Fork, fork
+from fdkvc.run.metrics import adaptation, metrics_of
+from fdkvc.run.simulate import simulate
+from fdkvc.run.trace import Trace
+from fdkvc.synthetic.draw import generate
+from fdkvc.synthetic.scenarios import SCENARIOS, own_scenario
+
+DIALOG = generate(SCENARIOS["mixed"], 1, 7)
+NAMES = ("fifo", "sink", "h2o", "fd-kvc")
+TRACES = {name: simulate(policy_named(name), DIALOG, 56) for name in NAMES}
+ENTRIES = {name: entries_table(trace, DIALOG) for name, trace in TRACES.items()}
+PAIRS = list(combinations(NAMES, 2))
+
+every_pair = pytest.mark.parametrize(("one", "other"), PAIRS)
+
+
+def kept(trace: Trace, turn: int) -> set[int]:
+    return set(trace.kept[0, turn].tolist()) - {-1}
+
+
+# ------------------------------------------------------------------------------- overlap
+
+
+@every_pair
+def test_the_overlap_is_that_of_the_sets_of_kept_tokens(one: str, other: str) -> None:
+    table = overlap_table(ENTRIES[one], ENTRIES[other])
+
+    assert list(table) == ["turn", "shared", "only_one", "only_other", "jaccard"]
+    assert table["turn"].tolist() == list(range(12))
+    apart = share_apart(TRACES[one], TRACES[other])
+    np.testing.assert_allclose(apart[0], 1 - table["jaccard"], rtol=1e-6)
+    for turn, row in zip(range(12), table.itertuples(), strict=True):
+        mine, theirs = kept(TRACES[one], turn), kept(TRACES[other], turn)
+        assert row.shared == len(mine & theirs)
+        assert (row.only_one, row.only_other) == (len(mine - theirs), len(theirs - mine))
+        assert row.jaccard == pytest.approx(len(mine & theirs) / len(mine | theirs))
+
+
+@every_pair
+def test_they_part_in_the_first_turn_whose_caches_differ(one: str, other: str) -> None:
+    turns = [turn for turn in range(12) if kept(TRACES[one], turn) != kept(TRACES[other], turn)]
+
+    assert first_difference(overlap_table(ENTRIES[one], ENTRIES[other])) == turns[0]
+
+
+def test_a_run_overlaps_wholly_with_itself() -> None:
+    table = overlap_table(ENTRIES["h2o"], ENTRIES["h2o"])
+
+    assert (table["jaccard"] == 1).all()
+    assert first_difference(table) is None
+    assert difference_table(ENTRIES["h2o"], ENTRIES["h2o"]).empty
+
+
+def test_two_empty_caches_overlap_wholly() -> None:
+    gone = pd.DataFrame({"turn": [0, 1], "token": [0, 0], "status": "evicted"})
+
+    assert overlap_table(gone, gone)["jaccard"].tolist() == [1.0, 1.0]
+
+
+# ------------------------------------------------------------------------------- difference
+
+
+@every_pair
+def test_the_difference_lists_what_only_one_keeps(one: str, other: str) -> None:
+    table = difference_table(ENTRIES[one], ENTRIES[other])
+
+    assert list(table) == list(DIFFERENCE)
+    for turn in range(12):
+        rows = table[table["turn"] == turn]
+        assert rows["token"].is_monotonic_increasing
+        mine, theirs = kept(TRACES[one], turn), kept(TRACES[other], turn)
+        assert set(rows.loc[rows["keeper"] == "one", "token"]) == mine - theirs
+        assert set(rows.loc[rows["keeper"] == "other", "token"]) == theirs - mine
+
+
+@every_pair
+def test_scores_and_ranks_are_those_of_the_turn_and_of_the_eviction(one: str, other: str) -> None:
+    table = difference_table(ENTRIES[one], ENTRIES[other])
+    rows = {
+        side: ENTRIES[name].set_index(["turn", "token"])
+        for side, name in (("one", one), ("other", other))
+    }
+
+    for row in table.sample(40, random_state=1).to_dict(orient="records"):
+        loser = "other" if row["keeper"] == "one" else "one"
+        stays = rows[row["keeper"]].loc[(row["turn"], row["token"])]
+        went = rows[loser].loc[(row["evicted"], row["token"])]
+        assert stays["status"] in ("kept", "new")
+        assert went["rule"] == "budget"
+        assert row["evicted"] <= row["turn"]
+        for name in ("score", "rank"):
+            assert row[f"{name}_{row['keeper']}"] == stays[name]
+            assert row[f"{name}_{loser}"] == went[name]
+
+
+def test_what_a_fork_took_out_has_no_score_there() -> None:
+    trace = TRACES["h2o"]
+    future = fork(trace, DIALOG, Fork(4, dropped=int(trace.kept[0, 4, 3])))
+    past = ENTRIES["h2o"][ENTRIES["h2o"]["turn"] <= 4]
+    forked = pd.concat([past, entries_table(future, DIALOG)], ignore_index=True)
+
+    table = difference_table(ENTRIES["h2o"], forked)
+
+    assert table["turn"].min() == 5
+    dropped = table[table["token"] == int(trace.kept[0, 4, 3])]
+    assert len(dropped)
+    assert (dropped["keeper"] == "one").all()
+    assert dropped[["score_other", "rank_other", "evicted"]].isna().all(axis=None)
+
+
+# ------------------------------------------------------------------------------- figures
+
+
+def test_the_figures_are_those_of_the_metrics() -> None:
+    asked = metrics_of()
+    turns = {n: turns_table(t, DIALOG, asked=metrics_of(asked=True)) for n, t in TRACES.items()}
+    table = figures_table(turns, DIALOG, metrics_of(asked=True))
+
+    assert list(table) == [*FIGURES, *(f"late_{key}" for key in asked)]
+    for row in table.to_dict(orient="records"):
+        trace = TRACES[row["policy"]]
+        for key, metric in asked.items():
+            assert row[f"late_{key}"] == pytest.approx(float(metric.late(trace, DIALOG)[0]))
+        adapted = adaptation(trace, DIALOG)
+        assert (row["adaptation"], row["never"]) == (adapted.turns[0], adapted.never[0])
+        assert row["evictions"] == trace.evicted["budget"].sum() == 12 * 32 - 56
+        assert row["latency_ms"] == pytest.approx(1e3 * np.median(trace.seconds))
+
+
+def test_a_fork_to_a_smaller_budget_counts_what_the_fork_evicted() -> None:
+    future = fork(TRACES["fifo"], DIALOG, Fork(4, budget=20))
+    turns = turns_table(TRACES["fifo"], DIALOG)
+    whole = pd.concat([turns[turns["turn"] <= 4], turns_table(future, DIALOG)], ignore_index=True)
+
+    assert figures_table({"fork": whole}, DIALOG)["evictions"].tolist() == [12 * 32 - 20]
+
+
+def test_a_dialog_of_one_topic_has_no_adaptation() -> None:
+    dialog = generate(own_scenario("AAAA"))
+    turns = turns_table(simulate(policy_named("fifo"), dialog, 8), dialog)
+
+    row = figures_table({"fifo": turns}, dialog).iloc[0]
+
+    assert np.isnan(row["adaptation"])
+    assert not row["never"]
+
+
+# ------------------------------------------------------------------------------- one file
+
+
+def test_one_tidy_table_holds_every_entry_of_every_run() -> None:
+    table = all_entries(ENTRIES)
+
+    assert list(table)[:3] == ["policy", "turn", "token"]
+    assert not table.duplicated(["policy", "turn", "token"]).any()
+    for name, frame in ENTRIES.items():
+        own = table[table["policy"] == name].reset_index(drop=True)
+        expected: Any = frame
+        pd.testing.assert_frame_equal(own[list(frame)], expected)
+        assert own[[c for c in table if c not in frame and c != "policy"]].isna().all(axis=None)
+
+
+def test_an_entry_that_went_twice_went_last_before_this_turn() -> None:
+    """With a second tier an entry may come back, and go again."""
+
+    def entries(*rows: tuple[int, str, str | None, float]) -> pd.DataFrame:
+        columns = ["turn", "status", "rule", "score"]
+        frame = pd.DataFrame(rows, columns=columns)
+        return frame.assign(token=7, topic="A", born=0, rank=1)
+
+    keeper = entries(*((turn, "kept", None, 9.0) for turn in range(6)))
+    loser = entries(
+        (0, "kept", None, 9.0),
+        (1, "evicted", "budget", 1.0),
+        (3, "kept", None, 9.0),
+        (4, "evicted", "budget", 4.0),
+    )
+
+    table = difference_table(keeper, loser).set_index("turn")
+
+    assert table["evicted"].to_dict() == {1: 1, 2: 1, 4: 4, 5: 4}
+    assert table["score_other"].to_dict() == {1: 1.0, 2: 1.0, 4: 4.0, 5: 4.0}

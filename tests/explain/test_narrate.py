@@ -1,0 +1,328 @@
+"""The narrator: a worked dialog, every policy in every scenario, and policies it never saw."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fdkvc.attention import Floats, Observation
+from fdkvc.cache import Cache
+from fdkvc.explain.narrate import StepStory, headline, narrate
+from fdkvc.policies import POLICIES, Policy, policy_named
+from fdkvc.policies.base import Step
+from fdkvc.run.metrics import retention
+from fdkvc.run.simulate import simulate
+from fdkvc.run.trace import Rule
+from fdkvc.synthetic.batch import DialogBatch
+from fdkvc.synthetic.draw import generate
+from fdkvc.synthetic.scenarios import SCENARIOS
+from tests.explain.test_explain import EVICTING, budgets, fd_kvc, three_turns
+from tests.worlds import plain_dialog, policies, ragged
+
+WORD = re.compile(r"\b(nan|None|inf)\b")
+
+
+def told(policy: Policy, dialogs: DialogBatch, budget: int, turn: int) -> dict[str, str]:
+    trace = simulate(policy, dialogs, budget)
+    return {step.name: step.sentence for step in narrate(trace, dialogs, 0, turn)}
+
+
+# ------------------------------------------------------------------------------- worked by hand
+
+
+def test_a_turn_worked_by_hand() -> None:
+    # Numbers are those of test_explain's and test_reference's worked dialog.
+    dialogs = three_turns()
+    trace = simulate(fd_kvc(tau=0.5), dialogs, budget=2)
+    steps = narrate(trace, dialogs, 0, turn=2)
+
+    assert [step.sentence for step in steps] == [
+        "The query returned to A: the one A entry gained 0.750 in cumulative attention "
+        "and the one B entry 0.250.",
+        "Both old entries lost 50 % of their recency: the mean went from 0.750 to 0.375.",
+        "The query returned to A: the one A entry gained 0.400 in recency and the one B entry 0.",
+        "The ownership loss rose from 0 to 0.122, so the learning rate fell from 0.400 to 0.357.",
+        "The budget evicted 1 of 3 entries (1 B), the new one not among them; "
+        "the last to stay scored 0.682, the best that had to go 0.477.",
+        "The 2 A entries have all of the attention, and no weight moved by more than 0.038.",
+    ]
+    assert steps[2].inputs == (
+        ("recency decayed, 1 A", "0.250"),
+        ("recency decayed, 1 B", "0.500"),
+        ("relevance, 1 A", "1"),
+        ("relevance, 1 B", "0"),
+        ("learning rate before", "0.400"),
+    )
+    assert steps[2].outputs == (("recency, 1 A", "0.650"), ("recency, 1 B", "0.500"))
+    assert [(step.name, step.equation, step.source) for step in steps] == [
+        (step.name, step.equation, step.source) for step in trace.policy.steps
+    ]
+    assert headline(trace, dialogs, 0, turn=2) == (
+        "Turn 2: the topic returns to A; 1 new token came, 1 entry was evicted (1 B); "
+        "2 of 2 are of the current topic."
+    )
+
+
+def test_a_first_turn_finds_an_empty_cache() -> None:
+    dialogs = generate(SCENARIOS["mixed"], seed=7)
+    words = told(policy_named("fd-kvc"), dialogs, 56, turn=0)
+
+    assert words["Recency decay"] == "The cache was still empty, so there was nothing to change."
+    assert words["Adaptive learning rate"] == (
+        "The cache was still empty: the ownership loss stayed at 0, "
+        "so the learning rate stayed at 0.300."
+    )
+    assert words["Eviction and insertion"] == ("All 32 entries stay, as the cache has room for 56.")
+
+
+def test_a_threshold_eviction_is_told_before_the_budget_s() -> None:
+    words = told(fd_kvc(tau=0.6), three_turns(), 2, turn=2)
+
+    assert words["Eviction and insertion"] == (
+        "The threshold evicted 1 entry (1 B), which scored below 0.495; "
+        "all others stay, as the cache has room for 2."
+    )
+
+
+def test_a_turn_without_tokens_changes_nothing() -> None:
+    dialogs = plain_dialog([[1.0, 2.0], [], [1.0]], topics=["A", None, "A"])
+    for policy in map(policy_named, POLICIES):
+        trace = simulate(policy, dialogs, budget=2)
+        for step in narrate(trace, dialogs, 0, turn=1):
+            assert step.sentence == "The turn brought no tokens, so this step changed nothing."
+            assert step.inputs == step.outputs == ()
+        assert headline(trace, dialogs, 0, turn=1) == (
+            "Turn 1: no tokens came, and nothing changed."
+        )
+        assert headline(trace, dialogs, 0, turn=2).startswith("Turn 2: A continues; 1 new token")
+
+
+def test_what_a_structure_holds_is_told_as_membership() -> None:
+    dialogs = generate(SCENARIOS["mixed"], seed=7)
+    words = told(policy_named("fastgen", recovery=1.0), dialogs, 56, turn=5)
+
+    assert words["Score"].startswith("The membership of 88 entries is 1; the frequency of")
+
+
+def test_queries_are_gained_in_number() -> None:
+    dialogs = generate(SCENARIOS["mixed"], seed=7)
+    words = told(policy_named("h2o-mean"), dialogs, 56, turn=5)
+
+    assert words["Queries that saw it"].endswith(
+        "gained 1 in number of queries each; the 32 new entries have 1 on average."
+    )
+
+
+def test_a_score_of_nothing_has_no_sign() -> None:
+    dialogs = generate(SCENARIOS["mixed"], seed=7)
+    trace = simulate(policy_named("scissorhands"), dialogs, budget=56)
+    for turn in range(dialogs.turns):
+        for story in narrate(trace, dialogs, 0, turn):
+            for text in (story.sentence, *(words for _, words in story.outputs)):
+                assert not re.search(r"-0(?![.\d])", text), text
+
+
+def test_one_new_token_is_told_in_the_singular() -> None:
+    # The second token has half the attention of the first: its own turn evicts it.
+    dialogs = plain_dialog([[1.0], [1.0]], keys=[math.log(2), 0.0], topics=["A", "A"])
+    policy = policy_named("h2o", window=0.0)
+    words = told(policy, dialogs, 1, turn=1)
+
+    assert words["Cumulative attention"].endswith("; the one new entry has 0.333.")
+    assert words["Eviction and insertion"].startswith(
+        "The budget evicted 1 of 2 entries (1 A), the new one among them; "
+    )
+    assert headline(simulate(policy, dialogs, 1), dialogs, 0, turn=1).endswith(
+        "1 of 1 is of the current topic."
+    )
+
+
+def test_the_new_entries_are_named_where_all_of_them_are_lost() -> None:
+    dialogs = plain_dialog([[2.0] * 2, [1.0] * 2, [1.0] * 3])
+    policy = policy_named("h2o", window=0.0)
+    first, second, third = (
+        told(policy, dialogs, 2, turn)["Eviction and insertion"] for turn in range(3)
+    )
+
+    assert first == "Both entries stay, as the cache has room for 2."
+    assert second.startswith("The budget evicted 2 of 4 entries, both new entries among them; ")
+    assert third.startswith("The budget evicted 3 of 5 entries, all 3 new entries among them; ")
+
+
+def test_protection_says_who_needed_it() -> None:
+    dialogs = generate(SCENARIOS["mixed"], seed=7)
+    trace = simulate(policy_named("h2o"), dialogs, budget=56)
+    entries = trace.every_entry()
+    needed = (entries.protected[0, 5] & (entries.rank[0, 5] > 56)).sum()
+
+    words = told(policy_named("h2o"), dialogs, 56, turn=5)
+    assert words["Protection"] == (
+        f"28 of 88 entries are protected (28 C); by score alone {needed} of them "
+        "would have had to go."
+    )
+    assert told(policy_named("h2o", window=0.0), dialogs, 56, turn=5)["Protection"] == (
+        "No entry is protected."
+    )
+    assert told(policy_named("sink"), dialogs, 56, turn=0)["Protection"] == (
+        "4 of 32 entries are protected (4 A), though there is room for all."
+    )
+
+
+def test_attention_without_modulation_stays() -> None:
+    dialogs = generate(SCENARIOS["mixed"], seed=7)
+    words = told(policy_named("fd-kvc", beta=0.0), dialogs, 56, turn=5)
+
+    assert words["Modulated attention"] == "The attention weights stayed as they were."
+
+
+def test_the_numbers_in_the_sentences_are_those_of_the_arrays() -> None:
+    dialogs = generate(SCENARIOS["mixed"], seed=7)
+    trace = simulate(policy_named("fd-kvc"), dialogs, budget=56)
+    entries = trace.every_entry()
+    topic = np.array(dialogs.topic_names)[dialogs.current[0]][dialogs.born[0]]
+    for turn in range(2, 12):
+        words = [step.sentence for step in narrate(trace, dialogs, 0, turn)]
+        old = entries.token[0, turn, :56]
+        gained = entries.channels["recency"][0, turn] - entries.recorded["recency decayed"][0, turn]
+        gained = gained[:56].astype(float)
+        for name in set(topic[old]):
+            mine = gained[topic[old] == name]
+            assert re.search(
+                rf"{len(mine)} {name} entries (gained )?{mine.mean():.3f}\b", words[2]
+            ) or re.search(rf"the one {name} entry (gained )?{mine.mean():.3f}\b", words[2])
+        assert f"none gained more than {gained.max():.3f}" in words[2]
+
+        before = entries.recorded["recency before"][0, turn, :56].mean(dtype=float)
+        assert "lost 12 % of their recency" in words[1]
+        assert f"the mean went from {before:.3f} to {0.88 * before:.3f}" in words[1]
+
+        loss, rate = trace.state["ownership_loss"][0], trace.state["learning_rate"][0]
+        assert ("ownership loss rose" in words[3]) == (loss[turn] > loss[turn - 1])
+        assert ("learning rate fell" in words[3]) == (rate[turn] < rate[turn - 1])
+        assert f"{loss[turn]:.3f}" in words[3]
+
+        gone = entries.token[0, turn][entries.rule[0, turn] == Rule.budget]
+        counts = [f"{(topic[gone] == name).sum()} {name}" for name in sorted(set(topic[gone]))]
+        assert f"The budget evicted 32 of 88 entries ({', '.join(counts)})" in words[4]
+        lost = (gone >= 32 * turn).sum()
+        assert (f"{lost} of the 32 new entries" if lost else "none of the new ones") in words[4]
+
+        share = retention(trace, dialogs)[0, turn]
+        assert headline(trace, dialogs, 0, turn).endswith(
+            f"{round(share * 56)} of 56 are of the current topic."
+        )
+
+
+def test_how_the_topic_moved() -> None:
+    dialogs = generate(SCENARIOS["return"], seed=7)
+    trace = simulate(policy_named("fifo"), dialogs, budget=56)
+    moves = [headline(trace, dialogs, 0, turn).split(";")[0] for turn in range(10)]
+
+    assert moves == [
+        "Turn 0: the dialog begins with A",
+        "Turn 1: A continues",
+        "Turn 2: A continues",
+        "Turn 3: the topic turns to B",
+        *(f"Turn {turn}: B continues" for turn in (4, 5, 6)),
+        "Turn 7: the topic returns to A",
+        *(f"Turn {turn}: A continues" for turn in (8, 9)),
+    ]
+
+
+@pytest.mark.parametrize("key", ["h2o", "fd-kvc"])
+def test_a_forked_run_knows_what_it_goes_on_from(key: str) -> None:
+    dialogs = generate(SCENARIOS["mixed"], seed=7)
+    policy = policy_named(key)
+    whole = simulate(policy, dialogs, budget=56)
+    fork = simulate(policy, dialogs, 56, start=(5, whole.state_after(4)))
+
+    for turn in (5, 6):
+        assert narrate(fork, dialogs, 0, turn) == narrate(whole, dialogs, 0, turn)
+
+
+# ------------------------------------------------------------------------------- every policy
+
+
+def check(stories: list[StepStory], policy: Policy) -> None:
+    assert [story.name for story in stories] == [step.name for step in policy.steps]
+    for story in stories:
+        assert not story.sentence[0].islower()
+        assert story.sentence.endswith(".")
+        assert story.sentence.count(". ") == 0
+        texts = [story.sentence, *(text for pair in story.inputs + story.outputs for text in pair)]
+        for text in texts:
+            assert text.strip()
+            assert not WORD.search(text), text
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("key", POLICIES)
+def test_every_policy_is_told_in_every_scenario(key: str, scenario: str) -> None:
+    dialogs = generate(SCENARIOS[scenario], seed=7)
+    policy = policy_named(key)
+    trace = simulate(policy, dialogs, budget=56)
+    for turn in range(dialogs.turns):
+        check(narrate(trace, dialogs, 0, turn), policy)
+        words = headline(trace, dialogs, 0, turn)
+        assert words.startswith(f"Turn {turn}: ")
+        assert not WORD.search(words)
+
+
+@given(policies() | st.just(EVICTING), ragged(rows=2), budgets)
+def test_any_run_is_told(policy: Policy, dialogs: DialogBatch, budget: int) -> None:
+    trace = simulate(policy, dialogs, budget)
+    for row in range(dialogs.rows):
+        for turn in range(dialogs.turn_counts[row]):
+            check(narrate(trace, dialogs, row, turn), policy)
+            assert not WORD.search(headline(trace, dialogs, row, turn))
+
+
+@pytest.mark.parametrize("key", POLICIES)
+def test_steps_are_declared_as_their_kind_needs(key: str) -> None:
+    policy = policy_named(key)
+    assert sum(step.kind == "evict" for step in policy.steps) == 1
+    for step in policy.steps:
+        if step.kind == "change":
+            assert step.writes[0] in policy.channels or not step.includes_new
+            assert step.reads[0] in policy.channels or step.reads[0] not in step.writes
+        if step.kind == "rate":
+            assert set(step.writes) <= set(policy.initial_state())
+        if step.kind == "evict":
+            assert len(step.reads) in (0, 2)
+        if step.kind == "attention":
+            assert step.reads[:1] == ("attention_before",)
+            assert step.writes[:1] == ("attention_after",)
+
+
+@dataclass(frozen=True)
+class Added(Policy):
+    """A policy that the narrator does not know: the most similar to the turn stay."""
+
+    key = "added"
+    label = "Added"
+    steps = (Step("Similarity", r"s_i = \cos(e_i, \bar e)", "a test", writes=("similarity",)),)
+    quantity_names = {"similarity": "likeness"}  # noqa: RUF012
+
+    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+        return {"similarity": turn.similarity(cache.token)}
+
+
+def test_a_policy_added_tomorrow_is_told_from_its_declaration() -> None:
+    dialogs = generate(SCENARIOS["shift"], seed=7)
+    trace = simulate(Added(), dialogs, budget=56)
+    score = trace.every_entry().score[0, 4]
+    score = score[np.isfinite(score)]
+
+    (story,) = narrate(trace, dialogs, 0, turn=4)
+
+    assert story.sentence == (
+        f"The likeness of 88 entries runs from {score.min():.3f} to {score.max():.3f}, "
+        f"{score.mean(dtype=float):.3f} on average."
+    )

@@ -1,0 +1,518 @@
+"""The tables say what the results and the trace hold: every column, every row, nothing rounded."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from fdkvc.experiments.benchmark import Benchmark, Latency, Measured, Results, run_benchmark
+from fdkvc.experiments.study import Study
+from fdkvc.explain.tables import entries_table, turns_table
+from fdkvc.paper.tables import published, published_ablation, published_adaptation
+from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named
+from fdkvc.replication.tables import (
+    ABLATION,
+    ADAPTATIONS,
+    LATENCY,
+    PAIRED,
+    SUMMARY,
+    ablation_table,
+    adaptation_table,
+    latency_table,
+    paired_table,
+    summary_table,
+)
+from fdkvc.run.metrics import alignment, diversity, retention
+from fdkvc.run.simulate import simulate
+from fdkvc.run.trace import Status, Trace
+from fdkvc.synthetic.batch import DialogBatch, one_dialog, stack
+from fdkvc.synthetic.draw import generate
+from fdkvc.synthetic.scenarios import SCENARIOS, World, own_scenario
+
+FIVE = ("shift", "return", "mixed", "complex", "gradual")
+LATE = ("late_alignment", "late_retention", "late_diversity")
+
+
+@pytest.fixture(scope="module")
+def results() -> Results:
+    return run_benchmark(Benchmark(dialogs=8, seed=3))
+
+
+def by_hand(
+    values: Mapping[str, Mapping[str, list[float]]], scenario: str = "shift", **settings: Any
+) -> Results:
+    """Make results of one scenario out of numbers, by policy and metric."""
+    (dialogs,) = {len(row) for metrics in values.values() for row in metrics.values()}
+    benchmark = Benchmark(
+        scenarios=(SCENARIOS[scenario],),
+        policies=tuple(policy_named(key) for key in values),
+        dialogs=dialogs,
+        metrics=tuple(name.removeprefix("late_") for name in values[next(iter(values))]),
+        **settings,
+    )
+    measured = {
+        policy: Measured({name: np.array(row, np.float32) for name, row in metrics.items()}, {})
+        for policy, metrics in values.items()
+    }
+    return Results(benchmark, {scenario: measured}, 0.1)
+
+
+# ------------------------------------------------------------------------------- summary
+
+
+def test_summary_has_a_row_for_each_scenario_policy_and_metric(results: Results) -> None:
+    table = summary_table(results)
+    assert tuple(table.columns) == SUMMARY
+    assert list(table[["scenario", "policy", "metric"]].itertuples(index=False, name=None)) == [
+        (scenario, policy, metric)
+        for scenario in (*FIVE, "composite")
+        for policy in PAPER_POLICIES
+        for metric in LATE
+    ]
+    assert set(table.n) == {8}
+
+
+def test_summary_is_the_mean_with_students_interval(results: Results) -> None:
+    for row in summary_table(results).to_dict("records"):
+        values = results.values(row["scenario"], row["policy"], row["metric"])
+        assert values is not None
+        x = values.astype(np.float64)
+        assert row["mean"] == pytest.approx(x.mean(), rel=1e-12)
+        if np.ptp(x) > 0:
+            interval = stats.t.interval(0.95, 7, loc=x.mean(), scale=stats.sem(x))
+            assert (row["ci_low"], row["ci_high"]) == pytest.approx(interval, rel=1e-9)
+        else:
+            assert row["ci_low"] == row["mean"] == row["ci_high"]
+
+
+def test_composite_is_the_mean_over_the_five_scenarios(results: Results) -> None:
+    table = summary_table(results).set_index(["scenario", "policy", "metric"])["mean"].unstack(0)
+    assert table["composite"].to_numpy() == pytest.approx(
+        table[list(FIVE)].mean(axis=1).to_numpy(), rel=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    ("policy", "retention", "diversity"),
+    [("fifo", 91.43, 47.56), ("sink", 87.62, 73.33), ("h2o", 63.33, 70.00)],
+)
+def test_composites_that_every_dialog_agrees_on_are_the_published_ones(
+    results: Results, policy: str, retention: float, diversity: float
+) -> None:
+    table = summary_table(results).query("scenario == 'composite' and policy == @policy")
+    rows = {row["metric"]: row for row in table.to_dict("records")}
+    for metric, percent in (("late_retention", retention), ("late_diversity", diversity)):
+        row = rows[metric]
+        assert 100 * row["mean"] == pytest.approx(percent, abs=0.005)
+        assert row["ci_low"] == row["ci_high"]
+        assert row["published"] == pytest.approx(row["mean"], abs=0.0005)
+
+
+def test_every_published_cell_stands_beside_its_measurement(results: Results) -> None:
+    table = summary_table(results)
+    for row in table.to_dict("records"):
+        figure = published(row["scenario"], row["policy"], row["metric"])
+        assert row["published"] == pytest.approx(figure.value if figure else math.nan, nan_ok=True)
+    assert table.published.notna().sum() == 48
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"budget": 28},
+        {"world": World(noise=0.1)},
+        {"policies": (policy_named("fd-kvc", gamma=0.8), policy_named("sink", sinks=2))},
+    ],
+)
+def test_nothing_is_published_for_settings_that_the_paper_does_not_have(
+    other: dict[str, Any],
+) -> None:
+    wanted = tuple(SCENARIOS[key] for key in ("shift", "adaptation"))
+    ran = run_benchmark(dataclasses.replace(Benchmark(dialogs=2, scenarios=wanted), **other))
+    assert summary_table(ran).published.isna().all()
+    assert adaptation_table(ran).filter(like="published").isna().all(axis=None)
+    assert len(adaptation_table(ran)) == len(ran.benchmark.policies)
+
+
+def test_there_is_no_composite_of_some_scenarios() -> None:
+    ran = run_benchmark(Benchmark(dialogs=2, scenarios=(SCENARIOS["mixed"], SCENARIOS["shift"])))
+    assert list(summary_table(ran).scenario.unique()) == ["mixed", "shift"]
+
+
+def test_one_dialog_has_a_mean_and_no_interval() -> None:
+    table = summary_table(by_hand({"fifo": {"late_retention": [0.5]}}))
+    assert table["mean"].tolist() == [0.5]
+    assert table[["ci_low", "ci_high"]].isna().all(axis=None)
+
+
+def test_a_run_that_was_cancelled_shows_what_is_finished() -> None:
+    whole = by_hand({"fifo": {"late_retention": [0.5, 0.7]}, "h2o": {"late_retention": [0.2, 0.4]}})
+    wanted = dataclasses.replace(
+        whole.benchmark, scenarios=(SCENARIOS["shift"], SCENARIOS["mixed"]), dialogs=5
+    )
+    part = Results(wanted, {**whole.measured, "mixed": {}}, 0.1)
+    assert summary_table(part)[["scenario", "n"]].drop_duplicates().to_numpy().tolist() == [
+        ["shift", 2]
+    ]
+    assert paired_table(part).n.tolist() == [2]
+
+
+# ------------------------------------------------------------------------------- adaptation
+
+
+def test_adaptation_table(results: Results) -> None:
+    table = adaptation_table(results)
+    assert tuple(table.columns) == ADAPTATIONS
+    assert table.policy.tolist() == list(PAPER_POLICIES)
+    for row in table.to_dict("records"):
+        turns = results.values("adaptation", row["policy"], "adaptation")
+        assert turns is not None
+        assert (row["n"], row["mean"]) == (8, pytest.approx(turns.mean()))
+        assert row["median"] == np.percentile(turns, 50)
+        assert row["p90"] == pytest.approx(np.percentile(turns, 90))
+        for name in ("mean", "median", "p90"):
+            figure = published_adaptation(row["policy"], name)
+            assert figure is not None
+            assert row[f"published_{name}"] == figure.value
+    exact = table.set_index("policy").loc[["fifo", "sink", "h2o"], ["mean", "median", "p90"]]
+    assert exact.to_numpy().tolist() == [[2, 2, 2], [2, 2, 2], [16, 16, 16]]
+
+
+def test_without_the_adaptation_run_its_table_has_columns_and_no_rows() -> None:
+    table = adaptation_table(by_hand({"fifo": {"late_retention": [0.5]}}))
+    assert tuple(table.columns) == ADAPTATIONS
+    assert table.empty
+
+
+# ------------------------------------------------------------------------------- paired
+
+
+def test_paired_table_by_hand() -> None:
+    # Differences 0.125, 0.25, 0.375: mean 1/4, sd 1/8, t = 2√3 with two degrees of freedom.
+    table = paired_table(
+        by_hand(
+            {
+                "fifo": {"late_retention": [0.5, 0.75, 1.0], "late_diversity": [0.75, 0.5, 0.25]},
+                "h2o": {"late_retention": [0.375, 0.5, 0.625], "late_diversity": [0.5, 0.25, 0]},
+            }
+        )
+    )
+    assert tuple(table.columns) == PAIRED
+    differs, same = table.to_dict("records")
+    assert [differs[name] for name in PAIRED[:5]] == ["shift", "late_retention", "fifo", "h2o", 3]
+    assert differs["mean_diff"] == 0.25
+    assert differs["t"] == pytest.approx(2 * math.sqrt(3))
+    assert differs["p"] == pytest.approx(0.0741799, abs=1e-6)
+    margin = 4.302653 / 8 / math.sqrt(3)
+    assert differs["ci_high"] - 0.25 == pytest.approx(margin, abs=1e-6)
+    assert 0.25 - differs["ci_low"] == pytest.approx(margin, abs=1e-6)
+    # Every dialog differs by the same: there is no t, and never one of 10 to the 17.
+    assert same["mean_diff"] == same["ci_low"] == same["ci_high"] == 0.25
+    assert math.isnan(same["t"])
+    assert math.isnan(same["p"])
+
+
+@pytest.mark.parametrize("baseline", ["h2o", "fifo"])
+def test_paired_table_compares_all_with_the_baseline(results: Results, baseline: str) -> None:
+    table = paired_table(results, baseline)
+    others = [key for key in PAPER_POLICIES if key != baseline]
+    assert list(table[["scenario", "metric", "policy"]].itertuples(index=False, name=None)) == [
+        (scenario, metric, policy)
+        for scenario in (*FIVE, "composite")
+        for metric in LATE
+        for policy in others
+    ]
+    assert set(table.baseline) == {baseline}
+    for row in table[table.t.notna()].to_dict("records"):
+        ours, base = (
+            results.values(row["scenario"], policy, row["metric"])
+            for policy in (row["policy"], baseline)
+        )
+        assert ours is not None
+        assert base is not None
+        test = stats.ttest_rel(ours.astype(np.float64), base.astype(np.float64))
+        assert (row["t"], row["p"]) == pytest.approx((test.statistic, test.pvalue), rel=1e-6)
+
+
+def test_a_baseline_that_did_not_run_is_named(results: Results) -> None:
+    with pytest.raises(
+        ValueError, match=r"baseline 'lru' is not among the policies: .* fifo, sink"
+    ):
+        paired_table(results, "lru")
+
+
+# ------------------------------------------------------------------------------- latency
+
+
+def timed(*latencies: Latency, budget: int = Benchmark.budget) -> Study:
+    return Study(Results(Benchmark(budget=budget), {}, 0.1), latencies=latencies)
+
+
+def test_latency_table() -> None:
+    table = latency_table(timed(Latency("fifo", 0.04, 0.01), Latency("fd-kvc", 0.12, 0.02)))
+    assert tuple(table.columns) == LATENCY
+    assert table.policy.tolist() == ["fifo", "fd-kvc"]
+    assert table.ms_per_turn.tolist() == [0.04, 0.12]
+    assert table.ratio_to_fifo.tolist() == pytest.approx([1, 3])
+    assert table.published_ms.tolist() == [0.027, 0.105]
+
+
+def test_latency_without_fifo_has_no_ratio() -> None:
+    assert latency_table(timed(Latency("h2o", 0.04, 0.01))).ratio_to_fifo.isna().all()
+
+
+def test_latency_of_another_setting_has_nothing_published() -> None:
+    small = timed(Latency("fifo", 0.04, 0.01), budget=28)
+    assert latency_table(small).published_ms.isna().all()
+    variant = timed(Latency("sink sinks=8", 0.04, 0.01))
+    assert latency_table(variant).published_ms.isna().all()
+
+
+# ------------------------------------------------------------------------------- ablation
+
+
+def test_ablation_table() -> None:
+    values = (0.1, 0.45, 0.5)
+    ran = run_benchmark(
+        Benchmark(
+            scenarios=(SCENARIOS["mixed"],),
+            policies=tuple(policy_named("fd-kvc", w_c=value) for value in values),
+            dialogs=4,
+        )
+    )
+    table = ablation_table(ran, "w_c")
+    assert tuple(table.columns) == ABLATION
+    assert list(table[["parameter", "value", "metric"]].itertuples(index=False, name=None)) == [
+        ("w_c", value, metric) for value in values for metric in LATE
+    ]
+    names = dict(zip(values, (policy.name for policy in ran.benchmark.policies), strict=True))
+    for row in table.to_dict("records"):
+        measured = ran.values("mixed", names[row["value"]], row["metric"])
+        assert measured is not None
+        assert row["mean"] == pytest.approx(measured.mean(dtype=np.float64))
+        assert row["n"] == 4
+        figure = published_ablation("w_c", row["value"], row["metric"])
+        assert row["published"] == pytest.approx(figure.value if figure else math.nan, nan_ok=True)
+    assert table.published.notna().sum() == 4  # alignment and retention, at 0.1 and 0.5
+
+
+@pytest.mark.parametrize(
+    ("scenario", "policy", "settings"),
+    [
+        ("shift", policy_named("fd-kvc", w_c=0.5), {}),
+        ("mixed", policy_named("fd-kvc", w_c=0.5, gamma=0.8), {}),
+        ("mixed", policy_named("fd-kvc", w_c=0.5), {"budget": 40}),
+    ],
+)
+def test_the_papers_ablation_is_not_claimed_for_another_setting(
+    scenario: str, policy: Policy, settings: dict[str, Any]
+) -> None:
+    ran = run_benchmark(
+        Benchmark(scenarios=(SCENARIOS[scenario],), policies=(policy,), dialogs=2, **settings)
+    )
+    assert ablation_table(ran, "w_c").published.isna().all()
+
+
+def test_policies_without_the_parameter_are_left_out_of_an_ablation() -> None:
+    ran = by_hand({"fifo": {"late_retention": [0.5]}, "sink": {"late_retention": [0.6]}})
+    assert ablation_table(ran, "sinks")[["value", "mean"]].to_numpy() == pytest.approx(
+        np.array([[4, 0.6]])
+    )
+
+
+# ------------------------------------------------------------------------------- a trace
+
+RUNS = [
+    *((policy_named(key), "mixed") for key in POLICIES),
+    (policy_named("fd-kvc"), "gradual"),
+    (policy_named("fd-kvc", tau=0.8), "return"),
+]
+
+
+@pytest.fixture(params=RUNS, ids=lambda run: f"{run[0].name} {run[1]}")
+def run(request: pytest.FixtureRequest) -> tuple[Trace, DialogBatch]:
+    policy, scenario = request.param
+    dialogs = generate(SCENARIOS[scenario], 2, seed=7)
+    return simulate(policy, dialogs, 56), dialogs
+
+
+ENTRY_COLUMNS = ["turn", "token", "born", "topic", "status", "rule"]
+ENTRY_COLUMNS += ["attention_before", "attention_after"]
+TURN_COLUMNS = ["turn", "topic", "cached", "evicted", "ownership_loss", "learning_rate"]
+TURN_COLUMNS += ["retention", "diversity", "alignment", "latency_ms"]
+
+
+def test_columns_of_a_trace(run: tuple[Trace, DialogBatch]) -> None:
+    trace, dialogs = run
+    entries = trace.every_entry()
+    assert list(entries_table(trace, dialogs)) == [
+        *ENTRY_COLUMNS,
+        *(f"channel_{name}" for name in trace.policy.channels),
+        *(f"term_{name}" for name in entries.terms),
+        *("score", "rank", "protected"),
+    ]
+    states = [name for name in trace.state if name not in TURN_COLUMNS]
+    assert list(turns_table(trace, dialogs)) == [*TURN_COLUMNS[:6], *states, *TURN_COLUMNS[6:]]
+
+
+@pytest.mark.parametrize("row", [0, 1])
+def test_who_took_part_in_each_turn(run: tuple[Trace, DialogBatch], row: int) -> None:
+    trace, dialogs = run
+    table = entries_table(trace, dialogs, row)
+    before: list[int] = []
+    for turn, part in table.groupby("turn"):
+        assert isinstance(turn, int)
+        new = list(range(32 * turn, 32 * turn + 32))
+        if trace.policy.reads_afresh:  # all that was stored stands for the choice
+            before = list(range(32 * turn))
+        assert part.token.tolist() == before + new
+        assert part.token[part.born == turn].tolist() == new
+        assert (part.born == part.token // 32).all()
+        assert part.token[part.status.isin(["new", "new_evicted"])].tolist() == new
+        before = part.token[part.status.isin(["kept", "new"])].tolist()
+        assert before == [token for token in trace.kept[row, turn].tolist() if token >= 0]
+    assert table.turn.unique().tolist() == list(range(dialogs.turns))
+
+
+def test_what_decided_stands_in_each_row(run: tuple[Trace, DialogBatch]) -> None:
+    trace, dialogs = run
+    table = entries_table(trace, dialogs)
+    kept = table.status.isin(["kept", "new"])
+    assert set(table.rule[~kept]) <= {"budget", "threshold"}
+    assert table.rule[kept].isna().all()
+    stale = table.rule == "threshold"
+    assert stale.any() == (trace.policy.name == "fd-kvc tau=0.8")
+    assert table.loc[stale, "status"].eq("evicted").all()
+    assert table.loc[stale, ["score", "rank"]].isna().all(axis=None)
+    assert table.loc[stale].filter(like="channel_").notna().all(axis=None)
+    assert table.loc[~stale, ["score", "rank"]].notna().all(axis=None)
+    np.testing.assert_allclose(
+        table.filter(like="term_").sum(axis=1)[~stale], table.score[~stale], rtol=1e-6
+    )
+    assert not (table.protected & ~kept).any()
+    for _, part in table[~stale].groupby("turn"):
+        order = part.sort_values("rank")
+        assert order["rank"].tolist() == list(range(1, len(part) + 1))
+        assert order.score.is_monotonic_decreasing
+        free = order[~order.protected].status.isin(["kept", "new"]).tolist()
+        assert free == sorted(free, reverse=True)  # the kept before the evicted
+    weights = table[kept].groupby("turn")[["attention_before", "attention_after"]].sum()
+    assert weights.to_numpy() == pytest.approx(1, abs=1e-5)
+    assert table.loc[~kept, ["attention_before", "attention_after"]].isna().all(axis=None)
+
+
+def test_turns_agree_with_the_entries(run: tuple[Trace, DialogBatch]) -> None:
+    trace, dialogs = run
+    entries, turns = entries_table(trace, dialogs), turns_table(trace, dialogs)
+    kept = entries[entries.status.isin(["kept", "new"])]
+    assert turns.cached.tolist() == kept.groupby("turn").size().tolist()
+    gone = entries[entries.status.str.contains("evicted")].groupby("turn").size()
+    assert turns.evicted.tolist() == gone.reindex(turns.turn, fill_value=0).tolist()
+    topic = kept.turn.map(dict(zip(turns.turn, turns.topic, strict=True)))
+    own = [now in tokens.split("+") for now, tokens in zip(topic, kept.topic, strict=True)]
+    share = pd.Series(own, kept.index).groupby(kept.turn).mean()
+    np.testing.assert_allclose(turns.retention, share, rtol=1e-6)
+
+
+def test_turns_are_the_traces(run: tuple[Trace, DialogBatch]) -> None:
+    trace, dialogs = run
+    for row in range(2):
+        table = turns_table(trace, dialogs, row)
+        for name, metric in (
+            ("retention", retention),
+            ("diversity", diversity),
+            ("alignment", alignment),
+        ):
+            np.testing.assert_array_equal(table[name], metric(trace, dialogs)[row])
+        np.testing.assert_array_equal(table.latency_ms, 1e3 * trace.seconds / 2)
+        for name in ("ownership_loss", "learning_rate"):
+            if name in trace.state:
+                np.testing.assert_array_equal(table[name], trace.state[name][row])
+            else:
+                assert table[name].isna().all()
+
+
+def test_topics_are_the_turns_letters() -> None:
+    scenario = own_scenario("ACAB")
+    dialogs = generate(scenario, 1, seed=1)
+    trace = simulate(policy_named("fifo"), dialogs, 40)
+    assert turns_table(trace, dialogs).topic.tolist() == list("ACAB")
+    entries = entries_table(trace, dialogs)
+    assert (entries.topic == entries.born.map(dict(enumerate("ACAB")))).all()
+
+
+def test_a_token_of_two_topics_names_both() -> None:
+    dialogs = generate(SCENARIOS["gradual"], 1, seed=1)
+    entries = entries_table(simulate(policy_named("fifo"), dialogs, 56), dialogs)
+    assert set(entries.topic[entries.born < 3]) == {"A"}
+    assert "A+B" in set(entries.topic[entries.born == 5])
+    assert set(entries.topic[entries.born > 7]) == {"B"}
+
+
+def test_a_dialog_without_topics_has_empty_cells() -> None:
+    vectors = np.random.default_rng(0).normal(size=(6, 4))
+    dialogs = one_dialog(
+        embeddings=vectors, queries=vectors, keys=vectors, values=vectors, turn_lengths=[3, 0, 3]
+    )
+    trace = simulate(policy_named("h2o"), dialogs, 4)
+    turns = turns_table(trace, dialogs)
+    assert turns[["topic", "retention", "diversity", "alignment"]].isna().all(axis=None)
+    assert turns.cached.tolist() == [3, 3, 4]
+    entries = entries_table(trace, dialogs)
+    assert entries.topic.isna().all()
+    assert entries.groupby("turn").size().tolist() == [3, 3, 6]  # a silent turn keeps what it has
+
+
+def test_a_shorter_row_of_a_batch_has_its_own_turns_only() -> None:
+    short, long = (generate(own_scenario(letters), 1, seed=4) for letters in ("AB", "ABBA"))
+    batch = stack([short, long])
+    policy = policy_named("fd-kvc")
+    together = simulate(policy, batch, 40)
+    for row, dialogs in enumerate((short, long)):
+        alone = simulate(policy, dialogs, 40)
+        pd.testing.assert_frame_equal(
+            entries_table(together, batch, row), entries_table(alone, dialogs)
+        )
+        pd.testing.assert_frame_equal(
+            turns_table(together, batch, row).drop(columns="latency_ms"),
+            turns_table(alone, dialogs).drop(columns="latency_ms"),
+        )
+
+
+def test_a_fork_counts_its_turns_from_the_dialogs_start() -> None:
+    dialogs = generate(SCENARIOS["shift"], 1, seed=2)
+    policy = policy_named("fd-kvc")
+    whole = simulate(policy, dialogs, 56)
+    fork = simulate(policy, dialogs, 56, start=(4, whole.state_after(3)))
+    entries, turns = entries_table(whole, dialogs), turns_table(whole, dialogs)
+    pd.testing.assert_frame_equal(
+        entries_table(fork, dialogs), entries[entries.turn >= 4].reset_index(drop=True)
+    )
+    pd.testing.assert_frame_equal(
+        turns_table(fork, dialogs).drop(columns="latency_ms"),
+        turns[turns.turn >= 4].reset_index(drop=True).drop(columns="latency_ms"),
+    )
+
+
+def test_row_states_of_other_names_come_after_the_papers() -> None:
+    dialogs = generate(SCENARIOS["shift"], 1)
+    trace = simulate(policy_named("fifo"), dialogs, 8)
+    other = dataclasses.replace(trace, state={"cooling": np.full((1, 10), 0.5, np.float32)})
+    assert list(turns_table(other, dialogs))[4:7] == ["ownership_loss", "learning_rate", "cooling"]
+
+
+def test_entries_need_a_trace_that_recorded_them() -> None:
+    dialogs = generate(SCENARIOS["shift"], 1)
+    with pytest.raises(ValueError, match="recorded without entries"):
+        entries_table(simulate(policy_named("fifo"), dialogs, 8, entries=False), dialogs)
+
+
+def test_every_status_has_a_word_of_the_file_format() -> None:
+    assert [status.name for status in Status][1:] == ["kept", "new", "evicted", "new_evicted"]

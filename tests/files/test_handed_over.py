@@ -1,0 +1,340 @@
+"""What is handed over: one file that needs nothing else, and says what was measured."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import re
+import zlib
+from collections.abc import Iterator
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from fdkvc.__main__ import main
+from fdkvc.charts.theme import LIGHT, MOST_DRAWN
+from fdkvc.corpora.formats import EXAMPLES, read_transcripts
+from fdkvc.corpora.lexical import lexical_recording
+from fdkvc.corpora.recordings import Recording
+from fdkvc.experiments import statistics
+from fdkvc.experiments.benchmark import Benchmark, run_benchmark
+from fdkvc.experiments.study import run_study
+from fdkvc.explain.explain import decision
+from fdkvc.files.shipped import papers_run
+from fdkvc.paper.claims import CLAIMS
+from fdkvc.policies import POLICIES, policy_named
+from fdkvc.replication.cells import measured_tables, verdicts_of
+from fdkvc.replication.claims import judged_claims
+from fdkvc.replication.pairs import runs_table
+from fdkvc.replication.tables import series_table
+from fdkvc.report import scene
+from fdkvc.report.claims import claims_html, line_html
+from fdkvc.report.document import drawing, report_html, study_report
+from fdkvc.report.figures import figure_charts, series_chart
+from fdkvc.report.page import page
+from fdkvc.report.scene import Scene, scene_html, told_of
+from fdkvc.report.tables import measured_html
+from fdkvc.stage.moments import failed_call, nearly_kept, rescued
+from fdkvc.stage.payload import pack
+from fdkvc.stage.run import DialogChoice, Run, RunChoice, lay_out
+from fdkvc.synthetic.scenarios import SCENARIOS, World, own_scenario, scenario_named
+from tests.app_pages import unpacked
+from tests.studies import few_dialogs, paper_study
+
+FOREIGN = re.compile(r"""(?:src|href)\s*=\s*["'](?!#|data:)|@import|https?://(?!www\.w3\.org)""")
+"""What would fetch something, but for the names of XML's spaces."""
+
+
+@cache
+def recordings() -> tuple[Recording, ...]:
+    path = EXAMPLES / "dialogues.json"
+    return tuple(map(lexical_recording, read_transcripts(path.read_bytes(), path.name)))
+
+
+@cache
+def run_of(key: str = "fd-kvc") -> Run:
+    dialog = DialogChoice(scenario_named("mixed"), 7, World())
+    return lay_out(RunChoice(dialog, policy_named(key), 56), dialog.load())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def brief() -> Iterator[None]:
+    """Say what there is to say of one entry, and draw dialogs anew a few times only."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scene, "MOST_TOLD", 10)
+        patch.setattr(statistics, "RESAMPLES", 50)
+        yield
+
+
+@cache
+def report() -> str:
+    return study_report(few_dialogs(), recordings())
+
+
+class Reader(HTMLParser):
+    """Notes which tags are open, and fails where they do not close in their order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.frames: list[str] = []
+        self.ids: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        known = dict(attrs)
+        if tag not in ("meta", "br", "input", "path", "rect", "line"):
+            self.open.append(tag)
+        if tag == "iframe":
+            self.frames.append(str(known["srcdoc"]))
+        if known.get("id"):
+            self.ids.append(str(known["id"]))
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("path", "rect", "line"):
+            return
+        assert self.open.pop() == tag
+
+
+def read(text: str) -> Reader:
+    reader = Reader()
+    reader.feed(text)
+    reader.close()
+    assert reader.open == []
+    return reader
+
+
+# ------------------------------------------------------------------------------- the report
+
+
+def test_a_report_is_one_file_that_fetches_nothing_and_is_not_large() -> None:
+    text = report()
+    reader = read(text)
+    assert len(text.encode()) < 3_000_000
+    assert "default-src 'none'" in text
+    outside = re.sub(r'srcdoc="[^"]*"', "", text)
+    for part in (outside, *reader.frames):
+        assert not FOREIGN.search(part), FOREIGN.search(part)
+    assert len(set(reader.ids)) == len(reader.ids)
+    assert len(reader.frames) == 3
+
+
+def test_a_report_says_every_claim_table_figure_command_version_and_hash() -> None:
+    text = report()
+    assert text.count('<li id="claim-') == len(CLAIMS)
+    for number in range(1, 8):
+        assert f"<h3>Table {number}: " in text
+    for number in range(1, 5):
+        assert f"(Figure {number})</h3>" in text
+    assert text.count("<figure>") == len(figure_charts(few_dialogs(), LIGHT))
+    assert "python -m fdkvc study --dialogs 6 --seed 4 --budget 56 --out results" in text
+    for word in ("What was easy", "What was hard", "What was not tried", "SHA-256", "source"):
+        assert word in text
+    for moment in ("An eviction", "A rescue", "A failed call"):
+        assert moment in text
+
+
+def test_a_report_gives_verdicts_only_with_enough_dialogs() -> None:
+    assert "Of the published figures: no verdict." in report()
+
+
+def test_what_a_report_quotes_is_text() -> None:
+    text = report_html("<b>a</b>", ["<script>"], [])
+    assert "<script>" not in text
+    assert "<b>" not in text
+    assert "&lt;b&gt;a" in page("<b>a</b>", "")
+
+
+def test_the_command_writes_a_report_of_the_papers_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "report.html"
+    assert main(["report", "--out", str(out)]) == 0
+    text = out.read_text("utf-8")
+    assert f"Measured on {papers_run().made}" in text
+    assert "600 dialogs of each of 6 scenarios" in text
+    counts = verdicts_of(measured_tables(papers_run().study))
+    assert f"reproduced {counts['reproduced']}" in text
+    assert "direction only" in text
+    capsys.readouterr()
+
+
+def test_a_report_on_dialogs_reads_the_text_of_calls_where_it_is_asked_for(tmp_path: Path) -> None:
+    book = {"function": {"name": "book", "arguments": {"area": "north"}}}
+    chat = [
+        {"role": "user", "content": "a bed in the north"},
+        {"role": "assistant", "content": "one moment", "tool_calls": [book]},
+    ]
+    file, out = tmp_path / "chat.json", tmp_path / "report.html"
+    file.write_text(json.dumps(chat))
+    assert main(["report", "--dialogs", str(file), "--calls", "--out", str(out)]) == 0
+    text = out.read_text("utf-8")
+    assert "with the text of calls" in text
+    for command in ("dialogs --dialogs FILE --calls", "report --dialogs FILE --calls"):
+        assert f"python -m fdkvc {command}" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--calls", "--out", "r.html"], "--calls goes with --dialogs"),
+        (["--out", "report.pdf"], "--out must name a file that ends in .html, not 'report.pdf'"),
+        (["--run", "x", "--dialogs", "--out", "r.html"], "--run does not go with --dialogs"),
+    ],
+)
+def test_a_mistake_in_the_command_is_one_sentence(
+    arguments: list[str],
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", *arguments]) == 2
+    assert sentence in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+# ------------------------------------------------------------------------------- claims, tables
+
+
+def test_a_claims_numbers_are_drawn_where_they_lie() -> None:
+    for judged in judged_claims(paper_study()):
+        places = [float(place) for place in re.findall(r"left:([\d.]+)%", line_html(judged))]
+        widths = [float(width) for width in re.findall(r"width:([\d.]+)%", line_html(judged))]
+        assert all(0 <= place <= 100 for place in places)
+        assert all(0 <= a + b <= 100.1 for a, b in zip(places, widths, strict=True))
+    (shift,) = [
+        each for each in judged_claims(paper_study()) if each.claim.key == "alignment-shift"
+    ]
+    at = {
+        kind: float(place)
+        for kind, place in re.findall(r'class="(\w+)" style="left:([\d.]+)%', line_html(shift))
+    }
+    assert at["true"] < at["interval"] < at["measured"] < at["printed"]  # 0, 45 % and 127 %
+
+
+def test_every_claim_says_why_and_is_open_or_not() -> None:
+    judged = judged_claims(paper_study())
+    text = html.unescape(claims_html(judged, opened=False))
+    assert all(each.claim.why in text for each in judged)
+    assert "<details open>" not in text
+    assert claims_html(judged, opened=True).count("<details open>") == len(judged)
+
+
+def test_a_table_names_published_figures_only_where_there_are_some() -> None:
+    policies = (policy_named("fd-kvc"), policy_named("tova"))
+    study = run_study(Benchmark((SCENARIOS["shift"],), policies, dialogs=2), whole=False)
+    table = measured_html(measured_tables(study)[0])
+    rows = re.findall(r"<tr>.*?</tr>", table)
+    assert len(rows) == 3  # the heading and two policies: H2O did not run
+    assert ["<small>" in row for row in rows] == [False, True, False]
+    assert "nan" not in table.lower()
+    assert "None" not in table
+
+
+def test_a_figure_names_only_what_it_draws_and_no_more_than_can_be_told_apart() -> None:
+    every = tuple(map(policy_named, POLICIES))[:12]
+    study = run_study(Benchmark((SCENARIOS["mixed"],), every, dialogs=2, metrics=("retention",)))
+    table = series_table(study.results)
+
+    def named(quantity: str, *drawn: str) -> list[str]:
+        chart = series_chart(study, table, "mixed", quantity, LIGHT, drawn)
+        assert chart is not None
+        return sorted(set(chart["datasets"]["series"].policy))
+
+    assert len(named("retention")) == MOST_DRAWN
+    assert named("retention", "h2o", "tova") == ["H2O", "TOVA"]
+    learn = {each.title for each in every if "learning_rate" in each.initial_state()}
+    assert "FD-KVC" in learn < {each.title for each in every}
+    assert set(named("learning_rate")) <= learn
+
+
+def test_a_picture_takes_the_colours_of_its_page() -> None:
+    charts = figure_charts(few_dialogs(), LIGHT)
+    first, second = (drawing(charts[name], name) for name in list(charts)[:2])
+    for colour in (LIGHT.ink, LIGHT.paper, LIGHT.faint):
+        assert f'"{colour}"' not in first.lower()
+    assert 'var(--paper)"' in first
+    ids = [set(re.findall(r'\bid="([^"]+)"', each)) for each in (first, second)]
+    assert not ids[0] & ids[1]
+
+
+# ------------------------------------------------------------------------------- scenes
+
+
+def test_a_scene_holds_the_run_and_what_is_said_of_it() -> None:
+    run = run_of()
+    turn, entry = nearly_kept(run)
+    packed = pack(run, "scene")
+    told = told_of([run], entry)
+    text = scene_html(Scene("<FD-KVC>", "Stage", packed, turn, entry, told=told))
+    assert "<title>&lt;FD-KVC&gt;</title>" in text
+    assert not FOREIGN.search(text)
+    (data,) = re.findall(r'const data = bytes\("([^"]+)"\)', text)
+    assert unpacked(base64.b64decode(data)) is not None
+    assert base64.b64decode(data) == packed
+    (said,) = re.findall(r'await opened\("([^"]+)"\)', text)
+    assert b"evicted in turn" in zlib.decompress(base64.b64decode(said))
+    assert f'"turn": {turn}, "entry": {entry}' in text
+    assert set(told) >= {f"{at} {entry}" for at in range(run.dialogs.turns)}
+    assert len(text) < 300_000
+
+
+def test_of_a_large_run_only_the_held_entry_is_told_and_of_a_small_one_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tiny = DialogChoice(own_scenario("AAB"), 1, World(tokens_per_turn=4))
+    small = lay_out(RunChoice(tiny, policy_named("fifo"), 8), tiny.load())
+    run = run_of()
+    assert set(told_of([run], 3)) == {f"{turn} 3" for turn in range(run.dialogs.turns)}
+    assert told_of([run], None) == {}
+    assert set(told_of([small], 3, every=False)) == {f"{turn} 3" for turn in range(3)}
+    monkeypatch.setattr(scene, "MOST_TOLD", 2000)
+    pairs = zip(small.entries["turn"], small.entries["token"], strict=True)
+    assert set(told_of([small], None)) == {f"{turn} {token}" for turn, token in pairs}
+    monkeypatch.setattr(scene, "MOST_TOLD", 10)
+    both = told_of([run, run_of("h2o")], 3)
+    assert {len(each) for each in both.values()} == {2}
+
+
+def test_a_rescue_is_of_a_topic_that_returns_and_lifts_what_stays() -> None:
+    run = run_of()
+    turn, token = rescued(run)
+    current = run.dialogs.current[0]
+    assert token is not None
+    assert current[turn] in current[: turn - 1]
+    assert current[turn] != current[turn - 1]
+    assert current[run.dialogs.born[0, token]] == current[turn]
+    made = decision(run.trace, run.dialogs, 0, turn)
+    assert token in made.token[made.kept]
+
+
+def test_a_failed_call_is_of_what_was_held_once_and_is_needed_later() -> None:
+    failure = failed_call(recordings(), policy_named("fd-kvc"), 56)
+    assert failure is not None
+    kept = failure.run.trace.kept[0]
+    assert failure.token in kept[failure.turn - 1]
+    assert failure.token not in kept[failure.turn]
+    assert failure.turn < failure.demand.turn
+    assert failed_call(recordings(), policy_named("full"), 56) is None
+
+
+# ------------------------------------------------------------------------------- two runs
+
+
+def test_two_runs_of_the_same_dialogs_are_paired_and_of_others_are_not() -> None:
+    benchmark = Benchmark((SCENARIOS["mixed"],), (policy_named("fd-kvc"),), dialogs=12)
+    one = run_benchmark(benchmark)
+    assert set(runs_table(one, one).words) == {"no difference in any dialog"}
+    other = run_benchmark(Benchmark((SCENARIOS["mixed"],), (policy_named("fd-kvc"),), 12, seed=9))
+    table = runs_table(one, other)
+    assert (table.n_one == 12).all()
+    assert not table.difference.eq(0).any()
+    assert (table.ci_low < table.difference).all()
+    assert runs_table(one, run_benchmark(Benchmark((SCENARIOS["shift"],), dialogs=2))).empty

@@ -1,0 +1,102 @@
+"""What is shipped is what this code measures, and the paper's run says when it was made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import date
+
+import numpy as np
+import pytest
+
+from fdkvc.attention import TOLERANCE
+from fdkvc.experiments.benchmark import Results, Values, run_benchmark
+from fdkvc.experiments.study import run_study
+from fdkvc.files.shipped import (
+    BENCHMARK,
+    FOLDER,
+    OVERVIEW,
+    OVERVIEW_NUMBERS,
+    SWEEPS,
+    overview,
+    packed,
+    packed_overview,
+    papers_run,
+    unpacked,
+)
+from fdkvc.paper.claims import TIMES
+from fdkvc.replication.claims import judged_claims
+
+FEW = 3
+"""Dialogs that are measured again; a dialog's numbers do not depend on how many there are."""
+
+
+def rows(results: Results) -> Iterator[tuple[str, Values]]:
+    for scenario, by_policy in results.measured.items():
+        for policy, measured in by_policy.items():
+            for name, values in {**measured.values, **measured.series}.items():
+                yield f"{scenario} {policy} {name}", values
+
+
+def assert_begins_with(shipped: Results, fresh: Results) -> None:
+    again = dict(rows(fresh))
+    found = dict(rows(shipped))
+    assert set(found) == set(again)
+    for name, values in found.items():
+        np.testing.assert_allclose(values[:FEW], again[name], atol=TOLERANCE, err_msg=name)
+
+
+def test_the_study_begins_with_what_a_small_one_measures() -> None:
+    study = papers_run().study
+    fresh = run_study(replace(BENCHMARK, dialogs=FEW))
+    assert (study.results.benchmark, study.results.complete) == (BENCHMARK, True)
+    assert_begins_with(study.results, fresh.results)
+    assert set(study.sweeps) == set(fresh.sweeps)
+    for parameter, results in study.sweeps.items():
+        assert_begins_with(results, fresh.sweeps[parameter])
+    assert study.memories == fresh.memories
+    assert study.probes is not None
+    assert fresh.probes is not None
+    np.testing.assert_allclose(study.probes.same_entries, fresh.probes.same_entries, atol=TOLERANCE)
+    np.testing.assert_allclose(
+        study.probes.highest_score, fresh.probes.highest_score, atol=TOLERANCE
+    )
+
+
+@pytest.mark.parametrize("sweep", SWEEPS, ids=lambda sweep: sweep.parameters[0])
+def test_a_sweep_begins_with_what_a_small_one_measures(sweep: object) -> None:
+    (found,) = [results for each, results in papers_run().sweeps.items() if each == sweep]
+    assert found.complete
+    assert_begins_with(found, run_benchmark(replace(found.benchmark, dialogs=FEW)))
+
+
+def test_the_overview_begins_with_what_a_small_one_measures_of_every_policy() -> None:
+    shipped = overview()
+    assert (shipped.benchmark, shipped.complete) == (OVERVIEW, True)
+    assert_begins_with(shipped, run_benchmark(replace(OVERVIEW, dialogs=FEW)))
+    (part,) = packed_overview(shipped).values()
+    assert part == (FOLDER / OVERVIEW_NUMBERS).read_bytes()
+
+
+def test_it_decides_every_claim_that_is_not_of_time() -> None:
+    for each in judged_claims(papers_run().study):
+        assert (each.verdict is None) == (each.claim.measure.metric in TIMES), each.claim.key
+        assert each.verdict != "open", each.claim.key
+
+
+def test_it_is_dated_small_and_the_same_after_being_read() -> None:
+    run = papers_run()
+    assert date.fromisoformat(run.made) <= date.today()
+    assert run.version
+    assert sum(path.stat().st_size for path in FOLDER.iterdir()) < 2_000_000
+    again = unpacked(packed(run.study, run.sweeps, run.made))
+    for one, other in zip(
+        (run.study.results, *run.study.sweeps.values(), *run.sweeps.values()),
+        (again.study.results, *again.study.sweeps.values(), *again.sweeps.values()),
+        strict=True,
+    ):
+        assert (one.benchmark, one.seconds) == (other.benchmark, other.seconds)
+        for (name, values), (name_again, values_again) in zip(rows(one), rows(other), strict=True):
+            assert name == name_again
+            assert np.array_equal(values, values_again)
+    assert (again.study.latencies, again.made) == (run.study.latencies, run.made)

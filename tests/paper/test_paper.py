@@ -1,0 +1,336 @@
+"""The published figures are all there, rounded as printed, and recomputed as the claims say."""
+
+import math
+
+import pytest
+from scipy import stats
+
+from fdkvc.paper import tables
+from fdkvc.paper.claims import (
+    CLAIMS,
+    Claim,
+    claim,
+    composite,
+    p_of_t,
+    recompute,
+    t_of_p,
+)
+from fdkvc.paper.tables import (
+    HYPERPARAMETERS,
+    LATE_ALIGNMENT,
+    LATE_DIVERSITY,
+    T_TESTS,
+    Range,
+    Table,
+    published,
+    published_ablation,
+    published_adaptation,
+    published_latency,
+    published_sweep,
+    read_printed,
+)
+from tests.studies import PRINTED
+
+SCENARIOS = ("shift", "return", "mixed", "complex", "gradual")
+POLICIES = ("fifo", "sink", "h2o", "fd-kvc")
+METRICS = ("late_alignment", "late_retention", "late_diversity")
+
+
+@pytest.mark.parametrize(
+    ("number", "rows", "columns"),
+    [(1, 4, 6), (2, 4, 3), (3, 4, 5), (4, 4, 2), (5, 6, 2), (6, 6, 2)],
+)
+def test_tables_have_the_printed_shape(number: int, rows: int, columns: int) -> None:
+    table = PRINTED[number - 1]
+    assert table.number == number
+    assert (len(table.rows), len(table.columns)) == (rows, columns)
+    assert [len(row) for row in table.grid] == [columns] * rows
+    assert {cell.source for row in table.grid for cell in row} == {f"Table {number}"}
+
+
+@pytest.mark.parametrize("table", PRINTED, ids=lambda table: f"table {table.number}")
+def test_a_cell_is_found_by_its_keys(table: Table) -> None:
+    for row, cells in zip(table.rows, table.grid, strict=True):
+        for column, cell in zip(table.columns, cells, strict=True):
+            assert table.cell(row, column) is table[row, column] is cell
+    assert table.cell("no such row", table.columns[0]) is None
+    with pytest.raises(KeyError, match=f"Table {table.number} has no cell"):
+        table["no such row", table.columns[0]]
+
+
+def test_the_paper_prints_48_cells_of_the_benchmark() -> None:
+    cells = {
+        (scenario, policy, metric): cell
+        for scenario in (*SCENARIOS, "composite")
+        for policy in POLICIES
+        for metric in METRICS
+        if (cell := published(scenario, policy, metric)) is not None
+    }
+    count = {metric: sum(key[2] == metric for key in cells) for metric in METRICS}
+    assert count == {"late_alignment": 24, "late_retention": 4, "late_diversity": 20}
+    assert {cell.dialogs for cell in cells.values()} == {600}
+    assert all(0 < cell.value <= 1 for cell in cells.values())
+
+
+@pytest.mark.parametrize(
+    ("scenario", "policy", "metric", "value", "rounding"),
+    [
+        ("shift", "fifo", "late_alignment", 0.02, 0.00005),
+        ("return", "h2o", "late_alignment", 0.032, 0.00005),
+        ("gradual", "h2o", "late_alignment", 0.0079, 0.00005),
+        ("composite", "fd-kvc", "late_alignment", 0.0196, 0.00005),
+        ("composite", "fifo", "late_retention", 0.914, 0.0005),
+        ("composite", "fd-kvc", "late_retention", 0.701, 0.0005),
+        ("shift", "fifo", "late_diversity", 0.5, 0.0005),
+        ("return", "fd-kvc", "late_diversity", 1.0, 0.0005),
+        ("complex", "fd-kvc", "late_diversity", 0.58, 0.0005),
+        ("composite", "fd-kvc", "late_diversity", 0.806, 0.0005),
+    ],
+)
+def test_benchmark_cells(
+    scenario: str, policy: str, metric: str, value: float, rounding: float
+) -> None:
+    cell = published(scenario, policy, metric)
+    assert cell is not None
+    assert (cell.value, cell.rounding) == (value, rounding)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "policy", "metric"),
+    [
+        ("gradual", "fd-kvc", "late_diversity"),
+        ("mixed", "fd-kvc", "late_retention"),
+        ("own", "fifo", "late_alignment"),
+        ("shift", "random", "late_alignment"),
+        ("shift", "fifo", "perplexity"),
+    ],
+)
+def test_nothing_is_made_up_where_the_paper_prints_nothing(
+    scenario: str, policy: str, metric: str
+) -> None:
+    assert published(scenario, policy, metric) is None
+
+
+def test_adaptation_in_turns() -> None:
+    printed = {
+        policy: [published_adaptation(policy, name) for name in ("mean", "median", "p90")]
+        for policy in POLICIES
+    }
+    assert {
+        policy: [cell and cell.value for cell in cells] for policy, cells in printed.items()
+    } == {
+        "fifo": [2, 2, 2],
+        "sink": [2, 2, 2],
+        "h2o": [16, 16, 16],
+        "fd-kvc": [4.5, 4, 5],
+    }
+    assert [cell and cell.rounding for cell in printed["h2o"]] == [0.05, 0.5, 0.5]
+    assert published_adaptation("fifo", "mode") is None
+
+
+def test_latency_in_milliseconds() -> None:
+    cells = [published_latency(policy) for policy in POLICIES]
+    assert [cell and cell.value for cell in cells] == [0.027, 0.028, 0.055, 0.105]
+    assert {cell and cell.rounding for cell in cells} == {0.0005}
+    assert published_latency("random") is None
+
+
+def test_ablations() -> None:
+    retention = {
+        parameter: [
+            cell and cell.value
+            for value in published_sweep(parameter)
+            if (cell := published_ablation(parameter, value, "late_retention"))
+        ]
+        for parameter in ("w_c", "gamma")
+    }
+    assert retention == {
+        "w_c": [0.776, 0.754, 0.728, 0.602, 0.299, 0.001],
+        "gamma": [0.857, 0.838, 0.847, 0.856, 0.641, 0.273],
+    }
+    lowest = published_ablation("gamma", 0.92, "late_alignment")
+    assert lowest is not None
+    assert (lowest.value, lowest.rounding, lowest.dialogs) == (-0.0062, 0.00005, 200)
+    assert published_ablation("w_c", 0.1 + 0.2, "late_alignment") is not None
+    assert published_ablation("w_c", 0.45, "late_alignment") is None
+    assert published_ablation("w_c", math.nan, "late_alignment") is None
+    assert published_ablation("tau", 0.02, "late_alignment") is None
+    assert published_sweep("tau") == ()
+
+
+def test_hyperparameters_lie_in_their_range() -> None:
+    symbols = " ".join(parameter.symbol for parameter in HYPERPARAMETERS)
+    assert symbols == "γ α₀ τ β μ w_c w_ρ"
+    assert all(parameter.low < parameter.default < parameter.high for parameter in HYPERPARAMETERS)
+    default = {parameter.key: parameter.default for parameter in HYPERPARAMETERS}
+    assert default["w_c"] + default["w_rho"] == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("printed", "value", "rounding"),
+    [
+        ("+127%", 1.27, 0.005),
+        ("-39%", -0.39, 0.005),
+        ("~50%", 0.5, 0.005),
+        ("3.6×", 3.6, 0.05),
+        ("0.078 ms", 0.078, 0.0005),
+        ("16", 16, 0.5),
+    ],
+)
+def test_value_and_rounding_are_read_off_the_digits(
+    printed: str, value: float, rounding: float
+) -> None:
+    figure = read_printed(printed, "abstract")
+    assert (figure.value, figure.rounding, figure.printed) == (value, rounding, printed)
+    assert read_printed(printed, "abstract", exact=True).rounding == 0
+
+
+def test_a_figure_without_digits_is_refused() -> None:
+    with pytest.raises(ValueError, match="'quickly' must begin with a decimal number"):
+        read_printed("quickly", "Section 5.5")
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_alignment_composites_are_the_means_of_the_printed_scenarios(policy: str) -> None:
+    recomputed = composite(LATE_ALIGNMENT, policy)
+    assert round(recomputed.value, 4) == LATE_ALIGNMENT[policy, "composite"].value
+    assert recomputed.range.overlaps(LATE_ALIGNMENT[policy, "composite"].range)
+
+
+@pytest.mark.parametrize(
+    ("policy", "of_printed", "gradual"),
+    [("fifo", 0.4695, 0.5), ("sink", 0.6668, 1.0), ("h2o", 0.6250, 1.0), ("fd-kvc", 0.7580, 1.0)],
+)
+def test_diversity_composites_need_a_gradual_column_that_is_not_printed(
+    policy: str, of_printed: float, gradual: float
+) -> None:
+    recomputed = composite(LATE_DIVERSITY, policy)
+    assert recomputed.value == pytest.approx(of_printed, abs=1e-4)
+    assert not recomputed.range.overlaps(LATE_DIVERSITY[policy, "composite"].range)
+    implied = recompute(
+        lambda composite, *printed: 5 * composite - sum(printed),
+        LATE_DIVERSITY[policy, "composite"],
+        *(LATE_DIVERSITY[policy, scenario] for scenario in LATE_DIVERSITY.columns[:-1]),
+    )
+    assert implied.range.overlaps(Range(gradual, gradual))
+
+
+def consistent(one: Claim) -> bool:
+    """Whether the paper's own cells, rounded as they are, bear a claim out."""
+    assert one.recomputed is not None
+    return one.judge(one.recomputed.range.low, one.recomputed.range.high) == "holds"
+
+
+def test_the_composite_gain_is_smaller_than_printed_but_within_rounding() -> None:
+    gain = claim("alignment-composite")
+    assert gain.published is not None
+    assert gain.recomputed is not None
+    assert round(gain.recomputed.value, 3) == 0.065
+    assert gain.published.value == 0.067
+    assert consistent(gain)
+
+
+@pytest.mark.parametrize("test", T_TESTS, ids=lambda test: test.scenario)
+def test_t_and_p_of_the_paper_belong_together(test: tables.TTest) -> None:
+    degrees = test.t.dialogs - 1
+    low, high = (2 * stats.t.sf(t, degrees) for t in (test.t.range.high, test.t.range.low))
+    assert Range(low, high).overlaps(test.p.range)
+    assert p_of_t(test.t.value) == pytest.approx(2 * stats.t.sf(test.t.value, degrees), abs=1e-3)
+    assert t_of_p(p_of_t(test.t.value)) == pytest.approx(test.t.value)
+
+
+@pytest.mark.parametrize("test", T_TESTS, ids=lambda test: test.scenario)
+def test_the_tests_imply_the_spread_of_chance(test: tables.TTest) -> None:
+    assert test.implied_sd == pytest.approx(0.2, abs=0.01)
+
+
+def test_rounding_leaves_a_range_with_the_value_inside() -> None:
+    for one in CLAIMS:
+        if one.recomputed is not None:
+            assert one.recomputed.range.low <= one.recomputed.value <= one.recomputed.range.high
+
+
+def test_which_claims_the_papers_own_cells_contradict() -> None:
+    assert {one.key for one in CLAIMS if one.recomputed and not consistent(one)} == {
+        "significant",
+        "consistent",
+        "heuristics-alignment",
+        "heuristics-retention",
+        "diversity-composite",
+        "adaptation-fifo",
+        "learning-rate",
+        "fixed-point",
+        "hyperparameters",
+    }
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("alignment-shift", 1.262),
+        ("alignment-gradual", 0.873),
+        ("alignment-mixed", 0.305),
+        ("alignment-return", -0.394),
+        ("alignment-return-h2o", 0.649),
+        ("adaptation-faster", 3.556),
+        ("adaptation-fifo", 2.25),
+        ("latency-ratio", 3.889),
+        ("latency-increase", 0.078),
+        ("heuristics-alignment", 3),
+        ("heuristics-retention", 3),
+        ("diversity-highest", 1),
+        ("significant", 0.19),
+        ("score-bytes", 8),
+        ("hyperparameters", 6),
+        ("fixed-point", 1.825),
+        ("peak-w_c", 0.3),
+        ("peak-gamma", 0.8),
+    ],
+)
+def test_what_the_papers_own_cells_give(key: str, value: float) -> None:
+    recomputed = claim(key).recomputed
+    assert recomputed is not None
+    assert recomputed.value == pytest.approx(value, abs=1e-3)
+
+
+def test_claims_have_keys_of_their_own_and_name_known_things() -> None:
+    assert len({one.key for one in CLAIMS}) == len(CLAIMS)
+    parameters = {parameter.key for parameter in HYPERPARAMETERS}
+    for one in CLAIMS:
+        measure = one.measure
+        assert measure.policy in POLICIES
+        assert measure.baseline in (None, *POLICIES)
+        assert measure.scenario in (None, *SCENARIOS, "composite", "adaptation")
+        assert {name for name, _ in measure.settings} <= parameters
+        assert (measure.parameter is not None) == (measure.kind == "peak")
+        compares = {"change", "ratio", "difference", "share", "t", "p", "same"}
+        assert (measure.baseline is not None) == (measure.kind in compares)
+        assert one.published is not None or one.holds_when is not None
+        assert one.why.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("key", "low", "high", "verdict"),
+    [
+        ("alignment-return", -0.40, -0.38, "holds"),
+        ("alignment-return", -0.30, -0.25, "direction only"),
+        ("alignment-return", 0.10, 0.20, "does not hold"),
+        ("alignment-return", -0.10, 0.20, "open"),
+        ("diversity-composite", 0.803, 0.809, "holds"),
+        ("diversity-composite", 0.75, 0.76, "does not hold"),
+        ("heuristics-alignment", 3, 3, "does not hold"),
+        ("seconds", 4, 5, "holds"),
+        ("seconds", 70, 75, "does not hold"),
+        ("t-shift", 54, 56, "does not hold"),
+        ("t-shift", math.nan, math.nan, "open"),
+        ("w_c-one", 0.1, 0.1, "does not hold"),
+        ("peak-w_c", 0.1, 0.1, "does not hold"),
+    ],
+)
+def test_judging_a_claim(key: str, low: float, high: float, verdict: str) -> None:
+    assert claim(key).judge(low, high) == verdict
+
+
+def test_an_interval_that_ends_below_its_start_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"from 0\.3 to 0\.1"):
+        claim("alignment-shift").judge(0.3, 0.1)

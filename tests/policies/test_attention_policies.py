@@ -1,0 +1,185 @@
+"""Policies that decide by attention, worked by hand."""
+
+import math
+
+import numpy as np
+import pytest
+
+from fdkvc.policies import policy_named
+from fdkvc.run.metrics import METRICS
+from fdkvc.run.simulate import simulate
+from fdkvc.run.trace import Status, Trace
+from fdkvc.synthetic.batch import DialogBatch, one_dialog
+from fdkvc.synthetic.draw import generate
+from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
+from tests.worlds import by_token, evictions, kept_tokens
+
+
+def weighed(turns: list[list[float]], queries: list[float] | None = None) -> DialogBatch:
+    """Make a dialog whose tokens get attention in proportion to these weights.
+
+    A query of 1 sees the weights as they are, a query of 0 sees all alike.
+    """
+    weights = [weight for turn in turns for weight in turn]
+    keys = np.log(weights)[:, None]
+    return one_dialog(
+        embeddings=keys,
+        queries=np.ones_like(keys) if queries is None else np.array(queries)[:, None],
+        keys=keys,
+        values=keys,
+        turn_lengths=[len(turn) for turn in turns],
+    )
+
+
+def scores(trace: Trace, turn: int) -> dict[int, float]:
+    return by_token(trace.every_entry(), trace.every_entry().score, 0, turn)
+
+
+def test_h2o_may_count_each_query_over_what_it_sees() -> None:
+    trace = simulate(policy_named("h2o", queries="each"), weighed([[1, 3], [4]]), budget=3)
+
+    # The first query sees its own token alone, the second both.
+    assert scores(trace, 0) == pytest.approx({0: 1 + 1 / 4, 1: 3 / 4})
+    assert scores(trace, 1) == pytest.approx({0: 5 / 4 + 1 / 8, 1: 3 / 4 + 3 / 8, 2: 4 / 8})
+
+
+def test_h2o_with_decay_forgets_query_by_query() -> None:
+    dialog = weighed([[1, 3], [4]])
+    by_turn = simulate(policy_named("h2o-decay", forgetting=0.5), dialog, budget=3)
+    each = simulate(policy_named("h2o-decay", forgetting=0.5, queries="each"), dialog, budget=3)
+
+    assert scores(by_turn, 1) == pytest.approx({0: 1 / 8 + 1 / 8, 1: 3 / 8 + 3 / 8, 2: 4 / 8})
+    assert scores(each, 0) == pytest.approx({0: 1 / 2 + 1 / 4, 1: 3 / 4})
+
+
+def test_h2o_that_forgets_nothing_is_h2o() -> None:
+    dialog = weighed([[1, 3, 2], [4, 1], [2, 2, 9]])
+    one = simulate(policy_named("h2o-decay", forgetting=1), dialog, budget=3)
+    other = simulate(policy_named("h2o"), dialog, budget=3)
+
+    np.testing.assert_array_equal(one.kept, other.kept)
+
+
+def test_h2o_mean_divides_by_the_queries_that_could_see_the_entry() -> None:
+    dialog = weighed([[1, 3], [4]])
+    by_turn = simulate(policy_named("h2o-mean"), dialog, budget=2)
+    each = simulate(policy_named("h2o-mean", queries="each"), dialog, budget=3)
+
+    assert scores(by_turn, 1) == pytest.approx(
+        {0: (1 / 4 + 1 / 8) / 2, 1: (3 / 4 + 3 / 8) / 2, 2: 4 / 8}
+    )
+    assert evictions(by_turn.every_entry(), 0, 1) == {0: "budget"}
+    assert scores(each, 1) == pytest.approx(
+        {0: (5 / 4 + 1 / 8) / 3, 1: (3 / 4 + 3 / 8) / 2, 2: 4 / 8}
+    )
+
+
+def test_tova_asks_the_last_query_only() -> None:
+    # The first query of the second turn sees all alike; the last prefers token 1.
+    trace = simulate(policy_named("tova"), weighed([[1, 3], [2, 2]], [1, 1, 0, 1]), budget=2)
+
+    assert scores(trace, 1) == pytest.approx({0: 1 / 8, 1: 3 / 8, 2: 2 / 8, 3: 2 / 8})
+    assert kept_tokens(trace, 0, 1) == [1, 2]  # of equals the older
+
+
+def test_snapkv_pools_the_votes_of_the_window_and_protects_it() -> None:
+    policy = policy_named("snapkv", window=0.25, kernel=3)
+    trace = simulate(policy, weighed([[6, 1, 1, 8]]), budget=3)
+    entries = trace.every_entry()
+
+    # One query votes: 6, 1, 1 of 16 before the window; each place has the mean of three.
+    expected = {0: 7 / 48, 1: 8 / 48, 2: 2 / 48, 3: 0}
+    assert scores(trace, 0) == pytest.approx(expected, abs=1e-7)
+    assert entries.token[0, 0, entries.protected[0, 0]].tolist() == [3]
+    assert kept_tokens(trace, 0, 0) == [0, 1, 3]
+
+
+def test_snapkv_with_a_kernel_of_one_pools_nothing() -> None:
+    policy = policy_named("snapkv", window=0.5, kernel=1)
+    trace = simulate(policy, weighed([[6, 2, 4, 8]]), budget=3)
+
+    # Two queries vote; the first does not see the last token.
+    expected = {0: (6 / 12 + 6 / 20) / 2, 1: (2 / 12 + 2 / 20) / 2, 2: 0, 3: 0}
+    assert scores(trace, 0) == pytest.approx(expected, abs=1e-7)
+
+
+def test_scissorhands_counts_how_often_attention_was_low() -> None:
+    policy = policy_named("scissorhands", history=2, window=0)
+    trace = simulate(policy, weighed([[1, 3], [1], [1], [2]]), budget=3)
+    low = trace.every_entry().channels["low"]
+
+    # Even shares are 1/2, 1/3 and 1/4: token 0 was low in each turn, token 1 in none.
+    assert by_token(trace.every_entry(), low, 0, 1) == {0: 0b11, 1: 0b00, 2: 0b1}
+    assert scores(trace, 2) == {0: -2, 1: 0, 2: -2, 3: -1}
+    assert evictions(trace.every_entry(), 0, 2) == {2: "budget"}  # of equals the older stays
+    assert scores(trace, 3) == {0: -2, 1: 0, 3: -2, 4: 0}
+
+
+def test_an_even_share_is_not_low() -> None:
+    trace = simulate(policy_named("scissorhands", window=0), weighed([[1] * 7]), budget=3)
+
+    assert set(scores(trace, 0).values()) == {0}
+
+
+@pytest.mark.parametrize(
+    ("recovery", "structure", "chosen"),
+    [(0.3, 0, {0}), (0.5, 1, {0, 1}), (0.7, 2, {0, 1, 4}), (0.95, 3, {0, 1, 2, 3, 4})],
+)
+def test_fastgen_takes_the_first_structure_that_holds_enough(
+    recovery: float, structure: int, chosen: set[int]
+) -> None:
+    policy = policy_named("fastgen", recovery=recovery, sinks=1, frequent=0.4, local=0.2)
+    trace = simulate(policy, weighed([[6, 5, 3, 2, 4]]), budget=5)
+    member = trace.every_entry().terms["in the structure"]
+
+    # Special: token 0 with 6/20; frequent adds token 1, 11/20; local adds token 4, 15/20.
+    assert trace.state["structure"][0, 0] == structure
+    assert trace.state["recovered"][0, 0] == pytest.approx([6 / 20, 11 / 20, 15 / 20, 1][structure])
+    held = by_token(trace.every_entry(), member, 0, 0)
+    assert {token for token, value in held.items() if value} == chosen
+    assert scores(trace, 0)[2] == pytest.approx((2 in chosen) + 0.5 * 3 / 6)
+
+
+def test_fastgen_fills_the_budget_with_the_most_frequent_of_the_rest() -> None:
+    policy = policy_named("fastgen", recovery=0.3, sinks=1)
+
+    assert kept_tokens(simulate(policy, weighed([[6, 1, 3, 2, 4]]), 3), 0, 0) == [0, 2, 4]
+
+
+def test_the_oracle_keeps_what_will_be_attended_to() -> None:
+    # Keys 0 and 1 are opposite; the second turn's query turns to the first of them.
+    dialog = one_dialog(
+        embeddings=[[1.0]] * 3,
+        queries=[[1.0], [1.0], [-1.0]],
+        keys=[[-math.log(3)], [math.log(3)], [0.0]],
+        values=[[1.0]] * 3,
+        turn_lengths=[2, 1],
+    )
+    trace = simulate(policy_named("oracle"), dialog, budget=1)
+
+    # Now 1/10 and 9/10; later 9, 1 and 3 of 13.
+    assert scores(trace, 0) == pytest.approx({0: 1 / 10 + 9 / 13, 1: 9 / 10 + 1 / 13})
+    assert scores(trace, 1) == pytest.approx({1: 1 / 13, 2: 3 / 13})
+    assert kept_tokens(trace, 0, 1) == [2]
+
+
+def test_what_is_said_of_drawn_dialogs_is_so() -> None:
+    for key in BENCHMARK_SCENARIOS:
+        dialogs = generate(SCENARIOS[key], dialogs=5, seed=0)
+        structure = simulate(policy_named("fastgen"), dialogs, 56, entries=False).state["structure"]
+        assert (structure == 3).all()  # all
+
+    shift = generate(SCENARIOS["shift"], dialogs=10, seed=0)
+    status = simulate(policy_named("h2o-mean"), shift, 56).every_entry().status
+    assert not (status[:, 2:8] == Status.new).any()
+
+    mixed = generate(SCENARIOS["mixed"], dialogs=10, seed=0)
+    late, lost = (
+        [METRICS[metric].late(simulate(policy_named(key), mixed, 56), mixed).mean() for key in two]
+        for metric, two in (
+            ("retention", ("knorm", "random")),
+            ("attention_loss", ("knorm", "random")),
+        )
+    )
+    assert late[0] < late[1] - 0.1
+    assert lost[0] == pytest.approx(lost[1], abs=0.02)

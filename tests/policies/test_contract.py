@@ -1,0 +1,640 @@
+"""What every registered policy promises; a new one is found here by itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from fdkvc.attention import Observation
+from fdkvc.parameters import Parameter, defaults_of, parameters_of
+from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named, read_policy
+from fdkvc.policies.by_row import by_row
+from fdkvc.run.online import OnlineCache
+from fdkvc.run.simulate import initial_state, simulate, take_turn
+from fdkvc.run.trace import Rule, Status, Trace
+from fdkvc.synthetic.batch import LARGEST, DialogBatch, one_dialog, stack
+from fdkvc.synthetic.draw import generate
+from fdkvc.synthetic.scenarios import SCENARIOS, World
+from tests.worlds import (
+    STREAMING_POLICIES,
+    assert_same_run,
+    by_token,
+    columns,
+    entries_of,
+    kept_tokens,
+    random_dialog,
+    random_vectors,
+)
+
+BUDGET = 20
+SMALL = World(tokens_per_turn=12, dimension=16, head_dimension=4)
+
+OPTIONS = (
+    "fd-kvc window=0.5",
+    "fd-kvc reinforcement=averaged",
+    "fd-kvc relevance=attention",
+    "fd-kvc kappa=1",
+    "fd-kvc salience=0.5",
+    "fd-kvc redundancy=0.9",
+    "fd-kvc window=0.5 salience=0.9 redundancy=0.8 recall=1",
+    "fd-kvc recall=1",
+    "recall(h2o window=0.25, tier=1)",
+    "recall(fifo, tier=0.5, page_match=0.5)",
+    "window(tova, share=0.3)",
+    "window(whitelist(sink), share=0.3)",
+    "whitelist(fd-kvc)",
+    "whitelist(snapkv, first=2, speaker=user, most=0.3)",
+    "whitelist(fifo, first=0, words=hotel+19)",
+    "turns(fd-kvc, picks=0.4)",
+    "turns(h2o queries=each)",
+    "turns(fastgen)",
+    "blocks(fd-kvc, size=4)",
+    "blocks(h2o window=0.3, size=3, score=largest)",
+    "blocks(recall(snapkv, tier=1), size=8)",
+    "blocks(fd-kvc tau=0.6, size=5)",
+    "recall(blocks(fifo))",
+    "ada-heads(h2o)",
+    "pyramid(snapkv)",
+    "retrieval size=4",
+    *(f"{key} queries=each" for key in POLICIES if "queries" in parameters_of(POLICIES[key])),
+)
+"""Policies whose turn takes other steps than by default."""
+
+every_policy = pytest.mark.parametrize("key", POLICIES)
+every_turn = pytest.mark.parametrize("name", [*POLICIES, *OPTIONS])
+HYPERPARAMETERS = [(key, name) for key in POLICIES for name in parameters_of(POLICIES[key])]
+every_hyperparameter = pytest.mark.parametrize(("key", "name"), HYPERPARAMETERS)
+
+
+@pytest.fixture(scope="module")
+def dialogs() -> DialogBatch:
+    return generate(SCENARIOS["mixed"], dialogs=3, seed=1, world=SMALL)
+
+
+@pytest.fixture(scope="module")
+def traces(dialogs: DialogBatch) -> dict[str, Trace]:
+    return {key: simulate(policy_named(key), dialogs, BUDGET) for key in POLICIES}
+
+
+# ------------------------------------------------------------------------------- what it is
+
+
+@every_policy
+def test_it_is_registered_by_its_own_key(key: str) -> None:
+    assert POLICIES[key].key == key
+    assert type(policy_named(key)) is POLICIES[key]
+
+
+def test_the_papers_policies_are_registered_and_labels_differ() -> None:
+    assert set(PAPER_POLICIES) <= set(POLICIES)
+    labels = [policy.label for policy in POLICIES.values()]
+    assert len(set(labels)) == len(labels)
+
+
+@every_policy
+def test_it_is_a_frozen_hashable_dataclass(key: str) -> None:
+    policy = policy_named(key)
+
+    assert dataclasses.is_dataclass(policy)
+    assert policy == policy_named(key)
+    assert hash(policy) == hash(policy_named(key))
+    assert {policy: "found"}[policy_named(key)] == "found"
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        policy.anything = 1  # type: ignore[attr-defined]
+
+
+@every_policy
+def test_it_says_what_it_is(key: str) -> None:
+    policy = policy_named(key)
+
+    for words in (policy.label, policy.idea, policy.source):
+        assert isinstance(words, str)
+        assert words.strip()
+    assert policy.__doc__
+    assert policy.idea.endswith(".")
+    assert policy.steps
+    for step in policy.steps:
+        assert step.name
+        assert step.equation
+        assert step.source
+    assert len({step.name for step in policy.steps}) == len(policy.steps)
+
+
+@every_policy
+def test_every_field_is_a_described_hyperparameter(key: str) -> None:
+    known = parameters_of(POLICIES[key])
+
+    assert set(known) == {field.name for field in dataclasses.fields(POLICIES[key])}
+    for name, default in defaults_of(POLICIES[key]).items():
+        facts = known[name]
+        assert facts.label, name
+        assert facts.help.endswith("."), name
+        assert facts.accepts(default, type(default)), name
+        if facts.paper:
+            low, high = facts.paper
+            assert facts.low <= low < high <= facts.high, name
+            off = name == "tau" and default == 0  # without a threshold, as a preset may be
+            assert low <= default <= high or off, name
+
+
+# ------------------------------------------------------------------------------- its turn
+
+
+@every_turn
+def test_steps_name_quantities_that_a_trace_holds(name: str, dialogs: DialogBatch) -> None:
+    trace = simulate(read_policy(name), dialogs.until(2), BUDGET)
+    entries = trace.every_entry()
+    held = {
+        **dict.fromkeys(("score", "protected", "attention_before", "attention_after")),
+        **entries.channels,
+        **entries.terms,
+        **entries.recorded,
+        **trace.state,
+    }
+
+    assert set(trace.state) == set(trace.policy.initial_state())
+    for step in trace.policy.steps:
+        assert set(step.reads) <= set(held), step.name
+        assert set(step.writes) <= set(held), step.name
+
+
+@every_policy
+def test_what_a_trace_holds_has_its_shape(key: str, traces: dict[str, Trace]) -> None:
+    trace = traces[key]
+    entries = entries_of(trace)
+    tokens = 12 * SMALL.tokens_per_turn
+    capacity = BUDGET if trace.policy.bounded else tokens
+    rows, turns = 3, 12
+    width = capacity + trace.tier.shape[2] + SMALL.tokens_per_turn
+
+    assert trace.policy == policy_named(key)
+    assert trace.turns == turns
+    assert trace.kept.shape == (rows, turns, capacity)
+    assert trace.budget == capacity
+    assert trace.output.shape == (rows, turns, SMALL.head_dimension)
+    assert trace.seconds.shape == (turns,)
+    assert (trace.seconds > 0).all()
+    assert set(trace.state) == set(trace.policy.initial_state())
+    assert set(entries.channels) == set(trace.policy.channels)
+    for name, column in columns(entries):
+        by_turn = name.startswith("recorded ") and column.ndim == 2
+        assert column.shape == ((rows, turns) if by_turn else (rows, turns, width)), name
+    for name, column in trace.state.items():
+        assert column.shape == (rows, turns), name
+        assert np.isfinite(column).all(), name
+
+
+@every_policy
+def test_everything_is_single_precision(key: str, traces: dict[str, Trace]) -> None:
+    trace = traces[key]
+
+    for record in (trace, entries_of(trace)):
+        for name, column in columns(record):
+            assert column.dtype != np.float64, name
+
+
+@every_policy
+def test_terms_add_up_to_the_score(key: str, traces: dict[str, Trace]) -> None:
+    entries = entries_of(traces[key])
+
+    assert entries.terms
+    score = np.asarray(sum(entries.terms.values()))
+    ties = policy_named(key).ties
+    np.testing.assert_allclose(score, entries.score, ties.relative, ties.absolute)
+    moved = (score != entries.score) & ~np.isnan(score)
+    assert moved.mean() < 0.01  # those that tied with the cutoff, and no others
+    assert np.isfinite(entries.score[entries.rank > 0]).all()
+
+
+@every_policy
+def test_the_budget_is_kept(key: str, traces: dict[str, Trace]) -> None:
+    cached = (traces[key].kept >= 0).sum(axis=2)
+
+    if not policy_named(key).bounded:
+        arrived = SMALL.tokens_per_turn * np.arange(1, 13)
+        np.testing.assert_array_equal(cached, np.tile(arrived, (3, 1)))
+        return
+    assert cached.max() == BUDGET
+    assert (cached[:, 2:] == BUDGET).all()  # and used: no threshold evicts at the defaults
+
+
+@every_policy
+def test_it_protects_no_more_than_the_budget(key: str) -> None:
+    dialogs = generate(SCENARIOS["shift"], dialogs=2, seed=3, world=SMALL)
+    for budget in (1, 2, 3, 5, 40):
+        protected = simulate(policy_named(key), dialogs, budget).every_entry().protected
+        assert protected.sum(axis=2).max() <= budget
+
+
+@every_policy
+def test_a_run_starts_from_nothing(key: str) -> None:
+    policy = policy_named(key)
+    state = initial_state(policy, rows=2, budget=3, head_dimension=4)
+
+    assert (state.cache.token == -1).all()
+    assert set(state.cache.channels) == set(policy.channels)
+    assert set(state.cache.state) == set(policy.initial_state())
+    for name, start in policy.initial_state().items():
+        np.testing.assert_allclose(state.cache.state[name], start)
+    assert not state.output.any()
+    assert not state.attention_after.any()
+
+
+@every_policy
+def test_the_same_seed_gives_the_same_result(key: str, traces: dict[str, Trace]) -> None:
+    again = generate(SCENARIOS["mixed"], dialogs=3, seed=1, world=SMALL)
+    other = generate(SCENARIOS["mixed"], dialogs=3, seed=2, world=SMALL)
+
+    repeated = simulate(policy_named(key), again, BUDGET)
+    for row in range(3):
+        assert_same_run(repeated, traces[key], row, row)
+    assert (simulate(policy_named(key), other, BUDGET).output != traces[key].output).any()
+
+
+@every_policy
+def test_nothing_that_goes_in_is_changed(key: str) -> None:
+    dialogs = generate(SCENARIOS["mixed"], dialogs=2, seed=4, world=SMALL)
+    copies = {name: column.copy() for name, column in columns_of(dialogs).items()}
+    for column in columns_of(dialogs).values():
+        column.flags.writeable = False
+    policy = policy_named(key)
+    state = initial_state(policy, 2, BUDGET, SMALL.head_dimension)
+
+    for number in range(dialogs.turns):
+        parts: list[Any] = [
+            state.cache.token,
+            *state.cache.channels.values(),
+            *state.cache.state.values(),
+        ]
+        parts += [state.attention_before, state.attention_after, state.output]
+        kept = [part.copy() for part in parts]
+        for part in parts:
+            part.flags.writeable = False  # whoever writes is told at once
+        result = take_turn(policy, state, dialogs.observe(number), BUDGET)
+        for part, copy in zip(parts, kept, strict=True):
+            np.testing.assert_array_equal(part, copy)
+        state = result.after
+
+    for name, column in columns_of(dialogs).items():
+        np.testing.assert_array_equal(column, copies[name], err_msg=name)
+
+
+def columns_of(dialogs: DialogBatch) -> dict[str, np.ndarray]:
+    """Return the arrays of a batch by name."""
+    return {
+        field.name: value
+        for field in dataclasses.fields(dialogs)
+        if isinstance(value := getattr(dialogs, field.name), np.ndarray)
+    }
+
+
+# ------------------------------------------------------------------------------- large numbers
+
+
+@every_turn
+@pytest.mark.filterwarnings("error")
+def test_the_largest_numbers_that_are_accepted_do_no_harm(name: str) -> None:
+    """Not in their own row, and not in the row of another dialog."""
+    lengths, policy = [12] * 4, read_policy(name)
+    vectors, _ = random_vectors(6, lengths)
+    usual = one_dialog(**vectors, turn_lengths=lengths)
+    draws = np.random.default_rng(0).standard_normal((4, 48, 12))
+    for largest in (1e10, LARGEST):
+        scaled = np.clip(draws * largest, -LARGEST, LARGEST)
+        large = dict(zip(vectors, [*scaled, np.abs(scaled[0, :, 0])], strict=True))
+        large |= {each: large[each][:, :4] for each in ("queries", "keys", "values")}
+        batch = stack([one_dialog(**large, turn_lengths=lengths), usual])
+
+        trace = simulate(policy, batch, 7)
+
+        entries = trace.every_entry()
+        assert np.isfinite(entries.score[entries.rank > 0]).all()
+        assert np.isfinite(trace.output).all()
+        size, held = policy.page_size, (trace.kept >= 0).sum(axis=2)
+        used = trace.budget // size * size or trace.budget  # but for what the last page has free
+        assert ((held > used - size) & (held <= trace.budget)).all() or not policy.bounded
+        assert_same_run(simulate(policy, usual, 7), trace, 0, 1)
+
+
+# ------------------------------------------------------------------------------- empty turns
+
+
+def with_gaps(vectors: dict[str, Any], lengths: list[int]) -> DialogBatch:
+    return one_dialog(**vectors, turn_lengths=lengths)
+
+
+@every_policy
+@pytest.mark.parametrize("gap", [0, 1, 3])
+def test_a_turn_without_tokens_changes_nothing(key: str, gap: int) -> None:
+    lengths = [9, 14, 11]
+    vectors, _ = random_vectors(2, lengths)
+    policy = policy_named(key)
+    plain = simulate(policy, with_gaps(vectors, lengths), BUDGET)
+    gapped = simulate(policy, with_gaps(vectors, [*lengths[:gap], 0, *lengths[gap:]]), BUDGET)
+    entries, without = gapped.every_entry(), dict(columns(plain.every_entry()))
+    run = dict(columns(plain))
+
+    # The turns with tokens are as they would be without it.
+    others = [turn for turn in range(4) if turn != gap]
+    for name, column in columns(gapped):
+        np.testing.assert_array_equal(column[:, others], run[name], err_msg=name)
+    for name, column in columns(entries):
+        np.testing.assert_array_equal(column[:, others], without[name], err_msg=name)
+
+    # The turn itself repeats what was there.
+    if gap:
+        before, after = gapped.state_after(gap - 1), gapped.state_after(gap)
+        np.testing.assert_array_equal(after.cache.token, before.cache.token)
+        np.testing.assert_array_equal(after.attention_after, before.attention_after)
+        np.testing.assert_array_equal(after.output, before.output)
+        for name, channel in after.cache.channels.items():
+            np.testing.assert_array_equal(channel, before.cache[name], err_msg=name)
+        for name, value in after.cache.state.items():
+            np.testing.assert_array_equal(value, before.cache.state[name], err_msg=name)
+    else:
+        assert not gapped.output[0, 0].any()
+        for name, start in policy.initial_state().items():
+            assert gapped.state[name][0, 0] == np.float32(start)
+    assert set(np.unique(entries.status[0, gap])) <= {Status.empty, Status.kept}
+    assert (entries.rule[0, gap] == Rule.none).all()
+    assert gapped.evicted["budget"][0, gap] == gapped.evicted["threshold"][0, gap] == 0
+
+
+@every_policy
+def test_the_steps_of_a_turn_without_tokens_recorded_nothing(key: str) -> None:
+    vectors, _ = random_vectors(2, [9, 14])
+    entries = simulate(policy_named(key), with_gaps(vectors, [9, 0, 14]), BUDGET).every_entry()
+
+    for name, column in entries.recorded.items():
+        assert np.isnan(column[0, 1]).all(), name
+        assert np.isfinite(column[0, 2]).any(), name
+
+
+@every_policy
+def test_turns_past_the_end_of_a_shorter_row_change_nothing(key: str) -> None:
+    short = random_dialog(1, [8, 12])
+    long = random_dialog(2, [8, 12, 13, 9])
+    alone = simulate(policy_named(key), short, BUDGET)
+    trace = simulate(policy_named(key), stack([short, long]), BUDGET)
+
+    for turn in (2, 3):
+        assert kept_tokens(trace, 0, turn) == kept_tokens(alone, 0, 1)
+        np.testing.assert_array_equal(trace.output[0, turn], trace.output[0, 1])
+    assert_same_run(alone, trace)
+
+
+# ------------------------------------------------------------------------------- the online face
+
+
+@pytest.mark.parametrize("name", [*STREAMING_POLICIES, *OPTIONS])
+def test_fed_turn_by_turn_it_decides_the_same(name: str) -> None:
+    lengths = [9, 0, 14, 1, 11, 20]
+    vectors, _ = random_vectors(3, lengths)
+    trace = simulate(read_policy(name), with_gaps(vectors, lengths), BUDGET)
+    entries = trace.every_entry()
+    cache = OnlineCache(read_policy(name), BUDGET)
+    ends = np.cumsum(lengths)
+
+    for turn, (low, high) in enumerate(zip(ends - lengths, ends, strict=True)):
+        fed = cache.feed(**{name: array[low:high] for name, array in vectors.items()})
+        kept = trace.kept[0, turn]
+        assert fed.kept.tolist() == kept[kept >= 0].tolist()
+        np.testing.assert_allclose(fed.output, trace.output[0, turn], rtol=1e-4, atol=1e-5)
+        weights = by_token(entries, entries.attention_after, 0, turn)
+        np.testing.assert_allclose(fed.attention, list(weights.values()), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("key", set(POLICIES) - set(STREAMING_POLICIES))
+def test_who_looks_at_the_future_is_refused_by_a_stream(key: str) -> None:
+    sentence = (
+        f"{POLICIES[key].label} looks at the future of the dialog, which a stream does not have"
+    )
+    with pytest.raises(ValueError, match=f"^{sentence}$"):
+        OnlineCache(policy_named(key), BUDGET)
+
+
+# ------------------------------------------------------------------------------- what it looks at
+
+
+class Spy(Observation):
+    """An observation that writes down what it is asked for."""
+
+    asked: ClassVar[set[str]] = set()
+
+    def __getattribute__(self, name: str) -> Any:
+        Spy.asked.add(name)
+        return super().__getattribute__(name)
+
+
+LOOKS = {
+    "position": "positions",
+    "born": "positions",
+    "keys": "keys",
+    "values": "values",
+    "queries": "queries",
+    "attention": "attention",
+    "attention_of_each": "attention",
+    "similarity": "similarity",
+    "likeness": "similarity",
+    "surprisal": "surprisal",
+    "attention_to_come": "future",
+    "spoken_by": "speakers",
+    "is_of": "words",
+}
+
+
+@every_turn
+def test_it_looks_at_what_it_declares(name: str, dialogs: DialogBatch) -> None:
+    policy = read_policy(name)
+    state = initial_state(policy, 3, policy.capacity(BUDGET, 144), SMALL.head_dimension)
+    Spy.asked.clear()
+    for number in range(4):
+        plain = dialogs.observe(number)
+        turn = Spy(plain.turn, plain._arrivals, plain._tokens)
+        budget = policy.capacity(BUDGET, 144)
+        state = take_turn(policy, state, turn, budget).after
+    looked = {LOOKS[each] for each in Spy.asked if each in LOOKS}
+
+    assert policy.looks_at
+    if "chance" in policy.looks_at:
+        return
+    declared = set(policy.looks_at) - {"history"}
+    window = any(step.kind == "protect" for step in policy.steps)
+    assert looked <= declared
+    assert declared - looked <= ({"positions"} if window or policy.key == "fastgen" else set())
+    assert ("history" in policy.looks_at) == bool(policy.channels)
+
+
+# ------------------------------------------------------------------------------- hyperparameters
+
+
+@every_hyperparameter
+def test_variant_changes_one_and_leaves_the_rest(key: str, name: str) -> None:
+    policy = policy_named(key)
+    known = parameters_of(policy)[name]
+    default = getattr(policy, name)
+    other = next(value for value in candidates(known, type(default)) if value != default)
+
+    changed = policy.variant(**{name: other})
+
+    assert changed == policy_named(key, **{name: other})
+    assert changed != policy
+    assert getattr(changed, name) == other
+    assert getattr(policy, name) == default
+    unchanged = set(parameters_of(policy)) - {name}
+    assert all(getattr(changed, each) == getattr(policy, each) for each in unchanged)
+
+
+def candidates(known: Parameter, kind: type) -> list[Any]:
+    """Some valid values."""
+    if known.choices:
+        return list(known.choices)
+    low = max(known.low, -1e3)
+    high = min(known.high, 1e3)
+    middle = [low + (high - low) * share for share in (0.25, 0.5, 0.75)]
+    return [kind(value) for value in middle]
+
+
+def refused(known: Parameter, kind: type) -> list[Any]:
+    """Values out of range or of the wrong kind."""
+    if known.choices:
+        return ["no such choice", 1, math.nan]
+    wrong: list[Any] = [math.nan, math.inf, -math.inf, "0.5", None, True]
+    if kind is int:
+        wrong.append(0.5)
+    if math.isfinite(known.low):
+        wrong += [known.low if known.open_low else known.low - 1, known.low - 0.001]
+    if math.isfinite(known.high):
+        wrong += [known.high if known.open_high else known.high + 1, known.high + 0.001]
+    return wrong
+
+
+@every_hyperparameter
+def test_an_out_of_range_hyperparameter_gets_one_clear_sentence(key: str, name: str) -> None:
+    policy = policy_named(key)
+    known = parameters_of(policy)[name]
+    kind = type(getattr(policy, name))
+
+    for value in refused(known, kind):
+        sentence = f"{name} is {value!r}, but must be {known.allowed(kind)}"
+        for make in (policy.variant, lambda **given: policy_named(key, **given), POLICIES[key]):
+            with pytest.raises(ValueError) as refusal:  # noqa: PT011 the sentence is compared
+                make(**{name: value})
+            assert str(refusal.value) == sentence
+
+
+@every_hyperparameter
+def test_the_ends_of_a_range_belong_to_it_as_declared(key: str, name: str) -> None:
+    known = parameters_of(POLICIES[key])[name]
+    kind = type(defaults_of(POLICIES[key])[name])
+    if known.choices:
+        ends = [(choice, True) for choice in known.choices]
+    else:
+        ends = [(kind(known.low), not known.open_low), (kind(known.high), not known.open_high)]
+
+    for end, allowed in ends:
+        assert known.accepts(end, kind) is allowed
+        if allowed:
+            assert getattr(policy_named(key, **{name: end}), name) == end
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        (key, name)
+        for key, name in HYPERPARAMETERS
+        if not parameters_of(POLICIES[key])[name].choices
+    ],
+)
+def test_a_numpy_number_is_as_good_as_a_python_one(
+    key: str, name: str, dialogs: DialogBatch, traces: dict[str, Trace]
+) -> None:
+    default = defaults_of(POLICIES[key])[name]
+    numpys = policy_named(key, **{name: np.array([default])[0]})
+
+    assert numpys == policy_named(key)
+    assert repr(numpys) == repr(policy_named(key))
+    assert type(getattr(numpys, name)) is type(default)
+    assert_same_run(simulate(numpys, dialogs.row(0), BUDGET), traces[key])
+
+
+@every_turn
+def test_rows_with_values_of_their_own_come_out_as_if_alone(
+    name: str, dialogs: DialogBatch
+) -> None:
+    # To where a topic returns; stacked, it has nothing of the products of the whole dialog.
+    policy, dialog = read_policy(name), stack([dialogs.row(0).until(7)])
+    four = stack([dialog] * 4)
+    decided = partial(simulate, budget=BUDGET, entries=False, outputs_from=dialog.turns)
+    for parameter, known in policy.settings.items():
+        if not known.by_row:
+            continue
+        width = min(known.high, 8) - known.low
+        values = [known.kind(known.low + width * share) for share in (0.04, 0.5, 0.73, 0.99)]
+
+        together = decided(by_row(policy, parameter, values), four)
+
+        for row, value in enumerate(values):
+            alone = decided(policy.variant(**{parameter: value}), dialog)
+            np.testing.assert_array_equal(together.kept[row], alone.kept[0], err_msg=parameter)
+            for one, other in (
+                (together.last.cache.channels, alone.last.cache.channels),
+                (together.last.cache.state, alone.last.cache.state),
+            ):
+                for quantity, column in one.items():
+                    np.testing.assert_array_equal(
+                        column[row], other[quantity][0], err_msg=f"{parameter}: {quantity}"
+                    )
+
+
+def test_values_by_row_are_checked() -> None:
+    with pytest.raises(ValueError, match=r"gamma is 1.5, but must be a number above 0 and below 1"):
+        by_row(policy_named("fd-kvc"), "gamma", [0.5, 1.5])
+    with pytest.raises(ValueError, match="kernel of snapkv is one for all rows"):
+        by_row(policy_named("snapkv"), "kernel", [3, 5])
+    mixed = by_row(policy_named("fd-kvc"), "kappa", [0.0, 1.0])
+    with pytest.raises(ValueError, match="some rows have the value 0 and some do not"):
+        simulate(mixed, generate(SCENARIOS["shift"], dialogs=2, world=SMALL), BUDGET)
+
+
+def test_an_unknown_policy_gets_one_clear_sentence() -> None:
+    with pytest.raises(ValueError, match=r"^policy 'lru' is unknown: choose from fifo, sink, "):
+        policy_named("lru")
+
+
+@every_policy
+def test_an_unknown_hyperparameter_gets_one_clear_sentence(key: str) -> None:
+    names = ", ".join(parameters_of(POLICIES[key])) or "none"
+    with pytest.raises(ValueError, match="'sharpness' is not a hyperparameter of") as refusal:
+        policy_named(key, sharpness=1)
+    assert str(refusal.value).endswith(f"{key} (it has: {names})")
+
+
+@pytest.mark.parametrize("budget", [0, -1, 1.5, math.nan, "56", None, True])
+def test_a_budget_must_be_a_whole_number_of_at_least_1(budget: Any) -> None:
+    sentence = f"budget is {budget!r}, but must be a whole number of at least 1"
+    dialogs = random_dialog(0, [2])
+
+    for use in (
+        lambda: simulate(Policies.fifo, dialogs, budget),
+        lambda: OnlineCache(Policies.fifo, budget),
+    ):
+        with pytest.raises(ValueError) as refusal:  # noqa: PT011 the sentence is compared
+            use()
+        assert str(refusal.value) == sentence
+
+
+class Policies:
+    fifo: Policy = policy_named("fifo")
+
+
+def test_no_hyperparameter_is_named_like_another_part_of_a_link() -> None:
+    taken = {"scenario", "schedule", "seed", "budget", "policy", "turn", "entry", "order"}
+    taken |= set(parameters_of(World))
+    for policy in POLICIES.values():
+        assert not taken & set(parameters_of(policy)), policy.key

@@ -1,0 +1,110 @@
+"""Policies that ask no query, worked by hand: keys, statistics, chance, and keeping all."""
+
+import math
+
+import numpy as np
+import pytest
+
+from fdkvc.policies import policy_named
+from fdkvc.run.metrics import memory
+from fdkvc.run.simulate import simulate
+from fdkvc.run.trace import Trace
+from fdkvc.synthetic.batch import DialogBatch, one_dialog
+from fdkvc.synthetic.draw import generate
+from fdkvc.synthetic.scenarios import SCENARIOS
+from tests.worlds import by_token, kept_tokens, plain_dialog, random_dialog
+
+
+def scores(trace: Trace, turn: int) -> dict[int, float]:
+    return by_token(trace.every_entry(), trace.every_entry().score, 0, turn)
+
+
+def keyed(keys: list[list[float]], values: list[list[float]] | None = None) -> DialogBatch:
+    """Make a dialog of one turn with these keys, which are the queries too."""
+    return one_dialog(
+        embeddings=keys,
+        queries=keys,
+        keys=keys,
+        values=values or keys,
+        turn_lengths=[len(keys)],
+    )
+
+
+def test_keydiff_keeps_the_key_that_is_unlike_the_others() -> None:
+    trace = simulate(policy_named("keydiff"), keyed([[2, 0], [5, 0], [0, 1]]), budget=1)
+
+    # The anchor is (2, 1)/3, whatever the lengths.
+    along, across = -2 / math.sqrt(5), -1 / math.sqrt(5)
+    assert scores(trace, 0) == pytest.approx({0: along, 1: along, 2: across})
+    assert kept_tokens(trace, 0, 0) == [2]
+
+
+def test_knorm_keeps_the_shortest_keys() -> None:
+    trace = simulate(policy_named("knorm"), keyed([[3, 4], [0, 1], [1, 1]]), budget=2)
+
+    assert scores(trace, 0) == pytest.approx({0: -5, 1: -1, 2: -math.sqrt(2)})
+    assert kept_tokens(trace, 0, 0) == [1, 2]
+
+
+def test_expected_attention_weighs_mean_spread_and_values() -> None:
+    # Queries 0 and 2: mean 1, variance 1. Logits k + k²/2 are 0 and 4; the values' lengths 5 and 1.
+    policy = policy_named("expected-attention", sinks=0)
+    trace = simulate(policy, keyed([[0], [2]], [[5], [-1]]), budget=1)
+
+    total = 1 + math.exp(4)
+    assert scores(trace, 0) == pytest.approx({0: 5 / total, 1: math.exp(4) / total}, rel=1e-5)
+    assert kept_tokens(trace, 0, 0) == [1]
+
+
+def test_expected_attention_leaves_the_sinks_out_and_keeps_them() -> None:
+    policy = policy_named("expected-attention", sinks=1)
+    trace = simulate(policy, keyed([[9], [0], [2]], [[1], [5], [1]]), budget=2)
+
+    total = 1 + math.exp(4)
+    expected = {0: 0, 1: 5 / total, 2: math.exp(4) / total}
+    assert scores(trace, 0) == pytest.approx(expected, rel=1e-5)
+    assert kept_tokens(trace, 0, 0) == [0, 2]
+
+
+def test_random_keeps_every_entry_equally_often() -> None:
+    dialogs = generate(SCENARIOS["shift"], dialogs=400, seed=3).until(1)
+    kept = simulate(policy_named("random"), dialogs, 32, entries=False).kept[:, 1]
+    often = np.bincount(kept.ravel(), minlength=64)
+
+    # Of 64 entries 32 stay: each in half of the dialogs, with a standard deviation of 10.
+    assert often.sum() == 400 * 32
+    assert abs(often - 200).max() < 45
+    assert 7 < often.std() < 13
+
+
+def test_random_depends_on_its_seed_and_on_the_dialog() -> None:
+    dialogs = generate(SCENARIOS["shift"], dialogs=2, seed=3)
+    one, other = (
+        simulate(policy_named("random", chance_seed=seed), dialogs, 56) for seed in (0, 1)
+    )
+
+    assert (one.kept != other.kept).any()
+    assert (one.kept[0] != one.kept[1]).any()
+
+
+def test_random_may_evict_again_what_survived_before() -> None:
+    dialog = random_dialog(0, [8] + [1] * 12)
+    chance = simulate(policy_named("random"), dialog, budget=8).every_entry().terms["chance"]
+
+    oldest = chance[0, 1:, 0]
+    assert len(np.unique(oldest)) == len(oldest)  # drawn anew in each turn
+
+
+def test_the_full_cache_keeps_all_whatever_the_budget_and_its_memory_grows() -> None:
+    dialog = plain_dialog([[1, 2], [3], [], [4, 5]])
+    trace = simulate(policy_named("full"), dialog, budget=1)
+
+    assert [kept_tokens(trace, 0, turn) for turn in range(4)] == [
+        [0, 1],
+        [0, 1, 2],
+        [0, 1, 2],
+        [0, 1, 2, 3, 4],
+    ]
+    assert not trace.evicted["budget"].any()
+    assert [memory(trace, dialog, turn).total for turn in range(4)] == [16, 24, 24, 40]
+    assert memory(trace, dialog).total == memory(trace, dialog).full_cache

@@ -1,0 +1,434 @@
+"""What holds for every policy, whatever its hyperparameters, the budget and the dialogs."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fdkvc.attention import (
+    cosine,
+    divide_by_max,
+    entry_sum,
+    min_max,
+    normalize,
+    row_products,
+    softmax,
+)
+from fdkvc.policies import POLICIES, Policy, policy_named
+from fdkvc.run.simulate import simulate
+from fdkvc.run.trace import Rule, Status
+from fdkvc.synthetic.batch import DialogBatch, stack
+from fdkvc.synthetic.draw import generate
+from fdkvc.synthetic.scenarios import SCENARIOS, World
+from tests.worlds import (
+    CLEAR,
+    assert_same_run,
+    assert_same_state,
+    by_token,
+    columns,
+    dialogs,
+    evictions,
+    kept_tokens,
+    live,
+    margins,
+    policies,
+    ragged,
+    random_dialog,
+)
+
+budgets = st.integers(1, 24) | st.sampled_from([56, 130, 200])
+EVICTING = policy_named("fd-kvc", tau=0.6, w_c=0, alpha_0=1)
+"""A policy whose threshold evicts, which leaves holes in the cache."""
+
+
+# ------------------------------------------------------------------------------- every turn
+
+
+@given(policies(), ragged(), budgets)
+def test_the_budget_is_never_exceeded_and_kept_tokens_are_older_first(
+    policy: Policy, batch: DialogBatch, budget: int
+) -> None:
+    trace = simulate(policy, batch, budget, entries=False)
+
+    for row in range(batch.rows):
+        for turn in range(batch.turns):
+            kept = kept_tokens(trace, row, turn)
+            assert len(kept) <= policy.capacity(budget, int(batch.bounds[row, turn + 1]))
+            assert kept == sorted(set(kept))
+            assert all(0 <= token < batch.bounds[row, turn + 1] for token in kept)
+
+
+@given(policies(), ragged(), budgets)
+def test_every_entry_is_kept_or_evicted_by_a_rule(
+    policy: Policy, batch: DialogBatch, budget: int
+) -> None:
+    trace = simulate(policy, batch, budget)
+    entries = trace.every_entry()
+
+    for row in range(batch.rows):
+        cached: list[int] = []
+        for turn in range(batch.turns):
+            token = entries.token[row, turn]
+            status, rule = entries.status[row, turn], entries.rule[row, turn]
+            new = [int(each) for each in batch.new_tokens(turn)[row] if each >= 0]
+            if turn > 0:  # what came back counts as cached
+                waited = set(trace.tier[row, turn - 1].tolist()) - {-1}
+                cached = sorted({*cached, *(waited & set(token.tolist()))})
+            gone = evictions(entries, row, turn)
+            kept = kept_tokens(trace, row, turn)
+
+            assert sorted([*cached, *new]) == sorted([*kept, *gone])
+            assert token[status != Status.empty].tolist() == [*cached, *new]
+            assert token[status == Status.kept].tolist() == [
+                each for each in kept if each in cached
+            ]
+            assert token[status == Status.new].tolist() == [each for each in kept if each in new]
+            assert (token[status == Status.empty] == -1).all()
+            evicted = (status == Status.evicted) | (status == Status.new_evicted)
+            np.testing.assert_array_equal(evicted, rule != Rule.none)
+            assert set(token[status == Status.new_evicted]) <= set(new)
+            for name in ("budget", "threshold"):
+                assert trace.evicted[name][row, turn] == list(gone.values()).count(name)
+            if gone and "threshold" not in gone.values():
+                assert len(kept) == budget
+            cached = kept
+
+
+@given(policies(), ragged(), budgets)
+def test_the_budget_evicts_no_protected_entry_and_no_better_one_than_it_keeps(
+    policy: Policy, batch: DialogBatch, budget: int
+) -> None:
+    trace = simulate(policy, batch, budget)
+    entries = trace.every_entry()
+    by_budget = entries.rule == Rule.budget
+
+    assert not (entries.protected & by_budget).any()
+    assert not (entries.protected & (entries.status == Status.empty)).any()
+    assert entries.protected.sum(axis=2).max() <= budget
+    for row in range(batch.rows):
+        for turn in range(batch.turns):
+            score, token = entries.score[row, turn], entries.token[row, turn]
+            gone = by_budget[row, turn]
+            stays = np.isin(token, trace.kept[row, turn]) & (token >= 0)
+            contested = stays & ~entries.protected[row, turn]
+            for slot in np.flatnonzero(gone):
+                better = (score[contested] > score[slot]) | (
+                    (score[contested] == score[slot]) & (token[contested] < token[slot])
+                )
+                assert better.all()
+
+
+@given(policies(), ragged(), budgets)
+def test_attention_is_a_distribution_over_the_kept_entries(
+    policy: Policy, batch: DialogBatch, budget: int
+) -> None:
+    trace = simulate(policy, batch, budget)
+    entries = trace.every_entry()
+    kept = (entries.status == Status.kept) | (entries.status == Status.new)
+
+    for weights in (entries.attention_before, entries.attention_after):
+        np.testing.assert_array_equal(np.isfinite(weights), kept)
+        assert (weights[kept] >= 0).all()
+        total = np.nansum(weights, axis=2)
+        np.testing.assert_allclose(total, kept.any(axis=2), rtol=1e-5)
+    assert np.isfinite(trace.output).all()
+    np.testing.assert_array_equal(trace.output[~kept.any(axis=2)], 0)
+
+
+@given(policies(), ragged(), budgets)
+def test_the_output_is_the_values_weighted_by_attention(
+    policy: Policy, batch: DialogBatch, budget: int
+) -> None:
+    trace = simulate(policy, batch, budget)
+    entries = trace.every_entry()
+
+    for row in range(batch.rows):
+        for turn in range(int(batch.turn_counts[row])):
+            weights = by_token(entries, entries.attention_after, row, turn)
+            values = batch.values[row, list(weights)].astype(float)
+            np.testing.assert_allclose(
+                trace.output[row, turn], list(weights.values()) @ values, rtol=1e-4, atol=1e-5
+            )
+
+
+@given(policies(), ragged(), budgets)
+def test_what_is_recorded_is_a_number_where_it_applies_and_nan_elsewhere(
+    policy: Policy, batch: DialogBatch, budget: int
+) -> None:
+    trace = simulate(policy, batch, budget)
+    entries = trace.every_entry()
+    present = entries.status != Status.empty
+    standing = present & (entries.rule != Rule.threshold)
+    was_cached = present.copy()
+    was_cached[:, :, trace.old_slots :] = False
+    was_cached &= (np.diff(batch.bounds) > 0)[:, :, None]  # no step is taken without tokens
+
+    for column in (entries.score, *entries.terms.values()):
+        np.testing.assert_array_equal(np.isfinite(column), standing)
+    for column in entries.channels.values():
+        np.testing.assert_array_equal(np.isfinite(column), present)
+    for name, column in entries.recorded.items():
+        if column.ndim == 3:
+            np.testing.assert_array_equal(np.isfinite(column), was_cached, err_msg=name)
+    np.testing.assert_array_equal(entries.rank > 0, standing)
+
+
+@given(policies(), ragged(), budgets)
+def test_the_rank_orders_by_score_and_then_by_age(
+    policy: Policy, batch: DialogBatch, budget: int
+) -> None:
+    entries = simulate(policy, batch, budget).every_entry()
+
+    for row in range(batch.rows):
+        for turn in range(batch.turns):
+            slots = live(entries, row, turn)
+            score, token = entries.score[row, turn, slots], entries.token[row, turn, slots]
+            best_first = np.lexsort((token, -score))
+            rank = entries.rank[row, turn, slots[best_first]]
+            assert rank.tolist() == list(range(1, len(slots) + 1))
+
+
+def test_of_many_equal_entries_the_older_ranks_higher_and_stays() -> None:
+    # With w_c = 1 new entries are all worth the same.
+    trace = simulate(policy_named("fd-kvc", w_c=1), random_dialog(0, [100]), budget=40)
+    entries = trace.every_entry()
+
+    assert entries.rank[0, 0, live(entries, 0, 0)].tolist() == list(range(1, 101))
+    assert kept_tokens(trace, 0, 0) == list(range(40))
+
+
+# ------------------------------------------------------------------------------- every batch
+
+
+@given(st.lists(policies(), min_size=1, max_size=2), dialogs(rows=5), budgets, st.randoms())
+def test_a_dialog_is_the_same_to_the_last_bit_in_any_batch(
+    some: list[Policy], rows: list[DialogBatch], budget: int, chance: object
+) -> None:
+    order = list(range(len(rows)))
+    chance.shuffle(order)  # type: ignore[attr-defined]
+    batch = stack([rows[number] for number in order])
+
+    for policy in [*some, EVICTING]:
+        together = simulate(policy, batch, budget)
+        for place, number in enumerate(order):
+            alone = simulate(policy, rows[number], budget)
+            assert_same_run(alone, together, other_row=place)
+            assert_same_run(alone, simulate(policy, batch.row(place), budget))
+
+
+@cache
+def drawn(scenario: str, dialogs: range, world: World) -> DialogBatch:
+    """Draw dialogs once for all policies."""
+    return generate(SCENARIOS[scenario], dialogs, 5, world)
+
+
+@pytest.mark.parametrize("key", POLICIES)
+@pytest.mark.parametrize("world", [World(), World(tokens_per_turn=7, head_dimension=3)], ids=str)
+def test_generated_dialogs_are_the_same_to_the_last_bit_in_any_batch(
+    key: str, world: World
+) -> None:
+    policy, budget = policy_named(key), 56
+    alone = {
+        (name, number): drawn(name, range(number, number + 1), world)
+        for name in ("adaptation", "shift", "return")
+        for number in range(3)
+    }
+    runs = {which: simulate(policy, dialog, budget) for which, dialog in alone.items()}
+
+    for name in ("adaptation", "shift"):
+        chunk = simulate(policy, drawn(name, range(3), world), budget)
+        for number in range(3):
+            assert_same_run(runs[name, number], chunk, other_row=number)
+    for order in (list(alone), list(reversed(alone)), list(alone)[4:6]):
+        together = simulate(policy, stack([alone[which] for which in order]), budget)
+        for row, which in enumerate(order):
+            assert_same_run(runs[which], together, other_row=row)
+
+
+# ------------------------------------------------------------------------------- forks
+
+
+@given(policies() | st.just(EVICTING), ragged(), budgets, st.data())
+def test_a_fork_repeats_the_future_to_the_last_bit(
+    policy: Policy, batch: DialogBatch, budget: int, data: st.DataObject
+) -> None:
+    trace = simulate(policy, batch, budget)
+    assert_same_state(trace.state_after(batch.turns - 1), trace.last)
+    if batch.turns == 1:
+        return
+    turn = data.draw(st.integers(0, batch.turns - 2), label="turn")
+
+    fork = simulate(policy, batch, budget, start=(turn + 1, trace.state_after(turn)))
+
+    assert fork.first_turn == turn + 1
+    assert fork.turns == batch.turns - turn - 1
+    for row in range(batch.rows):
+        assert_same_run(fork, trace, row, row)
+    assert_same_state(fork.last, trace.last)
+    for later in range(turn + 1, batch.turns):  # and a fork can be forked
+        assert_same_state(fork.state_after(later), trace.state_after(later))
+
+
+def test_a_fork_after_the_threshold_evicted_repeats_the_future() -> None:
+    batch = stack([random_dialog(seed, [9, 8, 0, 7, 9][seed:]) for seed in range(3)])
+    trace = simulate(EVICTING, batch, budget=12)
+    assert (trace.evicted["threshold"] > 0).any(axis=0).sum() >= 3
+
+    for turn in range(4):
+        fork = simulate(EVICTING, batch, 12, start=(turn + 1, trace.state_after(turn)))
+        for row in range(3):
+            assert_same_run(fork, trace, row, row)
+
+
+@pytest.mark.parametrize("turn", [-1, 10, 11])
+def test_a_state_is_that_of_a_recorded_turn(turn: int) -> None:
+    trace = simulate(policy_named("fifo"), generate(SCENARIOS["shift"]), budget=4)
+
+    with pytest.raises(
+        ValueError, match=f"^turn is {turn}, but must be a whole number from 0 to 9$"
+    ):
+        trace.state_after(turn)
+
+
+def test_a_fork_knows_the_turns_after_it_only() -> None:
+    batch = generate(SCENARIOS["shift"])
+    trace = simulate(policy_named("fifo"), batch, budget=4)
+    fork = simulate(policy_named("fifo"), batch, 4, start=(6, trace.state_after(5)))
+
+    with pytest.raises(ValueError, match=r"^turn is 5, but must be a whole number from 6 to 9$"):
+        fork.state_after(5)
+
+
+@pytest.mark.parametrize("turn", [10, -1])
+def test_a_fork_starts_with_a_turn_of_the_dialog(turn: int) -> None:
+    batch = generate(SCENARIOS["shift"])
+    trace = simulate(policy_named("fifo"), batch, budget=4)
+
+    with pytest.raises(ValueError, match=f"is {turn}, but must be a whole number from 0 to 9$"):
+        simulate(policy_named("fifo"), batch, 4, start=(turn, trace.last))
+
+
+@given(policies() | st.just(EVICTING), ragged(), budgets)
+def test_recording_fewer_details_changes_nothing(
+    policy: Policy, batch: DialogBatch, budget: int
+) -> None:
+    full = simulate(policy, batch, budget)
+    short = simulate(policy, batch, budget, entries=False)
+
+    for name, column in columns(short):
+        np.testing.assert_array_equal(column, dict(columns(full))[name], err_msg=name, strict=True)
+    assert_same_state(short.last, full.last)
+    with pytest.raises(ValueError, match="recorded without entries: simulate it with entries=True"):
+        short.every_entry()
+
+
+# ------------------------------------------------------------------------------- arithmetic
+
+
+def test_an_observation_answers_for_every_slot() -> None:
+    batch = stack([random_dialog(0, [2, 3]), random_dialog(1, [4, 2])])
+    turn = batch.observe(1)
+    token = np.array([[-1, 0, 4, -1], [1, -1, 5, 3]])
+    held = token >= 0
+
+    assert turn.new.tolist() == [[2, 3, 4], [4, 5, -1]]
+    assert turn.active.all()
+    np.testing.assert_array_equal(turn.position(token), token)
+    elsewhere = dataclasses.replace(batch, positions=np.arange(12).reshape(2, 6) * 10)
+    assert elsewhere.observe(1).position(token).tolist() == [[-1, 0, 40, -1], [70, -1, 110, 90]]
+    np.testing.assert_array_equal(np.isfinite(turn.logits(token)), held)
+    np.testing.assert_array_equal(turn.attention(token) > 0, held)
+    np.testing.assert_array_equal(turn.similarity(token) != 0, held)
+    for row, slot in np.argwhere(held):
+        index = token[row, slot]
+        low, high = batch.bounds[row, 1:3]
+        mean = batch.embeddings[row, low:high].mean(axis=0)
+        similarity = cosine(mean, batch.embeddings[row, index])
+        assert turn.similarity(token)[row, slot] == pytest.approx(similarity, abs=1e-6)
+        assert batch.queries is not None
+        logit = batch.queries[row, low:high].mean(axis=0) @ batch.keys[row, index] / 2
+        assert turn.logits(token)[row, slot] == pytest.approx(logit, abs=1e-6)
+
+
+@given(
+    st.integers(1, 400),
+    st.integers(0, 300),
+    st.integers(1, 3),
+    st.integers(0, 2**32),
+    st.booleans(),
+)
+def test_sums_and_softmax_do_not_depend_on_padding_or_other_rows(
+    width: int, padding: int, rows: int, seed: int, wild: bool
+) -> None:
+    random = np.random.default_rng(seed)
+    x = random.normal(size=(rows, width)).astype(np.float32)
+    x *= np.float32(10) ** random.integers(-6, 6, size=x.shape) if wild else 1
+    padded = np.pad(x, [(0, 0), (0, padding)])
+    masked = np.pad(x, [(0, 0), (0, padding)], constant_values=-np.inf)
+
+    np.testing.assert_array_equal(entry_sum(padded), entry_sum(x))
+    np.testing.assert_allclose(
+        entry_sum(x), x.sum(axis=1, dtype=float), rtol=1e-4, atol=abs(x).sum() * 1e-6
+    )
+    np.testing.assert_array_equal(softmax(masked)[:, :width], softmax(x))
+    np.testing.assert_array_equal(softmax(masked)[:, width:], 0)
+    for row in range(rows):
+        np.testing.assert_array_equal(entry_sum(padded[row : row + 1]), entry_sum(x)[row])
+        np.testing.assert_array_equal(softmax(masked[row : row + 1])[0, :width], softmax(x)[row])
+
+
+def test_softmax_of_large_logits_and_of_nothing() -> None:
+    logits = np.array([[1e30, -1e30, 1e30], [-np.inf] * 3, [-1e30, -np.inf, -1e30]], np.float32)
+
+    np.testing.assert_array_equal(softmax(logits), [[0.5, 0, 0.5], [0, 0, 0], [0.5, 0, 0.5]])
+
+
+def test_scaling_to_the_sum_and_to_the_maximum() -> None:
+    x = np.array([[1, 3, 0], [0, 0, 0]], np.float32)
+
+    np.testing.assert_allclose(normalize(x), [[0.25, 0.75, 0.0], [0.0, 0.0, 0.0]])
+    np.testing.assert_allclose(divide_by_max(x), [[1 / 3, 1.0, 0.0], [0.0, 0.0, 0.0]])
+
+
+def test_min_max_looks_at_present_entries_only() -> None:
+    x = np.array([[0.3, 0.5, 0.4, 9, -9], [1, 1, 1, 0, 0], [4, 5, 6, 7, 8]], np.float32)
+    present = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 0, 0], [0, 0, 0, 0, 0]], bool)
+
+    scaled = min_max(x, present)
+
+    expected = np.zeros((3, 5))
+    expected[0, :3] = [0, 1, 0.5]
+    np.testing.assert_allclose(scaled, expected, atol=1e-6)
+
+
+def test_cosines() -> None:
+    a = np.array([[3, 4], [1, 0], [0, 0]], np.float32)
+    b = np.array([[4, 3], [0, 2], [1, 1]], np.float32)
+
+    np.testing.assert_allclose(cosine(a, b), [0.96, 0, 0], atol=1e-6)
+
+
+def test_products_of_rows_stay_within_their_lengths() -> None:
+    a = np.arange(12, dtype=np.float32).reshape(2, 3, 2)
+    b = np.arange(16, dtype=np.float32).reshape(2, 4, 2)
+    full = np.einsum("bmd,bnd->bmn", a, b)
+
+    np.testing.assert_allclose(row_products(a, b), full)
+    ragged_product = row_products(a, b, [(np.arange(2), 4), (np.arange(3), 1)])
+    np.testing.assert_allclose(ragged_product[0, :2], full[0, :2])
+    np.testing.assert_allclose(ragged_product[1, :, :1], full[1, :, :1])
+    assert not ragged_product[0, 2].any()
+    assert not ragged_product[1, :, 1:].any()
+
+
+def test_margins_are_what_the_budget_decided_by() -> None:
+    trace = simulate(policy_named("fifo"), random_dialog(0, [2, 2, 0, 1]), budget=3)
+
+    assert list(margins(trace, 0)) == [math.inf, 1, math.inf, 1]
+    assert min(margins(trace, 0)) > CLEAR

@@ -1,0 +1,399 @@
+"""Policies around policies: written in a line, and told like any other."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from fdkvc.attention import word_number
+from fdkvc.corpora.formats import EXAMPLES, read_file
+from fdkvc.corpora.lexical import lexical_recording
+from fdkvc.corpora.recordings import Recording, Token
+from fdkvc.corpora.transcripts import Transcript, Turn
+from fdkvc.explain.counterfactual import counterfactual
+from fdkvc.explain.explain import explain, sentences
+from fdkvc.explain.narrate import narrate
+from fdkvc.parameters import Field
+from fdkvc.policies import (
+    Policy,
+    as_record,
+    policy_named,
+    read_policy,
+    recorded_policy,
+    wrapped,
+)
+from fdkvc.policies.base import Known
+from fdkvc.policies.recall import Recall
+from fdkvc.policies.together import Together
+from fdkvc.run.fork import Fork
+from fdkvc.run.simulate import simulate
+from fdkvc.run.trace import Rule
+from fdkvc.synthetic.batch import DialogBatch, one_dialog, stack
+from fdkvc.synthetic.draw import generate
+from fdkvc.synthetic.scenarios import SCENARIOS
+from tests.worlds import kept_tokens, plain_dialog
+
+EAST, NORTH = [1.0, 0.0], [0.0, 1.0]
+
+
+def pages(*turns: list[list[float]]) -> DialogBatch:
+    tokens = [token for turn in turns for token in turn]
+    lengths = [len(turn) for turn in turns]
+    return one_dialog(
+        embeddings=tokens, queries=tokens, keys=tokens, values=tokens, turn_lengths=lengths
+    )
+
+
+def test_fifo_with_a_second_tier_worked_by_hand() -> None:
+    dialog = pages([EAST, EAST], [NORTH, NORTH], [EAST])
+    trace = simulate(read_policy("recall(fifo)"), dialog, budget=3)
+
+    # Turn 1 evicts token 0; turn 2 points east again and brings it back; 0 and 1 are the oldest.
+    assert [kept_tokens(trace, 0, turn) for turn in range(3)] == [[0, 1], [1, 2, 3], [2, 3, 4]]
+    assert trace.tier[0].tolist() == [[-1, -1, -1], [-1, -1, 0], [-1, 0, 1]]
+    assert trace.state["moves"][0].tolist() == [0, 1, 4]
+    assert explain(trace, dialog, 0, 2, token=0).left == (2, 1)
+    assert sentences(explain(trace, dialog, 0, 2, token=0)) == [
+        "Token 0 (from turn 0) was evicted in turn 2 by the budget.",
+        "Its score of 0 ranked 5th of 5, and 3 stay.",
+        "The last to stay scored 2, so 2 was missing.",
+    ]
+    assert narrate(trace, dialog, 0, 2)[0].name == "Recall"
+
+
+def test_without_places_it_is_the_policy_inside() -> None:
+    dialogs = generate(SCENARIOS["return"], dialogs=2, seed=3)
+    one, other = (
+        simulate(read_policy(name), dialogs, 56, entries=False)
+        for name in ("recall(fd-kvc-window)", "fd-kvc-window recall=1")
+    )
+    none, plain = (
+        simulate(read_policy(name), dialogs, 56, entries=False)
+        for name in ("recall(h2o, tier=0)", "h2o")
+    )
+
+    np.testing.assert_array_equal(one.kept, other.kept)
+    np.testing.assert_array_equal(none.kept, plain.kept)
+    np.testing.assert_array_equal(none.output, plain.output)
+    assert none.policy.steps == plain.policy.steps
+
+
+def test_a_counterfactual_speaks_of_both() -> None:
+    dialogs = generate(SCENARIOS["return"], seed=7)
+    trace = simulate(read_policy("recall(sink, tier=0.5)"), dialogs, 56)
+    token = 40
+
+    changes = {each.name: each for each in counterfactual(trace, dialogs, 0, 2, token)}
+
+    assert list(changes) == ["sinks", "tier", "page_match", "budget"]
+    sinks = changes["sinks"].after
+    assert sinks is not None
+    again = simulate(trace.policy.variant(sinks=sinks), dialogs, 56)
+    assert (token in again.kept[0, 2]) != (token in trace.kept[0, 2])
+
+
+def test_what_is_around_a_policy_is_asked_what_entries_are_worth() -> None:
+    """FD-KVC's ownership loss is of the scores that evict, so the heads together have one."""
+    dialogs = generate(SCENARIOS["mixed"], dialogs=2, seed=1)
+    trace = simulate(Together(policy_named("fd-kvc"), 2), dialogs, 56, entries=False)
+
+    loss = trace.state["ownership_loss"]
+    np.testing.assert_array_equal(loss[0], loss[1])
+    alone = simulate(policy_named("fd-kvc"), dialogs, 56, entries=False)
+    assert (alone.state["ownership_loss"][0] != alone.state["ownership_loss"][1]).any()
+
+
+# ------------------------------------------------------------------------------- written
+
+
+@pytest.mark.parametrize(
+    ("written", "name", "title"),
+    [
+        ("recall(h2o)", "recall(h2o)", "Recall (H2O)"),
+        (
+            "recall( h2o:window=0.25 , tier=2,page_match=0.7)",
+            "recall(h2o window=0.25, tier=2.0)",
+            "Recall (H2O window=0.25, tier=2.0)",
+        ),
+        ("recall(fd-kvc gamma=0.8, tier=1)",) + 2 * ("fd-kvc gamma=0.8 recall=1.0",),
+    ],
+)
+def test_it_is_read_and_written_in_a_line(written: str, name: str, title: str) -> None:
+    policy = read_policy(written)
+
+    assert (policy.name, policy.title.replace("FD-KVC", "fd-kvc")) == (name, title)
+    assert read_policy(policy.name) == policy
+    assert recorded_policy(**json.loads(json.dumps(as_record(policy)))) == policy
+
+
+def test_a_link_has_it_among_others() -> None:
+    chosen = Field("Policies", "", name="policies", default=("fifo",), read=_name)
+    names = ["fifo", "recall(h2o window=0.25, tier=2.0)", "fd-kvc gamma=0.8"]
+
+    link = chosen.written(names)
+
+    assert link == "fifo,recall(h2o:window=0.25,tier=2.0),fd-kvc:gamma=0.8"
+    assert chosen.parse(link) == names
+
+
+def _name(text: str) -> str:
+    return read_policy(text).name
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ("recall(h2o", "'recall(h2o' needs a closing parenthesis at its end, such as recall(h2o)"),
+        ("recal(h2o)", "'recal' cannot stand around a policy: choose from window, "),
+        ("recall", "a policy stands inside recall: write recall(POLICY), such as recall(h2o)"),
+        ("recall(nothing)", "policy 'nothing' is unknown"),
+        ("recall()", "policy '' is unknown"),
+        ("recall(h2o, tier)", "'tier' in 'recall(h2o, tier)' is no hyperparameter"),
+        ("recall(h2o, tier=9)", "tier is 9.0, but must be a number from 0 to 4"),
+        ("recall(h2o, places=9)", "'places' is not a hyperparameter of recall (it has: tier, "),
+        ("recall(recall(h2o))", "recall(h2o) has a second tier already"),
+        ("recall(full)", "full evicts nothing, so recall changes nothing"),
+        ("turns(recall(h2o))", "recall(h2o) brings entries back, but turns judges none again"),
+        ("turns(turns(fifo))", "turns(fifo) has 'picks' already, so turns cannot stand around it"),
+        ("blocks(ada-heads(h2o))", "ada-heads(h2o) shares out single places, but blocks has whole"),
+        ("ada-heads(blocks(h2o))", "blocks(h2o) has whole pages, but ada-heads shares out single"),
+        ("window(full)", "full evicts nothing, so window changes nothing"),
+        (
+            "whitelist(h2o, words=at:six)",
+            "words is 'at six', but must be words of letters and digits with +",
+        ),
+        ("whitelist(h2o, words=six+)", "words is 'six+', but must be words of letters and digits"),
+    ],
+)
+def test_what_does_not_fit_is_said_in_a_sentence(written: str, message: str) -> None:
+    with pytest.raises(ValueError, match="^" + _escaped(message)):
+        read_policy(written)
+
+
+def _escaped(message: str) -> str:
+    return "".join(f"\\{each}" if each in "()+" else each for each in message)
+
+
+# ------------------------------------------------------------------------------- by hand
+
+
+def kept_by(name: str, dialog: DialogBatch, budget: int) -> list[list[int]]:
+    trace = simulate(read_policy(name), dialog, budget)
+    return [kept_tokens(trace, 0, turn) for turn in range(trace.turns)]
+
+
+def test_a_window_around_a_policy_worked_by_hand() -> None:
+    dialog = plain_dialog([[3, 1], [2, 9], [8, 7]])
+
+    # The shortest keys stay; half of the budget, and its newest two tokens, whatever their keys.
+    assert kept_by("knorm", dialog, 4) == [[0, 1], [0, 1, 2, 3], [0, 1, 2, 5]]
+    assert kept_by("window(knorm)", dialog, 4) == [[0, 1], [0, 1, 2, 3], [1, 2, 4, 5]]
+    assert read_policy("window(h2o, share=0.75)") == policy_named("h2o", window=0.75)
+    # SnapKV's window is another: the share of a turn that votes.
+    assert read_policy("window(snapkv, share=0.75)").name == "window(snapkv, share=0.75)"
+
+
+def test_a_whitelist_worked_by_hand() -> None:
+    dialog = plain_dialog([[1, 1, 1], [1], [1, 1]])
+
+    assert kept_by("whitelist(fifo)", dialog, 4)[2] == [0, 1, 4, 5]  # half of the budget
+    assert kept_by("whitelist(fifo, most=1)", dialog, 4)[2] == [0, 1, 2, 5]
+    assert kept_by("whitelist(fifo, first=0)", dialog, 4)[2] == [2, 3, 4, 5]
+    assert kept_by("whitelist(fifo, first=0, at_turn=1)", dialog, 2)[2] == [3, 5]
+    speakers = np.array([[1, 0, 1]])
+    said = dataclasses.replace(dialog, speakers=speakers)
+    assert kept_by("whitelist(fifo, first=0, speaker=user)", said, 2)[2] == [3, 5]
+    # Nobody is known to speak in a drawn dialog.
+    assert kept_by("whitelist(fifo, first=0, speaker=user)", dialog, 2)[2] == [4, 5]
+    words = np.array([[word_number(word) for word in ("A", "in", "Rome", ",", "in", "rome")]])
+    written = dataclasses.replace(dialog, words=words)
+    assert kept_by("whitelist(fifo, first=0, words=ROME)", written, 2)[2] == [2, 5]
+    assert kept_by("whitelist(fifo, first=0, words=a+rome)", written, 6)[1] == [0, 1, 2, 3]
+    assert kept_by("whitelist(fifo, first=0, words=a+rome)", written, 4)[2] == [0, 2, 4, 5]
+    # No word is known of a drawn token.
+    assert kept_by("whitelist(fifo, first=0, words=rome)", dialog, 2)[2] == [4, 5]
+    # It leaves no place to the sinks.
+    assert kept_by("whitelist(sink, first=2, most=1)", dialog, 3)[1] == [0, 1, 2]
+
+
+def test_a_recording_knows_who_speaks() -> None:
+    recording = lexical_recording(read_file(EXAMPLES / "dialogues.json")[0], 0)
+    trace = simulate(
+        read_policy("whitelist(fifo, first=0, speaker=system, most=1)"), recording.dialogs, 24
+    )
+
+    last = trace.kept[0, -1]
+    said = recording.transcript.spoken_by
+    assert {said[turn] for turn in recording.dialogs.born[0, last]} == {"system"}
+    assert set(said) == {"user", "system"}
+
+
+def test_a_piece_of_a_marked_word_is_of_that_word() -> None:
+    said = Transcript("said", (Turn("User", "To San José, at 19:00."),))
+    pieces = [("To", 0, 2), ("San", 3, 6), ("Jo", 7, 9), ("sé", 9, 11), (",", 11, 12)]
+    pieces += [("at", 13, 15), ("19:", 16, 19), ("00", 19, 21), (".", 21, 22)]
+    vectors = np.ones((1, len(pieces), 2), np.float32)
+    tokens = (tuple(Token(*piece) for piece in pieces),)
+    recording = Recording(said, tokens, vectors[0], vectors, vectors, vectors, (0,), "a test")
+
+    name = "whitelist(fifo, first=0, words=josé+19, most=1)"
+    trace = simulate(read_policy(name), recording.dialogs, 4)
+    assert trace.kept[0, 0].tolist() == [2, 3, 6, 8]
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "said"),
+    [
+        ("whitelist(fifo, speaker=user)", Known(), "Nobody is known to speak here"),
+        ("blocks(whitelist(fifo, words=rome))", Known(speakers=True), "No token is known to be"),
+        ("ada-heads(h2o)", Known(layers=2), "One head decides here by itself"),
+        ("pyramid(ada-heads(h2o))", Known(heads=2), "There is one layer here"),
+    ],
+)
+def test_what_changes_nothing_somewhere_is_said(name: str, known: Known, said: str) -> None:
+    policy = read_policy(name)
+
+    (sentence,) = policy.without_effect(known)
+    assert sentence.startswith(said)
+    assert policy.without_effect(Known(speakers=True, words=True, heads=2, layers=2)) == ()
+
+
+def test_turns_are_judged_once_worked_by_hand() -> None:
+    dialog = plain_dialog([[3, 1, 2, 4], [8, 6], [9, 7]])
+
+    # Half of each turn is picked, by the shortest keys: 1 and 2, then 5, then 7. What was not
+    # picked leaves first, the oldest of it first; then what was picked longest ago.
+    assert kept_by("turns(knorm, picks=0.5)", dialog, 3) == [[1, 2, 3], [1, 2, 5], [2, 5, 7]]
+    trace = simulate(read_policy("turns(knorm, picks=0.5)"), dialog, 3)
+    why = explain(trace, dialog, 0, 1, token=3)
+    assert (why.score, why.cutoff, why.deciding_terms) == (-3, 1, ("passed over",))
+    assert narrate(trace, dialog, 0, 1)[0].name == "Compression of the turn"
+
+
+def test_pages_leave_as_wholes_worked_by_hand() -> None:
+    dialog = plain_dialog([[6, 1, 3], [3, 4], [2, 2]])
+
+    # Pages of two: 6 1, 3 3, 4 2, 2. Six places are three pages, by the mean of their keys.
+    assert kept_by("blocks(knorm, size=2)", dialog, 6)[1:] == [[0, 1, 2, 3, 4], [2, 3, 4, 5, 6]]
+    # By the largest score, which is the shortest key, the first page is the best.
+    name = "blocks(knorm, size=2, score=largest)"
+    assert kept_by(name, dialog, 6)[2] == [0, 1, 4, 5, 6]
+    # A page that is not full takes all of its places, and five places are two pages.
+    assert kept_by("blocks(knorm, size=2)", dialog, 5)[1:] == [[0, 1, 2, 3], [5, 6]]
+    # A window protects whole pages, the newest; what has no room there is not protected.
+    trace = simulate(read_policy("blocks(window(knorm, share=0.9), size=2)"), dialog, 5)
+    protected = trace.every_entry()
+    assert protected.token[0, 2][protected.protected[0, 2]].tolist() == [4, 5, 6]
+    # Where the budget is less than a page, part of one stays.
+    assert kept_by("blocks(fifo, size=16)", dialog, 4)[2] == [0, 1, 2, 3]
+    why = explain(simulate(read_policy(name), dialog, 6), dialog, 0, 2, token=3)
+    assert (why.score, why.cutoff, why.deciding_terms) == (-3, -2, ("negative key norm",))
+
+
+def test_a_threshold_evicts_whole_pages_only() -> None:
+    dialogs = generate(SCENARIOS["mixed"], dialogs=2, seed=1)
+    trace = simulate(read_policy("blocks(fd-kvc tau=0.7, size=8)"), dialogs, 56)
+
+    entries = trace.every_entry()
+    gone, page = entries.rule == Rule.threshold, entries.token // 8
+    stayed = (entries.token >= 0) & ~gone
+    assert gone.any()
+    for row, turn in np.ndindex(gone.shape[:2]):
+        assert not {*page[row, turn, gone[row, turn]]} & {*page[row, turn, stayed[row, turn]]}
+
+
+def heads(*keys: list[float], lengths: list[int]) -> DialogBatch:
+    rows = [
+        one_dialog(
+            embeddings=np.array(each)[:, None],
+            queries=np.ones((len(each), 1)),
+            keys=np.array(each)[:, None],
+            values=np.ones((len(each), 1)),
+            turn_lengths=lengths,
+        )
+        for each in keys
+    ]
+    return dataclasses.replace(stack(rows), heads=len(keys))
+
+
+def test_heads_share_their_budgets_worked_by_hand() -> None:
+    # Two dialogs of two heads, whose shortest keys stay.
+    dialog = heads([1, 2, 3, 4], [5, 6, 7, 0], lengths=[4])
+    two = dataclasses.replace(stack([dialog, dialog]), heads=2)
+    trace = simulate(read_policy("ada-heads(knorm, safe=0)"), two, 2)
+
+    # The shortest four of both are 0 of the second head, and 1, 2 and 3 of the first.
+    assert [kept_tokens(trace, row, 0) for row in range(4)] == 2 * [[0, 1, 2], [3]]
+    assert [explain(trace, two, row, 0, 3).budget for row in (0, 1)] == [3, 1]
+    safe = simulate(read_policy("ada-heads(knorm, safe=1)"), two, 2)
+    assert [kept_tokens(safe, row, 0) for row in (0, 1)] == [[0, 1], [0, 3]]
+    # What is protected stays in each head, and takes its places.
+    window = simulate(read_policy("ada-heads(window(knorm), safe=0)"), two, 2)
+    assert [kept_tokens(window, row, 0) for row in (0, 1)] == [[0, 1, 3], [3]]
+    # One head has nothing to share.
+    alone = simulate(read_policy("ada-heads(knorm)"), two.row(0), 2)
+    assert kept_tokens(alone, 0, 0) == [0, 1]
+
+
+def test_heads_that_share_keep_the_best_of_all() -> None:
+    keys = np.random.default_rng(3).normal(size=(3, 40))
+    lengths = [10, 5, 0, 20, 5]
+    dialogs = heads(*keys.tolist(), lengths=lengths)
+    trace = simulate(read_policy("ada-heads(knorm, safe=0.25)"), dialogs, 8)
+
+    held: list[set[int]] = [set(), set(), set()]
+    for turn, (end, length) in enumerate(zip(np.cumsum(lengths), lengths, strict=True)):
+        held = [mine | set(range(end - length, end)) for mine in held]
+        length_of = np.abs(keys)
+        sure = [
+            sorted(mine, key=lambda token: length_of[row, token])[:2]
+            for row, mine in enumerate(held)
+        ]
+        rest = [
+            (length_of[row, token], row, token)
+            for row, mine in enumerate(held)
+            for token in mine - set(sure[row])
+        ]
+        chosen = [set(mine) for mine in sure]
+        for _, row, token in sorted(rest)[: 24 - 6]:
+            chosen[row].add(token)
+        held = chosen
+        assert [set(kept_tokens(trace, row, turn)) for row in range(3)] == held
+
+
+def test_layers_have_budgets_of_their_own_worked_by_hand() -> None:
+    policy = read_policy("pyramid(fifo, last=0.5)")
+
+    class OfLayers:
+        """What a policy is told of the rows of a language model."""
+
+        layers, heads, new = 4, 2, np.zeros((8, 1))
+
+    budgets = policy.budgets(10, OfLayers)  # type: ignore[arg-type]
+    # 1.5, 1.17, 0.83 and 0.5 times 10, rounded to 40 in all; both heads of a layer alike.
+    assert np.ravel(budgets).tolist() == [15, 15, 12, 12, 8, 8, 5, 5]
+    assert policy.slots(10, 4, 2) >= 15
+    assert policy.slots(10, 1, 2) == 10
+
+
+# ------------------------------------------------------------------------------- changed
+
+
+def test_a_variant_changes_what_is_inside_too() -> None:
+    policy: Policy = wrapped("recall", policy_named("h2o"))
+    changed = policy.variant(window=0.25, tier=2.0)
+
+    assert changed == Recall(policy_named("h2o", window=0.25), tier=2.0)
+    change = Fork(3, policy=changed)
+    assert change.changes(policy, 56) == [
+        "window at 0.25 instead of 0.5",
+        "second tier at 2.0 instead of 1.0",
+    ]
+    assert not change.starts_anew(policy)
+    other = Fork(3, policy=policy_named("h2o", queries="each"))
+    assert other.changes(policy, 56) == ["H2O queries=each instead of Recall (H2O)"]
+    assert other.starts_anew(policy)
+    assert not Fork(3, policy=policy_named("h2o")).starts_anew(policy)

@@ -1,0 +1,162 @@
+"""The exact bound, against exhaustive search and against every policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fdkvc.corpora.lexical import lexical_recording
+from fdkvc.corpora.recordings import Recording
+from fdkvc.corpora.transcripts import Demand, Mention, Transcript, Turn
+from fdkvc.policies import POLICIES, Policy, policy_named
+from fdkvc.run.bounds import best_schedule, least_attention_loss, most_evidence
+from fdkvc.run.evidence import Asked
+from fdkvc.run.metrics import attention_loss, metric_named
+from fdkvc.run.simulate import simulate
+from fdkvc.synthetic.batch import DialogBatch
+from fdkvc.synthetic.draw import generate
+from fdkvc.synthetic.scenarios import SCENARIOS, World
+from tests.worlds import policies, ragged
+
+SMALL = World(tokens_per_turn=8, dimension=16, head_dimension=4, topic_strength=3)
+BOUNDED = [
+    key for key in POLICIES if policy_named(key).bounded and not policy_named(key).reads_afresh
+]
+"""Those that hold no more than the budget; what reads afresh stores everything."""
+
+
+def schedules(turns: int, born: list[int], budget: int) -> Iterator[np.ndarray]:
+    """Yield everything that a cache could hold: every token dropped after any turn or at once."""
+    for ends in product(*(range(birth, turns + 1) for birth in born)):
+        held = np.array(
+            [[birth <= turn < end for birth, end in zip(born, ends, strict=True)]
+             for turn in range(turns)]
+        )  # fmt: skip
+        if held.sum(axis=1).max() <= budget:
+            yield held
+
+
+@settings(max_examples=60)
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=5), st.integers(1, 4), st.data())
+def test_exhaustive_search_finds_nothing_better(
+    births: list[int], budget: int, data: st.DataObject
+) -> None:
+    born, turns = sorted(births), 4
+    seed = data.draw(st.integers(0, 2**16))
+    worth = np.random.default_rng(seed).integers(0, 6, (turns, len(born))).astype(np.float32)
+    worth[np.arange(turns)[:, None] < born] = 0
+
+    held = best_schedule(worth, np.array(born), budget)
+
+    assert held.sum(axis=1).max() <= budget
+    assert not held[np.arange(turns)[:, None] < born].any()
+    dropped = ~held[:-1] & (np.arange(turns - 1)[:, None] >= born)
+    assert not (dropped & held[1:]).any()  # what was dropped does not come back
+    most = max(float(worth[each].sum()) for each in schedules(turns, born, budget))
+    assert worth[held].sum() == most
+
+
+def test_greedy_is_not_optimal() -> None:
+    # Greedy keeps what is worth most in all from now on: token 0, with 3 to come. It then has no
+    # place for token 2. Better to hold token 1 first and token 2 after it.
+    worth = np.array([[1, 2, 0], [2, 0, 4]], np.float32)
+
+    held = best_schedule(worth, np.array([0, 0, 1]), budget=1)
+
+    assert held.tolist() == [[False, True, False], [False, False, True]]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_no_policy_that_keeps_to_the_budget_is_below_the_bound(scenario: str) -> None:
+    dialogs = generate(SCENARIOS[scenario], dialogs=2, seed=4, world=SMALL)
+    least = least_attention_loss(dialogs, 14).mean(axis=1, dtype=float)
+
+    losses = {
+        key: attention_loss(simulate(policy_named(key), dialogs, 14, entries=False), dialogs)
+        for key in BOUNDED
+    }
+    for key, loss in losses.items():
+        assert (loss.mean(axis=1, dtype=float) >= least - 1e-6).all(), key
+    # Those that know more lose less; the greedy oracle comes close to the bound.
+    gap = losses["oracle"].mean(axis=1, dtype=float) - least
+    assert (gap < 0.5 * (losses["random"].mean(axis=1, dtype=float) - least)).all()
+
+
+@settings(max_examples=25)
+@given(policies(BOUNDED), ragged(), st.integers(1, 12))
+def test_regret_is_never_negative(policy: Policy, batch: DialogBatch, budget: int) -> None:
+    trace = simulate(policy, batch, budget, entries=False)
+    regret = metric_named("regret").late(trace, batch)
+
+    assert (np.isnan(regret) if trace.tier.size else regret >= -1e-5).all()
+
+
+def test_with_room_for_all_nothing_is_lost() -> None:
+    dialogs = generate(SCENARIOS["shift"], dialogs=1, world=SMALL)
+
+    np.testing.assert_allclose(least_attention_loss(dialogs, 80), 0, atol=1e-6)
+
+
+def test_a_budget_below_1_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^budget is 0, but must be a whole number of at least 1"):
+        best_schedule(np.ones((1, 1), np.float32), np.zeros(1, np.intp), 0)
+
+
+# ------------------------------------------------------------------------------- evidence
+
+
+def demanding(seed: int) -> Recording:
+    """Draw a dialog of a few words, and calls that need some of them."""
+    random = np.random.default_rng(seed)
+    turns = tuple(Turn("User", "a b c d"[: 2 * int(random.integers(1, 5)) - 1]) for _ in range(5))
+    demands = []
+    for turn in sorted(random.integers(1, 6, size=4).tolist()):
+        mentions = set()
+        for _ in range(int(random.integers(1, 4))):
+            at = int(random.integers(turn))
+            start = 2 * int(random.integers((len(turns[at].text) + 1) // 2))
+            end = start + int(random.choice([1, 3]))
+            mentions.add(Mention(at, start, min(end, len(turns[at].text))))
+        source = str(random.choice(["One", "Two"]))
+        demands.append(Demand("call", turn, source, "slot", "value", tuple(sorted(mentions))))
+    return lexical_recording(Transcript("own", turns, tuple(demands)))
+
+
+def best_by_trying(recording: Recording, budget: int, asked: Asked) -> float:
+    """Try every choice of a mention, or none, for every demand."""
+    weights = asked.weights([demand for demand, _ in recording.evidence])
+    born = [turn for turn, tokens in enumerate(recording.tokens) for _ in tokens]
+    best = 0.0
+    for choice in product(*([None, *mentions] for _, mentions in recording.evidence)):
+        until: dict[int, int] = {}
+        for (demand, _), mention in zip(recording.evidence, choice, strict=True):
+            for token in mention or ():
+                until[token] = max(until.get(token, 0), demand.turn - 1)
+        most = max(
+            sum(born[token] <= turn <= last for token, last in until.items()) for turn in range(5)
+        )
+        if most <= budget:
+            met = [mention is not None for mention in choice]
+            best = max(best, float(weights @ np.array(met)))
+    return best
+
+
+def test_the_most_evidence_is_what_trying_everything_finds() -> None:
+    asked = Asked("call")
+    found = [
+        (most_evidence(recording, budget, asked), best_by_trying(recording, budget, asked))
+        for recording in map(demanding, range(25))
+        for budget in (1, 2, 3)
+    ]
+
+    most, tried = np.transpose(found)
+    np.testing.assert_allclose(most, tried, atol=1e-9)
+    assert ((tried > 0) & (tried < 1)).sum() > 25
+    assert np.isnan(most_evidence(demanding(0), 3, Asked("state")))
+    with pytest.raises(ValueError, match="budget is 0, but must be a whole number of at least 1"):
+        most_evidence(demanding(0), 0, asked)

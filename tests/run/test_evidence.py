@@ -1,0 +1,103 @@
+"""Evidence: recall and age by hand, and against a plain reading of the trace."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fdkvc.corpora.formats import EXAMPLES, read_file
+from fdkvc.corpora.lexical import lexical_recording
+from fdkvc.corpora.recordings import Recording, many_rows
+from fdkvc.corpora.transcripts import Demand, Mention, Transcript, Turn
+from fdkvc.policies import policy_named
+from fdkvc.run.evidence import OLD, Asked, answers, lost_in, recall
+from fdkvc.run.simulate import simulate
+from fdkvc.run.trace import Trace
+from tests.worlds import measure
+
+DIALOGS = [dialog for path in sorted(EXAMPLES.iterdir()) for dialog in read_file(path)]
+
+
+def run(recording: Recording, key: str, budget: int) -> Trace:
+    return simulate(policy_named(key), recording.dialogs, budget, entries=False)
+
+
+def call(turn: int, slot: str, *mentions: tuple[int, int, int]) -> Demand:
+    return Demand("call", turn, "f", slot, slot, tuple(Mention(*mention) for mention in mentions))
+
+
+def test_recall_by_hand() -> None:
+    turns = tuple(Turn("User", text) for text in ("a b", "c d", "e", "f"))
+    demands = (
+        call(1, "both", (0, 0, 3)),  # a b, the turn before
+        call(3, "old", (0, 0, 1)),  # a
+        call(3, "new", (0, 0, 1), (1, 2, 3)),  # a, or d
+        call(4, "broken", (1, 0, 3)),  # c d, after the last turn
+    )
+    recording = lexical_recording(Transcript("own", turns, demands))
+    # FIFO of 3 keeps a b; b c d; c d e; d e f.
+    trace = run(recording, "fifo", 3)
+    found = answers(trace, recording)
+
+    assert [bool(answer.met[0]) for answer in found] == [True, False, True, False]
+    assert recall(found, Asked("call")).tolist() == pytest.approx([(1 + 1 / 2 + 0) / 3])
+    assert recall(found, Asked("call", 2)).tolist() == [0]  # only a, for the call at 3
+    assert [int(turn[0]) for turn in lost_in(trace, recording)] == [-1, 1, -1, 3]
+    assert math.isnan(recall(found, Asked("state")).item())
+    assert measure(trace, recording)["token_age"] == pytest.approx((0 * 2 + 1 + 2 + 3) / 11)
+
+
+def plain(trace: Trace, recording: Recording, row: int, older_than: int) -> float:
+    """Work call-argument recall out by sets of tokens."""
+    calls: dict[tuple[int, str], list[bool]] = {}
+    spans = [(t, token) for t, turn in enumerate(recording.tokens) for token in turn]
+    for demand in recording.transcript.demands:
+        if demand.kind != "call" or demand.turn - demand.mentions[-1].turn <= older_than:
+            continue
+        cached = set(trace.kept[row, demand.turn - 1].tolist())
+        met = any(
+            all(
+                index in cached
+                for index, (turn, token) in enumerate(spans)
+                if turn == mention.turn and token.start < mention.end and token.end > mention.start
+            )
+            for mention in demand.mentions
+        )
+        calls.setdefault((demand.turn, demand.source), []).append(met)
+    return float(np.mean([np.mean(met) for met in calls.values()])) if calls else math.nan
+
+
+@pytest.mark.parametrize("key", ["fifo", "h2o", "fd-kvc"])
+def test_recall_is_that_of_a_plain_reading(key: str) -> None:
+    recordings = [lexical_recording(dialog) for dialog in DIALOGS]
+    trace = simulate(policy_named(key), many_rows(recordings), 64, entries=False)
+    for row, recording in enumerate(recordings):
+        found = measure(trace, recording, row)
+        assert found["call_recall"] == pytest.approx(plain(trace, recording, row, 0), nan_ok=True)
+        assert found["old_call_recall"] == pytest.approx(plain(trace, recording, row, OLD))
+
+
+@pytest.mark.parametrize("key", ["fifo", "sink", "h2o", "random", "full"])
+def test_a_cache_with_room_for_everything_knows_everything(key: str) -> None:
+    recording = lexical_recording(DIALOGS[0])
+    found = measure(run(recording, key, 512), recording)
+
+    assert [found["call_recall"], found["old_call_recall"]] == [1, 1]
+
+
+def test_heads_count_each_for_itself() -> None:
+    recording = lexical_recording(DIALOGS[1])
+    doubled: dict[str, Any] = {
+        name: np.concatenate([getattr(recording, name), np.roll(getattr(recording, name), at)])
+        for at, name in enumerate(("queries", "keys", "values"))
+    }
+    both = dataclasses.replace(recording, heads=(0, 1), **doubled)
+    trace = run(both, "h2o", 48)
+    one, other = recall(answers(trace, both), Asked("call"))
+
+    assert one != other
+    assert measure(trace, both)["call_recall"] == pytest.approx((one + other) / 2)

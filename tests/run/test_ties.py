@@ -1,0 +1,95 @@
+"""What rounding alone can tell apart is equal, wherever scores are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from fdkvc.attention import Floats, Observation
+from fdkvc.cache import OF_ONE, Cache, Ties, best
+from fdkvc.explain.explain import explain
+from fdkvc.policies import policy_named
+from fdkvc.policies.base import EVICTION, Policy, below_threshold
+from fdkvc.run.simulate import simulate
+from fdkvc.synthetic.batch import one_dialog
+
+A_LITTLE = 1 + 2**-23
+"""The next number after 1 in single precision."""
+
+
+@dataclass(frozen=True)
+class TwoTerms(Policy):
+    """What a key's two numbers add up to."""
+
+    key = "two-terms"
+    label = "Two terms"
+    steps = (EVICTION,)
+
+    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+        keys = turn.keys(cache.token)
+        return {"one": keys[:, :, 0], "other": keys[:, :, 1]}
+
+
+def test_a_term_decides_if_with_it_the_entry_would_have_tied() -> None:
+    keys = [[0.0, 1.0], [1.0, A_LITTLE]]
+    dialog = one_dialog(embeddings=keys, queries=keys, keys=keys, values=keys, turn_lengths=[2])
+    trace = simulate(TwoTerms(), dialog, budget=1)
+
+    # With 1 in place of 0 token 0 would be behind by rounding alone, and it is the older.
+    assert explain(trace, dialog, 0, 0, token=0).deciding_terms == ("one",)
+
+
+def test_a_threshold_leaves_what_ties_with_it() -> None:
+    score = np.array([[1, 1 - 2**-24, 0.9, 2]], np.float32)
+    below = below_threshold(score, Cache(np.arange(4)[None]), np.ones(1, np.float32), OF_ONE)
+
+    assert below.tolist() == [[False, False, True, False]]
+
+
+def test_the_best_are_told_row_by_row_and_ties_go_to_the_older() -> None:
+    score = np.array([[1, A_LITTLE, 3, 9], [5, 4, 3, 9]], np.float32)
+    cache = Cache(np.array([[0, 1, 2, -1], [0, 1, 2, 3]]))
+
+    marked = best(score, cache, np.array([[2], [0]]), Ties())
+
+    assert marked.tolist() == [[True, False, True, False], [False] * 4]
+    assert best(score, cache, np.array([[9], [3]]), Ties()).tolist() == [
+        [True, True, True, False],
+        [True, True, False, True],
+    ]
+
+
+@pytest.mark.parametrize("nudge", [1 - 2**-23, 1, A_LITTLE])
+def test_rounding_does_not_move_who_is_frequent(nudge: float) -> None:
+    """Of four alike, whose attention some processor rounds up or down, the older are frequent."""
+    turn = _alike(nudge)
+    policy = policy_named("fastgen", frequent=0.5, local=0.0, sinks=0, recovery=0.25)
+
+    assert policy.absorb(_nothing_yet(turn), turn)["chosen"].tolist() == [[1, 1, 0, 0]]
+
+
+def test_a_structure_that_holds_enough_but_for_rounding_is_taken() -> None:
+    policy = policy_named("fastgen", frequent=0.5, local=0.0, sinks=0, recovery=0.5)
+    turn = _alike(1 + 2**-22)
+
+    assert policy.absorb(_nothing_yet(turn), turn).state["structure"].tolist() == [1]
+
+
+def _nothing_yet(turn: Observation) -> Cache:
+    """Return the turn's tokens with nothing remembered of them."""
+    zero, none = np.zeros((1, 4), np.float32), np.zeros(1, np.float32)
+    return Cache(
+        turn.new, {"cumulative": zero, "chosen": zero}, {"structure": none, "recovered": none}
+    )
+
+
+def _alike(nudge: float) -> Observation:
+    """Return a turn of four tokens that are alike but for the last, by so little."""
+    keys = [[1.0], [1.0], [1.0], [nudge]]
+    ones = [[1.0]] * 4
+    return one_dialog(
+        embeddings=ones, queries=ones, keys=keys, values=ones, turn_lengths=[4]
+    ).observe(0)

@@ -1,0 +1,521 @@
+"""Dialogs: the world they are drawn from, dialogs of one's own, and the batch that holds them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fdkvc.policies import PAPER_POLICIES, policy_named
+from fdkvc.run.metrics import diversity, retention
+from fdkvc.run.simulate import simulate
+from fdkvc.synthetic.batch import DialogBatch, one_dialog, stack
+from fdkvc.synthetic.draw import build, draw, generate
+from fdkvc.synthetic.scenarios import (
+    BENCHMARK_SCENARIOS,
+    SCENARIOS,
+    Scenario,
+    World,
+    own_scenario,
+    scenario_named,
+)
+from tests.worlds import by_cosine, random_dialog, random_vectors
+from tests.worlds import dialogs as some_dialogs
+
+SMALL = World(tokens_per_turn=3, dimension=30, head_dimension=4)
+
+
+# ------------------------------------------------------------------------------- the schedules
+
+
+@pytest.mark.parametrize(
+    ("key", "schedule"),
+    [
+        ("shift", "AAA BBBBBBB"),
+        ("return", "AAA BBBB AAA"),
+        ("mixed", "AA BBB CC AA BBB"),
+        ("complex", "AA BB CC DD EE BB AA CC AA CC"),
+        ("gradual", "AAAAA BBBBBBB"),
+        ("adaptation", "AAA BBBBBBBBBBBBBBBB"),
+    ],
+)
+def test_the_papers_schedules(key: str, schedule: str) -> None:
+    assert scenario_named(key).key == key
+    assert scenario_named(key).schedule == schedule.replace(" ", "")
+
+
+def test_the_benchmark_has_the_papers_five_scenarios() -> None:
+    assert set(BENCHMARK_SCENARIOS) == set(SCENARIOS) - {"adaptation"}
+
+
+def test_gradual_blends_over_turns_2_to_8() -> None:
+    gradual = SCENARIOS["gradual"]
+    share = np.array([0, 0, 0, 1 / 6, 2 / 6, 3 / 6, 4 / 6, 5 / 6, 1, 1, 1, 1])
+
+    np.testing.assert_allclose(gradual.mixture, np.stack([1 - share, share], axis=1), atol=1e-6)
+    np.testing.assert_array_equal(gradual.current, share >= 0.5)
+
+
+def test_a_schedule_of_ones_own() -> None:
+    own = own_scenario(" aac\tc\nB ")
+
+    assert own.schedule == "AACCB"
+    assert own.topic_names == ("A", "B", "C")
+    assert own.current.tolist() == [0, 0, 2, 2, 1]
+    np.testing.assert_array_equal(own.mixture, np.eye(3)[[0, 0, 2, 2, 1]])
+
+
+@pytest.mark.parametrize("schedule", ["", "   ", "AA1B", "A-B", "ÄB", "A🂡"])
+def test_a_schedule_that_is_not_letters_gets_one_clear_sentence(schedule: str) -> None:
+    with pytest.raises(ValueError, match=r"but must be letters A to Z, one for each turn$") as said:
+        own_scenario(schedule)
+    assert repr("".join(schedule.upper().split())) in str(said.value)
+
+
+def test_an_unknown_scenario_gets_one_clear_sentence() -> None:
+    with pytest.raises(ValueError, match=r"^scenario 'shft' is unknown: choose from shift, retur"):
+        scenario_named("shft")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "blend"),
+    [
+        ("AAB", (0.0, 0.5)),
+        ("AAB", (0.0, 0.5, 1.0, 1.0)),
+        ("AAB", (0.0, 0.5, 1.5)),
+        ("AAB", (0.0, math.nan, 1.0)),
+        ("AAA", (0.0, 0.5, 1.0)),
+        ("ABC", (0.0, 0.5, 1.0)),
+    ],
+)
+def test_a_blend_that_does_not_fit_its_schedule_gets_one_clear_sentence(
+    schedule: str, blend: tuple[float, ...]
+) -> None:
+    sentence = "blend needs two topics|blend has . shares for 3 turns|blend is .*, but must be"
+    with pytest.raises(ValueError, match=sentence):
+        Scenario("mine", "Mine", schedule, blend)
+
+
+# ------------------------------------------------------------------------------- the world
+
+
+@pytest.mark.parametrize("key", SCENARIOS)
+def test_topics_are_orthonormal_and_drawn_anew(key: str) -> None:
+    batch = generate(SCENARIOS[key], dialogs=5, seed=2)
+    assert batch.topics is not None
+    topics = batch.topics.astype(float)
+    count = len(batch.topic_names)
+
+    products = topics @ topics.swapaxes(1, 2)
+    np.testing.assert_allclose(products, np.tile(np.eye(count), (5, 1, 1)), atol=1e-6)
+    assert np.abs(topics[0] - topics[1]).max() > 0.1
+
+
+@pytest.mark.parametrize("noise", [0.05, 0.3])
+@pytest.mark.parametrize("strength", [0.8, 0.2])
+def test_a_token_is_its_topic_and_noise_of_the_given_standard_deviation(
+    noise: float, strength: float
+) -> None:
+    world = World(noise=noise, topic_strength=strength)
+    batch = generate(SCENARIOS["mixed"], dialogs=20, seed=4, world=world)
+    assert batch.topics is not None
+
+    topic = batch.topics[:, np.repeat(SCENARIOS["mixed"].current, world.tokens_per_turn)]
+    rest = batch.embeddings.astype(float) - strength * topic
+    # 491,520 numbers: the standard deviation is known to 0.1 %.
+    assert rest.std() == pytest.approx(noise, rel=0.005)
+    assert rest.mean() == pytest.approx(0, abs=0.005 * noise)
+    # Also along the topic, where the token's own topic was taken off.
+    assert (rest * topic).sum(axis=2).std() == pytest.approx(noise, rel=0.05)
+
+
+def test_without_noise_a_token_is_its_topic() -> None:
+    batch = generate(SCENARIOS["gradual"], dialogs=2, seed=4, world=World(noise=0))
+    assert batch.topics is not None
+
+    mixture = np.repeat(SCENARIOS["gradual"].mixture, 32, axis=0)
+    np.testing.assert_allclose(batch.embeddings, 0.8 * mixture @ batch.topics, atol=1e-6)
+
+
+def test_projections_have_variance_one_over_d_and_are_shared_by_tokens() -> None:
+    world = World(dimension=64, head_dimension=16)
+    batch = generate(SCENARIOS["shift"], dialogs=20, seed=5, world=world)
+    matrices = np.stack([batch.projection(space) for space in ("query", "key", "value")])
+
+    assert matrices.shape == (3, 20, 64, 16)
+    assert matrices.var() == pytest.approx(1 / 64, rel=0.03)
+    assert abs(np.corrcoef(matrices.reshape(3, -1)) - np.eye(3)).max() < 0.03
+    assert abs(np.corrcoef(matrices.reshape(60, -1)) - np.eye(60)).max() < 0.2
+    np.testing.assert_allclose(batch.keys, batch.embeddings @ matrices[1], atol=1e-5)
+    np.testing.assert_allclose(batch.values, batch.embeddings @ matrices[2], atol=1e-5)
+    queries = batch.embeddings @ matrices[0]
+    by_turn = queries.reshape(20, 10, 32, 16).mean(axis=2)
+    np.testing.assert_allclose(batch.mean_queries, by_turn, atol=1e-5)
+
+
+def test_shapes_and_turns_of_a_batch() -> None:
+    batch = generate(SCENARIOS["complex"], dialogs=2, seed=0, world=SMALL)
+
+    assert (batch.rows, batch.turns, batch.turn_tokens) == (2, 20, 3)
+    assert batch.embeddings.shape == (2, 60, 30)
+    assert batch.embeddings.dtype == batch.keys.dtype == batch.values.dtype == np.float32
+    assert batch.new_tokens(4).tolist() == [[12, 13, 14]] * 2
+    assert batch.born[0, [0, 2, 3, 59]].tolist() == [0, 0, 1, 19]
+    assert batch.in_turns.all()
+    assert batch.topic_counts.tolist() == [5, 5]
+
+
+# ------------------------------------------------------------------------------- seeds
+
+
+def tokens_of(batch: DialogBatch, turns: int) -> dict[str, np.ndarray]:
+    """Return what the first turns of a batch hold."""
+    end = batch.bounds[0, turns]
+    names = ("embeddings", "keys", "values", "topic_bits")
+    return {name: getattr(batch, name)[:, :end] for name in names}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "turns"),
+    [
+        ("AAB", "AABBBAA", 3),
+        ("AAAB", "AAABBB", 4),
+        ("AAA", "AAAB", 3),
+        ("AABB", "AABBCDE", 4),
+        ("AABB", "AABBCDEFGHIJKLMNOPQRSTUVWXYZ", 4),
+        ("AABC", "AABD", 3),
+        ("BBB", "BBBA", 3),
+        ("CCAAB", "CCAAZ", 4),
+    ],
+)
+def test_schedules_with_the_same_beginning_give_dialogs_with_the_same_beginning(
+    one: str, other: str, turns: int
+) -> None:
+    first, second = (
+        generate(own_scenario(schedule), dialogs=3, seed=6, world=SMALL)
+        for schedule in (one, other)
+    )
+
+    beginning, again = tokens_of(first, turns), tokens_of(second, turns)
+    for name in ("embeddings", "keys", "values"):
+        np.testing.assert_array_equal(beginning[name], again[name], err_msg=name)
+    assert [first.topic_names[topic] for topic in first.current[0, :turns]] == list(one[:turns])
+    assert [second.topic_names[topic] for topic in second.current[0, :turns]] == list(other[:turns])
+
+
+def test_letters_are_names_only() -> None:
+    ab, ba = (generate(own_scenario(each), seed=7, world=SMALL) for each in ("AAB", "QQC"))
+
+    np.testing.assert_array_equal(ab.embeddings, ba.embeddings)
+    assert (ab.topic_names, ba.topic_names) == (("A", "B"), ("C", "Q"))
+    assert ab.current.tolist() == [[0, 0, 1]]
+    assert ba.current.tolist() == [[1, 1, 0]]
+    assert ba.topics is not None
+    own_topic = ba.topics[0, ba.current[0]]
+    by_turn = ba.embeddings.reshape(3, 3, 30)
+    assert (np.einsum("tnd,td->tn", by_turn, own_topic) > 0.5).all()
+
+
+@pytest.mark.parametrize("key", ["shift", "complex", "gradual"])
+def test_a_dialogs_number_decides_it_whichever_others_are_drawn(key: str) -> None:
+    whole = generate(SCENARIOS[key], dialogs=7, seed=9)
+
+    for part in (range(2, 5), range(6, 7), range(5, 1, -2)):
+        some = generate(SCENARIOS[key], dialogs=part, seed=9)
+        for row, number in enumerate(part):
+            for name in ("embeddings", "keys", "values", "topics", "topic_bits", "logits"):
+                one, other = getattr(some, name)[row], getattr(whole, name)[number]
+                np.testing.assert_array_equal(one, other, err_msg=name)
+            np.testing.assert_array_equal(
+                some.similarities[row], whole.similarities[number], err_msg="similarities"
+            )
+
+
+@pytest.mark.parametrize("numbers", [range(1), range(2, 3), range(4)], ids=str)
+def test_several_scenarios_of_one_draw_are_those_drawn_alone(numbers: range) -> None:
+    scenarios = [SCENARIOS[key] for key in ("shift", "complex", "gradual", "shift")]
+    draws = draw(scenarios, numbers, seed=9, world=SMALL)
+
+    for scenario in scenarios:
+        shared, alone = build(scenario, draws, SMALL), generate(scenario, numbers, 9, SMALL)
+        for name in ("embeddings", "keys", "values", "topics", "projections", "topic_bits"):
+            np.testing.assert_array_equal(
+                getattr(shared, name), getattr(alone, name), err_msg=f"{scenario.key} {name}"
+            )
+
+
+def test_seeds_and_numbers_give_dialogs_that_differ() -> None:
+    first = generate(SCENARIOS["shift"], dialogs=3, seed=0, world=SMALL).embeddings
+    second = generate(SCENARIOS["shift"], dialogs=3, seed=1, world=SMALL).embeddings
+
+    rows = np.concatenate([first, second]).reshape(6, -1)
+    assert len(np.unique(rows[:, 0])) == 6
+    noise = rows - rows.mean(axis=0)
+    assert abs(np.corrcoef(noise) + 0.2 - 1.2 * np.eye(6)).max() < 0.3
+
+
+@pytest.mark.parametrize("dialogs", [0, -3, 2.5, math.nan, "3", None, True])
+def test_the_number_of_dialogs_must_be_a_whole_number_of_at_least_1(dialogs: Any) -> None:
+    with pytest.raises(ValueError, match="whole number of at least 1") as said:
+        generate(SCENARIOS["shift"], dialogs=dialogs, world=SMALL)
+    assert f"is {dialogs!r}, but" in str(said.value)
+
+
+def test_a_range_of_dialogs_must_not_be_empty_or_negative() -> None:
+    with pytest.raises(ValueError, match="number of dialogs is 0, but must be a whole number of"):
+        generate(SCENARIOS["shift"], dialogs=range(3, 3), world=SMALL)
+    with pytest.raises(ValueError, match="is -2, but must be a whole number of at least 0"):
+        generate(SCENARIOS["shift"], dialogs=range(-2, 1), world=SMALL)
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, math.nan, "0", None, True])
+def test_a_seed_must_be_a_whole_number_of_at_least_0(seed: Any) -> None:
+    with pytest.raises(ValueError, match=r"^seed is .*, but must be a whole number of at least 0$"):
+        generate(SCENARIOS["shift"], seed=seed, world=SMALL)
+
+
+def test_more_topics_than_dimensions_get_one_clear_sentence() -> None:
+    world = World(dimension=2)
+    assert generate(own_scenario("AB"), world=world).topics is not None
+    with pytest.raises(ValueError, match=r"has 3 topics, but 2 dimensions hold at most 2$"):
+        generate(own_scenario("ABC"), world=world)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("tokens_per_turn", 0, "a whole number from 1 to 4096"),
+        ("tokens_per_turn", 2.5, "a whole number from 1 to 4096"),
+        ("dimension", 1, "a whole number from 2 to 4096"),
+        ("head_dimension", 0, "a whole number from 1 to 1024"),
+        ("noise", -0.1, "a number from 0 to 10"),
+        ("noise", math.nan, "a number from 0 to 10"),
+        ("topic_strength", math.inf, "a number from 0 to 10"),
+    ],
+)
+def test_a_world_out_of_range_gets_one_clear_sentence(name: str, value: Any, allowed: str) -> None:
+    with pytest.raises(ValueError, match=f"^{name} is {value}, but must be {allowed}$"):
+        World(**{name: value})
+
+
+# ------------------------------------------------------------------------------- labels
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("key", PAPER_POLICIES)
+def test_labels_and_the_papers_cosine_rule_agree_in_the_papers_world(
+    key: str, scenario: str
+) -> None:
+    dialogs = generate(SCENARIOS[scenario], dialogs=30, seed=12)
+    trace = simulate(policy_named(key), dialogs, budget=56, entries=False)
+    ruled = by_cosine(dialogs)
+
+    for metric in (retention, diversity):
+        np.testing.assert_array_equal(metric(trace, dialogs), metric(trace, ruled))
+
+
+def test_the_cosine_rule_parts_from_the_labels_with_more_noise() -> None:
+    dialogs = generate(SCENARIOS["shift"], dialogs=10, seed=12, world=World(noise=0.3))
+    own = by_cosine(dialogs).topic_bits & dialogs.topic_bits
+
+    # 0.8 against a noise of length 0.3·√64: 56 % of a topic's own tokens pass.
+    assert (own > 0).mean() == pytest.approx(0.56, abs=0.03)
+
+
+def test_a_token_of_a_blend_is_of_both_its_topics_while_its_cosine_with_both_is_enough() -> None:
+    dialogs = generate(SCENARIOS["gradual"], dialogs=50, seed=3)
+    bits = dialogs.topic_bits.reshape(50, 12, 32)
+    of_a, of_b = bits & 1, bits >> 1 & 1
+
+    # B's share is 1/6 at turn 3 and 5/6 at turn 7; there few tokens pass for the lesser topic.
+    assert (of_a[:, :3] == 1).all()
+    assert (of_b[:, :3] == 0).all()
+    assert (of_a[:, 4:7] & of_b[:, 4:7]).mean() > 0.5
+    assert (of_a[:, 5] & of_b[:, 5]).mean() > 0.98
+    assert (of_b[:, 8:] == 1).all()
+    assert (of_a[:, 8:] == 0).all()
+    assert (of_a[:, 3] == 1).all()
+    assert (of_b[:, 7] == 1).all()
+    np.testing.assert_array_equal(dialogs.topic_counts, 2)
+
+
+def test_projections_need_what_a_dialog_of_ones_own_has_not() -> None:
+    own = random_dialog(0, [3, 2])
+
+    with pytest.raises(ValueError, match="come without projection matrices"):
+        own.projection("value")
+    for dialogs in (own, generate(SCENARIOS["shift"], world=SMALL)):
+        with pytest.raises(ValueError, match=r"'v' is unknown: choose from query, key, value$"):
+            dialogs.projection("v")
+
+
+# ------------------------------------------------------------------------------- one's own
+
+
+def test_a_dialog_of_ones_own() -> None:
+    vectors, _ = random_vectors(1, [2, 0, 3])
+    dialog = one_dialog(**vectors, turn_lengths=[2, 0, 3], turn_topics=["cats", None, "dogs"])
+
+    assert dialog.topic_names == ("cats", "dogs")
+    assert dialog.bounds.tolist() == [[0, 2, 2, 5]]
+    assert dialog.turn_counts.tolist() == [3]
+    assert dialog.current.tolist() == [[0, -1, 1]]
+    assert dialog.topic_bits.tolist() == [[1, 1, 2, 2, 2]]
+    assert dialog.topic_counts.tolist() == [2]
+    assert dialog.born.tolist() == [[0, 0, 2, 2, 2]]
+    assert [dialog.new_tokens(turn).tolist() for turn in range(3)] == [[[0, 1]], [[]], [[2, 3, 4]]]
+    queries = vectors["queries"]
+    means = [queries[:2].mean(axis=0), np.zeros(4), queries[2:].mean(axis=0)]
+    np.testing.assert_allclose(dialog.mean_queries[0], means, atol=1e-6)
+    np.testing.assert_allclose(dialog.keys[0], vectors["keys"], atol=1e-6)
+
+
+def test_a_dialog_of_ones_own_needs_no_topics() -> None:
+    vectors, _ = random_vectors(1, [2, 3])
+    dialog = one_dialog(**vectors, turn_lengths=(2, 3))
+
+    assert dialog.topic_names == ()
+    assert dialog.current.tolist() == [[-1, -1]]
+    assert dialog.topic_counts.tolist() == [0]
+
+
+NAMES = ("embeddings", "queries", "keys", "values")
+NAN = [[0.0, 1.0], [math.nan, 1.0], [0.0, 0.0]]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("array", "sentence"),
+    [
+        (NAN, "{} holds a number that is not finite"),
+        (np.full((3, 2), math.inf), "{} holds a number that is not finite"),
+        (np.full((3, 2), 1e39), "{} holds a number that is not finite"),
+        (np.zeros(3), "{} has 1 axes, but must have 2"),
+        (np.zeros((1, 3, 2)), "{} has 3 axes, but must have 2"),
+        (np.zeros((4, 2)), "{} holds 4 tokens, but the turns add up to 3"),
+        (np.zeros((3, 0)), "{} has no dimensions, but must have at least 1"),
+        ([["a", "b"]] * 3, "{} must be numbers"),
+        ([[1.0], [1.0, 2.0], [1.0]], "{} must be numbers"),
+        (None, "{} "),
+    ],
+)
+def test_arrays_that_will_not_do_get_one_clear_sentence(
+    name: str, array: Any, sentence: str
+) -> None:
+    good: dict[str, Any] = dict.fromkeys(NAMES, np.ones((3, 2)))
+    with pytest.raises(ValueError, match=f"^{sentence.format(name)}"):
+        one_dialog(**{**good, name: array}, turn_lengths=[1, 2])
+
+
+@pytest.mark.parametrize("name", ["queries", "values"])
+def test_queries_and_values_must_have_the_shape_of_keys(name: str) -> None:
+    good: dict[str, Any] = dict.fromkeys(NAMES, np.ones((3, 2)))
+    with pytest.raises(ValueError, match=rf"^{name} has shape \(3, 5\), but keys have \(3, 2\)$"):
+        one_dialog(**{**good, name: np.ones((3, 5))}, turn_lengths=[3])
+
+
+@pytest.mark.parametrize(
+    ("lengths", "sentence"),
+    [
+        ([], "number of turns is 0, but must be a whole number of at least 1"),
+        ([0], "number of tokens is 0, but must be a whole number of at least 1"),
+        ([4, -1], "is -1, but must be a whole number of at least 0"),
+        ([1.5, 1.5], "is 1.5, but must be a whole number of at least 0"),
+        ([math.nan, 3], "is nan, but must be a whole number of at least 0"),
+        (["2", 1], "is '2', but must be a whole number of at least 0"),
+        ([[3]], r"is \[3\], but must be a whole number of at least 0"),
+    ],
+)
+def test_turn_lengths_that_will_not_do_get_one_clear_sentence(lengths: Any, sentence: str) -> None:
+    arrays: dict[str, Any] = dict.fromkeys(NAMES, np.ones((3, 2)))
+    if lengths == [0]:
+        arrays = {name: array[:0] for name, array in arrays.items()}
+    with pytest.raises(ValueError, match=sentence):
+        one_dialog(**arrays, turn_lengths=lengths)
+
+
+def test_topics_of_turns_must_fit_the_turns() -> None:
+    arrays: dict[str, Any] = dict.fromkeys(NAMES, np.ones((40, 2)))
+    with pytest.raises(ValueError, match="there are 1 turn topics for 2 turns"):
+        one_dialog(**arrays, turn_lengths=[20, 20], turn_topics=["A"])
+    with pytest.raises(ValueError, match="has 33 topics, but at most 32 are allowed"):
+        one_dialog(
+            **arrays, turn_lengths=[1] * 32 + [8], turn_topics=[str(turn) for turn in range(33)]
+        )
+
+
+# ------------------------------------------------------------------------------- stack and row
+
+
+def assert_same_dialogs(one: DialogBatch, other: DialogBatch) -> None:
+    """Assert that two batches hold the same, and derive the same from it, to the last bit."""
+    for name in (
+        *("embeddings", "keys", "values", "queries", "bounds", "turn_counts", "topic_bits"),
+        *("current", "topics", "projections", "mean_embeddings", "mean_queries", "logits"),
+        *("similarities", "born", "in_turns", "topic_counts"),
+    ):
+        mine, theirs = getattr(one, name), getattr(other, name)
+        assert (mine is None) == (theirs is None), name
+        if mine is not None:
+            np.testing.assert_array_equal(mine, theirs, err_msg=name, strict=True)
+    assert one.topic_names == other.topic_names
+
+
+@given(some_dialogs(rows=4))
+def test_a_row_of_a_stack_is_the_dialog_that_went_in(rows: list[DialogBatch]) -> None:
+    batch = stack(rows)
+
+    assert batch.rows == len(rows)
+    assert batch.turns == max(row.turns for row in rows)
+    for index, row in enumerate(rows):
+        assert_same_dialogs(batch.row(index), row)
+
+
+@given(st.permutations(["shift", "return", "adaptation", "gradual"]), st.integers(0, 1000))
+def test_a_row_of_generated_dialogs_is_the_dialog_that_went_in(order: list[str], seed: int) -> None:
+    rows = [generate(SCENARIOS[key], 1, seed, World(tokens_per_turn=5)) for key in order]
+
+    for index, row in enumerate(rows):
+        assert_same_dialogs(stack(rows).row(index), row)
+
+
+def test_stacks_can_be_stacked() -> None:
+    rows = [random_dialog(seed, [seed + 1, 2]) for seed in range(4)]
+
+    assert_same_dialogs(stack([stack(rows[:2]), stack(rows[2:])]), stack(rows))
+
+
+def test_padding_belongs_to_no_turn() -> None:
+    batch = stack([random_dialog(0, [2]), random_dialog(1, [1, 0, 4])])
+
+    assert batch.bounds.tolist() == [[0, 2, 2, 2], [0, 1, 1, 5]]
+    assert batch.turn_counts.tolist() == [1, 3]
+    assert batch.in_turns.tolist() == [[True, False, False], [True, True, True]]
+    assert batch.current[0, 1:].tolist() == [-1, -1]
+    assert batch.new_tokens(0).tolist() == [[0, 1], [0, -1]]
+    assert batch.new_tokens(2).tolist() == [[-1] * 4, [1, 2, 3, 4]]
+    assert batch.turn_tokens == 4
+
+
+def test_dialogs_that_do_not_belong_together_get_one_clear_sentence() -> None:
+    one = generate(own_scenario("AB"), world=SMALL)
+
+    with pytest.raises(ValueError, match=r"topic names differ: \('A', 'C'\) and \('A', 'B'\)"):
+        stack([one, generate(own_scenario("AC"), world=SMALL)])
+    with pytest.raises(ValueError, match="differ in embedding dimension"):
+        stack([one, generate(own_scenario("AB"), world=World(dimension=31, head_dimension=4))])
+    with pytest.raises(ValueError, match="differ in head dimension"):
+        stack([one, generate(own_scenario("AB"), world=World(dimension=30, head_dimension=5))])
+
+
+def test_dialogs_with_queries_of_their_own_do_not_mix_with_projected_ones() -> None:
+    drawn = generate(own_scenario("AB"), world=SMALL)
+    vectors, _ = random_vectors(0, [2, 2], dimension=30, head_dimension=4)
+    own = one_dialog(**vectors, turn_lengths=[2, 2], turn_topics=["A", "B"])
+
+    with pytest.raises(ValueError, match="queries"):
+        stack([drawn, own])

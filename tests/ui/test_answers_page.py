@@ -1,0 +1,300 @@
+"""The answers page, driven without a browser, with the model that comes with the project."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from html import escape, unescape
+from urllib.parse import parse_qsl
+
+import pandas as pd
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+from fdkvc.__main__ import _parser
+from fdkvc.experiments.answers import MEASURES
+from fdkvc.explain.answers import judged
+from fdkvc.files.export import digest
+from fdkvc.lm import MEASURED, MEASURED_ON
+from fdkvc.lm.talk import Talk
+from fdkvc.ui.answers import choices, conversation, scene
+from fdkvc.ui.answers.conversation import FULL, Conversation, bundled_model
+from fdkvc.ui.answers.measured import TABLES, damage_rows, report
+from fdkvc.ui.kit.markdown import plain
+from fdkvc.ui.kit.memory import Memory
+from tests.app_pages import check_specs, html, link_of, open_page, press, settled, specs, told
+from tests.hostile import HOSTILE
+
+
+def headline(app: AppTest) -> str:
+    return app.header[0].value
+
+
+def lanes(app: AppTest) -> dict[str, str]:
+    """Return what stands under each cache's name."""
+    shown = next(each for each in html(app).split("\n") if each.startswith('<div class="answers"'))
+    found = re.findall(r'<section aria-label="([^"]*)">(.*?)</section>', shown)
+    return {name: re.sub("<[^>]*>", " ", content) for name, content in found}
+
+
+def say(app: AppTest, text: str) -> AppTest:
+    return settled(app.chat_input[0].set_value(text).run())
+
+
+def words_of(app: AppTest) -> str:
+    kinds = (app.markdown, app.caption, app.error, app.info)
+    return "\n".join(element.value for kind in kinds for element in kind)
+
+
+def test_it_opens_with_a_call_that_one_policy_gets_right_and_another_wrong() -> None:
+    app = open_page("answers")
+
+    said = headline(app)
+    assert said.startswith("GetWeather: the call is right with the full cache")
+    right, wrong = said.split("wrong with")
+    assert "FIFO" in wrong
+    assert "FIFO" not in right
+    shown = lanes(app)
+    assert list(shown) == ["Full cache", "FIFO", "H2O", "FD-KVC", "KeyDiff"]
+    assert "✓ city = San Jose" in shown["Full cache"]
+    assert "✗ city" in shown["FIFO"]
+    assert "not San Jose" in shown["FIFO"]
+    assert "✓ date = March 5th" in shown["FIFO"]
+    assert "1.1 million parameters" in words_of(app)
+    assert link_of(app).items() >= {"file": "evening", "turn": "15", "look": "fifo"}.items()
+
+
+def test_why_says_what_a_word_would_have_looked_at_and_when_that_was_evicted() -> None:
+    app = open_page("answers", section="why", look="fifo")
+
+    told = next(
+        each.value for each in app.markdown if "of its attention would have gone" in each.value
+    )
+    assert told.startswith("FIFO wrote *")
+    assert "they got 0 %" in told
+    shown = html(app)
+    assert '<b class="asked">' in shown
+    assert re.search(
+        r'<s [^>]*title="0\.0 % of the attention, [\d.]+ % had it been there; '
+        r'evicted in turns? \d+[^"]* from 8 of 8 heads',
+        shown,
+    )
+    assert "by the rule" in shown
+    app.selectbox(key="answers/look").set_value(FULL).run()
+    assert "Nothing was evicted before Full cache wrote" in words_of(settled(app))
+
+    app.selectbox(key="answers/layer").set_value(3).run()
+    assert link_of(settled(app)).items() >= {"look": FULL, "layer": "3", "head": "-1"}.items()
+
+
+def test_what_was_evicted_is_brought_back_and_the_call_is_right() -> None:
+    app = open_page("answers", section="back", look="fifo")
+
+    assert (
+        "**The call failed because *San Jose* was evicted in turn 14; with it, as it was computed "
+        "when it was read, the call is right.**" in [each.value for each in app.markdown]
+    )
+    table = next(each for each in html(app).split("\n") if "scrolls back" in each)
+    assert table.count("<tr>") == 1 + 1 + 8 + 1  # names, nothing, eight spans, all together
+    assert "as it would be computed now" in table
+
+
+@pytest.mark.parametrize("look", ["fifo", "h2o"])
+def test_why_leads_to_where_that_head_evicted_the_word(look: str) -> None:
+    app = open_page("answers", section="why", look=look)
+    (query,) = [each.proto.query_string for each in app.get("page_link") if each.proto.query_string]
+    link = dict(parse_qsl(query))
+    there = open_page("dialogs", **link)
+
+    assert not there.error
+    assert link_of(there).items() >= link.items()
+    assert "the bundled model, layer 0, KV head 0" in html(there)
+    (view,) = [each for each in told(there) if each.get("what") == "view"]
+    assert (str(view["turn"]), str(view["entry"])) == (link["turn"], link["entry"])
+    assert view["sentences"][0].startswith(f"Token {link['entry']} ")
+    assert f"was evicted in turn {link['turn']} by the budget" in view["sentences"][0]
+
+
+def test_what_was_measured_over_many_dialogs_is_shown_as_its_files_say() -> None:
+    app = open_page("answers", section="measured", measure="calls_exact_of_full", at=64)
+    paired = pd.read_csv(MEASURED / "answers_paired.csv")
+    rows = paired[(paired.metric == "calls_exact_of_full") & (paired.budget == 64)]
+
+    shown = html(app)
+    for row in rows[["mean_diff", "ci_high", "ci_low"]].to_numpy(float):
+        mean, low, high = (f"{-100 * each:.1f}".replace("-", "−") for each in row)
+        assert f"<td>{mean} ({low} to {high})</td>" in shown
+    damage = damage_rows("calls_exact_of_full").query("budget == 64")
+    damage = damage.sort_values("mean", kind="stable")  # two policies lose as many
+    least = rows.sort_values("mean_diff", ascending=False, kind="stable")  # fewest calls lost first
+    assert damage.policy.tolist() == least.policy.tolist()
+    assert [each["title"]["text"] for each in specs(app)] == [
+        "Damage by the budget",
+        "Every policy at 64 entries a head",
+    ]
+    words = words_of(app)
+    assert "over 200 dialogues" in words
+    assert f"by {rows.services.max()} sets of services" in words
+    measure = MEASURES["calls_exact_of_full"]
+    assert f"{measure.label}: {measure.help}" in words
+    (best,) = (
+        pd.read_csv(MEASURED / "proxies.csv")
+        .query("proxy == 'call_recall' and damage == 'nats' and over == 'policies and budgets'")
+        .to_dict("records")
+    )
+    assert {each.proto.label for each in app.get("download_button")} >= {
+        "Report as one HTML file",
+        *map(plain, TABLES),
+    }
+    rho, low, high = (f"−{-best[name]:.2f}" for name in ("rho", "ci_low", "ci_high"))
+    assert f"{rho} ({low} to {high})" in shown
+
+
+def test_what_was_measured_is_what_its_run_json_says() -> None:
+    run = json.loads((MEASURED / "run.json").read_text("utf-8"))
+
+    assert run["parameters"]["model"]["digest"] == bundled_model().digest
+    for name in TABLES:
+        assert digest((MEASURED / name).read_text("utf-8")) == run["digests"][name]
+    text = report()
+    assert f"Measured on {MEASURED_ON}" in text
+    assert f"numpy</td><td class='words'>{run['versions']['numpy']}</td>" in text
+    assert all(run["digests"][name] in text for name in TABLES)
+    summary = pd.read_csv(MEASURED / "answers_summary.csv")
+    (fifo,) = summary.query("policy == 'fifo' and budget == 48 and metric == 'nats'").to_dict(
+        "records"
+    )
+    assert f"<td>{fifo['mean']:.3f} ({fifo['ci_low']:.3f} to {fifo['ci_high']:.3f}) ≠</td>" in text
+    (command,) = re.findall("<pre>(.*?)</pre>", text, re.DOTALL)
+    asked = _parser().parse_args(unescape(command).split()[3:])
+    assert [policy.split(":")[0] for policy in asked.policies] == [
+        *(policy["key"] for policy in run["parameters"]["policies"]),
+        "cut-text",
+    ]
+
+
+def test_damage_is_shown_over_turns_and_by_layer_and_head() -> None:
+    app = open_page("answers", section="damage", policies="fifo", budget=64)
+
+    table = next(each for each in html(app).split("\n") if "scrolls heat" in each)
+    assert table.count("<td style") == 8
+    assert len(app.get("vega_lite_chart")) == 1
+    check_specs(app)
+    labels = {each.proto.label for each in app.get("download_button")}
+    files = ("answers.csv", "damage.csv", "damage_by_head.csv", "damage.svg")
+    assert labels >= {plain(name) for name in files}
+
+
+def test_a_talk_begins_with_nothing_and_every_cache_goes_on_with_its_own_answers() -> None:
+    app = open_page("answers", file="nothing", budget=24, policies="fifo,h2o")
+    assert "Say something as the user" in words_of(app)
+
+    say(app, "I am looking for a restaurant in San Jose.")
+    assert "says" not in headline(app)
+    assert list(lanes(app)) == ["Full cache", "FIFO", "H2O"]
+    first = lanes(app)["FIFO"]
+    say(app, "Something Italian, please.")
+
+    assert link_of(app)["said"].split("\n") == [
+        "I am looking for a restaurant in San Jose.",
+        "Something Italian, please.",
+    ]
+    assert first.split("a head", 1)[1].strip() in lanes(app)["FIFO"]
+    again = open_page("answers", **link_of(app))
+    assert lanes(again) == lanes(app)
+
+    press(app, "Take it back")
+    assert lanes(app)["FIFO"] == first
+    for section in ("Bring it back", "Damage", "Why this answer"):
+        app.session_state["answers/sections"] = section
+        assert not settled(app.run()).error
+
+
+def test_a_dialog_goes_on_as_a_talk() -> None:
+    app = open_page("answers", policies="fifo")
+    say(app, "Thank you. Is there a movie playing there?")
+
+    assert "Thank you. Is there a movie playing there?" in html(app)
+    assert "call is right" not in headline(app) or "FindMovies" in headline(app)
+    assert "GetWeather" in lanes(app)["Full cache"]  # what was answered before
+
+
+def test_an_answer_that_is_stopped_ends_there_and_the_talk_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = lanes(open_page("answers", policies="fifo", budget=70))["Full cache"]
+
+    def stopping(talk: Talk, asked: Conversation) -> Iterator[int]:
+        for steps in conversation.steps_of(talk, asked):
+            yield steps
+            if steps == 3 and not asked.stopped:  # a click: its callback, and the next run
+                choices.stop("answers", asked)
+                st.rerun()
+
+    monkeypatch.setattr(scene, "steps_of", stopping)
+    monkeypatch.setattr(scene, "ANSWERS", Memory(1))
+    app = open_page("answers", policies="fifo", budget=70)
+
+    assert "✗" in lanes(app)["Full cache"]
+    assert len(lanes(app)["Full cache"]) < len(whole)
+    monkeypatch.setattr(scene, "steps_of", conversation.steps_of)
+    say(app, "And now?")
+    assert "And now?" in html(app)
+    app.session_state["answers/sections"] = "Bring it back"
+    assert "scrolls back" in html(settled(app.run()))
+
+
+def test_a_link_to_what_these_answers_do_not_have_is_told() -> None:
+    app = open_page("answers", turn=2, look="snapkv", word=5000, layer=77, head=4, at=3)
+
+    wrong = "This link is not quite right: "
+    assert [each.value for each in app.error] == [
+        wrong + "Whose answer is 'snapkv', but must be one of all, fifo, h2o, fd-kvc, keydiff. "
+        "Using fifo instead.",
+        wrong + "Word is 5000, but must be a whole number from 0 to 23 in this answer. "
+        "Using 4 instead.",
+        wrong + "Layer is 77, but must be a whole number from -1 to 3. Using -1 instead.",
+        wrong + "Head is 4, but must be a whole number from -1 to 3. Using -1 instead.",
+        wrong + "Entries a head is 3, but must be one of 32, 48, 64, 96, 128 in what was "
+        "measured. Using 48 instead.",
+        wrong + "no answer begins in turn 2 of this dialog. Using 15 instead.",
+    ]
+    assert link_of(app)["look"] == "fifo"
+    assert not open_page("answers", turn=5).error
+
+
+def test_what_is_too_long_or_sees_the_future_is_said() -> None:
+    app = open_page("answers", policies="fifo,oracle,full")
+    assert "it looks at the future of the dialog" in app.error[0].value
+    assert list(lanes(app)) == ["Full cache", "FIFO"]
+
+    more = open_page("answers", file="nothing", said="x1" * 1200)
+    assert "more than 2,000 characters" in more.error[0].value
+    full = open_page("answers", file="nothing", said="\n".join(["1" * 600] * 3))
+    assert full.error[0].value.startswith("The text has ")
+    assert full.error[0].value.endswith("tokens, but the model holds at most 1,024.")
+
+
+def test_what_a_person_says_is_text() -> None:
+    app = say(open_page("answers", file="nothing", policies="fifo"), HOSTILE)
+
+    assert escape(HOSTILE) in html(app)
+    assert HOSTILE not in html(app)
+
+
+@pytest.mark.parametrize(
+    ("written", "signs"),
+    [
+        ("A ; b = 1", "✓ A ✓ b = 1"),
+        ("A ; b = 2", "✓ A ✗ b = 2 not 1"),
+        ("A ; c = 1", "✓ A ✗ b missing: 1 ✗ c = 1 not asked for"),
+        ("C ; b = 1", "✗ C not A ✓ b = 1"),
+        ("", "✗ no call of A"),
+    ],
+)
+def test_a_call_is_chips_with_right_and_wrong_arguments(written: str, signs: str) -> None:
+    shown = scene.call_html(judged(written, "A ; b = 1"))
+
+    assert " ".join(re.sub("<[^>]*>", " ", shown).split()) == signs

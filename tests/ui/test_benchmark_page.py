@@ -1,0 +1,368 @@
+"""The benchmark, ablation and about pages, driven without a browser."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from fdkvc.__main__ import _parser
+from fdkvc.experiments.sweep import Sweep, can_be_swept
+from fdkvc.files.shipped import papers_run
+from fdkvc.paper.claims import CLAIMS
+from fdkvc.policies import POLICIES, policy_named
+from fdkvc.run.metrics import metrics_of
+from fdkvc.synthetic.scenarios import SCENARIOS
+from fdkvc.ui.ablation.choices import sweep_command
+from fdkvc.ui.ablation.sections import step_link
+from fdkvc.ui.about import LIMITATIONS, QUESTIONS, code_of
+from fdkvc.ui.benchmark.choices import DIALOGS_HERE
+from fdkvc.ui.benchmark.sections import SECTIONS
+from fdkvc.ui.kit.jobs import Jobs
+from fdkvc.ui.kit.markdown import plain
+from tests.app_pages import html, link_of, open_page, press, run_until, settled
+
+SHOWN = "Shown: "
+"""What stands above the figures of a run that has ended."""
+
+
+@pytest.fixture(scope="module")
+def ran() -> AppTest:
+    """Return the benchmark page after a run of few dialogs."""
+    app = open_page("benchmark", dialogs=3)
+    assert any("Nothing of these settings is at hand" in info.value for info in app.info)
+    return run_until(press(app, "Run"), f"{SHOWN}3 dialogs")
+
+
+def section(app: AppTest, name: str) -> AppTest:
+    app.session_state["benchmark/sections"] = name
+    return settled(app.run())
+
+
+def test_the_page_opens_on_the_papers_run_and_says_how_to_run_more() -> None:
+    app = open_page("benchmark")
+    assert app.title[0].value == "Benchmark"
+    (shown,) = [caption.value for caption in app.caption if SHOWN in caption.value]
+    assert shown.startswith("Shown: 600 dialogs a scenario, seed 0")
+    assert f"Measured on {papers_run().made} with version {papers_run().version}" in shown
+    assert f"At most {DIALOGS_HERE.high:,} dialogs a scenario run here" in " ".join(
+        caption.value for caption in app.caption
+    )
+    assert "python -m fdkvc study --dialogs 6000 --seed 0" in app.code[0].value
+
+
+def test_each_verdict_of_the_scorecard_leads_to_what_it_counts() -> None:
+    app = open_page("benchmark")
+    for section, verdict, one in (
+        ("Tables", "differs", "<td class='differs'>"),
+        ("Claims", "does not hold", '<li id="claim-'),
+    ):
+        button = app.button(key=f"benchmark/scorecard/{section}/{verdict}")
+        (count,) = re.findall(r"\*\*(\d+)\*\*", button.label)
+        settled(button.click().run())
+
+        assert app.session_state["benchmark/sections"] == section
+        assert html(app).count(one) == int(count)
+        assert html(app).count("<td class='") in (0, int(count))  # and no other cell
+
+
+def test_a_run_shows_the_papers_tables(ran: AppTest) -> None:
+    section(ran, "Tables")
+    titles = [heading.value for heading in ran.header]
+    assert [title.split(":")[0] for title in titles] == [f"Table {n}" for n in range(1, 8)]
+    # Three dialogs have no verdict.
+    assert "<td class=''>50.0<small>50.0% (±0.0)</small></td>" in html(ran)
+    assert not ran.dataframe
+    ran.session_state["benchmark/layout"] = "sorted"
+    frame = settled(ran.run()).dataframe[2].value
+    assert frame.iloc[0, 1] == pytest.approx(50)  # numbers, to sort by
+    ran.session_state["benchmark/layout"] = "printed"
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_every_section_opens(ran: AppTest, name: str) -> None:
+    section(ran, name)
+    assert ran.markdown
+    assert not ran.error
+
+
+def test_all_claims_are_listed(ran: AppTest) -> None:
+    section(ran, "Claims")
+    assert html(ran).count('<li id="claim-') == len(CLAIMS)
+
+
+def test_the_figures_are_drawn(ran: AppTest) -> None:
+    section(ran, "Figures")
+    charts = ran.get("vega_lite_chart")
+    assert len(charts) == 3 + 2 + 2 + 4 + 1
+
+
+def test_files_are_offered(ran: AppTest) -> None:
+    section(ran, "Files")
+    labels = [button.proto.label for button in ran.get("download_button")]
+    for name in ("Everything as a ZIP", "run.json", "summary.csv", "claims.csv", "tables.tex"):
+        assert name in labels
+
+
+def test_the_run_is_found_again_after_another_page(ran: AppTest) -> None:
+    ran.switch_page("pages/about.py").run()
+    ran.switch_page("pages/benchmark.py").run()
+    assert any("Shown: 3 dialogs a scenario" in caption.value for caption in ran.caption)
+
+
+def shown_in(app: AppTest) -> str:
+    """Return what the page says of the run that it shows."""
+    (said,) = [caption.value for caption in app.caption if SHOWN in caption.value]
+    return said
+
+
+def test_a_reload_keeps_the_result_and_another_session_finds_it(ran: AppTest) -> None:
+    again = open_page("benchmark", **link_of(ran))
+    assert shown_in(again).startswith("Shown: 3 dialogs a scenario, seed 0")
+    assert not again.error
+
+
+def test_a_link_says_all_that_was_chosen_and_what_is_wrong_with_it() -> None:
+    link = {"scenarios": "return,mixed", "policies": "h2o,fd-kvc:gamma=0.8"}
+    link |= {"metrics": "retention", "dialogs": "7", "seed": "3", "budget": "40"}
+    app = open_page("benchmark", **link)
+    assert not app.error
+    assert link_of(app) == link
+    app = open_page("benchmark", **link | {"dialogs": "2001"})
+    (wrong,) = app.error
+    assert wrong.value.startswith("This link is not quite right: Dialogs a scenario is 2001")
+
+
+def test_a_link_to_a_sweep_says_all_that_was_chosen() -> None:
+    link = {"policy": "h2o", "first": "window", "values": "0 0.5", "second": "–"}
+    link |= {"scenario": "return", "metrics": "retention"}
+    link |= {"section": "sweep", "around": "", "dialogs": "7", "seed": "3", "budget": "40"}
+    app = open_page("ablation", **link)
+    assert not app.error
+    assert link_of(app) == link
+    paged = {"policy": "blocks(h2o,size=8)", "first": "size", "values": "4 8", "dialogs": "2"}
+    app = open_page("ablation", **paged)
+    assert not app.error
+    assert "--policy 'blocks(h2o,size=8)' --parameter size" in app.code[0].value
+    assert {name: link_of(app)[name] for name in paged} == paged
+    app = run_until(press(app, "Run"), f"{SHOWN}size of Blocks (H2O, size=8) on")
+    assert len(app.get("vega_lite_chart")) == 4
+    two = {"policy": "fd-kvc", "first": "gamma", "values": "0.8 0.9"}
+    two |= {"second": "w_c", "second_values": "0.2 0.4"}
+    app = open_page("ablation", **two)
+    assert {name: link_of(app)[name] for name in two} == two
+    assert "--second w_c --second-values 0.2 0.4" in app.code[0].value
+
+
+def test_runs_are_listed_named_compared_shown_again_and_deleted() -> None:
+    app = open_page("benchmark", dialogs=4)
+    run_until(press(app, "Run"), f"{SHOWN}4 dialogs")
+    app.number_input(key="benchmark/dialogs").set_value(600).run()
+    assert shown_in(app).startswith("Shown: 600 dialogs")  # at hand, and shown at once
+    mine, shipped = app.main.text_input
+    assert str(mine.value).startswith("Run: 4 dialogs")
+    assert str(shipped.value).startswith("The paper's run: 600 dialogs")
+    mine.set_value("mine").run()
+    assert "mine" in app.selectbox(key="benchmark/runs-one").options
+    (table,) = [each.value for each in app.dataframe if "one less the other" in each.value]
+    assert set(table["one less the other"]) == {"no difference in any dialog"}
+
+    again = open_page("benchmark", **link_of(app))  # as a reload does
+    assert [str(each.value).split(",")[0] for each in again.main.text_input] == [
+        "Run: 4 dialogs a scenario",
+        "The paper's run: 600 dialogs a scenario",
+    ]
+    # A name of another page's run, or of none, is passed over.
+    elsewhere = open_page("ablation", past=f"{link_of(app)['past']},none")
+    assert not elsewhere.error
+    assert "past" not in link_of(elsewhere)
+
+    (show,) = [button for button in app.button if button.label == "Show"]
+    show.click().run()
+    assert shown_in(app).startswith("Shown: 4 dialogs")
+    assert link_of(app)["dialogs"] == "4"
+    delete = [button for button in app.button if button.label == "Delete" and not button.disabled]
+    assert len(delete) == 1  # what is shipped stays
+    delete[0].click().run()
+    assert len(app.main.text_input) == 1
+    assert not app.exception
+    assert any("Nothing of these settings is at hand" in info.value for info in app.info)
+    assert "past" not in link_of(app)
+
+
+def test_changed_settings_are_pointed_out(ran: AppTest) -> None:
+    ran.number_input(key="benchmark/seed").set_value(5).run()
+    assert any("sidebar has other settings" in info.value for info in ran.info)
+    ran.number_input(key="benchmark/seed").set_value(0).run()
+    assert not any("sidebar has other settings" in info.value for info in ran.info)
+
+
+def test_nothing_chosen_gets_a_sentence_and_the_default() -> None:
+    app = open_page("benchmark")
+    app.session_state["benchmark/scenarios"] = []
+    app.run()
+    assert [error.value for error in app.error] == ["Scenarios: choose at least one."]
+    assert not app.exception
+
+
+def test_a_busy_server_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Jobs, *_: Any) -> None:
+        raise ValueError("this server is busy with 6 runs")
+
+    monkeypatch.setattr(Jobs, "start", full)
+    app = press(open_page("benchmark"), "Run")
+    assert [error.value for error in app.error] == [
+        "The run was not started: this server is busy with 6 runs."
+    ]
+
+
+def test_a_failed_run_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    import fdkvc.ui.kit.work
+
+    def fail(*_: object, **__: object) -> None:
+        raise ValueError("the noise is too loud")
+
+    monkeypatch.setattr(fdkvc.ui.kit.work, "run_study", fail)
+    app = press(open_page("benchmark"), "Run")
+    run_until(app, "the noise is too loud")
+    assert [error.value for error in app.error] == [
+        "The run could not be done: the noise is too loud."
+    ]
+
+
+def test_every_metric_that_is_asked_for_is_shown() -> None:
+    link = {"scenarios": "return", "metrics": ",".join(metrics_of())}
+    app = open_page("benchmark", dialogs=2, **link)
+    run_until(press(app, "Run"), f"{SHOWN}2 dialogs")
+    assert f"--metrics {' '.join(list(metrics_of()))} --out" in app.code[0].value
+    section(app, "Figures")
+    assert "Return recall" in app.selectbox(key="benchmark/other/quantity").options
+    section(app, "Tables")
+    titles = [heading.value for heading in app.header]
+    assert [title.split(", %")[0] for title in titles[-len(metrics_of(asked=True)) :]] == [
+        metric.title for metric in metrics_of(asked=True).values()
+    ]
+    section(app, "Compare two")
+    labels = set(re.findall("<tr><td>Topic Return</td><td>([^<]*)</td>", html(app)))
+    assert labels == {metric.label for metric in metrics_of().values()}
+
+
+# ------------------------------------------------------------------------------- ablation
+
+
+def test_a_sweep_shows_the_metrics_that_are_asked_for() -> None:
+    app = open_page("ablation", dialogs=2, metrics="retention,return_recall,regret")
+    run_until(press(app, "Run"), SHOWN)
+    assert len(app.get("vega_lite_chart")) == 3 + 1
+    app.selectbox(key="ablation/across").set_value("late_regret").run()
+    assert not app.exception
+    assert r"\u2190 Regret" in app.get("vega_lite_chart")[-1].proto.spec
+
+
+def test_a_sweep_is_drawn_with_its_trade_off() -> None:
+    app = open_page("ablation", dialogs=3)
+    run_until(press(app, "Run"), SHOWN)
+    assert [heading.value for heading in app.header] == [
+        "Each metric over the sweep",
+        "What one metric costs in another",
+        "Files",
+    ]
+    assert len(app.get("vega_lite_chart")) == 4
+    labels = [button.proto.label for button in app.get("download_button")]
+    assert labels == [
+        *("Download", "Everything as a ZIP", "sweep.csv", "ablation.csv", "run.json"),
+        *(plain("late_alignment.svg"), plain("late_alignment.png")),
+    ]
+
+
+def test_bad_values_get_a_sentence_and_the_last_good_ones() -> None:
+    app = open_page("ablation")
+    app.text_input(key="ablation/fd-kvc/gamma/values").set_value("0.5 2").run()
+    (error,) = app.error
+    assert error.value == (
+        "gamma is 2.0, but must be a number above 0 and below 1. "
+        "Until that is mended, this page goes on with 0.7 0.75 0.8 0.85 0.88 0.92."
+    )
+
+
+def test_the_link_to_a_step_is_one_that_the_step_page_writes() -> None:
+    sweep = Sweep(axes=(("gamma", (0.8,)),), seed=3, budget=40)
+    link = step_link(sweep, sweep.variants[0])
+    app = open_page("step", **link)
+    assert not app.error
+    assert app.number_input(key="step/seed").value == 3
+    assert app.number_input(key="step/budget").value == 40
+    assert app.number_input(key="step/fd-kvc/gamma").value == 0.8
+
+
+@pytest.mark.parametrize("key", POLICIES)
+def test_the_command_of_a_sweep_names_all_that_was_chosen(key: str) -> None:
+    for name in can_be_swept(key):
+        value = getattr(POLICIES[key](), name)
+        command = sweep_command(Sweep(policy=key, axes=((name, (value,)),)))
+        assert f"--policy {key} --parameter {name} --values {value:g} --scenario mixed" in command
+
+
+@pytest.mark.parametrize("page", ["benchmark", "ablation"])
+def test_the_command_that_a_page_shows_is_one_that_the_command_line_takes(page: str) -> None:
+    policies = ["h2o", "fd-kvc gamma=0.8 w_c=0.3", "pyramid(fifo, last=1.5)"]
+    app = open_page(page, {"benchmark/policies": policies} if page == "benchmark" else {})
+    app.number_input(key=f"{page}/seed").set_value(3)
+    app.number_input(key=f"{page}/budget").set_value(40)
+    app.session_state[f"{page}/metrics"] = ["retention", "regret"]
+
+    program, module, name, *arguments = shlex.split(settled(app.run()).code[0].value)
+
+    assert (program, module, name) == ("python", "-m", "fdkvc")
+    asked = _parser().parse_args(arguments)
+    assert (asked.seed, asked.budget, asked.metrics) == (3, 40, ["retention", "regret"])
+    if page == "benchmark":
+        assert asked.policies == ["h2o", "fd-kvc:gamma=0.8:w_c=0.3", "pyramid(fifo,last=1.5)"]
+        assert asked.scenarios == list(SCENARIOS)
+    else:
+        assert (asked.policy, asked.scenario) == ("fd-kvc", "mixed")
+        assert (asked.parameter, asked.second) == ("gamma", None)
+        assert [float(value) for value in asked.values] == [0.7, 0.75, 0.8, 0.85, 0.88, 0.92]
+
+
+# ------------------------------------------------------------------------------- about
+
+
+@pytest.mark.parametrize("key", POLICIES)
+def test_every_policy_shows_its_steps_and_its_code(key: str) -> None:
+    app = open_page("about")
+    app.selectbox(key="about/policy").set_value(key).run()
+    assert not app.exception
+    policy = policy_named(key)
+    assert [latex.value.strip("$\n") for latex in app.latex] == [
+        step.equation for step in policy.steps
+    ]
+    assert len(app.code) >= 2  # one of them is the citation
+
+
+def test_every_equation_of_the_paper_stands_beside_code() -> None:
+    code = code_of(POLICIES["fd-kvc"])
+    named = re.findall(r"Eq\. (\d)", code)
+    assert {int(number) for number in named} == set(range(1, 10))
+    shown = re.findall(r"^def (\w+)", code, re.MULTILINE)
+    assert shown == list(QUESTIONS)
+
+
+def test_a_link_leads_to_the_method_of_a_policy() -> None:
+    app = open_page("about", policy="h2o")
+    assert app.selectbox(key="about/policy").value == "h2o"
+    assert link_of(app) == {"policy": "h2o"}
+
+    app = open_page("about", policy="zz")
+    assert app.error[0].value.startswith("This link is not quite right: Policy is 'zz'")
+    assert link_of(app) == {"policy": "fd-kvc"}
+
+
+def test_all_seven_limitations_are_there() -> None:
+    assert len(LIMITATIONS) == 7
+    app = open_page("about")
+    shown = [each.value for each in app.markdown]
+    assert all(any(title in words for words in shown) for title, _, _ in LIMITATIONS)

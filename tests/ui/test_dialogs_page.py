@@ -1,0 +1,549 @@
+"""The dialogs page, driven without a browser."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from fdkvc.__main__ import _parser
+from fdkvc.corpora.formats import EXAMPLES, read_dialogs, read_file
+from fdkvc.corpora.lexical import lexical_recording
+from fdkvc.corpora.trace_file import trace_bytes
+from fdkvc.experiments.replay import Replay, replay
+from fdkvc.experiments.statistics import FEW_KINDS
+from fdkvc.explain.explain import explain
+from fdkvc.files.export import csv_text, digest
+from fdkvc.policies import policy_named
+from fdkvc.policies.together import Together
+from fdkvc.report.document import replay_command
+from fdkvc.run.evidence import answers, lost_in
+from fdkvc.run.simulate import simulate
+from fdkvc.run.trace import Status
+from fdkvc.ui.dialogs import files
+from fdkvc.ui.dialogs.choices import VIEW
+from fdkvc.ui.dialogs.files import BROUGHT, DialogFile, read_dialog_file, shipped_file
+from fdkvc.ui.dialogs.replay import FILES, Replayed, files_of, replay_work, report_of
+from fdkvc.ui.kit.markdown import plain
+from fdkvc.words import count
+from tests.app_pages import (
+    check_specs,
+    html,
+    link_of,
+    open_page,
+    press,
+    run_until,
+    settled,
+    specs,
+    stage_of,
+    told,
+    unpacked,
+)
+
+DIALOG = read_file(EXAMPLES / "dialogues.json")[0]
+RECORDING = lexical_recording(DIALOG)
+NASTY = "<img src=x onerror=alert(1)> **bold** ![x](http://elsewhere.example/x.png) :red[r] $x$"
+
+
+def open_dialogs(brought: DialogFile | None = None, **link: object) -> AppTest:
+    """Open the page by a link, with a file that was brought before."""
+    if brought is None:
+        return open_page("dialogs", **link)
+    key = (brought.name, brought.digest)
+    BROUGHT.keep(key, brought)
+    own = {"file": "own", "sha": brought.digest[:16]}
+    return open_page("dialogs", {"dialogs/brought": key}, **own, **link)
+
+
+def section(app: AppTest, name: str) -> AppTest:
+    app.session_state["dialogs/sections"] = name
+    return settled(app.run())
+
+
+def words_of(app: AppTest) -> str:
+    """Return everything that is shown as Markdown."""
+    kinds = (app.markdown, app.caption, app.error, app.info, app.warning)
+    return "\n".join(element.value for kind in kinds for element in kind)
+
+
+def said(app: AppTest) -> dict[str, Any]:
+    """Return what the transcript has got to show."""
+    found: dict[str, Any] = stage_of(app)["said"]
+    return found
+
+
+def shown_turn(app: AppTest) -> int:
+    """Return the turn that the stage is told to show."""
+    (view,) = [each for each in told(app) if each.get("what") == "view"]
+    return int(view["turn"])
+
+
+# ------------------------------------------------------------------------------- what it shows
+
+
+def test_the_transcript_says_what_was_said_and_what_is_needed_later() -> None:
+    app = open_dialogs(policies="fifo,fd-kvc")
+    words = said(app)
+
+    assert words["speakers"] == [turn.speaker for turn in DIALOG.turns]
+    assert ["".join(text for text, _ in turn) for turn in words["turns"]] == list(DIALOG.texts)
+    pieces = [piece for turn in words["turns"] for piece in turn]
+    tokens = [token.text for turn in RECORDING.tokens for token in turn]
+    assert [text for text, token in pieces if token >= 0] == tokens
+    assert [token for _, token in pieces if token >= 0] == list(range(len(tokens)))
+    calls = [mentions for demand, mentions in RECORDING.evidence if demand.kind == "call"]
+    assert words["needed"] == sorted({at for each in calls for one in each for at in one})
+
+
+def test_the_stage_says_of_a_word_why_each_policy_let_it_go() -> None:
+    app = open_dialogs(policies="h2o,fifo", turn=19, entry=3)
+    (view,) = [each for each in told(app) if each.get("what") == "view"]
+
+    trace = simulate(policy_named("fifo"), RECORDING.dialogs, 48)
+    why = explain(trace, RECORDING.dialogs, 0, 19, 3)
+    assert why.left is not None
+    first, *_ = view["sentences"]
+    assert first.startswith("Token 3 (topic A, from turn 0) was evicted in turn ")
+    assert f"was evicted in turn {why.left[0]} by the budget." in first
+
+
+@pytest.mark.parametrize("kind", ["call", "state"])
+def test_a_turn_says_what_it_needed_and_what_each_policy_had_lost_of_it(kind: str) -> None:
+    demands = tuple(demand for demand in DIALOG.demands if demand.kind == kind)
+    file = DialogFile("one.json", kind[0] * 64, (dataclasses.replace(DIALOG, demands=demands),))
+    asked = said(open_dialogs(file, policies="fifo,fd-kvc"))["asked"]
+    told_of = [
+        (each["turn"], each["source"], what, *lost, token)
+        for each in asked
+        for what, lost, token in each["values"]
+    ]
+
+    recording = lexical_recording(file.transcripts[0])
+    lost = [
+        [int(turn[0]) for turn in lost_in(simulate(policy_named(key), dialogs, 48), recording)]
+        for key in ("fifo", "fd-kvc")
+        for dialogs in [recording.dialogs]
+    ]
+    expected = []
+    for (demand, mentions), *turns in zip(recording.evidence, *lost, strict=True):
+        words = [
+            "" if at < 0 else f"lost {'at once, ' * (at == demand.mentions[-1].turn)}in turn {at}"
+            for at in turns
+        ]
+        if kind == "call" or any(words):
+            what = f"{demand.slot} “{demand.value}”"
+            expected.append((demand.turn, demand.source, what, *words, mentions[-1][0]))
+    assert expected
+    assert sorted(told_of) == sorted(expected)
+
+
+def test_it_opens_where_the_first_demand_failed_with_a_word_that_was_lacking() -> None:
+    app = open_dialogs(policies="fifo,h2o,fd-kvc")
+
+    trace = simulate(policy_named("fd-kvc"), RECORDING.dialogs, 48)
+    demand, mentions = next(
+        (each, mentions)
+        for (each, mentions), turn in zip(
+            RECORDING.evidence, lost_in(trace, RECORDING), strict=True
+        )
+        if each.kind == "call" and turn[0] >= 0
+    )
+    assert shown_turn(app) == demand.turn
+    assert link_of(app)["entry"] == str(mentions[-1][0])
+
+
+def test_another_dialog_opens_where_its_own_first_demand_failed() -> None:
+    app = open_dialogs(policies="fifo,fd-kvc")
+    settled(app.selectbox(key="dialogs/file").set_value("evening").run())
+
+    fresh = open_dialogs(file="evening", policies="fifo,fd-kvc")
+    assert shown_turn(app) == shown_turn(fresh)
+    assert link_of(app)["entry"] == link_of(fresh)["entry"]
+
+
+@pytest.mark.parametrize("key", ["fifo", "fd-kvc"])
+def test_the_first_failed_call_is_a_headline(key: str) -> None:
+    app = open_dialogs(policies="h2o,fifo,fd-kvc", look=key)
+
+    trace = simulate(policy_named(key), RECORDING.dialogs, 48)
+    demand, gone = next(
+        (each, int(turn[0]))
+        for (each, _), turn in zip(RECORDING.evidence, lost_in(trace, RECORDING), strict=True)
+        if each.kind == "call" and turn[0] >= 0
+    )
+    last = demand.mentions[-1].turn
+    when = "the turn in which it was said" if gone == last else f"turn {gone}"
+    assert app.header[0].value == (
+        f"The service call in turn {demand.turn} lost *{plain(demand.value)}*, said "
+        f"{count(demand.turn - last, 'turn')} before: {policy_named(key).title} evicted it in "
+        f"{when}"
+    )
+
+
+def test_evidence_can_be_narrowed_to_where_policies_part() -> None:
+    app = section(open_dialogs(policies="fifo,fd-kvc"), "Evidence")
+    rows = html(app).count("<tr>")
+    app.toggle(key="dialogs/evidence/parted").set_value(True).run()
+
+    traces = [simulate(policy_named(key), RECORDING.dialogs, 48) for key in ("fifo", "fd-kvc")]
+    pairs = zip(*(answers(trace, RECORDING) for trace in traces), strict=True)
+    same = [one.met[0] == other.met[0] for one, other in pairs if one.demand.kind == "call"]
+    assert 0 < sum(same) < len(same)
+    assert html(app).count("<tr>") == rows - sum(same)
+
+
+@pytest.mark.parametrize("view", list(VIEW.choices))
+def test_every_view_stands_where_the_stage_has_come_to(view: str) -> None:
+    app = open_dialogs(policies="fifo,h2o", turn=4, entry=3, view=view)
+
+    assert shown_turn(app) == 4
+    assert link_of(app).items() >= {"view": view, "turn": "4", "entry": "3"}.items()
+    lanes = [lane["label"] for lane in stage_of(app)["lanes"]]
+    assert lanes == (["H2O"] if view == "cache" else ["FIFO", "H2O"])
+    assert ("said" in stage_of(app)) == (view == "words")
+
+
+# ------------------------------------------------------------------------------- what is chosen
+
+
+def test_a_link_reopens_an_example() -> None:
+    link = {"file": "chat", "budget": 30, "policies": "h2o,fd-kvc:gamma=0.8", "turn": 5, "entry": 2}
+    app = open_dialogs(None, **link)
+
+    assert link_of(app).items() >= {name: str(value) for name, value in link.items()}.items()
+    assert shown_turn(app) == 5
+
+
+def test_a_link_to_a_file_of_ones_own_says_that_it_needs_the_file() -> None:
+    app = open_dialogs(file="own", sha="0123456789abcdef", turn=3)
+
+    assert "This link was made with a file of someone" in words_of(app)
+    assert no_stage(app)
+    assert app.session_state["dialogs/turn"] == 3
+
+
+def test_topics_may_be_marked_and_must_fit() -> None:
+    app = open_dialogs(topics="marked", schedule="AB" * 10)
+    assert stage_of(app)["dialog"]["current"] == [0, 1] * 10
+
+    app = open_dialogs(topics="marked", schedule="AB<i>")
+    assert "Staying with one topic." in words_of(app)
+    assert plain("'AB<I>'") in words_of(app)
+    assert stage_of(app)["dialog"]["topics"][:-1] == ["A"]
+
+
+# ------------------------------------------------------------------------------- files
+
+
+def nasty_file() -> DialogFile:
+    """Return a conversation that says markup wherever text may stand."""
+    said = [
+        {"role": "system", "content": ""},
+        {"role": "user", "topic": NASTY, "content": f"{NASTY} Rome 7"},
+        {
+            "role": "assistant",
+            "content": NASTY,
+            "tool_calls": [{"function": {"name": NASTY, "arguments": json.dumps({NASTY: "Rome"})}}],
+        },
+    ]
+    content = json.dumps([{"id": NASTY, "messages": said}]).encode()
+    return read_dialog_file(content, f"{NASTY}.json")
+
+
+@pytest.mark.parametrize("view", list(VIEW.choices))
+def test_text_of_a_file_is_escaped_and_never_markdown(view: str) -> None:
+    app = open_dialogs(nasty_file(), budget=2, turn=2, view=view)
+    for name in ("Evidence", "Heads"):
+        section(app, name)
+        assert "<img" not in html(app)
+        assert "elsewhere" not in words_of(app)
+    assert NASTY in "".join(
+        text for turn in said(open_dialogs(nasty_file()))["turns"] for text, _ in turn
+    )
+
+
+@pytest.mark.parametrize("view", list(VIEW.choices))
+def test_a_dialog_that_begins_in_silence_is_shown(view: str) -> None:
+    for turn in (0, 2):
+        assert shown_turn(open_dialogs(nasty_file(), turn=turn, view=view)) == turn
+
+
+def test_a_dialog_too_large_for_the_screen_is_refused_in_a_sentence() -> None:
+    lines = "\n".join(f"User: turn {number}" for number in range(files.MOST_TURNS + 1))
+    app = open_dialogs(read_dialog_file(lines.encode(), "long.txt"))
+
+    assert "it has 129 turns, but at most 128 are shown turn by turn" in words_of(app)
+    assert no_stage(app)
+
+
+def test_a_file_beyond_the_bounds_of_the_page_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(ValueError, match="the file has 20,000,001 bytes, but at most 20,000,000"):
+        read_dialog_file(bytes(20_000_001), "large.npz")
+    with pytest.raises(ValueError, match="at most 15,000,000 are shown"):
+        read_dialog_file(bytes(15_000_001), "large.txt")
+    many = several_heads(files.MOST_HEADS + 1)
+    with pytest.raises(ValueError, match="the trace has 33 heads, but at most 32 are shown"):
+        read_dialog_file(many, "heads.npz")
+    monkeypatch.setattr(files, "MOST_PRODUCTS", 100)
+    with pytest.raises(ValueError, match="A weekend in Trieste: its heads, turns and tokens"):
+        read_dialog_file(several_heads(2), "long.npz")
+
+
+# ------------------------------------------------------------------------------- heads
+
+
+def several_heads(heads: int, group: int = 1) -> bytes:
+    """Return a trace of one dialog; each group of heads has keys of its own."""
+    alone = [lexical_recording(DIALOG, seed) for seed in range(heads)]
+    vectors: dict[str, Any] = {
+        name: 4 * np.concatenate([getattr(one, name) for one in alone])
+        for name in ("queries", "keys", "values")
+    }
+    for name in ("keys", "values"):
+        vectors[name] = np.repeat(vectors[name][::group], group, axis=0)
+    recording = dataclasses.replace(alone[0], heads=tuple(range(heads)), **vectors)
+    return trace_bytes([recording])
+
+
+def held_at_the_end(app: AppTest) -> set[int]:
+    """Return what the first lane of the stage holds after the last turn."""
+    (packed,) = [each.proto.bytes for each in app.get("bidi_component") if each.proto.bytes]
+    head, (difference, flags, *_) = unpacked(packed)
+    last = head["lanes"][0]["counts"][-1]
+    token = np.cumsum(difference, dtype=np.uint32)[-last:]
+    return set(token[(flags[-last:] & 7) < Status.evicted].tolist())
+
+
+def test_heads_that_share_keys_decide_together_unless_someone_says_otherwise() -> None:
+    file = read_dialog_file(several_heads(4, 2), "trace.npz")
+    app = open_dialogs(file, policies="h2o", head=3, turn=19, view="cache")
+    recording, policy = file.recording(0), policy_named("h2o")
+    kept = simulate(Together(policy, 2), recording.dialogs, 48).kept[3, 19]
+
+    assert held_at_the_end(app) == set(kept.tolist()) - {-1}
+    (ways,) = (box for box in app.selectbox if box.label == "Heads")
+    assert ways.options == [
+        "each decides for itself",
+        "all decide together",
+        "those that share keys decide together",
+    ]
+    assert "evidence met, those that share keys together" in html(section(app, "Heads"))
+
+
+@pytest.mark.parametrize("mode", ["each", "together"])
+def test_a_head_is_shown_alone_or_with_what_all_decide(mode: str) -> None:
+    file = read_dialog_file(several_heads(3), "trace.npz")
+    app = open_dialogs(file, policies="h2o", head=2, heads=mode, turn=19, entry=3, view="cache")
+    recording = file.recording(0)
+    policy = policy_named("h2o")
+    deciding = Together(policy, 3) if mode == "together" else policy
+    kept = simulate(deciding, recording.dialogs, 48).kept[2, 19]
+
+    assert held_at_the_end(app) == set(kept.tolist()) - {-1}
+    shown = html(section(app, "Heads"))
+    assert "Each policy, each head by itself and all together" in shown
+    assert [f"head {head}" in shown for head in range(4)] == [True, True, True, False]
+
+
+def test_too_many_heads_together_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MOST_ENTRIES", 100)
+    file = read_dialog_file(several_heads(2), "trace.npz")
+    app = open_dialogs(file, heads="together")
+
+    assert "the 2 heads that decide together have" in words_of(app)
+
+
+# ------------------------------------------------------------------------------- the whole file
+
+
+def test_all_dialogs_are_measured_and_give_the_command_lines_files() -> None:
+    app = section(open_dialogs(policies="fifo,h2o"), "All dialogs of the file")
+    run_until(press(app, "Run"), "Shown: 2 dialogs")
+
+    assert specs(app)[0]["title"]["text"] == "Call-argument recall"
+    check_specs(app)
+    assert "budget 128" in html(app)
+    assert "Best possible" in html(app)
+    assert "Call-argument recall, by set of services" in html(app)
+
+
+def test_few_kinds_of_dialogs_have_no_intervals_and_more_do() -> None:
+    said = [{"role": "user", "content": "hold a table"}, {"role": "bot", "content": "at six?"}]
+    for dialogs, intervals in ((2, False), (FEW_KINDS, True)):
+        lines = "\n".join(json.dumps(said) for _ in range(dialogs))
+        file = read_dialog_file(lines.encode(), "own.jsonl")
+        app = section(open_dialogs(file, policies="fifo"), "All dialogs of the file")
+        run_until(press(app, "Run"), f"Shown: {dialogs} dialogs")
+
+        assert ("±" in html(app)) == intervals
+        assert ("interval" in specs(app)[0]["title"]["subtitle"]) == intervals
+        assert any("they count as one" in each.value for each in app.info) != intervals
+        said_of_it = "over 8 sets of services" if intervals else "unknown: these dialogs have 2"
+        assert said_of_it in words_of(app)
+
+
+def test_as_many_dialogs_are_measured_as_the_page_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = "\n".join(json.dumps([{"role": "user", "content": "abc"}]) for _ in range(5))
+    file = read_dialog_file(lines.encode(), "five.jsonl")
+    monkeypatch.setattr(files, "MOST_CHARACTERS", 11)
+    assert file.measured == 3
+    app = section(open_dialogs(file), "All dialogs of the file")
+    assert "on the first 3 of the 5 dialogs of this file" in words_of(app)
+
+
+def test_the_work_of_a_file_is_the_command_lines() -> None:
+    file = shipped_file("dialogues")
+    settings = Replay((policy_named("fifo"), policy_named("h2o")), (32, 48))
+    done: Replayed = replay_work(settings, file)(lambda progress: None, threading.Event())
+    own = replay(settings, [lexical_recording(said) for said in file.transcripts])
+
+    files = files_of(done)
+    assert files["replay.csv"] == csv_text(own)
+    assert list(files) == FILES
+    about = json.loads(files["replay.json"])["parameters"]
+    assert (about["file"], about["source"]) == (file.digest, RECORDING.source)
+
+    report = report_of(done)
+    command = replay_command(settings, "h2o", 0)
+    asked = _parser().parse_args(command.split()[3:])
+    assert command in report
+    assert (asked.policies, asked.budgets, asked.baseline) == (["fifo", "h2o"], [32, 48], "h2o")
+    assert all(digest(text) in report for text in files.values())
+    assert "A failed call: FIFO loses" in report
+    assert "cut short" not in report
+    part = dataclasses.replace(done, table=done.table[done.table.dialog == DIALOG.name])
+    assert "The run was cut short: 2 dialogs were asked for." in report_of(part)
+
+
+def test_what_a_file_says_is_text_in_its_report() -> None:
+    said = [{"role": "user", "content": NASTY}, {"role": NASTY, "content": "at six?"}]
+    file = read_dialog_file(json.dumps([{"id": NASTY, "messages": said}]).encode(), "own.json")
+    settings = Replay((policy_named("fifo"),), (32,))
+    done: Replayed = replay_work(settings, file)(lambda progress: None, threading.Event())
+
+    assert NASTY in done.table.dialog.tolist()
+    assert "<img" not in report_of(done)
+
+
+def test_a_dialog_can_be_pasted() -> None:
+    app = open_page("dialogs", file="own", policies="fifo")
+    box = app.text_area(key="dialogs/pasted")
+
+    settled(box.set_value("User: a table for two\nSystem: at six?").run())
+    assert "a table for two" in words_said(app)
+    assert shown_turn(app) == 1, "nothing is needed later, so it opens at the end"
+    assert "once the same file is opened there" in words_of(app)
+    assert not app.error
+
+    settled(app.text_area(key="dialogs/pasted").set_value("no speaker").run())
+    assert app.error[0].value.startswith("pasted.txt cannot be read: line 1 names no")
+    assert "Staying with pasted.txt" in app.error[0].value
+    assert "a table for two" in words_said(app)
+
+    chat = json.dumps([{"role": "user", "content": "only one turn"}])
+    settled(app.text_area(key="dialogs/pasted").set_value(chat).run())
+    assert "only one turn" in words_said(app)
+    assert shown_turn(app) == 0
+    assert not app.error
+    too_large = "User: a table\nSystem: at six?\n---\nUser: " + "a " * 1025
+    settled(app.text_area(key="dialogs/pasted").set_value(too_large).run())
+    (warning,) = [each.value for each in app.warning if "left out" in each.value]
+    assert "1 dialog is left out: dialog 1, turn 0: it has 1025 tokens" in warning
+
+
+@pytest.mark.parametrize("vectors", ["lexical", "bundled"])
+def test_calls_are_among_the_words_where_a_person_wants_them(vectors: str) -> None:
+    app = open_dialogs(file="chat", vectors=vectors, policies="fifo", turn=3)
+    assert link_of(app)["calls"] == "silent"
+    assert "arguments" not in words_said(app)
+
+    settled(app.selectbox(key="dialogs/calls").set_value("said").run())
+    assert link_of(app)["calls"] == "said"
+    assert "with the text of calls" in html(app)
+    ((dialog,), _) = read_dialogs((EXAMPLES / "chat.json").read_bytes(), calls=True)
+    assert '"arguments": {' in words_said(app)
+    assert words_said(app) == "".join(dialog.texts)
+    # The same view by its link, and not where no file has calls.
+    assert words_said(open_dialogs(None, **link_of(app))) == words_said(app)
+    plain_text = open_dialogs(read_dialog_file(b"A: hi\nB: yes", "own.txt"), calls="said")
+    assert link_of(plain_text)["calls"] == "silent"
+    assert not [box for box in plain_text.selectbox if box.label == "Tool calls"]
+
+
+def test_a_run_without_the_text_of_calls_is_no_run_with_it() -> None:
+    app = section(open_dialogs(file="chat", policies="fifo"), "All dialogs of the file")
+    run_until(press(app, "Run"), "Shown: 1 dialog")
+    assert "no longer those of this run" not in words_of(app)
+
+    settled(app.selectbox(key="dialogs/calls").set_value("said").run())
+    assert "no longer those of this run" in words_of(app)
+
+
+def test_a_dialog_that_is_too_large_with_its_calls_is_left_out_and_said() -> None:
+    call = {"function": {"name": "note", "arguments": {"text": "a " * 1020}}}
+    talks = [
+        [{"role": "user", "content": "hi"}, {"role": "bot", "content": "so", "tool_calls": calls}]
+        for calls in ([], [call])
+    ]
+    for some, sentence in (
+        (talks, "1 dialog is left out: dialog 1, turn 1: it has 1043 tokens"),
+        (talks[1:], "dialog 0, turn 1: it has 1043 tokens, but at most 1024 may be"),
+    ):
+        file = read_dialog_file(json.dumps(some).encode(), "own.json")
+        assert not file.left
+        assert sentence in words_of(open_dialogs(file, calls="said"))
+
+
+def test_values_that_nobody_said_are_told_beside_the_evidence() -> None:
+    call = {"function": {"name": "book", "arguments": {"area": "centre", "stars": 4}}}
+    chat: list[dict[str, Any]] = [
+        {"role": "user", "content": "4 stars, in the center"},
+        {"role": "assistant", "tool_calls": [call]},
+    ]
+    app = open_page("dialogs", file="own", policies="fifo")
+    settled(app.text_area(key="dialogs/pasted").set_value(json.dumps(chat)).run())
+    assert "Never said in these words: 1 more value." in words_of(section(app, "Evidence"))
+
+    chat[0]["content"] = "a bed, downtown"
+    chat[1]["tool_calls"].append({"function": {"name": "pay", "arguments": "{"}})
+    settled(app.text_area(key="dialogs/pasted").set_value(json.dumps(chat)).run())
+    assert "need, 2 values, was never said in these words" in app.info[0].value
+    assert [each.value for each in app.warning] == [
+        "Of 1 tool call the arguments are no object in JSON: they are kept as text, and demand "
+        "nothing."
+    ]
+
+
+def test_values_that_were_said_of_another_service_are_told_beside_the_evidence() -> None:
+    turns = [
+        {
+            "speaker": "USER",
+            "utterance": utterance,
+            "frames": [
+                {
+                    "service": service,
+                    "state": {"active_intent": "find", "slot_values": {"area": ["north"]}},
+                }
+            ],
+        }
+        for service, utterance in (("hotel", "a hotel in the north"), ("food", "and food there"))
+    ]
+    app = open_page("dialogs", file="own", policies="fifo")
+    settled(app.text_area(key="dialogs/pasted").set_value(json.dumps({"turns": turns})).run())
+    assert "Carried over from another service: 1 demand." in words_of(section(app, "Evidence"))
+    assert "<td>0, of another service</td>" in html(app)
+
+
+def words_said(app: AppTest) -> str:
+    return "".join(text for turn in said(app)["turns"] for text, _ in turn)
+
+
+def no_stage(app: AppTest) -> bool:
+    return not any(each.proto.bytes for each in app.get("bidi_component"))

@@ -1,0 +1,301 @@
+"""What a link, a file or a person says is text: in the sources, and on every page."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+from streamlit.testing.v1 import AppTest
+
+from fdkvc.experiments.benchmark import Benchmark
+from fdkvc.files.export import benchmark_parameters, run_json
+from fdkvc.ui.kit.markdown import Markdown, plain
+from tests.app_pages import ROOT, open_page, settled
+from tests.hostile import HOST, HOSTILE, hostile_dialogs, refused_dialogs
+
+# ------------------------------------------------------------------------------- the sources
+
+SHOWN_AS_MARKDOWN = {
+    *("body", "label", "text", "help", "title", "caption", "tabs"),
+    *("x_label", "y_label", "show_spinner"),
+}
+"""Parameters of Streamlit's functions that it shows as Markdown."""
+
+NO_MARKDOWN = {"html", "latex", "code", "json", "text"}
+"""Functions whose body is something else."""
+
+MARKED_OPTIONS = {"pills", "segmented_control", "radio", "select_slider", "menu_button"}
+"""Functions that show their options as Markdown, too."""
+
+SAFE_COLUMNS = {"NumberColumn", "TextColumn"}
+"""Columns of a table that neither fetch nor link anything."""
+
+OURS = {"equation", "letters", "symbol"}
+"""LaTeX, and its letters, that stand in the sources of the policies."""
+
+NEVER = {"write", "write_stream", "image", "iframe", "link_button", "audio", "video", "logo"}
+"""Functions that no page needs, and that fetch, link or guess."""
+
+
+def files() -> list[Path]:
+    """Return what speaks to Streamlit, but the one that decides what is Markdown."""
+    every = [*(ROOT / "fdkvc" / "ui").rglob("*.py"), *(ROOT / "pages").glob("*.py")]
+    return sorted(path for path in every if path.name != "markdown.py")
+
+
+def is_shown(node: ast.expr | None) -> bool:
+    """Whether an expression is a literal or has gone through `plain`, all parts of it."""
+    match node:
+        case None | ast.Constant():
+            return True
+        case ast.Name(id=name):
+            return name.isupper()
+        case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Dict(values=parts):
+            return all(map(is_shown, parts))
+        case ast.ListComp(elt=part) | ast.DictComp(value=part) | ast.Lambda(body=part):
+            return is_shown(part)
+        case ast.IfExp(body=one, orelse=other):
+            return is_shown(one) and is_shown(other)
+        case ast.BoolOp(values=parts):
+            return all(map(is_shown, parts))
+        case ast.Call(func=ast.Name(id="plain" | "Markdown")):
+            return True
+        case ast.Call(func=ast.Attribute(value=ast.Call() as made, attr="format" | "join")):
+            return isinstance(made.func, ast.Name) and made.func.id == "Markdown"
+    return False
+
+
+def is_ours(node: ast.expr) -> bool:
+    """Whether what is called Markdown stands in the sources: a literal, or a constant."""
+    match node:
+        case ast.Constant():
+            return True
+        case ast.Name(id=name):
+            return name.isupper()
+        case ast.Attribute(attr=name):
+            return name in OURS
+        case ast.BinOp(left=one, op=ast.Add(), right=other):
+            return is_ours(one) and is_ours(other)
+        case ast.Call(func=ast.Attribute(value=made, attr="join" | "replace"), args=parts):
+            return all(map(is_ours, [made, *parts]))
+    return False
+
+
+def of_streamlit(node: ast.Call, imported: set[str]) -> Callable[..., object] | None:
+    """Return the function of Streamlit that a call calls, if it does."""
+    match node.func:
+        case ast.Attribute(value=ast.Attribute(attr="column_config"), attr=name):
+            return getattr(st.column_config, name, None)
+        case ast.Attribute(value=ast.Name(id="st"), attr=name):
+            return getattr(st, name, None)
+        case ast.Attribute(value=ast.Name(id=receiver)) if receiver in imported:
+            return None
+        case ast.Attribute(attr=name):
+            return getattr(DeltaGenerator, name, None)
+    return None
+
+
+def unshown(source: str) -> Iterator[str]:
+    """Yield each place where Streamlit is given Markdown that is neither ours nor shown as text."""
+    tree = ast.parse(source)
+    imported = {
+        (alias.asname or alias.name).split(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    }
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        if isinstance(node.func, ast.Name) and node.func.id == "Markdown":
+            yield from (ast.unparse(part) for part in node.args if not is_ours(part))
+        function = of_streamlit(node, imported)
+        if function is None or inspect.isclass(function):
+            continue
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        names = [each for each in inspect.signature(function).parameters if each != "self"]
+        given = dict(zip(names, node.args, strict=False))
+        given |= {each.arg: each.value for each in node.keywords if each.arg}
+        checked = {key: value for key, value in given.items() if key in SHOWN_AS_MARKDOWN}
+        if name in NO_MARKDOWN:
+            checked.pop("body", None)
+        if name == "table":
+            checked["data"] = given["data"]
+        if name in MARKED_OPTIONS:
+            checked["options"] = given.get("format_func", given["options"])
+        wrong = [key for key, value in checked.items() if not is_shown(value)]
+        wrong += [key for key in given if key.startswith("unsafe_allow")]
+        if wrong or name in NEVER or (name.endswith("Column") and name not in SAFE_COLUMNS):
+            yield f"line {node.lineno}: {name}({', '.join(wrong)})"
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda path: path.stem)
+def test_streamlit_is_given_literals_and_what_went_through_plain(path: Path) -> None:
+    assert list(unshown(path.read_text(encoding="utf-8"))) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ('st.error("no")', 0),
+        ('st.error(f"{name}")', 1),
+        ("st.error(name)", 1),
+        ("st.error(plain(name))", 0),
+        ('st.info("a" if x else "b", icon=icon)', 0),
+        ('st.markdown(Markdown("**{}**").format(name))', 0),
+        ("st.markdown(Markdown(name))", 1),
+        ('st.markdown(Markdown(f"{name}"))', 1),
+        ('st.markdown(Markdown("a{}") + name)', 1),
+        ("place.caption(name)", 1),
+        ("fields.text(name)", 0),
+        ("st.sidebar.button(name)", 1),
+        ('st.button("Run", help=name or None)', 1),
+        ("st.selectbox(label, names)", 1),
+        ('st.selectbox("Which", names)', 0),
+        ('st.pills("Which", names)', 1),
+        ('st.pills("Which", names, format_func=lambda name: plain(name))', 0),
+        ('st.table([{"a": name} for name in names])', 1),
+        ("st.progress(share, text=name)", 1),
+        ("st.dataframe(table)", 0),
+        ('st.column_config.TextColumn("a", help=name)', 1),
+        ("st.column_config.LinkColumn()", 1),
+        ("st.write(name)", 1),
+        ('st.markdown("<b>", unsafe_allow_html=True)', 1),
+        ("st.html(name)", 0),
+    ],
+)
+def test_what_is_not_shown_as_text_is_noticed(source: str, found: int) -> None:
+    assert len(list(unshown(f"from fdkvc.ui import fields\n{source}"))) == found
+
+
+# ------------------------------------------------------------------------------- one function
+
+
+def test_words_stay_what_they_are_and_ours_do_something() -> None:
+    assert plain("w_c ~ 50% *") == r"w\_c \~ 50% \*"
+    assert plain("This link is not quite right: Turn is 99.") == (
+        "This link is not quite right: Turn is 99."
+    )
+    assert Markdown("**{}** {}").format("a*", Markdown("*b*")) == r"**a\*** *b*"
+    assert plain(f"**{Markdown('*b*')}**") == r"\*\*\*b\*\*\*"
+
+
+# ------------------------------------------------------------------------------- the pages
+
+NOT_MARKDOWN = {
+    *(
+        ("Html", "body"),
+        ("Code", "code_text"),
+        ("Selectbox", "options"),
+        ("Selectbox", "raw_value"),
+    ),
+    *(("TextInput", "value"), ("TextInput", "default"), ("BidiComponent", "json")),
+}
+"""What Streamlit shows as it is; the browser's test looks at it."""
+
+ALIVE = re.compile(r"(?<!\\)[\[\]<$]|://|www\.|\w@|:smile|:material/home", re.IGNORECASE)
+"""What makes hostile words more than text."""
+
+
+def texts(message: Any) -> Iterator[tuple[str, str, str]]:
+    """Yield every text of an element: of what kind, under which name, and the text."""
+    for known, value in message.ListFields():
+        one = isinstance(value, str | bytes) or not isinstance(value, Iterable)
+        for each in [value] if one else value:
+            if hasattr(each, "ListFields"):
+                yield from texts(each)
+            elif isinstance(each, str):
+                yield message.DESCRIPTOR.name, known.name, each
+
+
+def hostile_texts(app: AppTest) -> list[str]:
+    """Return what stands on the page as Markdown with hostile words; none of it is alive."""
+    found = [
+        (kind, name, text)
+        for node in settled(app)._tree
+        if hasattr(getattr(node, "proto", None), "ListFields")
+        for kind, name, text in texts(node.proto)
+        if HOST in text.lower() and (kind, name) not in NOT_MARKDOWN
+    ]
+    assert [each for each in found if ALIVE.search(each[2])] == []
+    return [text for _, _, text in found]
+
+
+@pytest.mark.parametrize("page", ["step", "compare", "dialogs", "answers", "policies"])
+def test_what_a_link_says_is_text(page: str) -> None:
+    names = {*open_page(page).query_params} - {"schedule", "sha"}  # which may be any text
+
+    told = hostile_texts(open_page(page, **dict.fromkeys([*names, HOSTILE], HOSTILE)))
+
+    assert len(told) == len(names) + 1
+    assert any("means nothing here" in text for text in told)
+
+
+@pytest.mark.parametrize(
+    ("page", "link"),
+    [
+        ("step", {"scenario": "own"}),
+        ("compare", {"scenario": "own"}),
+        ("dialogs", {"topics": "marked"}),
+        ("ablation", {}),
+    ],
+)
+def test_what_a_person_types_is_text(page: str, link: dict[str, str]) -> None:
+    app = open_page(page, **link)
+    for field in app.text_input:
+        field.set_value(HOSTILE)
+
+    # What a run is called is a name, and nothing is wrong with it.
+    read = [field for field in app.text_input if "/runs/" not in str(field.key)]
+    assert len(hostile_texts(app.run())) == len(read) >= 1
+
+
+def test_what_a_file_says_is_text() -> None:
+    app = open_page("dialogs", file="own")
+    bring(app, hostile_dialogs())
+    assert "Dialog of the file" in [each.label for each in app.selectbox]
+    hostile_texts(app)
+
+    bring(app, refused_dialogs())
+
+    (told,) = hostile_texts(app)
+    # The file, the dialog of it, and the file that stays.
+    assert told.count(plain(HOSTILE[:50])) == 3
+
+
+def bring(app: AppTest, content: bytes) -> None:
+    app.file_uploader[0].set_value((f"{HOSTILE}.json", content, "application/json")).run()
+
+
+def hostile_runs() -> dict[str, str]:
+    """Return files that ask for a run to be repeated, each hostile in one place."""
+    run = json.loads(run_json(0, benchmark_parameters(Benchmark(dialogs=2), "h2o"), 1.0))
+    parameters = run["parameters"]
+    other: dict[str, Any] = {
+        "metrics": [HOSTILE],
+        "baseline": HOSTILE,
+        "policies": [{"key": HOSTILE}],
+        "world": {HOSTILE: 1},
+        "scenarios": [{"key": HOSTILE, "label": HOSTILE, "schedule": HOSTILE}],
+    }
+    changed = {
+        name: {**run, "parameters": {**parameters, name: part}} for name, part in other.items()
+    }
+    changed["versions"] = {**run, "versions": {HOSTILE: HOSTILE}}
+    return {name: json.dumps(each) for name, each in changed.items()}
+
+
+@pytest.mark.parametrize(("place", "content"), hostile_runs().items())
+def test_what_a_run_json_says_is_text(place: str, content: str) -> None:
+    app = open_page("benchmark")
+    bring(app, content.encode())
+
+    assert hostile_texts(app)

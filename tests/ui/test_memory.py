@@ -1,0 +1,126 @@
+"""What is kept is measured with all that it holds, and leaves when others need the room."""
+
+from __future__ import annotations
+
+import weakref
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fdkvc.policies import policy_named
+from fdkvc.synthetic.scenarios import World, scenario_named
+from fdkvc.ui.dialogs.files import DialogFile, read_dialog_file
+from fdkvc.ui.kit import memory as kit
+from fdkvc.ui.kit.memory import Memory, kept, size_of
+from fdkvc.ui.kit.runs import DialogChoice, RunChoice, load_run
+
+MEGABYTE = 1_000_000
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.zeros(MEGABYTE, np.uint8),
+        np.zeros((2, MEGABYTE // 2), np.uint8)[:, :1],
+        {"deep": [("x" * MEGABYTE,)]},
+        [np.zeros(MEGABYTE, np.uint8)] * 3,
+        pd.DataFrame({"number": np.zeros(MEGABYTE // 8)}),
+        pd.DataFrame({"text": [f"{number:0100000}" for number in range(10)]}),
+        pd.DataFrame({"text": [f"{number:0100000}" for number in range(10)]}, dtype=object),
+        DialogFile("a", "x" * MEGABYTE, ()),
+    ],
+    ids=["array", "view", "nested", "thrice the same", "table", "text", "objects", "dataclass"],
+)
+def test_a_size_counts_all_that_is_held_and_each_of_it_once(value: object) -> None:
+    assert size_of(value) == pytest.approx(MEGABYTE, rel=0.01)
+
+
+def test_a_size_counts_no_code() -> None:
+    assert size_of([DialogFile, np, size_of, np.sum]) < 1000
+
+
+def test_what_was_used_the_longest_ago_leaves_first() -> None:
+    memory: Memory[bytes] = Memory(3500)
+    for key in "abc":
+        memory.keep(key, bytes(1000))
+    assert memory.find("a") is not None
+
+    memory.keep("d", bytes(1000))
+
+    assert [key for key in "abcd" if memory.find(key) is not None] == ["a", "c", "d"]
+    assert memory.size <= memory.most
+
+
+def test_the_last_one_stays_whatever_its_size_and_one_key_stands_for_one_value() -> None:
+    memory: Memory[bytes] = Memory(3500)
+    memory.keep("small", bytes(10))
+
+    for _ in range(3):
+        memory.keep("large", bytes(5000))
+
+    assert memory.find("small") is None
+    assert len(memory.find("large") or b"") == 5000
+    assert memory.size == size_of(bytes(5000))
+
+    memory.keep("small", bytes(10))
+    assert memory.find("large") is None
+    assert memory.size == size_of(bytes(10))
+
+
+def test_many_files_take_no_more_than_their_bound() -> None:
+    memory: Memory[DialogFile] = Memory(100_000)
+    for number in range(30):
+        text = "\n".join(f"User: file {number}, line {line}" for line in range(100))
+        file = read_dialog_file(text.encode(), "said.txt")
+        memory.keep((file.name, file.digest), file)
+
+        assert memory.size <= memory.most
+        assert memory.find((file.name, file.digest)) is file
+
+
+def test_what_was_made_is_found_again_by_equal_arguments_and_made_anew_by_others() -> None:
+    made = []
+
+    @kept
+    def make(*arguments: object) -> str:
+        made.append(arguments)
+        return f"made of {arguments}"
+
+    one, other = DialogFile("a", "", ()), DialogFile("a", "", ())
+    asked = [(1, "a", None), (1, ("a", None)), (one, 1), (other, 1), ((one,), 1)]
+
+    for arguments in [*asked, *asked]:
+        assert make(*arguments) == f"made of {arguments}"
+
+    assert made == asked
+
+
+def test_a_file_does_not_live_on_because_something_was_made_of_it() -> None:
+    @kept
+    def name_of(files: tuple[DialogFile, ...]) -> str:
+        return files[0].name
+
+    file = DialogFile("a", "", ())
+    ended = weakref.ref(file)
+    assert name_of((file,)) == "a"
+
+    del file
+
+    assert ended() is None
+
+
+def test_many_runs_take_no_more_than_their_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory: Memory[object] = Memory(MEGABYTE)
+    monkeypatch.setattr(kit, "_COMPUTED", memory)
+    policy, ended = policy_named("fifo"), []
+    for seed in range(4):
+        choice = RunChoice(DialogChoice(scenario_named("mixed"), seed, World()), policy, 16)
+        run = load_run(choice)
+        assert load_run(choice) is run
+        assert memory.size <= memory.most
+        ended.append(weakref.ref(run))
+
+    alive = [each() is not None for each in ended]
+    assert alive[-1]
+    assert not alive[0]

@@ -1,0 +1,352 @@
+"""Every page of the app runs: opened from the app's navigation, it says its name and no error."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from fdkvc.charts.theme import LIGHT
+from fdkvc.corpora.formats import EXAMPLES, read_file
+from fdkvc.corpora.lexical import lexical_recording
+from fdkvc.explain.tables import entries_table
+from fdkvc.policies import POLICIES, policy_named
+from fdkvc.run.metrics import metrics_of
+from fdkvc.synthetic.draw import generate
+from fdkvc.synthetic.scenarios import World, scenario_named
+from fdkvc.ui.compare.scenes import lane_chart
+from fdkvc.ui.kit.frame import PAGES
+from fdkvc.ui.kit.lanes import POLICIES as LANES
+from fdkvc.ui.kit.lanes import load_lanes
+from fdkvc.ui.kit.markdown import plain
+from fdkvc.ui.kit.runs import DialogChoice, load_run
+from fdkvc.ui.step.scene import moment_chart, timeline_chart
+from fdkvc.ui.step.tour import STOPS, forked
+from tests.app_pages import (
+    ROOT,
+    check_spec,
+    check_specs,
+    entry_of,
+    html,
+    link_of,
+    new_session,
+    open_page,
+    settled,
+    specs,
+    told,
+)
+
+every_page = pytest.mark.parametrize("path", [path for path, *_ in PAGES])
+
+
+def go_to(path: str) -> AppTest:
+    """Open a page from the app's first one."""
+    app = new_session().run()
+    app.query_params.clear()  # as a browser does when it goes to another page
+    return app.switch_page(path).run()
+
+
+def test_the_navigation_has_every_page_and_opens_the_first() -> None:
+    paths = [path for path, *_ in PAGES]
+    app = new_session().run()
+
+    assert sorted(paths) == sorted(f"pages/{file.name}" for file in ROOT.glob("pages/*.py"))
+    assert [title.value for title in app.title] == [go_to(paths[0]).title[0].value]
+
+
+@every_page
+def test_a_page_opens_with_one_title_and_without_errors(path: str) -> None:
+    app = go_to(path)
+
+    assert not app.exception
+    assert not app.error
+    assert len(app.title) == 1
+    assert app.main.markdown[0].value.strip()
+    check_specs(app)
+
+
+@pytest.mark.parametrize("name", ["step", "compare"])
+def test_metrics_that_are_asked_for_are_shown_and_stand_in_the_link(name: str) -> None:
+    app = open_page(name)
+    app.session_state[f"{name}/metrics"] = list(metrics_of(asked=True))
+    app.run()
+
+    assert not app.exception
+    assert not app.error
+    assert link_of(app)["metrics"] == ",".join(metrics_of(asked=True))
+    written = f"{specs(app)} {html(app)}"
+    assert all(
+        metric.label.lower() in written.lower() for metric in metrics_of(asked=True).values()
+    )
+    (said,) = [text.value for text in app.markdown if text.value.startswith("- **Alignment:**")]
+    assert all(plain(metric.help) in said for metric in metrics_of(asked=True).values())
+
+
+@pytest.mark.parametrize("name", ["step", "compare"])
+def test_no_control_is_moved_back_while_a_person_uses_it(name: str) -> None:
+    """An answer that sets a control again would undo what was pressed or typed meanwhile."""
+    app = open_page(name)
+    step_to(app, name, 1)
+
+    controls = [*app.number_input, *app.selectbox, *app.button_group]
+    assert len(controls) > 6
+    assert [control.label for control in controls if control.proto.set_value] == []
+
+
+def test_a_metric_that_a_link_names_twice_is_shown_once() -> None:
+    assert link_of(open_page("step", metrics="regret,regret"))["metrics"] == "regret"
+
+
+def data_of(spec: Any) -> set[str]:
+    """Return the names of the data that a spec, or a part of it, draws."""
+    if isinstance(spec, list):
+        return set().union(*map(data_of, spec))
+    if not isinstance(spec, dict):
+        return set()
+    own = {spec["data"]["name"]} if "name" in (spec.get("data") or {}) else set()
+    return own | data_of(list(spec.values()))
+
+
+def test_every_chart_gets_just_the_data_that_it_draws() -> None:
+    """The browser refuses all new data of a chart if it does not know the name of some."""
+    step, compare = open_page("step"), open_page("compare", policies="fifo,fd-kvc,h2o")
+    for policy in POLICIES:
+        step.session_state["step/policy"] = policy
+        check_data(settled(step.run()), 1, policy)
+    check_data(compare, 2, "compare")
+
+
+def check_data(app: AppTest, least: int, page: str) -> None:
+    charts = app.get("vega_lite_chart")
+    assert len(charts) >= least, page
+    for chart in charts:
+        sent = {table.name for table in chart.proto.datasets}
+        assert sent == data_of(json.loads(chart.proto.spec)), page
+
+
+def test_every_chart_for_a_picture_is_right_and_gets_just_the_data_that_it_draws() -> None:
+    """The stage is no chart, and becomes one where it is saved as a picture."""
+    dialog = DialogChoice(scenario_named("mixed"), 7, World())
+    lanes = load_lanes(dialog, [policy_named(key) for key in POLICIES], 56)
+    for lane in lanes:
+        charts = {
+            "timeline": timeline_chart(lane.run, 3, 70, LIGHT),
+            "cache": moment_chart(lane.run, 3, "age", 70, LIGHT),
+        }
+        if lane.name in ("fd-kvc", "full"):  # with a budget and without one
+            charts["lane"] = lane_chart(lanes, lane, 3, 70, LIGHT)
+        for name, chart in charts.items():
+            data = chart.pop("datasets")
+            assert data.keys() == data_of(chart), (name, lane.name)
+            if lane.name == "fd-kvc":
+                check_spec(chart)
+
+
+def test_the_stops_of_the_walk_say_what_is_so() -> None:
+    """Every number of a stop is counted again in the table that is downloaded."""
+    for stop in STOPS:
+        run = load_run(stop.choice)
+        entries, words = entries_table(run.trace, run.dialogs), stop.words
+        now = entries[entries["turn"] == stop.turn]
+        stayed = now[~now["status"].str.contains("evicted")]
+        kept = stayed.groupby("topic").size()
+        if "holds" in words:
+            assert " and ".join(f"{many} {topic}" for topic, many in kept.items()) in words
+        if stop.token is None:
+            continue
+        own = entries[entries["token"] == stop.token].set_index("turn")
+        assert (
+            f"oken {stop.token} of {own['topic'].iloc[0]}" in words
+            or "recency loses" in words
+            or stop.fork is not None
+        )
+        if "stale" in words:
+            assert own["status"].iloc[-1] == "kept"
+            assert own["topic"].iloc[0] == "A"
+            late = own["score"].diff()[3:].sum() / own["score"].loc[stop.turn]
+            assert f"{len(own)} turns, {100 * late:.0f} % of it while B was on" in words
+        if "catch up" in words:
+            assert own.loc[stop.turn, "status"] == "evicted"
+            last = stayed[~stayed["protected"]]["score"].min()
+            score = float(own["score"].tolist()[-1])
+            assert f"after {len(own)} turns with {score:.3f}" in words
+            assert f"has {last:.3f} of 10 turns" in words
+        if stop.fork is not None:
+            parent, fork = (
+                lane.run.entries[~lane.run.entries["status"].str.contains("evicted")]
+                for lane in forked(run, stop.fork)
+            )
+            parted = next(
+                turn
+                for turn in range(stop.turn + 1)
+                if set(parent.loc[parent["turn"] == turn, "token"])
+                != set(fork.loc[fork["turn"] == turn, "token"])
+            )
+            assert f"They part in turn {parted};" in words
+            held = fork[fork["turn"] == stop.turn].groupby("topic").size()
+            told_of = " and ".join(f"{many} {topic}" for topic, many in held.items())
+            assert f"now the fork holds {told_of}, where its parent holds" in words
+        if "comes back" in words:
+            before, rank = own["rank"].loc[[stop.turn - 1, stop.turn]].tolist()
+            assert f"at rank {before} a turn ago and is at rank {rank} now" in words
+            assert own.loc[stop.turn, "status"] == "kept"
+            assert before - rank > 10
+
+    said = " ".join(stop.words for stop in STOPS)
+    assert "fewer than H2O, which has 28" in said
+    assert "recency loses 12 % every turn" in said
+    assert "nothing of A is left" in said
+    assert all(words in said for words in ("stale", "catch up", "comes back", "the fork holds"))
+
+
+def test_a_choice_is_told_again_when_its_words_change() -> None:
+    """The browser knows it by its words: it would go on to show, and send, those before."""
+    app = open_page("compare", one="fifo", other="h2o")
+    first = app.selectbox(key="compare/one")
+    assert first.format_func("fifo") == "FIFO"
+    assert not settled(app.run()).selectbox(key="compare/one").proto.set_value
+
+    app.session_state["pending"] = "compare", [(LANES, ["sink", "fifo", "h2o", "fd-kvc gamma=0.8"])]
+    settled(app.run())
+
+    first = app.selectbox(key="compare/one")
+    assert first.proto.set_value
+    assert first.proto.raw_value == "FIFO"
+
+
+def test_what_a_lagging_browser_sends_of_another_dialog_is_not_taken() -> None:
+    app = open_page(
+        "compare", {"compare/turn": 6, "compare/entry": "“three” · token 200 · A · from turn 6"}
+    )
+
+    assert app.session_state["compare/entry"] is None
+
+
+def test_a_link_holds_the_order_of_the_cells_and_the_open_section() -> None:
+    app = open_page("dialogs", order="score", section="heads", view="cache")
+
+    assert not app.error
+    (view,) = [each for each in told(app) if each.get("what") == "view"]
+    assert view["order"] == "score"
+    assert app.session_state["dialogs/sections"] == "Heads"
+    link = link_of(app)
+    assert (link["order"], link["section"], link["view"]) == ("score", "heads", "cache")
+
+
+def step_to(app: AppTest, page: str, turn: int) -> None:
+    """Step as the stage tells it, which speaks only in a browser."""
+    app.session_state[f"{page}/turn"] = turn
+    settled(app.run())
+
+
+@pytest.mark.parametrize("page", ["step", "compare", "dialogs"])
+def test_a_choice_makes_an_entry_of_the_history_and_a_step_makes_none(page: str) -> None:
+    app = open_page(page, turn=2)
+    assert entry_of(app) == 0
+
+    step_to(app, page, 3)
+    step_to(app, page, 11)
+    assert entry_of(app) == 0
+
+    app.number_input(key=f"{page}/budget").set_value(50).run()
+    step_to(app, page, 0)
+    assert entry_of(app) == 1
+    assert link_of(app).items() >= {"budget": "50", "turn": "0"}.items()
+
+
+def test_an_address_that_the_browser_went_back_to_is_shown() -> None:
+    """Nothing else in what a browser sends tells it from a click that was late."""
+    app = open_page("step", policy="h2o", turn=3)
+    app.selectbox(key="step/policy").set_value("fifo").run()
+    assert (entry_of(app), link_of(app)["policy"]) == (1, "fifo")
+
+    app.session_state["arrived"] = {"policy": "h2o", "turn": "3", "budget": "0"}
+    settled(app.run())
+
+    assert app.selectbox(key="step/policy").value == "h2o"
+    assert link_of(app).items() >= {"policy": "h2o", "turn": "3", "budget": "56"}.items()
+    assert entry_of(app) == 1
+    assert "Using 56 instead" in app.error[0].value
+
+
+def test_dialog_policy_turn_and_entry_follow_from_page_to_page() -> None:
+    app = open_page("step", scenario="return", seed=11, budget=40, turn=5, entry=70, policy="tova")
+    app.query_params.clear()  # as a browser does when it goes to another page
+    settled(app.switch_page("pages/about.py").run())
+    settled(app.switch_page("pages/compare.py").run())
+
+    same = {"scenario": "return", "seed": "11", "budget": "40", "turn": "5", "entry": "70"}
+    assert not app.error
+    assert link_of(app).items() >= same.items()
+    assert link_of(app)["policies"] == "fifo,sink,h2o,fd-kvc,tova"
+
+    # As "Add a variant" does: a browser knows of no variant that it was not shown.
+    app.session_state["pending"] = "compare", [(LANES, ["sink", "fd-kvc gamma=0.8"])]
+    step_to(settled(app.run()), "compare", 6)
+    settled(app.switch_page("pages/step.py").run())
+
+    assert link_of(app).items() >= {**same, "turn": "6", "policy": "fd-kvc"}.items()
+    assert app.number_input(key="step/fd-kvc/gamma").value == 0.8
+
+    settled(app.switch_page("pages/compare.py").run())
+    assert link_of(app)["policies"] == "sink,fd-kvc:gamma=0.8"
+
+
+@pytest.mark.parametrize(
+    ("page", "key", "typed", "said", "goes_on"),
+    [
+        ("step", "budget", 1e9, "Budget is 1000000000, but must be a whole number", "40"),
+        ("step", "budget", 2.5, "Budget is 2.5, but must be a whole number", "40"),
+        ("step", "fd-kvc/gamma", 7, "Recency decay is 7.0, but must be a number above 0", "0.88"),
+        ("compare", "seed", -1, "Seed is -1, but must be a whole number", "7"),
+    ],
+)
+def test_what_is_refused_stays_to_be_mended_and_what_runs_is_said(
+    page: str, key: str, typed: float | None, said: str, goes_on: str
+) -> None:
+    app = open_page(page, budget=40)
+    assert type(app.number_input(key=f"{page}/{key}").step) is float  # or 1e9 would be read as 1
+
+    app.number_input(key=f"{page}/{key}").set_value(typed).run()
+
+    (error,) = settled(app).error
+    assert error.value.startswith(said)
+    assert error.value.endswith(f"Until that is mended, this page goes on with {goes_on}.")
+    assert app.number_input(key=f"{page}/{key}").value == typed
+    assert link_of(app)[key.rpartition("/")[2]] == goes_on
+
+
+def test_a_symbol_is_read_aloud_as_a_letter() -> None:
+    labels = [each.label for each in open_page("step").number_input]
+
+    assert {"Recency decay γ", "Initial learning rate α₀", "Cumulative weight w_c"} <= {*labels}
+    assert not [label for label in labels if "$" in label or "\\" in label]
+
+
+@pytest.mark.parametrize("page", ["step", "compare", "dialogs"])
+def test_a_link_past_the_end_of_its_dialog_is_told(page: str) -> None:
+    if page == "dialogs":
+        dialogs = lexical_recording(read_file(EXAMPLES / "dialogues.json")[0]).dialogs
+    else:
+        dialogs = generate(scenario_named("mixed"), 1, 7)
+    turn, token = dialogs.turns - 1, int(dialogs.bounds[0, -1]) - 1
+
+    app = open_page(page, turn=turn + 1, entry=token + 1)
+
+    assert [each.value for each in app.error] == [
+        f"This link is not quite right: {name} is {last + 1}, but must be a whole number from 0 "
+        f"to {last} in this dialog. Using {instead} instead."
+        for name, last, instead in (("Turn", turn, turn), ("Entry", token, "none"))
+    ]
+    assert app.session_state[f"{page}/turn"] == turn
+
+
+def test_the_policies_page_shows_the_equations_of_every_option() -> None:
+    opened = {f"policies/{key}": True for key in POLICIES}
+    shown = {each.value for each in open_page("policies", opened).latex}
+
+    steps = policy_named("fd-kvc", kappa=1.0, recall=1.0, window=0.5).steps
+    assert {step.name for step in steps} >= {"Recall", "Adaptive channel weights", "Protection"}
+    assert all(any(step.equation in text for text in shown) for step in steps)

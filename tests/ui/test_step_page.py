@@ -1,0 +1,156 @@
+"""The step page as its script draws it: the policy's controls, and why an entry stays or goes."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from fdkvc.ui.step import stage
+from tests.app_pages import SECONDS, link_of, open_page, press, settled, told
+
+WRONG = (
+    ("gamma", 7, "must be a number above 0 and below 1"),
+    ("policy", "lru", "choose from fifo"),
+    ("budget", 0, "must be a whole number from 1 to"),
+    ("colour", "red", "'colour' that means nothing here"),
+)
+"""Parts of a link with what is said of each."""
+
+
+@pytest.mark.parametrize(("name", "value", "sentence"), WRONG)
+def test_a_wrong_link_is_explained_and_the_page_works(
+    name: str, value: object, sentence: str
+) -> None:
+    app = open_page("step", **{name: value})
+
+    (said,) = app.error
+    assert said.value.startswith("This link is not quite right: ")
+    assert sentence in said.value
+    assert not press(app, "Another dialog").error
+    assert app.session_state["step/seed"] == 8
+
+
+def answered(monkeypatch: pytest.MonkeyPatch, turn: int, entry: int, **link: object) -> Any:
+    """Let the stage ask what would have decided otherwise on an entry, until it is told."""
+    app = open_page("step", turn=turn, entry=entry, **link)
+    (view,) = [each for each in told(app) if each.get("what") == "view"]
+    question = {"run": view["run"], "turn": turn, "entry": entry}
+    monkeypatch.setattr(stage, "said", lambda key: question if "answer" in key else {})
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        (answer,) = [each for each in told(settled(app.run())) if each.get("what") == "answer"]
+        if answer["done"]:
+            assert answer.items() >= question.items()
+            return answer["changes"]
+        time.sleep(0.05)
+    raise AssertionError("it was never answered")
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        ("fd-kvc", "Restore the paper's"),
+        ("fd-kvc-window", "Restore the defaults"),
+        ("h2o", "Restore the defaults"),
+    ],
+)
+def test_what_is_restored_is_called_what_it_is(policy: str, words: str) -> None:
+    assert open_page("step", policy=policy).button(key="step/restore").label == words
+
+
+@pytest.mark.parametrize(
+    ("page", "place", "link"),
+    [("step", "step/fd-kvc", {}), ("compare", "compare/draft/fd-kvc/fd-kvc", {"turn": 3})],
+)
+def test_the_papers_hyperparameters_come_first(
+    page: str, place: str, link: dict[str, object]
+) -> None:
+    app = open_page(page, **link)
+    beyond = [expander for expander in app.expander if expander.label == "Beyond the paper"]
+    hidden = [each.key for expander in beyond for each in expander.number_input]
+
+    assert f"{place}/kappa" in hidden
+    assert f"{place}/gamma" not in hidden
+    assert app.number_input(key=f"{place}/gamma").value == 0.88
+
+
+def test_settings_that_cannot_keep_an_entry_say_what_was_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The nearest stand first; those that cannot, and what the run never reads, say so."""
+    changes = answered(monkeypatch, 5, 11)
+    shares = [float(each["share"].split()[0]) for each in changes if each["after"]]
+    assert 0 < len(shares) < len(changes)
+    assert shares == sorted(shares)
+    assert all(each["after"] == "" for each in changes[len(shares) :])
+
+    said = {each["label"]: each for each in changes}
+    assert said["Recency decay"]["before"] == "0.88"
+    assert not said["Recency decay"]["exhaustive"]
+    tried = [each["words"] for each in changes if not each["after"] and "uses" not in each["words"]]
+    assert tried
+    assert all(" in steps of " in words for words in tried)
+    assert "this run never uses it" in said["Modulation exponent"]["words"]
+
+
+def test_a_seed_is_no_setting_that_could_have_kept_an_entry(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    changes = answered(monkeypatch, 3, 1, policy="random", chance_seed=1500000000)
+
+    assert [each["label"] for each in changes] == ["Budget"]
+    assert changes[0]["exhaustive"]
+
+
+def test_the_moment_on_the_stage_is_kept_for_a_picture() -> None:
+    app = open_page("step", policy="fd-kvc", turn=5, entry=11)
+    charts = {name: chart() for name, chart in app.session_state["step/pictured"].items()}
+
+    assert set(charts) == {"timeline", "cache"}
+    path, cells = charts["timeline"]["datasets"]["path"], charts["cache"]["datasets"]["cells"]
+    assert path["turn"].tolist() == [0, 1, 2, 3, 4]
+    assert cells.loc[cells["weight"] > 2, "token"].tolist() == [11]
+
+
+def test_it_opens_after_a_change_of_topic_with_what_was_nearly_kept() -> None:
+    link = link_of(open_page("step"))
+
+    assert (link["turn"], link["entry"] != "") == ("3", True)
+
+
+def test_a_policy_in_a_line_is_stepped_through_with_its_numbers_as_controls() -> None:
+    app = open_page("step", policy="whitelist(window(tova,share=0.3),words=san+jose)", most=0.25)
+
+    assert not app.error
+    link = link_of(app)
+    assert (link["policy"], link["around"]) == ("window(tova)", "whitelist")
+    assert (link["share"], link["most"], link["words"]) == ("0.3", "0.25", "san+jose")
+    assert any("No token is known to be a word here" in each.value for each in app.info)
+
+    app.selectbox(key="step/policy").set_value("fd-kvc").run()
+    app.selectbox(key="step/around").set_value("blocks").run()
+    assert not app.error
+    assert not app.info
+    assert link_of(settled(app))["around"] == "blocks"
+    app.number_input(key="step/blocks/size").set_value(8).run()
+    assert link_of(app)["size"] == "8"
+    # What a policy can do by itself does not go around it.
+    offered = app.selectbox(key="step/around").options
+    assert "Blocks" in offered
+    assert "Window" not in offered
+    again = open_page("step", **link_of(app))
+    assert not again.error
+    assert link_of(again) == link_of(app)
+
+
+def test_a_link_to_what_does_not_go_together_is_explained() -> None:
+    app = open_page("step", policy="blocks(full)")
+    assert [each.value for each in app.error] == [
+        "This link is not quite right: full evicts nothing, so blocks changes nothing. "
+        "Using fd-kvc instead."
+    ]
+    app = open_page("step", policy="fd-kvc", around="recall")
+    (said,) = app.error
+    assert "Around it is 'recall', but must be one of" in said.value
