@@ -1,7 +1,7 @@
 """What page size costs, against eviction by entries, on dialogues of people.
 
-The numbers are measured by ``benchmarks/page_sizes.py`` and stand in ``page_sizes.csv``, since the
-dialogues are not shipped.
+The numbers are measured by ``benchmarks/research/page_sizes.py`` and stand in
+``page_sizes.csv``, since the dialogues are not shipped.
 """
 
 from __future__ import annotations

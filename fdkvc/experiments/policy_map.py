@@ -1,7 +1,8 @@
 """The map of policies: what each costs, and how it fares, on drawn dialogs, real ones and answers.
 
-The numbers are measured by ``benchmarks/policy_map.py`` and stand in ``policy_map.csv``, since all
-policies on a model's answers take longer than a person waits for a page.
+The numbers are measured by ``benchmarks/research/policy_map.py`` and stand in
+``policy_map.csv``, since all policies on a model's answers take longer than a
+person waits for a page.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What was measured once and is shipped: the paper's own run, and the overview of all policies.
 
-Results stand in a file of numbers. `python -m benchmarks.ship` makes all of it anew; a test
-measures some of its dialogs again.
+Results stand in a file of numbers. `python -m benchmarks.research.ship` makes all of it anew; a
+test measures some of its dialogs again.
 """
 
 from __future__ import annotations

@@ -16,9 +16,8 @@ class FDKVCSalience(FDKVC):
     similarity decides anything: half of the budget is for the newest entries, and the rest for
     those that were improbable when they came, as that fades, unless a newer entry repeats them.
     The threshold is off, for what has faded need not go while there is room.
-    ``benchmarks/tune.py`` searched the settings on training dialogues of the Schema-Guided Dialogue
-    dataset; ``fdkvc/policies/README.md`` has what they are worth on others, and each ingredient
-    alone.
+    The settings were searched on training dialogues of the Schema-Guided Dialogue
+    dataset; ``fdkvc/policies/README.md`` has what they are worth on others, and each alone.
     """
 
     key = "fd-kvc-salience"

@@ -138,7 +138,7 @@ def show_map(page: str) -> None:
         plain(
             f"On {sources}, with 95 % intervals. A name is written where it has room, and the "
             "pointer tells the others. The front is of those that keep to the budget; the oracle, "
-            "which knows the future, is on none. Measured by benchmarks/policy_map.py."
+            "which knows the future, is on none. Measured by benchmarks/research/policy_map.py."
         )
     )
 
@@ -302,7 +302,7 @@ def show_page_sizes(page: str) -> None:
         plain(
             f"On {table.n.max()} dialogues of people of {table.services.max()} sets of services, "
             "lexical embedding: paired differences of call-argument recall, with 95 % intervals by "
-            "sets of services. Measured by benchmarks/page_sizes.py."
+            "sets of services. Measured by benchmarks/research/page_sizes.py."
         )
     )
 

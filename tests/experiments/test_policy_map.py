@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from benchmarks.policy_map import policies
+from benchmarks.research.policy_map import policies
 from fdkvc.experiments import page_sizes as pages
 from fdkvc.experiments.benchmark import Results, run_benchmark
 from fdkvc.experiments.policy_map import AXES, COLUMNS, map_points, placed, policy_map

@@ -1,9 +1,9 @@
 """Write the dialogs that the bundled model has not learnt from, or some of them, to a file.
 
-Reads train.json.xz, as `benchmarks.train_bundled_model` does, and writes a list that
+Reads train.json.xz, as `benchmarks.research.train_bundled_model` does, and writes a list that
 ``python -m fdkvc answers --dialogs`` reads.
 
-    python -m benchmarks.held_out train.json.xz FILE [--dialogs 200] [--seed 0]
+    python -m benchmarks.research.held_out train.json.xz FILE [--dialogs 200] [--seed 0]
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Measure what page size costs, against eviction by entries: fdkvc/experiments/page_sizes.csv.
 
-    python -m benchmarks.page_sizes FILE [--dialogs 200] [--seed 0]
+    python -m benchmarks.research.page_sizes FILE [--dialogs 200] [--seed 0]
 
 FILE holds annotated dialogues of people; that many of them, drawn by the seed, are replayed with
 the lexical embedding. It writes call-argument recall by policy, budget and page size, its paired
@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from benchmarks.held_out import read_shuffled
+from benchmarks.research.held_out import read_shuffled
 from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.corpora.recordings import Recording
 from fdkvc.experiments.page_sizes import BUDGETS, COLUMNS, FILE, INSIDE, METRIC, SIZES

@@ -1,6 +1,6 @@
 """Count the words of dialogs, for the table by which the lexical embedding knows surprisal.
 
-    python -m benchmarks.word_frequencies train.json.xz fdkvc/corpora/word_frequencies.tsv
+    python -m benchmarks.research.word_frequencies train.json.xz fdkvc/corpora/word_frequencies.tsv
 
 FILE is train.json.xz, the training dialogues of the Schema-Guided Dialogue dataset (Rastogi et al.
 2020, CC BY-SA 4.0) as one list. Words that are said fewer than ten times are left out.
@@ -23,7 +23,8 @@ HEAD = """\
 # How often words are said in {dialogs:,} training dialogues of the Schema-Guided Dialogue dataset
 # (Rastogi et al. 2020; google-research-datasets/dstc8-schema-guided-dialogue): {all:,} words and
 # punctuation marks; those said {least} times or more, in small letters. Licence: CC BY-SA 4.0, that
-# of the dataset. The line without a word counts all. Made by benchmarks/word_frequencies.py.
+# of the dataset. The line without a word counts all. Made by
+# benchmarks/research/word_frequencies.py.
 """
 
 

@@ -1,6 +1,6 @@
 """Measure the paper's run and the overview of all policies anew, and put them into the app.
 
-python -m benchmarks.ship
+python -m benchmarks.research.ship
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ that it is read; and the tokens of calls weigh more in the loss.
 
 It goes on where it was interrupted, and needs the packages of requirements-capture.txt.
 
-    python -m benchmarks.train_bundled_model train.json.xz FOLDER [--tokens 16e6] [--seed 0]
+    python -m benchmarks.research.train_bundled_model train.json.xz FOLDER [--tokens N] [--seed 0]
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import nn
 from torch.nn import functional
 
-from benchmarks.held_out import HELD_OUT, parted, read_dialogues
+from benchmarks.research.held_out import HELD_OUT, parted, read_dialogues
 from fdkvc.corpora.formats.annotated import read_dialogue
 from fdkvc.corpora.model_text import Passage, model_text
 from fdkvc.lm.tokens import END, MARKS, load_tokens

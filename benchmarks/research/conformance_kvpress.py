@@ -1,7 +1,7 @@
 """What the checks of `fdkvc.conformance` find in NVIDIA's kvpress, by hand in an environment apart.
 
     python3 -m venv kvpress && kvpress/bin/pip install kvpress==0.5.5
-    kvpress/bin/python -m benchmarks.conformance_kvpress
+    kvpress/bin/python -m benchmarks.research.conformance_kvpress
 
 It needs another version of *transformers* than this project. A small Llama of random weights reads
 turn after turn, under several presses used in three ways: for every turn as its documents show for

@@ -1,6 +1,6 @@
 """What budgets that differ between heads and between layers gain, at the same total.
 
-    python -m benchmarks.shares FILE FOLDER [--dialogs 500] [--recorded 60]
+    python -m benchmarks.research.shares FILE FOLDER [--dialogs 500] [--recorded 60]
 
 FILE holds annotated dialogues. Their answers by the bundled model are measured as the map's are, in
 FOLDER/answers.csv; then the model's own heads are recorded, all query heads of a layer as one
@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from benchmarks.held_out import read_shuffled
-from benchmarks.policy_map import BUDGET, OF_HEADS, answered
+from benchmarks.research.held_out import read_shuffled
+from benchmarks.research.policy_map import BUDGET, OF_HEADS, answered
 from fdkvc.corpora.model_text import model_text
 from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.transcripts import Transcript

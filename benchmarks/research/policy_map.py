@@ -1,6 +1,6 @@
 """Measure the map of policies: fdkvc/experiments/policy_map.csv.
 
-    python -m benchmarks.policy_map FILE FOLDER [--drawn 100] [--dialogs 200] [--answers 200]
+    python -m benchmarks.research.policy_map FILE FOLDER [--drawn N] [--dialogs N] [--answers N]
 
 FILE holds annotated dialogues of people; that many of them, drawn by the seed, are replayed with
 the lexical embedding, and answered by the bundled model. FOLDER keeps what is measured of each
@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
-from benchmarks.held_out import read_shuffled
+from benchmarks.research.held_out import read_shuffled
 from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.experiments.answers import MEASURED, Answers, answer_chunk

@@ -1,0 +1,1 @@
+"""Scripts that produced what is shipped: the bundled model, the tables and the map."""
