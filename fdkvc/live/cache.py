@@ -21,7 +21,7 @@ from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingW
 from transformers.generation import BaseStreamer
 
 from fdkvc.attention import Floats, Ints
-from fdkvc.live.listening import NO_INTERFACE, expect, listen
+from fdkvc.live.listening import NO_INTERFACE, check_heard, expect, listen
 from fdkvc.live.turning import Turning
 from fdkvc.lm.deciding import DECIDES, Deciding, Decision, Heads, check_choice
 from fdkvc.parameters import Field, Parameter, check_parameter
@@ -223,6 +223,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         self._choice = decides, pool
         self.decided = _full_layers(self.layers)
         listen(model)
+        self._config = model.config
         self._turning = Turning(model) if positions == "slots" else None
         self._needed = {HEARD[look] for look in policy.looks_at if look in HEARD}
         self._heard = {"queries", "hidden"} if record else self._needed
@@ -251,6 +252,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         self, key_states: Any, value_states: Any, layer_idx: int, *args: Any, **named: Any
     ) -> Any:
         """Take the keys and values of new tokens; return all that the layer has."""
+        check_heard(self._config)
         if len(key_states) != 1:
             raise ValueError(
                 f"a PolicyCache is for one text, but there are {len(key_states)} at once: "
@@ -268,6 +270,18 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     def reset(self) -> None:
         """Refuse."""
         raise ValueError("a PolicyCache is for one text: make a new one for another")
+
+    def reorder_cache(self, beam_idx: Any) -> None:
+        """Refuse."""
+        raise ValueError("a PolicyCache is for one text, and cannot serve several beams")
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        """Refuse."""
+        raise ValueError("a PolicyCache is for one text: make a fork of it for each continuation")
+
+    def batch_select_indices(self, indices: Any) -> None:
+        """Refuse."""
+        raise ValueError("a PolicyCache is for one text, of which none can be selected")
 
     def __repr__(self) -> str:
         left = f"; {self.left}" if self.left else ""

@@ -94,6 +94,16 @@ def listen(model: Any) -> None:
         layer.register_forward_pre_hook(partial(_enter, module), with_kwargs=True)
 
 
+def check_heard(config: Any) -> None:
+    """Raise a ValueError if the attention of a model that was listened to has been changed."""
+    name = str(config.get_text_config(decoder=True)._attn_implementation)
+    if not name.startswith(PREFIX):
+        raise ValueError(
+            f"the model's attention was set to {name!r} after this PolicyCache was made, which "
+            "can no longer see its queries: make a new PolicyCache"
+        )
+
+
 def attention_modules(model: Any) -> dict[str, Any]:
     """Return the attention of each layer by its name."""
     return {

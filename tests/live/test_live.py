@@ -403,7 +403,13 @@ def test_more_than_one_text_is_refused(llama: Any) -> None:
         llama(text(8).reshape(2, 4), past_key_values=cache)
     with pytest.raises(ValueError, match="for one text without padding"):
         llama(text(4), attention_mask=torch.tensor([[0, 1, 1, 1]]), past_key_values=cache)
-    for act in (cache.reset, lambda: cache.crop(-1)):
+    for act in (
+        cache.reset,
+        lambda: cache.crop(-1),
+        lambda: cache.reorder_cache(torch.tensor([0])),
+        lambda: cache.batch_repeat_interleave(2),
+        lambda: cache.batch_select_indices(torch.tensor([0])),
+    ):
         with pytest.raises(ValueError, match="a PolicyCache") as caught:
             act()
         assert_one_sentence(caught.value)
@@ -428,6 +434,23 @@ def test_what_cannot_be_done_is_said(
     with pytest.raises(ValueError, match=sentence) as caught:
         PolicyCache(read_policy(policy), **{"budget": 5, "model": llama, **how})
     assert_one_sentence(caught.value)
+
+
+@pytest.mark.parametrize("began", [False, True])
+@pytest.mark.parametrize("key", ["fifo", "h2o"])
+def test_attention_that_is_changed_afterwards_is_refused(key: str, began: bool) -> None:
+    model = made()
+    cache = PolicyCache(policy_named(key), 5, model)
+    if began:
+        model(text(8), past_key_values=cache)
+    model.set_attn_implementation("eager")
+    sentence = "attention was set to 'eager' after this PolicyCache was made"
+    with pytest.raises(ValueError, match=sentence) as caught:
+        model(text(8), past_key_values=cache)
+    assert_one_sentence(caught.value)
+    again = PolicyCache(policy_named(key), 5, model)
+    model(text(8), past_key_values=again)
+    assert again.held.shape[2] == 5
 
 
 def test_a_model_that_cannot_be_listened_to_is_refused(llama: Any) -> None:
