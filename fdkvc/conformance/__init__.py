@@ -16,7 +16,10 @@ A file of tests, for a cache of one's own::
         check(MINE)
 """
 
-from fdkvc.conformance.checks import Fault, checks
+from fdkvc.conformance.checks import Fault, NothingEvicted, checks
 from fdkvc.conformance.subject import EvictionCache, FullModel, Reading, Subject, Turn
 
-__all__ = ["EvictionCache", "Fault", "FullModel", "Reading", "Subject", "Turn", "checks"]
+__all__ = [
+    *("EvictionCache", "Fault", "FullModel", "NothingEvicted", "Reading", "Subject", "Turn"),
+    "checks",
+]

@@ -19,6 +19,10 @@ class Fault(AssertionError):  # noqa: N818 - it is the cache that errs
     """What a cache does wrong, in a sentence."""
 
 
+class NothingEvicted(Fault):
+    """A turn brought more tokens than the budget, and all were held: nothing can be checked."""
+
+
 SAMPLES = 3
 """Texts that are read at once, where a cache takes several."""
 
@@ -35,6 +39,8 @@ def checks(subject: Subject) -> tuple[Check, ...]:
         keeps_its_first_compression,
         counts_other_positions,
     ]
+    if not subject.recalls:
+        found.append(decides_by_the_next_turn)
     if subject.every is not None:
         found.append(outgrows_the_budget_while_writing)
     if subject.positions == "slots":
@@ -65,36 +71,47 @@ class Story:
         Tokens before each call, and after the last.
     held : list of array (C, L, K, S)
         After each call.
+    before : list of array (C, L, K, S)
+        As the tokens of each call were read.
     """
 
     def __init__(self, subject: Subject, samples: int = 1, seed: int = 0) -> None:
         self.subject, self.cache = subject, subject.begin(samples)
         self._random = np.random.default_rng(seed)
         self.tokens: Ints = np.empty((samples, 0), np.intp)
-        self.ends, self.held, self._before = [0], list[Ints](), list[Ints]()
+        self.ends, self.held, self.before = [0], list[Ints](), list[Ints]()
         self._outputs: list[Floats] = []
 
-    def feed(self, *lengths: int) -> None:
-        """Let the cache read turns of so many tokens."""
+    def feed(self, *lengths: int, shift: int = 0) -> None:
+        """Let the cache read turns of so many tokens, each moved so far within the vocabulary."""
         for n in lengths:
-            self._take(self.cache.feed, n)
+            self._take(self.cache.feed, n, shift)
+            total, b = self.ends[-1], self.subject.budget
+            if total > b and ((self.held[-1] >= 0).sum(axis=-1) == total).all():
+                raise NothingEvicted(
+                    f"nothing was evicted: at the end of a turn every head holds all {total} "
+                    f"tokens, though the budget is {b}; this cache does not evict, or was made "
+                    "with a larger budget"
+                )
 
-    def write(self, n: int) -> None:
+    def write(self, n: int, shift: int = 0) -> None:
         """Let the cache read so many tokens as if the model wrote them, one by one."""
         for _ in range(n):
-            self._take(self.cache.write, 1)
+            self._take(self.cache.write, 1, shift)
 
-    def _take(self, call: Callable[[Ints], Turn], n: int) -> None:
-        tokens = self._random.integers(self.subject.model.vocabulary, size=(len(self.tokens), n))
+    def _take(self, call: Callable[[Ints], Turn], n: int, shift: int) -> None:
+        vocabulary = self.subject.model.vocabulary
+        drawn = self._random.integers(vocabulary, size=(len(self.tokens), n))
+        tokens = (drawn + shift) % vocabulary
         turn = call(tokens)
-        _check_told(turn, tokens.shape, self.subject.model.vocabulary, self.ends[-1] + n)
+        _check_told(turn, tokens.shape, vocabulary, self.ends[-1] + n)
         self.tokens = np.concatenate([self.tokens, tokens], axis=1)
         self.ends.append(self.tokens.shape[1])
         self._outputs.append(np.asarray(turn.outputs))
         if turn.before is not None:
-            self._before.append(np.asarray(turn.before))
+            self.before.append(np.asarray(turn.before))
         else:
-            self._before.append(self.held[-1] if self.held else np.asarray(turn.held)[..., :0])
+            self.before.append(self.held[-1] if self.held else np.asarray(turn.held)[..., :0])
         self.held.append(np.asarray(turn.held))
 
     @property
@@ -116,7 +133,7 @@ class Story:
         for call, (first, end) in enumerate(zip(self.ends, self.ends[1:], strict=False)):
             own = np.arange(first, end)
             for head in np.ndindex(*shape):
-                held = self._before[call][head]
+                held = self.before[call][head]
                 held = np.sort(held[held >= 0])
                 sees[head][first:end, held] = True
                 sees[head][first:end, first:end] = np.tri(end - first, dtype=np.bool_)
@@ -177,8 +194,6 @@ def attends_to_what_was_evicted(subject: Subject) -> None:
     story.feed(5)
     sees, distances, _ = story.seen()
     everything = np.broadcast_to(np.tri(sees.shape[-1], dtype=np.bool_), sees.shape)
-    if sees.sum() == everything.sum():
-        raise Fault("nothing was evicted, so that nothing can be said of it")
     away = story.away(sees, distances)
     if away > subject.tolerance:
         full = story.away(everything, story.seen()[1])
@@ -271,6 +286,26 @@ def counts_other_positions(subject: Subject) -> None:
         else ""
     )
     raise Fault(f"after an eviction its outputs are {away:.2g} away{why}")
+
+
+def decides_by_the_next_turn(subject: Subject) -> None:
+    """Ask that what the next tokens see of the earlier ones was chosen before they came."""
+    b = subject.budget
+    for written, read in ((0, Story.feed), (3, Story.feed), (3, Story.write)):
+        pair = Story(subject), Story(subject)
+        for shift, story in enumerate(pair):
+            story.feed(b + 6, 7)
+            story.write(written)
+            read(story, b // 2 if read is Story.feed else 1, shift=shift)
+        for head in np.ndindex(*pair[0].held[0].shape[:3]):
+            one, other = (_tokens(story.before[-1][head]) for story in pair)
+            if one != other:
+                raise Fault(
+                    "which tokens a head holds as the next come depends on these: token "
+                    f"{min(one ^ other)} is held for one continuation and not for another"
+                )
+            if back := one - _tokens(pair[0].held[-2][head]):
+                raise Fault(f"token {min(back)} was evicted, but the next turn sees it")
 
 
 def drifts_as_positions_are_given_anew(subject: Subject) -> None:

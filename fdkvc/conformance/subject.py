@@ -32,7 +32,8 @@ class Turn:
         −1 for none.
     before : array (C, L, K, S), optional
         The same as the tokens were read, where that is not what the call before left: for a cache
-        that lets go of what the model wrote when the next turn comes.
+        that lets go of what the model wrote when the next turn comes. It must not depend on the
+        tokens that come.
     """
 
     outputs: Floats
@@ -95,7 +96,8 @@ class Subject:
     Attributes
     ----------
     begin : function
-        Of a number of texts to a new cache for as many. It may refuse several by a ValueError.
+        Of a number of texts to a new cache for as many, which does the same as another with the
+        same texts. It may refuse several by a ValueError.
     model : FullModel
     budget : int
         Entries that every KV head may hold when a turn has ended, at least 8.

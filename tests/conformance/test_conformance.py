@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fdkvc.conformance import Fault, Subject, Turn, checks
+from fdkvc.conformance import Fault, NothingEvicted, Subject, Turn, checks
 from fdkvc.conformance.checks import Check
 from fdkvc.conformance.of_decoder import DecoderModel, MemoryCache, padded
 from fdkvc.conformance.subject import key_difference, last_attention
@@ -39,6 +40,17 @@ def our_own(decoder: Decoder, key: str, decides: str = "head", **promises: Any) 
 
     model = DecoderModel(decoder)
     return Subject(begin, model, BUDGET, every=EVERY, samples=3, **promises)
+
+
+def faults(subject: Subject) -> dict[str, Fault]:
+    """Return what the checks find, by the name of each that finds something."""
+    found = {}
+    for check in checks(subject):
+        try:
+            check(subject)
+        except Fault as error:
+            found[check.__name__] = error
+    return found
 
 
 def run(subject: Subject, found: Iterable[Check]) -> None:
@@ -93,6 +105,7 @@ class Simple:
         half = np.arange(0, shape.head_width, 2) / shape.head_width
         self.frequencies = shape.theta**-half
         self.seen = self.written = 0
+        self.before: Any = None  # what it says that it held as the tokens came (L, K, S)
         self.ids: Any = np.empty((shape.layers, shape.kv_heads, 0), np.intp)
         empty = np.empty((shape.layers, shape.kv_heads, 0, shape.head_width), np.float32)
         self.keys, self.values = empty, empty
@@ -182,6 +195,7 @@ class Simple:
         return outputs
 
     def write(self, token: Any) -> Any:
+        self.before = None
         outputs, self.written = self.read(token), self.written + 1
         if self.written % EVERY == 0:
             self.evict()
@@ -204,7 +218,9 @@ class Several:
         outputs = [
             getattr(cache, call)(own) for cache, own in zip(self.caches, tokens, strict=True)
         ]
-        return Turn(np.stack(outputs), np.stack(padded([cache.told for cache in self.caches])))
+        held = np.stack(padded([cache.told for cache in self.caches]))
+        before = [cache.before for cache in self.caches if cache.before is not None]
+        return Turn(np.stack(outputs), held, np.stack(before) if before else None)
 
 
 class Unmasked(Simple):
@@ -303,6 +319,25 @@ class Peeking(Simple):
         return found
 
 
+class Foreseeing(Simple):
+    """As the next turn comes, it evicts some more by what that asks."""
+
+    def feed(self, tokens: Any) -> Any:
+        if self.seen:
+            copy.copy(self).read(tokens)  # whose queries are its own, too
+            self.evict(BUDGET - 3)
+            self.before = self.ids
+        return super().feed(tokens)
+
+
+class Hiding(Unmasked):
+    """It says that it evicts, and lets all be seen again as the next tokens come."""
+
+    def read(self, tokens: Any) -> Any:
+        self.before = self.ids
+        return super().read(tokens)
+
+
 def several(kind: Callable[..., Simple], decoder: Decoder, slots: bool) -> Any:
     def begin(samples: int) -> Several:
         return Several([kind(decoder, slots) for _ in range(samples)])
@@ -337,7 +372,7 @@ def subject(decoder: Decoder, kind: Any = Simple, slots: bool = False) -> Subjec
 @pytest.mark.parametrize("slots", [False, True])
 def test_a_plain_cache_passes_every_check(decoder: Decoder, slots: bool) -> None:
     right = subject(decoder, slots=slots)
-    assert len(checks(right)) == 8
+    assert len(checks(right)) == 9
     run(right, checks(right))
 
 
@@ -348,6 +383,7 @@ WRONG: dict[str, tuple[Any, bool, str]] = {
     "compresses_only_the_first_text": (only_the_first, False, "text 1 of several holds 22"),
     "keeps_its_first_compression": (Frozen, False, "holds nothing of any of them"),
     "counts_other_positions": (ByHeld, False, "counts the entries held as tokens seen"),
+    "decides_by_the_next_turn": (Foreseeing, False, "held for one continuation and not for"),
     "drifts_as_positions_are_given_anew": (TurnedAgain, True, "after 40 turns its outputs have"),
     "evicts_sinks": (NoSinks, False, "is one of the first 2, but was evicted"),
     "scores_by_what_was_evicted": (Peeking, False, "is not the best by what the model saw"),
@@ -387,12 +423,28 @@ def test_one_text_at_a_time_is_refused_in_words_or_it_is_a_fault(decoder: Decode
     check(dataclasses.replace(alone, begin=refusing))
 
 
-def test_a_cache_that_evicts_nothing_is_not_called_right(decoder: Decoder) -> None:
+def test_a_cache_that_looks_ahead_is_found_where_its_scores_are_unknown(decoder: Decoder) -> None:
+    unknown = dataclasses.replace(subject(decoder, Foreseeing), scores=None)
+    assert list(faults(unknown)) == ["decides_by_the_next_turn"]
+
+
+def test_a_turn_that_sees_what_was_evicted_before_is_a_fault(decoder: Decoder) -> None:
+    found = faults(subject(decoder, Hiding))
+    assert "was evicted, but the next turn sees it" in str(found["decides_by_the_next_turn"])
+
+
+def test_of_a_cache_that_evicts_nothing_every_check_says_so(decoder: Decoder) -> None:
     full = Subject(
-        lambda samples: MemoryCache(lambda: Memory(decoder), samples), DecoderModel(decoder), 12
+        lambda samples: MemoryCache(lambda: Memory(decoder), samples),
+        DecoderModel(decoder),
+        12,
+        samples=3,
     )
-    with pytest.raises(Fault, match="nothing was evicted"):
-        checks(full)[0](full)
+    found = faults(full)
+    assert len(found) == len(checks(full))
+    for fault in found.values():
+        assert isinstance(fault, NothingEvicted)
+        assert "though the budget is 12; this cache does not evict, or was made" in str(fault)
 
 
 @pytest.mark.parametrize(
