@@ -20,6 +20,12 @@ from fdkvc.conformance.checks import Fault, NothingEvicted, checks
 from fdkvc.conformance.subject import EvictionCache, FullModel, Reading, Subject, Turn
 
 __all__ = [
-    *("EvictionCache", "Fault", "FullModel", "NothingEvicted", "Reading", "Subject", "Turn"),
+    "EvictionCache",
+    "Fault",
+    "FullModel",
+    "NothingEvicted",
+    "Reading",
+    "Subject",
+    "Turn",
     "checks",
 ]
