@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from fdkvc.parameters import BUDGET, DIALOGS, SEED, TURNS, WORKERS, Field
+from fdkvc.parameters import BUDGET, DIALOGS, SEED, TURNS, WORKERS, Field, read_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -406,13 +406,9 @@ def _add_number(option: Callable[..., Any], known: Field, default: str = "%(defa
 
 
 def _number(text: str) -> int | float | str:
-    """Read a number; a text that is none stays one, for the checks of its range to name."""
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+    """Read a number, a whole one as such; a text that is none stays one."""
+    number = read_number(text, int)
+    return read_number(text) if isinstance(number, str) else number
 
 
 # ------------------------------------------------------------------------------- the commands
@@ -474,7 +470,9 @@ def _benchmark(settings: Any, whole: bool = False) -> None:
     from fdkvc.files.text import benchmark_text
     from fdkvc.files.write import check_folder
 
-    baseline = settings.baseline or default_baseline(benchmark.policies)
+    baseline = settings.baseline
+    if baseline is None:
+        baseline = default_baseline(benchmark.policies)
     check_baseline(baseline, benchmark.policies)
     if settings.out is not None:
         check_folder(settings.out)
@@ -503,6 +501,8 @@ def _sweep(settings: Any) -> None:
     names = [(settings.parameter, settings.values)]
     if settings.second is not None:
         names.append((settings.second, settings.second_values))
+    elif settings.second_values is not None:
+        raise ValueError("--second-values goes with --second: name what the values are of")
     axes = tuple(
         (
             name,
@@ -785,7 +785,9 @@ def _dialogs(settings: Any) -> None:
     if settings.budgets is not None:
         chosen["budgets"] = tuple(settings.budgets)
     asked = Replay(**chosen)
-    baseline = settings.baseline or default_baseline(asked.policies)
+    baseline = settings.baseline
+    if baseline is None:
+        baseline = default_baseline(asked.policies)
     check_baseline(baseline, asked.policies)
     if settings.out is not None:
         check_folder(settings.out)
@@ -862,7 +864,7 @@ def _chosen_answers(settings: Any) -> tuple[Answers, str]:
     if settings.budgets is not None:
         chosen["budgets"] = tuple(settings.budgets)
     asked = Answers(**chosen)
-    baseline = settings.baseline or FULL
+    baseline = FULL if settings.baseline is None else settings.baseline
     if baseline not in asked.names:
         raise ValueError(
             f"baseline {baseline!r} is not among the policies: choose from {', '.join(asked.names)}"

@@ -14,6 +14,9 @@ from collections.abc import Callable, Collection, Mapping
 from html import unescape
 from typing import Any
 
+MOST_LETTERS = 10_000
+"""Characters of a value in a link."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Parameter:
@@ -182,6 +185,10 @@ class Field(Parameter):
         """
         if text == "" and self.default in (None, "", ()):
             return self.default
+        if len(text) > MOST_LETTERS:
+            raise ValueError(
+                f"{self.label} has {len(text):,} characters, but may have {MOST_LETTERS:,} at most"
+            )
         if isinstance(self.default, tuple):
             return list(dict.fromkeys(map(self._parse_one, split_list(text))))
         return self._parse_one(text)
@@ -189,11 +196,7 @@ class Field(Parameter):
     def _parse_one(self, text: str) -> Any:
         if self.read is not None:
             return self.read(text)
-        try:
-            value = self.kind(text)
-        except ValueError:
-            value = text
-        return self.check(value)
+        return self.check(text if self.kind is str else read_number(text, self.kind))
 
     def written(self, value: Any) -> str:
         """Return a value as it stands in a link."""
@@ -223,7 +226,39 @@ def split_list(text: str) -> list[str]:
     >>> split_list("fifo,recall(h2o,tier=1)")
     ['fifo', 'recall(h2o,tier=1)']
     """
-    return re.split(r",(?![^()]*\))", text)
+    parts, start, depth = [], 0, 0
+    for at, letter in enumerate(text):
+        if letter == "," and depth <= 0:
+            parts.append(text[start:at])
+            start = at + 1
+        depth += (letter == "(") - (letter == ")")
+    return [*parts, text[start:]]
+
+
+def read_number(text: str, kind: type = float) -> int | float | str:
+    """Read a number; a text that is none stays one, for the checks of its range to name.
+
+    It is of ASCII digits, with a sign, a point or an exponent: Python's own readers take the digits
+    of every script, and underscores between them.
+
+    Parameters
+    ----------
+    text : str
+    kind : type
+        `int` or `float`.
+
+    Examples
+    --------
+    >>> read_number("1e3"), read_number("12", int), read_number("1_000", int)
+    (1000.0, 12, '1_000')
+    """
+    try:
+        return kind(text) if _NUMBER.fullmatch(text) else text
+    except ValueError:  # a whole number with a point, or of more digits than Python reads
+        return text
+
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 DIALOGS = Field(

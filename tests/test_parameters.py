@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fdkvc.parameters import (
+    BUDGET,
     Checked,
+    Field,
     Parameter,
     check_count,
     check_parameter,
     defaults_of,
     parameter,
     parameters_of,
+    read_number,
+    split_list,
 )
 
 
@@ -147,6 +152,88 @@ def test_a_count_is_a_whole_number(value: Any) -> None:
         ValueError, match=r"^dialogs is .*, but must be a whole number of at least 1"
     ):
         check_count("dialogs", value)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("", [""]),
+        ("a,b", ["a", "b"]),
+        ("a(b,c),d", ["a(b,c)", "d"]),
+        ("a(b(c),d(e,f),g),h", ["a(b(c),d(e,f),g)", "h"]),
+        ("a),b", ["a)", "b"]),
+        (",", ["", ""]),
+    ],
+)
+def test_a_list_is_split_at_the_commas_outside_of_parentheses(text: str, parts: list[str]) -> None:
+    assert split_list(text) == parts
+
+
+@given(st.text("a,()", max_size=12))
+def test_the_parts_of_a_list_make_it_up_and_have_no_comma_of_their_own(text: str) -> None:
+    parts = split_list(text)
+
+    assert ",".join(parts) == text
+    for part in parts:
+        outside = part
+        while (inner := re.sub(r"\([^()]*\)", "", outside)) != outside:
+            outside = inner
+        assert "," not in outside.partition("(")[0]
+
+
+@pytest.mark.parametrize("text", ["0", "-7", "+3", "0.5", ".5", "5.", "1e3", "2.5E-4", "00012"])
+def test_a_number_is_read_as_python_reads_it(text: str) -> None:
+    assert read_number(text) == float(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "",
+            " 1",
+            "1 ",
+            "1\n",
+            "1_000",
+            "٣",
+            "１２",
+            "0x10",
+            "inf",
+            "-inf",
+            "nan",
+            "1e",
+            "e3",
+            ".",
+        ),
+        *("1,5", "--1", "1e3.0", "²", "½"),
+    ],
+)
+def test_other_texts_are_no_numbers(text: str) -> None:
+    assert read_number(text) == text
+    assert read_number(text, int) == text
+
+
+def test_a_whole_number_has_digits_alone() -> None:
+    assert [read_number(text, int) for text in ("12", "-3")] == [12, -3]
+    for text in ("1.0", "1e3", "9" * 5_000):
+        assert read_number(text, int) == text
+
+
+@pytest.mark.parametrize("text", ["٣", "１２", "1_000", "inf"])
+def test_a_link_refuses_what_only_looks_like_a_number(text: str) -> None:
+    with pytest.raises(ValueError, match=f"^Budget is '{text}', but must be a whole number"):
+        BUDGET.parse(text)
+
+
+def test_a_long_value_of_a_link_is_refused_before_it_is_read() -> None:
+    def never(text: str) -> str:
+        raise AssertionError(text)
+
+    several = Field("Policies", "", name="policies", default=("fifo",), read=never)
+    with pytest.raises(
+        ValueError, match=r"^Policies has 10,001 characters, but may have 10,000 at most"
+    ):
+        several.parse("a" * 10_001)
 
 
 def test_a_value_is_checked_by_name() -> None:

@@ -13,6 +13,7 @@ import pandas as pd
 from fdkvc.experiments.benchmark import ADAPTATION, MOST_NAMED, Benchmark, Results
 from fdkvc.experiments.statistics import pareto_front
 from fdkvc.paper.tables import ABLATED_POLICY, ABLATED_SCENARIO, published_sweep
+from fdkvc.parameters import read_number
 from fdkvc.policies import POLICIES, Policy, policy_named, read_policy
 from fdkvc.run.metrics import late_metric, usual_metrics
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS, Scenario
@@ -237,11 +238,11 @@ def read_values(text: str, policy: str, parameter: str, most: int) -> tuple[Numb
     whole = base.settings[parameter].kind is int
     values: list[Number] = []
     for word in text.replace(",", " ").split():
-        try:
-            values.append(int(word) if whole else float(word))
-        except ValueError:
+        value = read_number(word, int if whole else float)
+        if isinstance(value, str):
             kind = "whole numbers" if whole else "numbers"
-            raise ValueError(f"{parameter} has the value {word!r}, but takes {kind}") from None
+            raise ValueError(f"{parameter} has the value {word!r}, but takes {kind}")
+        values.append(value)
     if not values:
         raise ValueError(f"{parameter} has no values to sweep: give some, such as 0.1 0.3")
     if len(values) > most:

@@ -25,6 +25,7 @@ from fdkvc.experiments.sweep import Sweep, check_sweepable
 from fdkvc.experiments.tuning import FRONT, GAINS, Tuned, Tuning
 from fdkvc.experiments.workers import processor
 from fdkvc.files.export import NUMBERS, digest, versions
+from fdkvc.parameters import read_number
 from fdkvc.policies import Policy, read_policy, recorded_policy
 from fdkvc.synthetic.scenarios import Scenario, World
 from fdkvc.words import count, listed
@@ -255,10 +256,8 @@ def _kept(record: Record, name: str, columns: Sequence[str]) -> pd.DataFrame:
 
 def _number(text: str) -> float:
     """Read a number to the last bit, which not every pandas does by itself; NaN if it is none."""
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
+    number = read_number(text)
+    return math.nan if isinstance(number, str) else number
 
 
 def _answers(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from fdkvc.parameters import defaults_of, parameters_of, split_list
+from fdkvc.parameters import defaults_of, parameters_of, read_number, split_list
 from fdkvc.policies.ada_heads import AdaHeads
 from fdkvc.policies.base import Policy
 from fdkvc.policies.blocks import Blocks
@@ -79,6 +79,9 @@ WRAPPERS: Mapping[str, type[Wrapper]] = {
 }
 """Every policy that can be put around another, by its key."""
 
+MOST_LETTERS = 1000
+"""Characters of a policy's name."""
+
 
 def policy_named(key: str, /, **hyperparameters: float | int | str) -> Policy:
     """Make a policy from its key and hyperparameters.
@@ -150,7 +153,8 @@ def read_policy(name: str) -> Policy:
     Raises
     ------
     ValueError
-        As `policy_named` and `wrapped`, and where a hyperparameter has no value.
+        As `policy_named` and `wrapped`; where a hyperparameter has no value; where a wrapper stands
+        within itself; and for more than `MOST_LETTERS`.
 
     Examples
     --------
@@ -159,16 +163,34 @@ def read_policy(name: str) -> Policy:
     >>> read_policy("recall(h2o window=0.25, tier=1)").name
     'recall(h2o window=0.25)'
     """
+    if len(name) > MOST_LETTERS:
+        raise ValueError(
+            f"a policy's name has {len(name):,} characters, but may have {MOST_LETTERS:,} at most"
+        )
     text = name.replace(":", " ").strip()
-    around, opened, rest = text.partition("(")
-    if not opened:
-        key, *settings = text.split() or [""]
-        return policy_named(key, **_values(POLICIES.get(key), settings, name))
-    if not rest.endswith(")"):
-        raise ValueError(f"{name!r} needs a closing parenthesis at its end, such as recall(h2o)")
-    key = around.strip()
-    inside, *settings = map(str.strip, split_list(rest[:-1]))
-    return wrapped(key, read_policy(inside), **_values(WRAPPERS.get(key), settings, name))
+    around: list[tuple[str, dict[str, Any]]] = []
+    while "(" in text:
+        wrapper, _, rest = text.partition("(")
+        if not rest.endswith(")"):
+            raise ValueError(
+                f"{text!r} needs a closing parenthesis at its end, such as recall(h2o)"
+            )
+        text, *settings = map(str.strip, split_list(rest[:-1]))
+        key = wrapper.strip()
+        around.append((key, _values(WRAPPERS.get(key), settings, name)))
+    key, *settings = text.split() or [""]
+    return _built(around, policy_named(key, **_values(POLICIES.get(key), settings, name)))
+
+
+def _built(around: Sequence[tuple[str, Mapping[str, Any]]], policy: Policy) -> Policy:
+    """Put wrappers around a policy, given from the outermost to the innermost."""
+    keys = [key for key, _ in around]
+    for key in WRAPPERS:
+        if keys.count(key) > 1:
+            raise ValueError(f"{key} stands within itself, but each wrapper is allowed once")
+    for key, values in reversed(around):
+        policy = wrapped(key, policy, **values)
+    return policy
 
 
 def _values(
@@ -186,10 +208,8 @@ def _values(
         if field in values:
             raise ValueError(f"{field!r} is given twice in {name!r}")
         kind_of_value = type(defaults.get(field, text))
-        try:
-            values[field] = kind_of_value(text)
-        except ValueError:
-            values[field] = text  # for the policy to refuse, in its own words
+        # A text that is no number is for the policy to refuse, in its own words.
+        values[field] = text if kind_of_value is str else read_number(text, kind_of_value)
     return values
 
 
@@ -216,9 +236,12 @@ def recorded_policy(key: str, policy: Mapping[str, Any] | None = None, **values:
     >>> recorded_policy(**as_record(read_policy("recall(fifo)"))).name
     'recall(fifo)'
     """
-    if policy is None:
-        return policy_named(key, **values)
-    return wrapped(key, recorded_policy(**policy), **values)
+    around: list[tuple[str, dict[str, Any]]] = []
+    while policy is not None:
+        around.append((key, values))
+        values = {**policy}
+        key, policy = values.pop("key", ""), values.pop("policy", None)
+    return _built(around, policy_named(key, **values))
 
 
 __all__ = [

@@ -69,8 +69,8 @@ class Whitelist(Wrapper):
         "Marked words",
         "Words that never leave, whoever says them, such as san+jose; drawn tokens say nothing.",
         symbol="M",
-        pattern=r"(\w+(\+\w+)*)?",
-        form="words of letters and digits with + between them",
+        pattern=r"(?=.{0,300}$)(\w+(\+\w+)*)?",
+        form="words of letters and digits with + between them, of 300 characters at most",
         nominal=True,
     )
 

@@ -303,6 +303,7 @@ HYPERPARAMETERS = (
 )
 LONG = {
     "{huge}": "9" * 400,
+    "{nested}": "window(" * 1_100 + "h2o" + ")" * 1_100,
     "{letters}": "A" * 1000,
     "{turns}": "A" * 300,
     "{long}": "x" * 256,
@@ -313,13 +314,32 @@ MISTAKES = {
     "benchmark --dialogs -5": f"dialogs is -5, {DIALOGS}",
     "benchmark --dialogs many": f"dialogs is 'many', {DIALOGS}",
     "benchmark --dialogs 1.5": f"dialogs is 1.5, {DIALOGS}",
-    "benchmark --dialogs nan": f"dialogs is nan, {DIALOGS}",
+    "benchmark --dialogs nan": f"dialogs is 'nan', {DIALOGS}",
+    "benchmark --dialogs ٣": f"dialogs is '٣', {DIALOGS}",
+    "benchmark --dialogs １２": f"dialogs is '１２', {DIALOGS}",
+    "benchmark --dialogs 1_000": f"dialogs is '1_000', {DIALOGS}",
+    "benchmark --baseline=": (
+        "baseline '' is not among the policies: choose from fifo, sink, h2o, fd-kvc"
+    ),
+    "dialogs --baseline=": (
+        "baseline '' is not among the policies: choose from fifo, sink, h2o, fd-kvc, random"
+    ),
+    "answers --baseline= --out {tmp}/out": (
+        "baseline '' is not among the policies: choose from full, fifo, sink, h2o, fd-kvc, "
+        "fd-kvc-window, random, cut-text"
+    ),
+    "sweep --parameter gamma --second-values 0.1 --out {tmp}/out": (
+        "--second-values goes with --second: name what the values are of"
+    ),
     "benchmark --budget 0": f"budget is 0, {BUDGET}",
     "benchmark --workers 0": f"workers is 0, {WORKERS}",
     "benchmark --workers two": f"workers is 'two', {WORKERS}",
     "benchmark --seed -1": f"seed is -1, {SEED}",
     "benchmark --seed x": f"seed is 'x', {SEED}",
     "benchmark --policies lru": f"policy 'lru' is unknown: choose from {', '.join(POLICIES)}",
+    "trace --policy {nested} --out {tmp}/out": (
+        "a policy's name has 8,803 characters, but may have 1,000 at most"
+    ),
     "benchmark --policies fifo h2o fifo": "policy 'fifo' is given twice",
     "benchmark --scenarios own": (
         "scenario 'own' is unknown: choose from shift, return, mixed, complex, gradual, adaptation"
@@ -358,7 +378,7 @@ MISTAKES = {
         "w_c is 1.1, but must be a number from 0 to 1"
     ),
     "ablation --parameter w_c --values nan --out {tmp}/out": (
-        "w_c is nan, but must be a number from 0 to 1"
+        "w_c is 'nan', but must be a number from 0 to 1"
     ),
     "ablation --parameter w_c --values half --out {tmp}/out": (
         "w_c is 'half', but must be a number from 0 to 1"

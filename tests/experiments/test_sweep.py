@@ -138,7 +138,8 @@ def test_what_cannot_be_swept_is_said(
     [
         ("", "gamma has no values to sweep: give some"),
         ("0.5 half", "gamma has the value 'half', but takes numbers"),
-        ("0.5 nan", "gamma is nan, but must be a number above 0 and below 1"),
+        ("1_0 0.5", "gamma has the value '1_0', but takes numbers"),
+        ("0.5 nan", "gamma has the value 'nan', but takes numbers"),
         ("0.1 0.2 0.3 0.4", "gamma has 4 values, but at most 3 run here"),
     ],
 )

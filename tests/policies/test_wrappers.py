@@ -34,6 +34,7 @@ from fdkvc.run.trace import Rule
 from fdkvc.synthetic.batch import DialogBatch, one_dialog, stack
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
+from tests.refusals import assert_one_sentence
 from tests.worlds import kept_tokens, plain_dialog
 
 EAST, NORTH = [1.0, 0.0], [0.0, 1.0]
@@ -154,10 +155,11 @@ def _name(text: str) -> str:
         ("recall(h2o, tier)", "'tier' in 'recall(h2o, tier)' is no hyperparameter"),
         ("recall(h2o, tier=9)", "tier is 9.0, but must be a number from 0 to 4"),
         ("recall(h2o, places=9)", "'places' is not a hyperparameter of recall (it has: tier, "),
-        ("recall(recall(h2o))", "recall(h2o) has a second tier already"),
+        ("recall(recall(h2o))", "recall stands within itself, but each wrapper is allowed once"),
+        ("window(window(h2o))", "window stands within itself, but each wrapper is allowed once"),
         ("recall(full)", "full evicts nothing, so recall changes nothing"),
         ("turns(recall(h2o))", "recall(h2o) brings entries back, but turns judges none again"),
-        ("turns(turns(fifo))", "turns(fifo) has 'picks' already, so turns cannot stand around it"),
+        ("turns(blocks(turns(fifo)))", "turns stands within itself, but each wrapper is allowed"),
         ("blocks(ada-heads(h2o))", "ada-heads(h2o) shares out single places, but blocks has whole"),
         ("ada-heads(blocks(h2o))", "blocks(h2o) has whole pages, but ada-heads shares out single"),
         ("window(full)", "full evicts nothing, so window changes nothing"),
@@ -165,12 +167,48 @@ def _name(text: str) -> str:
             "whitelist(h2o, words=at:six)",
             "words is 'at six', but must be words of letters and digits with +",
         ),
+        (
+            "whitelist(h2o, words=" + 301 * "a" + ")",
+            f"words is '{301 * 'a'}', but must be words of",
+        ),
         ("whitelist(h2o, words=six+)", "words is 'six+', but must be words of letters and digits"),
     ],
 )
 def test_what_does_not_fit_is_said_in_a_sentence(written: str, message: str) -> None:
     with pytest.raises(ValueError, match="^" + _escaped(message)):
         read_policy(written)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "window(" * 1_100 + "h2o" + ")" * 1_100,
+        "recall(h2o" + ",tier=1" * 4_000 + ")",
+        "(" * 27_000,
+        "f,(" * 9_000,
+    ],
+)
+def test_a_long_name_is_refused_by_its_length(written: str) -> None:
+    with pytest.raises(ValueError, match="characters, but may have 1,000 at most") as refusal:
+        read_policy(written)
+    assert_one_sentence(refusal.value)
+
+
+@pytest.mark.parametrize("levels", [2, 100, 900])
+def test_a_wrapper_within_itself_is_refused_in_a_record(levels: int) -> None:
+    record = as_record(policy_named("h2o"))
+    for _ in range(levels):
+        record = {"key": "window", "policy": record}
+
+    with pytest.raises(ValueError, match=r"^window stands within itself, but each wrapper is"):
+        recorded_policy(**record)
+
+
+@pytest.mark.parametrize("inside", ["(" * 90 + ")" * 90, "x(" * 90 + "h2o" + ")" * 90, "(,)" * 99])
+def test_any_parentheses_are_refused_in_a_sentence(inside: str) -> None:
+    with pytest.raises(ValueError, match=r"unknown|cannot stand|parenthesis|NAME=VALUE") as refusal:
+        read_policy(f"recall({inside})")
+    assert "\n" not in str(refusal.value)
 
 
 def _escaped(message: str) -> str:
