@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from fdkvc.parameters import BUDGET, DIALOGS, SEED, TURNS, WORKERS, Field, read_number
+from fdkvc.limits import MAX_TURNS
+from fdkvc.parameters import BUDGET, DIALOGS, SEED, WORKERS, Field, read_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -296,7 +297,7 @@ def _parser() -> argparse.ArgumentParser:
     option(
         "--schedule",
         metavar="LETTERS",
-        help=f"a dialog of your own, a topic a turn, at most {TURNS.high}: AAABBBCC",
+        help=f"a dialog of your own, a topic a turn, at most {MAX_TURNS}: AAABBBCC",
     )
     option("--policy", default="fd-kvc", metavar="KEY", help="default: fd-kvc")
     option("--set", nargs="+", default=[], metavar="NAME=X", help="hyperparameters of the policy")
@@ -629,9 +630,10 @@ def _reported(settings: Any, place: Mapping[str, Any]) -> str:
         return papers_report(recordings)
     from fdkvc.corpora.formats import read_bytes
     from fdkvc.experiments.study import run_study
-    from fdkvc.files.repeat import MOST_BYTES, read_run
+    from fdkvc.files.repeat import read_run
+    from fdkvc.limits import MAX_RUN_JSON_BYTES
 
-    record = read_run(read_bytes(settings.run_file, MOST_BYTES))
+    record = read_run(read_bytes(settings.run_file, MAX_RUN_JSON_BYTES))
     if record.sweep is not None:
         raise ValueError("the file is of a sweep, but a report is of a benchmark or a study")
     return study_report(run_study(record.benchmark, **place), recordings)
@@ -704,18 +706,11 @@ def _repeat(settings: Any) -> None:
     from fdkvc.experiments.study import run_study
     from fdkvc.experiments.tuning import tune
     from fdkvc.files.export import benchmark_files
-    from fdkvc.files.repeat import (
-        MOST_BYTES,
-        NOTHING_COMPARED,
-        Record,
-        compare,
-        read_any_run,
-        told,
-        with_files,
-    )
+    from fdkvc.files.repeat import NOTHING_COMPARED, Record, compare, read_any_run, told, with_files
     from fdkvc.files.report import study_files, sweep_files, tuning_files
+    from fdkvc.limits import MAX_RUN_JSON_BYTES
 
-    record = read_any_run(read_bytes(settings.file, MOST_BYTES))
+    record = read_any_run(read_bytes(settings.file, MAX_RUN_JSON_BYTES))
     if not record.digests:
         raise ValueError(NOTHING_COMPARED)
     with _place(settings) as place, _progress() as on_progress:
@@ -1005,11 +1000,12 @@ def _captured(
 
 def _transcripts(settings: Any, calls: bool = False) -> tuple[Sequence[Transcript], bytes]:
     """Return the dialogs that are asked for, and the content of their file; say which are not."""
-    from fdkvc.corpora.formats import EXAMPLES, MOST_BYTES, read_bytes, read_dialogs
+    from fdkvc.corpora.formats import EXAMPLES, read_bytes, read_dialogs
     from fdkvc.explain.unsaid import unread
+    from fdkvc.limits import MAX_DIALOG_FILE_BYTES
 
     name = EXAMPLES / "dialogues.json" if settings.dialogs is None else settings.dialogs
-    content = read_bytes(name, MOST_BYTES)
+    content = read_bytes(name, MAX_DIALOG_FILE_BYTES)
     transcripts, left = read_dialogs(content, str(name), calls)
     if left:
         print(_left_out(left).lstrip(), file=sys.stderr)
@@ -1025,7 +1021,8 @@ def _recordings(settings: Any) -> tuple[Sequence[Recording], Sequence[Transcript
 
     from fdkvc.corpora.formats import read_bytes
     from fdkvc.corpora.lexical import LexicalRecordings
-    from fdkvc.corpora.trace_file import MOST_BYTES, read_trace_file
+    from fdkvc.corpora.trace_file import read_trace_file
+    from fdkvc.limits import MAX_TRACE_BYTES
 
     recordings: Sequence[Recording]
     if settings.trace is None:
@@ -1036,7 +1033,7 @@ def _recordings(settings: Any) -> tuple[Sequence[Recording], Sequence[Transcript
     elif settings.calls:
         raise ValueError("--calls does not go with --trace: what a model has read is recorded")
     else:
-        content = read_bytes(settings.trace, MOST_BYTES)
+        content = read_bytes(settings.trace, MAX_TRACE_BYTES)
         recordings = read_trace_file(BytesIO(content))
         transcripts = [each.transcript for each in recordings]
     return recordings, transcripts, hashlib.sha256(content).hexdigest()

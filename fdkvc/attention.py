@@ -32,6 +32,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from fdkvc.limits import MAX_CACHED_WORDS
+
 Floats = NDArray[np.float32]
 Ints = NDArray[np.intp]
 Bools = NDArray[np.bool_]
@@ -45,7 +47,6 @@ TOLERANCE = 1e-6
 SPEAKERS = ("user", "system")
 """Who may speak in a dialog."""
 
-_MOST_WORDS = 2**15  # whose numbers are kept; that of a word beyond them is worked out again
 
 _LANES = 8  # NumPy sums a short contiguous row in eight interleaved partial sums
 _ONE_PASS = 128  # the longest row it sums in one such pass
@@ -224,7 +225,7 @@ def row_products(
     return products
 
 
-@lru_cache(maxsize=_MOST_WORDS)
+@lru_cache(maxsize=MAX_CACHED_WORDS)
 def word_number(word: str) -> int:
     """Return the number by which a word is known in all dialogs, whatever the case of its letters.
 

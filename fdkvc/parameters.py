@@ -283,7 +283,6 @@ BUDGET = Field(
 WORKERS = Field(
     "Workers", "How many processes share the dialogs of a run.", name="workers", low=1, high=256
 )
-TURNS = Parameter("Turns", "Turns of a dialog.", low=1, high=512)
 """What every run is asked for. The ranges are the command line's; a page narrows some of them."""
 
 

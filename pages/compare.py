@@ -5,8 +5,8 @@ import streamlit as st
 from fdkvc.ui.compare import scenes, what_if
 from fdkvc.ui.kit import fields, sidebar
 from fdkvc.ui.kit.frame import enter_page, heading, problems
-from fdkvc.ui.kit.lanes import MOST_LANES, POLICIES, load_lanes
-from fdkvc.ui.kit.variants import choose_policies, tell_idle_in
+from fdkvc.ui.kit.lanes import choose_lanes, load_lanes
+from fdkvc.ui.kit.variants import tell_idle_in
 from fdkvc.ui.stage.follow import nearly_kept, open_on
 
 PAGE = "compare"
@@ -26,7 +26,7 @@ problems(wrong)
 
 with st.sidebar:
     dialog, budget = sidebar.choose_dialog(PAGE)
-    policies = choose_policies(PAGE, POLICIES, most=MOST_LANES)
+    policies = choose_lanes(PAGE)
     asked = sidebar.choose_metrics(PAGE, dialog.size)
 
 runs = load_lanes(dialog, policies, budget, asked)

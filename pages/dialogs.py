@@ -7,8 +7,8 @@ from fdkvc.ui.dialogs.evidence import show_headline
 from fdkvc.ui.dialogs.transcript import moment, tell_source
 from fdkvc.ui.kit import fields, sidebar
 from fdkvc.ui.kit.frame import enter_page, heading, problems
-from fdkvc.ui.kit.lanes import MOST_LANES, load_lanes
-from fdkvc.ui.kit.variants import choose_policies, tell_idle_in
+from fdkvc.ui.kit.lanes import choose_lanes, load_lanes
+from fdkvc.ui.kit.variants import tell_idle_in
 from fdkvc.ui.stage.follow import open_on
 
 PAGE = "dialogs"
@@ -29,7 +29,7 @@ problems(wrong)
 
 with st.sidebar:
     chosen = choices.choose_dialog(PAGE)
-    policies = choose_policies(PAGE, choices.POLICIES, most=MOST_LANES)
+    policies = choose_lanes(PAGE, choices.POLICIES)
     asked = sidebar.choose_metrics(PAGE, chosen.head.size if chosen else 0)
 if chosen is None:
     choices.ask_for_file()

@@ -41,7 +41,7 @@ from fdkvc.corpora.formats.annotated import read_dialogue
 from fdkvc.corpora.model_text import Passage, model_text
 from fdkvc.lm.tokens import END, MARKS, load_tokens
 
-MOST_TOKENS = 1024
+LONGEST_DIALOG = 1024
 """Of a dialog; what is longer is cut."""
 
 Lesson = tuple[NDArray[np.int64], NDArray[np.bool_]]
@@ -134,7 +134,7 @@ class Decoder(nn.Module):  # type: ignore[misc]
         self.norm = nn.RMSNorm(settings.width, 1e-5)
         h = settings.width // settings.heads
         turns = 10_000.0 ** (-torch.arange(0, h, 2) / h)
-        angles = torch.arange(MOST_TOKENS)[:, None] * torch.cat([turns, turns])
+        angles = torch.arange(LONGEST_DIALOG)[:, None] * torch.cat([turns, turns])
         self.register_buffer("cosines", angles.cos(), persistent=False)
         self.register_buffer("sines", angles.sin(), persistent=False)
         for name, weight in self.named_parameters():
@@ -217,7 +217,7 @@ class School:
                 words = [*next(encoded).ids, self.tokens.end]
                 ids += [*self.tokens.marks[passage.writer], *words]
                 calls += [False] + [passage.writer == "call"] * len(words)
-            lessons.append((np.array(ids)[:MOST_TOKENS], np.array(calls)[:MOST_TOKENS]))
+            lessons.append((np.array(ids)[:LONGEST_DIALOG], np.array(calls)[:LONGEST_DIALOG]))
         return lessons
 
 
@@ -283,7 +283,7 @@ def _renamed(
 def padded(lessons: Sequence[Lesson], call_weight: float = 1) -> tuple[Any, Any]:
     """Return tokens (B, T + 1) and the weight of each but the first (B, T), 0 where none is."""
     length = max(len(ids) for ids, _ in lessons) - 1
-    length = min(-(-length // 64) * 64, MOST_TOKENS)
+    length = min(-(-length // 64) * 64, LONGEST_DIALOG)
     tokens = np.zeros((len(lessons), length + 1), np.int64)
     weights = np.zeros((len(lessons), length), np.float32)
     for row, (ids, calls) in enumerate(lessons):
@@ -428,7 +428,7 @@ class Training:
             "num_hidden_layers": settings.layers,
             "num_attention_heads": settings.heads,
             "num_key_value_heads": settings.kv_heads,
-            "max_position_embeddings": MOST_TOKENS,
+            "max_position_embeddings": LONGEST_DIALOG,
             "vocab_size": settings.vocabulary,
             "rms_norm_eps": 1e-5,
             "rope_theta": 10_000.0,

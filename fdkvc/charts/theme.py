@@ -43,8 +43,6 @@ MET, UNMET = "#009E73", "#D55E00"
 
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 
-MOST_DRAWN = 8
-"""Policies in one figure: so many can be told apart by tint, dash and shape together."""
 
 DASHES = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (4, 1), (1, 3))
 

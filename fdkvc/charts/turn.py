@@ -30,7 +30,7 @@ GRID = (
 )
 """Columns of `cells_data` that the grid of cells needs; the others are for plane and bars."""
 
-MOST_OUTLINED = 150
+OUTLINED_BARS = 150
 """Bars that have a whole outline; those of more entries have a finer one."""
 
 GAP = 0.9  # cell rows between what stays and what goes
@@ -152,7 +152,7 @@ def _bars(entries: int, terms: Sequence[str], scores: tuple[float, float], theme
     legend = alt.Legend(orient="top", title=None, padding=0, offset=12) if len(names) > 1 else None
     stack = (
         alt.Chart(alt.NamedData("bars"))
-        .mark_rect(aria=False, strokeWidth=min(1.0, MOST_OUTLINED / entries))
+        .mark_rect(aria=False, strokeWidth=min(1.0, OUTLINED_BARS / entries))
         .encode(
             x=alt.X(
                 "left:Q",

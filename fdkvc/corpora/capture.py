@@ -37,15 +37,14 @@ from fdkvc.corpora.model_folder import (
 from fdkvc.corpora.recordings import Recording, Token
 from fdkvc.corpora.transcripts import Transcript, check_size, clean_name
 from fdkvc.corpora.word_frequencies import surprisal_in
+from fdkvc.limits import MAX_PACKED_WEIGHTS
 from fdkvc.parameters import Field, Parameter, check_parameter
 
 INTERFACE = "fdkvc_recorded"
 """The name under which the recording attention is known to the library."""
 
-MOST_PACKED = 16
-"""Numbers of a model for each that is stored: quantized weights have several in one."""
 
-MOST_TRIED = 8
+TRIED_TOKENS = 8
 """Tokens by which a model is tried when it is loaded."""
 
 TOLERANCES = {"float32": 1e-3, "float64": 1e-3}
@@ -267,7 +266,7 @@ def load_model(
     with one_sentence(name):
         with torch.device("meta"):  # where nothing is allocated
             described = AutoModel.from_config(config).num_parameters()
-        if stored is not None and described > MOST_PACKED * stored:
+        if stored is not None and described > MAX_PACKED_WEIGHTS * stored:
             raise ValueError(
                 f"config.json describes {described:,} numbers, but its weights have {stored:,}"
             )
@@ -420,7 +419,7 @@ def _try(model: Model) -> None:
     import torch
 
     recorder = model.recorder
-    room = min(MOST_TRIED, model.most_tokens, model.model.config.get_text_config().vocab_size)
+    room = min(TRIED_TOKENS, model.most_tokens, model.model.config.get_text_config().vocab_size)
     ids = torch.arange(room, device=model.model.device)[None]
     own: list[Any] = []
     elsewhere = _elsewhere(model.model.config)

@@ -8,11 +8,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-MOST_DEPTH = 32
-"""Lists and objects within each other; the formats that are read here need 9."""
-
-MOST_VALUES = 2_000_000
-"""Values in a file: a parsed one takes about a hundred bytes, however few it has in the file."""
+from fdkvc.limits import MAX_JSON_DEPTH, MAX_JSON_VALUES
 
 WORDS: Mapping[type, str] = {
     dict: "an object",
@@ -49,7 +45,7 @@ def parse_json(text: str, first_line: int = 1) -> Any:
         line, reason = first_line + error.lineno - 1, error.msg[:1].lower() + error.msg[1:]
         message = f"line {line} is not JSON at column {error.colno}: {reason}"
     except RecursionError:
-        message = f"the file is nested too deeply: at most {MOST_DEPTH} levels are allowed"
+        message = f"the file is nested too deeply: at most {MAX_JSON_DEPTH} levels are allowed"
     except ValueError as error:  # a constant, or more digits than Python reads
         message = f"the file holds a number that cannot be read: {str(error).partition(';')[0]}"
     raise ValueError(message)
@@ -65,7 +61,7 @@ def check_structure(content: bytes, most_values: int | None = None) -> None:
     Raises
     ------
     ValueError
-        If there is more than `MOST_DEPTH`, or `MOST_VALUES` where no other number is given.
+        If there is more than `MAX_JSON_DEPTH`, or `MAX_JSON_VALUES` where no other number is given.
 
     Examples
     --------
@@ -74,7 +70,7 @@ def check_structure(content: bytes, most_values: int | None = None) -> None:
     Traceback (most recent call last):
     ValueError: line 1 is nested too deeply: at most 32 levels are allowed
     """
-    most_values = MOST_VALUES if most_values is None else most_values
+    most_values = MAX_JSON_VALUES if most_values is None else most_values
     escaped = content.replace(b"\\\\", b"  ").replace(b'\\"', b"  ")
     plain = np.frombuffer(escaped, np.uint8)
     quotes = np.cumsum(plain == ord('"'), dtype=np.uint8)  # it wraps around, and stays odd or even
@@ -88,11 +84,11 @@ def check_structure(content: bytes, most_values: int | None = None) -> None:
         )
     places = np.flatnonzero(opening | closing)
     depth = np.cumsum(np.where(opening[places], 1, -1))
-    if depth.max(initial=0) > MOST_DEPTH:
-        place = int(places[np.argmax(depth > MOST_DEPTH)])
+    if depth.max(initial=0) > MAX_JSON_DEPTH:
+        place = int(places[np.argmax(depth > MAX_JSON_DEPTH)])
         line = content.count(b"\n", 0, place) + 1
         raise ValueError(
-            f"line {line} is nested too deeply: at most {MOST_DEPTH} levels are allowed"
+            f"line {line} is nested too deeply: at most {MAX_JSON_DEPTH} levels are allowed"
         )
 
 

@@ -19,15 +19,14 @@ from numpy.random import SFC64, Generator, SeedSequence
 
 from fdkvc.attention import Floats
 from fdkvc.corpora.recordings import Recording, Token, as_rows
-from fdkvc.corpora.transcripts import MOST_NAME, Transcript, words
+from fdkvc.corpora.transcripts import Transcript, words
 from fdkvc.corpora.word_frequencies import word_surprisal
+from fdkvc.limits import MAX_CACHED_WORDS, MAX_NAME_CHARACTERS
 from fdkvc.parameters import SEED
 from fdkvc.synthetic.scenarios import World
 
 LEXICAL = "lexical embedding"
 """How the source of such a recording begins."""
-
-_MOST_WORDS = 2**15  # vectors kept; a word beyond them is drawn again
 
 
 def lexical_recording(
@@ -61,7 +60,8 @@ def lexical_recording(
     world = world or World()
     tokens = tuple(
         tuple(
-            Token(turn.text[start:end][:MOST_NAME], start, end) for start, end in words(turn.text)
+            Token(turn.text[start:end][:MAX_NAME_CHARACTERS], start, end)
+            for start, end in words(turn.text)
         )
         for turn in transcript.turns
     )
@@ -120,7 +120,7 @@ class LexicalRecordings(Sequence[Recording]):
         return lexical_recording(self._transcripts[at], self._seed)
 
 
-@lru_cache(maxsize=_MOST_WORDS)
+@lru_cache(maxsize=MAX_CACHED_WORDS)
 def word_vector(word: str, seed: int = 0, dimension: int = 64) -> Floats:
     """Return the unit vector of a word (d,), whatever the case of its letters.
 

@@ -14,13 +14,8 @@ from typing import Any
 
 from fdkvc.corpora.formats import read_bytes
 from fdkvc.corpora.json_input import an_object, check_structure, parse_json, part
+from fdkvc.limits import MAX_MODEL_JSON_BYTES, MAX_MODEL_JSON_VALUES
 from fdkvc.parameters import Parameter, check_parameter
-
-MOST_BYTES = 100_000_000
-"""Bytes of a JSON file, or of the header of weights; tokenizers of many words have 30 million."""
-
-MOST_VALUES = 10_000_000
-"""Values of a JSON file."""
 
 _LAYERS = Parameter("Layers", "", low=1, high=1024)
 _HEADS = Parameter("Heads", "", low=1, high=1024)
@@ -98,14 +93,14 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 def _read(path: Path) -> dict[str, Any]:
     """Read a JSON file that holds an object."""
-    return _parsed(read_bytes(path, MOST_BYTES), path.name)
+    return _parsed(read_bytes(path, MAX_MODEL_JSON_BYTES), path.name)
 
 
 def _parsed(content: bytes, name: str) -> dict[str, Any]:
-    if len(content) > MOST_BYTES:
-        raise ValueError(f"{name} has more than {MOST_BYTES:,} bytes")
+    if len(content) > MAX_MODEL_JSON_BYTES:
+        raise ValueError(f"{name} has more than {MAX_MODEL_JSON_BYTES:,} bytes")
     try:
-        check_structure(content, MOST_VALUES)
+        check_structure(content, MAX_MODEL_JSON_VALUES)
         return an_object(parse_json(content.decode()), "its content")
     except ValueError as error:  # also where it is not UTF-8
         raise ValueError(f"{name} cannot be read: {error}") from None
@@ -148,7 +143,7 @@ def _numbers(path: Path) -> int:
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
-        if length > min(size - 8, MOST_BYTES):
+        if length > min(size - 8, MAX_MODEL_JSON_BYTES):
             raise ValueError(f"{path.name} is cut off, or is not safetensors")
         header = _parsed(file.read(length), f"the header of {path.name}")
     header.pop("__metadata__", None)

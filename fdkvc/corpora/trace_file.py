@@ -54,7 +54,6 @@ from numpy.typing import NDArray
 from fdkvc.attention import Floats
 from fdkvc.corpora.recordings import Recording, Token
 from fdkvc.corpora.transcripts import (
-    MOST_DIALOGS,
     Demand,
     Mention,
     Transcript,
@@ -63,17 +62,14 @@ from fdkvc.corpora.transcripts import (
     clean,
     clean_name,
 )
+from fdkvc.limits import MAX_DIALOGS, MAX_TRACE_BYTES, MAX_TRACE_DIMENSIONS, MAX_TRACE_HEADS
 
 VERSION = 1
 
-MOST_BYTES = 512_000_000
-"""Bytes of a file, and of all its arrays together."""
 
-MOST_HALF = float(np.finfo(np.float16).max)
+LARGEST_HALF = float(np.finfo(np.float16).max)
 """The largest number that 16 bits can say: 65,504."""
 
-MOST_HEADS = 128
-MOST_DIMENSIONS = 16_384
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -114,8 +110,13 @@ _KINDS: Mapping[str, tuple[str, str]] = {
     "float": ("f2 f4", "floats of 16 or 32 bits"),
 }
 _MOST = {
-    **{"D": MOST_DIALOGS, "T": 200_000, "N": 1_000_000, "Q": 500_000, "M": 1_000_000},
-    **{"H": MOST_HEADS, "K": MOST_HEADS, "d": MOST_DIMENSIONS, "h": MOST_DIMENSIONS},
+    **{"D": MAX_DIALOGS, "T": 200_000, "N": 1_000_000, "Q": 500_000, "M": 1_000_000},
+    **{
+        "H": MAX_TRACE_HEADS,
+        "K": MAX_TRACE_HEADS,
+        "d": MAX_TRACE_DIMENSIONS,
+        "h": MAX_TRACE_DIMENSIONS,
+    },
 }
 
 
@@ -205,8 +206,10 @@ class Extent:
             if length > _MOST[axis]:
                 most = f"but at most {_MOST[axis]:,} are allowed"
                 return f"the trace has {length:,} {AXES[axis]}, {most}"
-        if self.bytes > MOST_BYTES:
-            return f"the trace has {self.bytes:,} bytes, but at most {MOST_BYTES:,} are allowed"
+        if self.bytes > MAX_TRACE_BYTES:
+            return (
+                f"the trace has {self.bytes:,} bytes, but at most {MAX_TRACE_BYTES:,} are allowed"
+            )
         return None
 
 
@@ -246,7 +249,7 @@ def _arrays_of(recordings: Sequence[Recording], half: bool) -> dict[str, Any]:
 
     def joined(name: str, axis: int, step: int = 1) -> NDArray[Any]:
         parts = [getattr(recording, name)[::step] for recording in recordings]
-        fits = half and max(float(np.abs(part).max()) for part in parts) <= MOST_HALF
+        fits = half and max(float(np.abs(part).max()) for part in parts) <= LARGEST_HALF
         return np.concatenate(parts, axis=axis).astype(np.float16 if fits else np.float32)
 
     known = {} if recordings[0].surprisal is None else {"surprisal": joined("surprisal", 0)}
@@ -292,7 +295,7 @@ def _sharing(recordings: Sequence[Recording]) -> int:
 # ------------------------------------------------------------------------------- reading
 
 
-def read_trace_file(file: IO[bytes], most_bytes: int = MOST_BYTES) -> tuple[Recording, ...]:
+def read_trace_file(file: IO[bytes], most_bytes: int = MAX_TRACE_BYTES) -> tuple[Recording, ...]:
     """Read a trace file.
 
     Names, sizes, shapes and types are checked before an array is read.

@@ -10,35 +10,17 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 from fdkvc.attention import word_number
-from fdkvc.parameters import TURNS
+from fdkvc.limits import (
+    MAX_DEMANDS,
+    MAX_DIALOG_CHARACTERS,
+    MAX_MENTIONS,
+    MAX_NAME_CHARACTERS,
+    MAX_TOKENS,
+    MAX_TOPICS,
+    MAX_TURN_TOKENS,
+    MAX_TURNS,
+)
 from fdkvc.synthetic.scenarios import own_scenario
-
-MOST_DIALOGS = 2000
-"""Dialogs of a file."""
-
-MOST_TURNS = int(TURNS.high)
-"""Turns of a dialog."""
-
-MOST_TOKENS = 8192
-"""Tokens of a dialog."""
-
-MOST_TURN_TOKENS = 1024
-"""Tokens of a turn."""
-
-MOST_TOPICS = 32
-"""Topics of a dialog: a batch keeps them as bits of one number."""
-
-MOST_DEMANDS = 4096
-"""Demands of a dialog."""
-
-MOST_NAME = 128
-"""Characters of a name: of a dialog, a speaker, a topic or a slot."""
-
-MOST_CHARACTERS = 100_000
-"""Characters of a dialog."""
-
-MOST_MENTIONS = 32
-"""Mentions of a wording that a demand knows, the newest."""
 
 DemandKind = Literal["call", "state"]
 
@@ -178,15 +160,15 @@ class Transcript:
     def __post_init__(self) -> None:
         check_turns(self.name, len(self.turns))
         characters = sum(len(turn.text) for turn in self.turns)
-        if characters > MOST_CHARACTERS:
+        if characters > MAX_DIALOG_CHARACTERS:
             raise TooLargeError(
-                f"{self.name}: it has {characters:,} characters, but at most {MOST_CHARACTERS:,} "
-                "may be"
+                f"{self.name}: it has {characters:,} characters, but at most "
+                f"{MAX_DIALOG_CHARACTERS:,} may be"
             )
         check_size(self.name, [len(words(turn.text)) for turn in self.turns])
         for what, count, most in (
-            ("topics", len(self.topics), MOST_TOPICS),
-            ("demands", len(self.demands), MOST_DEMANDS),
+            ("topics", len(self.topics), MAX_TOPICS),
+            ("demands", len(self.demands), MAX_DEMANDS),
         ):
             if count > most:
                 raise TooLargeError(
@@ -268,8 +250,8 @@ class Transcript:
 
 def check_turns(name: str, turns: int) -> None:
     """Raise a TooLargeError unless a dialog with so many turns is within the bounds."""
-    if turns > MOST_TURNS:
-        raise TooLargeError(f"{name}: it has {turns:,} turns, but at most {MOST_TURNS} may be")
+    if turns > MAX_TURNS:
+        raise TooLargeError(f"{name}: it has {turns:,} turns, but at most {MAX_TURNS} may be")
 
 
 def check_size(name: str, tokens: Sequence[int]) -> None:
@@ -279,14 +261,12 @@ def check_size(name: str, tokens: Sequence[int]) -> None:
     """
     check_turns(name, len(tokens))
     for turn, count in enumerate(tokens):
-        if count > MOST_TURN_TOKENS:
+        if count > MAX_TURN_TOKENS:
             raise TooLargeError(
-                f"{name}, turn {turn}: it has {count} tokens, but at most {MOST_TURN_TOKENS} may be"
+                f"{name}, turn {turn}: it has {count} tokens, but at most {MAX_TURN_TOKENS} may be"
             )
-    if sum(tokens) > MOST_TOKENS:
-        raise TooLargeError(
-            f"{name}: it has {sum(tokens)} tokens, but at most {MOST_TOKENS} may be"
-        )
+    if sum(tokens) > MAX_TOKENS:
+        raise TooLargeError(f"{name}: it has {sum(tokens)} tokens, but at most {MAX_TOKENS} may be")
     if not sum(tokens):
         raise ValueError(f"{name}: nothing is said in it")
 
@@ -332,7 +312,7 @@ def clean(text: str) -> str:
 
 def clean_name(text: str) -> str:
     """Return a name on one line, and not longer than names may be."""
-    return clean(" ".join(text[: 2 * MOST_NAME].split()))[:MOST_NAME]
+    return clean(" ".join(text[: 2 * MAX_NAME_CHARACTERS].split()))[:MAX_NAME_CHARACTERS]
 
 
 class MentionFinder:
@@ -370,21 +350,21 @@ class MentionFinder:
     def mentions(self, wordings: Iterable[str], before: int) -> tuple[Mention, ...]:
         """Return where the wordings stand in turns before one, the oldest first.
 
-        Of each wording, the newest `MOST_MENTIONS`.
+        Of each wording, the newest `MAX_MENTIONS`.
 
         Raises
         ------
         TooLargeError
-            If the dialog has asked more than `MOST_DEMANDS` times.
+            If the dialog has asked more than `MAX_DEMANDS` times.
         """
         self._asked += 1
-        if self._asked > MOST_DEMANDS:
-            raise TooLargeError(f"{self._name}: it demands more than {MOST_DEMANDS:,} values")
+        if self._asked > MAX_DEMANDS:
+            raise TooLargeError(f"{self._name}: it demands more than {MAX_DEMANDS:,} values")
         found: set[Mention] = set()
         for wording in wordings:
             mentions = self._mentions(" ".join(_lower(wording).split()))
             end = bisect_left(mentions, Mention(before, 0, 0))
-            found.update(mentions[max(end - MOST_MENTIONS, 0) : end])
+            found.update(mentions[max(end - MAX_MENTIONS, 0) : end])
         return tuple(sorted(found))
 
     def _mentions(self, wording: str) -> list[Mention]:

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from fdkvc.experiments.workers import DaemonThreads, Submit, cores, shared_workers
+from fdkvc.limits import MAX_CHUNK_NUMBERS, MAX_RESULT_NUMBERS, MAX_RUN_NAMES
 from fdkvc.paper.tables import BASELINE
 from fdkvc.parameters import BUDGET, DIALOGS, SEED, WORKERS, check_count
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
@@ -53,14 +54,6 @@ SMALL = 25
 AHEAD = 2
 """Chunks in hand for each worker, so that none waits for its next."""
 
-MOST_NUMBERS = 2**25
-"""Numbers that the dialogs of a chunk may take together: 128 MB."""
-
-MOST_KEPT = 2**27
-"""Numbers that may come out of a run: 512 MB."""
-
-MOST_NAMED = 512
-"""Policies of a run, or scenarios, or metrics."""
 
 COMPOSITE = "composite"
 ADAPTATION = "adaptation"
@@ -124,18 +117,18 @@ class Benchmark:
 
     def _check_size(self) -> None:
         """Say what is too much before anything of it is allocated."""
-        if self.numbers_of_a_dialog > MOST_NUMBERS:
+        if self.numbers_of_a_dialog > MAX_CHUNK_NUMBERS:
             raise ValueError(
                 f"a dialog takes {self.numbers_of_a_dialog:,} numbers while it runs, but at most "
-                f"{MOST_NUMBERS:,} are allowed: give it fewer turns, tokens or dimensions"
+                f"{MAX_CHUNK_NUMBERS:,} are allowed: give it fewer turns, tokens or dimensions"
             )
         late = len(self.scenarios) * len(self.metrics)
         turns = sum(len(scenario.schedule) for scenario in self.scenarios) if self.series else 0
         kept = self.dialogs * len(self.policies) * (late + turns * (len(self.metrics) + len(Rule)))
-        if kept > MOST_KEPT:
+        if kept > MAX_RESULT_NUMBERS:
             raise ValueError(
-                f"the run has {kept:,} results, but at most {MOST_KEPT:,} are kept: ask for fewer "
-                "dialogs, policies, scenarios or metrics"
+                f"the run has {kept:,} results, but at most {MAX_RESULT_NUMBERS:,} are kept: "
+                "ask for fewer dialogs, policies, scenarios or metrics"
             )
 
 
@@ -144,8 +137,10 @@ def check_different(kind: str, names: Sequence[str]) -> None:
     for name, times in Counter(names).items():
         if times > 1:
             raise ValueError(f"{kind} {name!r} is given twice")
-    if len(names) > MOST_NAMED:
-        raise ValueError(f"{kind} has {len(names):,} values, but at most {MOST_NAMED} are allowed")
+    if len(names) > MAX_RUN_NAMES:
+        raise ValueError(
+            f"{kind} has {len(names):,} values, but at most {MAX_RUN_NAMES} are allowed"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -353,7 +348,7 @@ def _share(
     check_count("chunk", chunk)
     if any(metric_named(key).slow for key in benchmark.metrics):
         chunk = min(chunk, SLOW_CHUNK)
-    chunk = min(chunk, max(1, MOST_NUMBERS // benchmark.numbers_of_a_dialog))
+    chunk = min(chunk, max(1, MAX_CHUNK_NUMBERS // benchmark.numbers_of_a_dialog))
     chunks = [
         range(first, min(first + chunk, benchmark.dialogs))
         for first in range(0, benchmark.dialogs, chunk)

@@ -10,8 +10,9 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from fdkvc.experiments.benchmark import ADAPTATION, MOST_NAMED, Benchmark, Results
+from fdkvc.experiments.benchmark import ADAPTATION, Benchmark, Results
 from fdkvc.experiments.statistics import pareto_front
+from fdkvc.limits import MAX_RUN_NAMES
 from fdkvc.paper.tables import ABLATED_POLICY, ABLATED_SCENARIO, published_sweep
 from fdkvc.parameters import read_number
 from fdkvc.policies import POLICIES, Policy, policy_named, read_policy
@@ -21,7 +22,7 @@ from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS, Scenario
 STEPS = 7
 """Values of a sweep that the paper does not print."""
 
-MOST_SETTINGS = MOST_NAMED - len(POLICIES)
+MAX_SETTINGS = MAX_RUN_NAMES - len(POLICIES)
 """Settings of a sweep, which runs beside all policies."""
 
 Number = int | float
@@ -72,9 +73,9 @@ class Sweep:
                 f"{', '.join(BENCHMARK_SCENARIOS)}"
             )
         settings = math.prod(len(set(values)) for _, values in self.axes)
-        if settings > MOST_SETTINGS:
+        if settings > MAX_SETTINGS:
             raise ValueError(
-                f"the sweep has {settings:,} settings, but at most {MOST_SETTINGS} may be"
+                f"the sweep has {settings:,} settings, but at most {MAX_SETTINGS} may be"
             )
         _ = self.benchmark  # it checks the values, and all the rest
 

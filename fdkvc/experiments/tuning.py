@@ -21,6 +21,7 @@ import pandas as pd
 
 from fdkvc.experiments.benchmark import Benchmark, Progress, run_benchmark
 from fdkvc.experiments.statistics import paired, pareto_front, summarize
+from fdkvc.limits import MAX_FRONT_SETTINGS
 from fdkvc.parameters import SEED, Field, Parameter
 from fdkvc.policies import Policy, read_policy
 from fdkvc.run.metrics import metric_named
@@ -38,8 +39,6 @@ FRESH = Field(
 FRESH_SEED = 1_000_003
 """By so much the seed of the report is another than that of the search."""
 
-MOST_TOLD = 12
-"""Settings of the front that are measured again, spread evenly along it."""
 
 Value = float | int | str
 
@@ -222,7 +221,9 @@ def told(tuning: Tuning, tried: Sequence[tuple[str, Sequence[float]]]) -> Tuned:
     trials["front"] = on_front
 
     best = trials[trials.front].drop_duplicates("setting").sort_values(list(tuning.metrics))
-    places = np.unique(np.linspace(0, len(best) - 1, min(len(best), MOST_TOLD)).round().astype(int))
+    places = np.unique(
+        np.linspace(0, len(best) - 1, min(len(best), MAX_FRONT_SETTINGS)).round().astype(int)
+    )
     chosen = [read_policy(name) for name in best.setting.iloc[places]]
     start = tuning.policy
     settings = {each.name: each for each in (start, *chosen)}

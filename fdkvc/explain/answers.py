@@ -15,6 +15,7 @@ import pandas as pd
 
 from fdkvc.attention import Bools, Floats, Ints
 from fdkvc.corpora.model_text import Writer, read_call
+from fdkvc.limits import MAX_RESTORED_SPANS
 from fdkvc.lm.apart import OneHead
 from fdkvc.lm.folder import LanguageModel
 from fdkvc.lm.memory import Memory, read
@@ -22,9 +23,6 @@ from fdkvc.lm.talk import Talk, begins_with, passages_written
 from fdkvc.lm.tokens import Tokens
 from fdkvc.policies import Policy
 from fdkvc.run.trace import Rule
-
-MOST_TRIED = 8
-"""Spans that are brought back, each by itself."""
 
 Passages = Sequence[tuple[Writer, int, int]]
 """Who wrote which tokens; see `fdkvc.lm.talk.Talk`."""
@@ -352,7 +350,7 @@ class BroughtBack:
 
 
 def bring_back(
-    model: LanguageModel, memory: Memory, passages: Passages, most: int = MOST_TRIED
+    model: LanguageModel, memory: Memory, passages: Passages, most: int = MAX_RESTORED_SPANS
 ) -> BroughtBack:
     """Bring spans back that a memory has evicted, and let the model write what comes next.
 

@@ -19,7 +19,7 @@ from fdkvc.run.trace import Rule, Trace
 from fdkvc.synthetic.batch import DialogBatch
 from fdkvc.words import all_of, contrast, count, listed, number, percent, sentence
 
-MOST_GROUPS = 4
+NAMED_GROUPS = 4
 """How many topics a sentence tells apart; it lumps the others together."""
 
 SAME_SHARE = 1e-6
@@ -262,7 +262,7 @@ class _View:
         if not known.any():
             return []
         groups = self.groups(known) if by_topic else {}
-        if not 1 < len(groups) <= MOST_GROUPS:
+        if not 1 < len(groups) <= NAMED_GROUPS:
             return [(label, _mean_and_range(value[known]))]
         return [
             (_of(label, f"{members.sum()} {topic or 'other'}"), _mean_and_range(value[members]))
@@ -343,9 +343,9 @@ def _told_by_topic(view: _View, subject: str, change: Floats, known: Bools) -> s
         for topic, chosen in view.groups(known).items()
     ]
     groups.sort(key=lambda group: -group[1].mean())
-    if len(groups) > MOST_GROUPS:
-        rest = np.concatenate([gained for _, gained in groups[MOST_GROUPS - 1 :]])
-        groups = [*groups[: MOST_GROUPS - 1], (_the(len(rest), "other"), rest)]
+    if len(groups) > NAMED_GROUPS:
+        rest = np.concatenate([gained for _, gained in groups[NAMED_GROUPS - 1 :]])
+        groups = [*groups[: NAMED_GROUPS - 1], (_the(len(rest), "other"), rest)]
     means = [_gain(float(gained.mean())) for _, gained in groups]
     if len(groups) > 1 and len(set(means)) == 1:
         groups = [(f"{_the(int(known.sum()), 'old')}, whatever their topic,", change[known])]

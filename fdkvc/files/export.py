@@ -21,6 +21,7 @@ from fdkvc.experiments.replay import Replay, replay_paired, replay_services, rep
 from fdkvc.experiments.study import Study
 from fdkvc.experiments.workers import processor
 from fdkvc.explain.tables import entries_table, turns_table
+from fdkvc.limits import MAX_EMBEDDED_CHARACTERS, MAX_ENTRY_ROWS
 from fdkvc.lm.folder import AnyModel
 from fdkvc.paper.tables import BASELINE
 from fdkvc.policies import Policy, as_record
@@ -35,11 +36,6 @@ FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 NUMBERS = ("summary.csv", "adaptation.csv", "paired.csv")
 """Files of a benchmark that have no times in them, and that the same run gives again."""
 
-MOST_KEPT = 60_000
-"""A ``run.json`` holds whole files of at most so many characters; of larger ones, the digest."""
-
-MOST_ENTRIES = 1_000_000
-"""Rows of a table of entries."""
 
 Files = Mapping[str, str | bytes]
 
@@ -103,7 +99,9 @@ def run_json(
         "seconds": seconds,
         "digests": {name: digest(text) for name, text in known.items()},
         "numbers": {
-            name: text.splitlines() for name, text in known.items() if len(text) <= MOST_KEPT
+            name: text.splitlines()
+            for name, text in known.items()
+            if len(text) <= MAX_EMBEDDED_CHARACTERS
         },
     }
     return json.dumps(run, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
@@ -305,8 +303,8 @@ def check_entries(policy: Policy, scenario: Scenario, budget: int) -> None:
     new, turns = World().tokens_per_turn, len(scenario.schedule)
     held = policy.capacity(budget, turns * new) + policy.tier_places(budget, turns * new)
     entries = sum(min(turn * new, held + new) for turn in range(1, turns + 1))
-    if entries > MOST_ENTRIES:
+    if entries > MAX_ENTRY_ROWS:
         raise ValueError(
-            f"the trace has up to {entries:,} entries, but at most {MOST_ENTRIES:,} are written: "
+            f"the trace has up to {entries:,} entries, but at most {MAX_ENTRY_ROWS:,} are written: "
             "choose a shorter schedule or a smaller budget"
         )

@@ -25,13 +25,11 @@ from fdkvc.experiments.sweep import Sweep, check_sweepable
 from fdkvc.experiments.tuning import FRONT, GAINS, Tuned, Tuning
 from fdkvc.experiments.workers import processor
 from fdkvc.files.export import NUMBERS, digest, versions
+from fdkvc.limits import MAX_RUN_JSON_BYTES
 from fdkvc.parameters import read_number
 from fdkvc.policies import Policy, read_policy, recorded_policy
 from fdkvc.synthetic.scenarios import Scenario, World
 from fdkvc.words import count, listed
-
-MOST_BYTES = 1_000_000
-"""A run.json is smaller than this."""
 
 QUOTIENTS = {"t": 1e-3, "p": 1e-3, "p_holm": 1e-3, "effect_size": 1e-3}
 """How far these may differ: they divide by a spread, which may be hardly more than rounding."""
@@ -142,9 +140,10 @@ def read_any_run(content: bytes | str) -> Record | AnswersRecord:
     ValueError
         In a sentence that says what is wrong with it, and where.
     """
-    if len(content) > MOST_BYTES:
+    if len(content) > MAX_RUN_JSON_BYTES:
         raise ValueError(
-            f"the file has {len(content):,} bytes, but a run.json has at most {MOST_BYTES:,}"
+            f"the file has {len(content):,} bytes, but a run.json has at most "
+            f"{MAX_RUN_JSON_BYTES:,}"
         )
     try:
         run = json.loads(content)

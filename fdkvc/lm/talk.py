@@ -12,15 +12,10 @@ import numpy as np
 
 from fdkvc.attention import Floats
 from fdkvc.corpora.model_text import Passage, Writer
+from fdkvc.limits import MAX_CALLS, MAX_WRITTEN_TOKENS
 from fdkvc.lm.folder import LanguageModel
 from fdkvc.lm.memory import Memory, Remembers, read
 from fdkvc.lm.tokens import Tokens
-
-MOST_WRITTEN = 128
-"""Tokens of a passage that a model writes."""
-
-MOST_CALLS = 2
-"""Calls before the words of a turn."""
 
 
 def write(
@@ -28,7 +23,7 @@ def write(
     memories: Sequence[Remembers],
     logits: Floats,
     *,
-    most: int = MOST_WRITTEN,
+    most: int = MAX_WRITTEN_TOKENS,
     every: int | None = None,
 ) -> Iterator[dict[int, int]]:
     """Let a model write on after the mark of a passage, the likeliest token each time.
@@ -71,7 +66,7 @@ def passages_written(
     memories: Sequence[Remembers],
     writer: Writer,
     *,
-    most: int = MOST_WRITTEN,
+    most: int = MAX_WRITTEN_TOKENS,
     every: int | None = None,
 ) -> list[str]:
     """Return what each memory writes after the mark of a passage; `most` and `every` as `write`."""
@@ -128,7 +123,7 @@ class Talk:
             self._close(name, writer, memory.count - len(ids))
 
     def answer(
-        self, *, most: int = MOST_WRITTEN, every: int | None = None
+        self, *, most: int = MAX_WRITTEN_TOKENS, every: int | None = None
     ) -> Generator[dict[str, tuple[Writer, int]]]:
         """Let the model answer under every memory: calls, if it makes any, and then its words.
 
@@ -148,7 +143,7 @@ class Talk:
         silent = dict.fromkeys(self.memories, 0)
         while silent:
             writers = {
-                name: self._next_writer(name, calls < MOST_CALLS) for name, calls in silent.items()
+                name: self._next_writer(name, calls < MAX_CALLS) for name, calls in silent.items()
             }
             yield from self._write(writers, most, every)
             silent = {

@@ -8,8 +8,9 @@ import pandas as pd
 
 from fdkvc.charts.series import series_data, series_spec, topics_data
 from fdkvc.charts.sweep import curve_spec
-from fdkvc.charts.theme import MOST_DRAWN, Spec, Theme, with_data
+from fdkvc.charts.theme import Spec, Theme, with_data
 from fdkvc.experiments.study import Study
+from fdkvc.limits import MAX_DRAWN_POLICIES
 from fdkvc.paper.tables import ABLATED_POLICY
 from fdkvc.parameters import defaults_of, parameters_of
 from fdkvc.policies import POLICIES, Policy
@@ -50,7 +51,7 @@ ABLATIONS_WORDS = (
 
 def drawn_first(policies: Sequence[Policy]) -> tuple[str, ...]:
     """Return the names of the policies that a figure draws as long as nobody chooses others."""
-    return tuple(policy.name for policy in policies[:MOST_DRAWN])
+    return tuple(policy.name for policy in policies[:MAX_DRAWN_POLICIES])
 
 
 def series_chart(

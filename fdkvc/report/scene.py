@@ -9,13 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
+from fdkvc.limits import MAX_EXPLAINED_ENTRIES
 from fdkvc.report.page import page
 from fdkvc.stage.drawn import Kind, script, style
 from fdkvc.stage.moments import told
 from fdkvc.stage.run import Run
-
-MOST_TOLD = 2000
-"""Entries of turns of which all is said; it takes some 2 ms and 20 bytes each."""
 
 Told = Mapping[str, Sequence[str]]
 """What is said, by ``turn token``."""
@@ -70,7 +68,7 @@ def told_of(runs: Sequence[Run], entry: int | None, *, every: bool = True) -> To
         for run in runs
         for turn, token in zip(run.entries["turn"], run.entries["token"], strict=True)
     }
-    if not every or len(pairs) * len(runs) > MOST_TOLD:
+    if not every or len(pairs) * len(runs) > MAX_EXPLAINED_ENTRIES:
         pairs = set()
     if entry is not None:
         pairs |= {(turn, entry) for turn in range(runs[0].dialogs.turns)}

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from fdkvc.attention import Bools, Floats, Ints
 from fdkvc.corpora.recordings import Recording
-from fdkvc.corpora.transcripts import MOST_TURNS, Demand
+from fdkvc.corpora.transcripts import Demand
+from fdkvc.limits import MAX_TURNS
 from fdkvc.run.trace import Trace
 
 RECENT = 2
@@ -39,7 +40,7 @@ class Asked:
 
     kind: str
     older_than: int = 0
-    up_to: int = MOST_TURNS
+    up_to: int = MAX_TURNS
 
     def weights(self, demands: Sequence[Demand]) -> NDArray[np.float64]:
         """Return what part of the recall each demand is (n,): they add up to 1, or all are 0.

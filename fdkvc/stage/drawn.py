@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Literal
 
 from fdkvc.charts.theme import DARK, LIGHT, tint_of
+from fdkvc.limits import MAX_LANES
 
 Kind = Literal["Stage", "Lanes", "Reader"]
 """The class that draws it: one run, several beside each other, or what was said above several."""
 
-MOST_LANES = 6
 
 _HERE = Path(__file__).parent
 _MORE: dict[Kind, tuple[str, ...]] = {
@@ -27,7 +27,7 @@ def style(kind: Kind) -> str:
     """Return the style, with the colours of terms and policies from the place of all colours."""
     light, dark = (
         f"--stage-terms: {' '.join(theme.terms)}; "
-        + " ".join(f"--track-{at}: {tint_of(at, theme)};" for at in range(MOST_LANES))
+        + " ".join(f"--track-{at}: {tint_of(at, theme)};" for at in range(MAX_LANES))
         for theme in (LIGHT, DARK)
     )
     return f"{_read(kind, 'css')}\n.stage {{ {light} }}\n.stage.dark {{ {dark} }}"

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fdkvc.attention import Floats, Ints
-from fdkvc.parameters import TURNS, Checked, Parameter, check_parameter, parameter
-
-MOST_TOPICS = len(string.ascii_uppercase)
+from fdkvc.limits import MAX_TURNS
+from fdkvc.parameters import Checked, Parameter, check_parameter, parameter
 
 
 @dataclass(frozen=True)
@@ -61,9 +60,9 @@ class Scenario:
     blend: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        if len(self.schedule) > TURNS.high:
+        if len(self.schedule) > MAX_TURNS:
             raise ValueError(
-                f"the schedule has {len(self.schedule):,} turns, but at most {TURNS.high} may be"
+                f"the schedule has {len(self.schedule):,} turns, but at most {MAX_TURNS} may be"
             )
         if not self.schedule or not set(self.schedule) <= set(string.ascii_uppercase):
             raise ValueError(

@@ -15,11 +15,11 @@ from benchmarks.live_app import settled
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.experiments.replay import Replay, replay
+from fdkvc.limits import MAX_UPLOAD_MEGABYTES
 from fdkvc.policies import policy_named
 from fdkvc.run.evidence import answers
 from fdkvc.run.simulate import simulate
 from fdkvc.ui.dialogs.choices import SECTION
-from fdkvc.ui.dialogs.files import MOST_MEGABYTES
 from tests.browser.address import expect_linked
 
 DIALOGS = read_file(EXAMPLES / "dialogues.json")
@@ -185,7 +185,7 @@ def test_a_broken_file_is_told_in_a_sentence_and_nothing_is_lost(
 
     large = tmp_path / "large.txt"
     large.touch()
-    os.truncate(large, (MOST_MEGABYTES + 10) * 2**20)
+    os.truncate(large, (MAX_UPLOAD_MEGABYTES + 10) * 2**20)
     bring(page, large)
     told = page.get_by_text("must be 20.0MB or smaller")
     expect(told).to_be_visible()

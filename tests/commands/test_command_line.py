@@ -22,7 +22,7 @@ from fdkvc.experiments import benchmark as benchmark_module
 from fdkvc.experiments import study as study_module
 from fdkvc.experiments.benchmark import Benchmark, Latency, run_benchmark
 from fdkvc.experiments.study import run_study
-from fdkvc.experiments.sweep import MOST_SETTINGS, can_be_swept
+from fdkvc.experiments.sweep import MAX_SETTINGS, can_be_swept
 from fdkvc.files.export import benchmark_files, trace_files
 from fdkvc.files.report import TIMED, study_files
 from fdkvc.paper.tables import ABLATION_DIALOGS, published_sweep
@@ -491,7 +491,7 @@ MISTAKES = {
         "complex, gradual"
     ),
     "sweep --parameter gamma --values {many} --second w_c --second-values {many} --out {tmp}/out": (
-        f"the sweep has 2,500 settings, but at most {MOST_SETTINGS} may be"
+        f"the sweep has 2,500 settings, but at most {MAX_SETTINGS} may be"
     ),
     "repeat {tmp}": "the file '{tmp}' cannot be read: it is no regular file",
     "repeat {tmp}/pipe": "the file '{tmp}/pipe' cannot be read: it is no regular file",

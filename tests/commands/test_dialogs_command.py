@@ -216,7 +216,7 @@ def test_what_was_recorded_is_written_though_another_dialog_cannot_be(
     monkeypatch.setattr(fdkvc.corpora.capture, "load_model", lambda *chosen: chosen)
     monkeypatch.setattr(fdkvc.corpora.capture, "record", record)
     if why == "the file is full":
-        monkeypatch.setattr(fdkvc.corpora.trace_file, "MOST_BYTES", 300_000)
+        monkeypatch.setattr(fdkvc.corpora.trace_file, "MAX_TRACE_BYTES", 300_000)
     out = tmp_path / "trace.npz"
     assert run("capture", "--model", "m", "--layer", "3", "--out", out) == 0
 

@@ -18,24 +18,21 @@ from fdkvc.corpora import formats, json_input
 from fdkvc.corpora.formats import (
     EXAMPLES,
     FORMATS,
-    MOST_BYTES,
     endings,
     read_dialogs,
     read_file,
     read_transcripts,
 )
 from fdkvc.corpora.formats.base import Format
-from fdkvc.corpora.json_input import MOST_DEPTH
-from fdkvc.corpora.transcripts import (
-    MOST_DIALOGS,
-    MOST_TOKENS,
-    MOST_TOPICS,
-    MOST_TURN_TOKENS,
-    MOST_TURNS,
-    Demand,
-    Mention,
-    Transcript,
-    Turn,
+from fdkvc.corpora.transcripts import Demand, Mention, Transcript, Turn
+from fdkvc.limits import (
+    MAX_DIALOG_FILE_BYTES,
+    MAX_DIALOGS,
+    MAX_JSON_DEPTH,
+    MAX_TOKENS,
+    MAX_TOPICS,
+    MAX_TURN_TOKENS,
+    MAX_TURNS,
 )
 from tests.app_pages import ROOT, open_page
 from tests.refusals import any_json, assert_one_sentence, assert_read_or_refused
@@ -624,7 +621,7 @@ HERE = r"dialogue 0 \(7_00001\)"
         (b"User: hi\n\xff\xfe", "line 2 of the file is not UTF-8 text"),
         (b"\x00\x01\x02", "line 1 names no speaker"),
         (b"User:\nSystem:\n", "dialog 0: nothing is said in it"),
-        (b"a: b\n---\n" * (MOST_DIALOGS + 1), "begins another dialog, but at most 2000 may be"),
+        (b"a: b\n---\n" * (MAX_DIALOGS + 1), "begins another dialog, but at most 2000 may be"),
         (b'[{"role": "user",\n "content": hello}]', "line 2 is not JSON at column 13: expecting"),
         (b'{"messages": []}\n{"messages": [}', "line 2 is not JSON at column 15"),
         (b'[{"role": "user", "content": "a', "line 1 is not JSON at column 30: unterminated"),
@@ -635,15 +632,15 @@ HERE = r"dialogue 0 \(7_00001\)"
         (b'["\\"",' + b"[" * 40, "line 1 is nested too deeply"),
         (b'\\"' + b"[" * 40, "line 1 names no speaker"),
         (b"[" + b"{}," * 1000 + b"{}]", "dialog 0: it has neither"),
-        (encoded([[]] * (MOST_DIALOGS + 1)), "the file holds 2,001 dialogs, but at most 2,000"),
+        (encoded([[]] * (MAX_DIALOGS + 1)), "the file holds 2,001 dialogs, but at most 2,000"),
         (encoded([FLIGHT, FLIGHT]), "dialog 1: the name '7_00001' is given twice"),
-        (encoded([[{"role": "a", "content": "b"}] * (MOST_TURNS + 1)]), "it has 513 turns"),
+        (encoded([[{"role": "a", "content": "b"}] * (MAX_TURNS + 1)]), "it has 513 turns"),
         (b"A: yes\n" * 800, "dialog 0: it has 800 turns, but at most 512 may be"),
-        (b"A: " + b"a " * (MOST_TURN_TOKENS + 1), "dialog 0, turn 0: it has 1025 tokens"),
+        (b"A: " + b"a " * (MAX_TURN_TOKENS + 1), "dialog 0, turn 0: it has 1025 tokens"),
         (b"A: " + b"\nA: ".join([b"a " * 1024] * 9), f"dialog 0: it has {9 * 1024} tokens"),
         (
             encoded([{"role": "a", "content": "b", "topic": str(at)} for at in range(40)]),
-            f"dialog 0: it has 40 topics, but at most {MOST_TOPICS} may be",
+            f"dialog 0: it has 40 topics, but at most {MAX_TOPICS} may be",
         ),
         (changed("dialogue_id", 3), "dialogue 0: 'dialogue_id' is missing or not a text"),
         (changed("turns", {}), f"{HERE}: 'turns' is missing or not a list"),
@@ -741,12 +738,12 @@ def test_a_file_is_not_parsed_beyond_its_bounds(monkeypatch: pytest.MonkeyPatch)
     def never(*_: Any, **__: Any) -> None:
         raise AssertionError("it was parsed")
 
-    monkeypatch.setattr(json_input, "MOST_VALUES", 1000)
+    monkeypatch.setattr(json_input, "MAX_JSON_VALUES", 1000)
     monkeypatch.setattr(formats, "parse_json", never)
     for content, sentence in (
-        (b"[" * (MOST_DEPTH + 1), "nested too deeply"),
+        (b"[" * (MAX_JSON_DEPTH + 1), "nested too deeply"),
         (b"[" + b"0," * 1001 + b"0]", "the file holds 1,002 values, but at most 1,000"),
-        (b"[" + b" " * MOST_BYTES, "20,000,001 bytes, but at most 20,000,000"),
+        (b"[" + b" " * MAX_DIALOG_FILE_BYTES, "20,000,001 bytes, but at most 20,000,000"),
     ):
         with pytest.raises(ValueError, match=sentence):
             read_transcripts(content)
@@ -765,7 +762,7 @@ def test_looking_for_evidence_takes_a_while_at_most() -> None:
 
     assert (len(dialog.demands), dialog.missing) == (1, 1000)
     assert time.perf_counter() - began < 5
-    assert sum(len(text.split()) for text in dialog.texts) <= MOST_TOKENS
+    assert sum(len(text.split()) for text in dialog.texts) <= MAX_TOKENS
 
 
 JSON = any_json(

@@ -200,10 +200,10 @@ def test_how_large_a_file_becomes_is_known_as_it_grows() -> None:
 
 
 def test_what_could_not_be_read_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace_file, "MOST_BYTES", 100_000)
+    monkeypatch.setattr(trace_file, "MAX_TRACE_BYTES", 100_000)
     with pytest.raises(ValueError, match=r"the trace has .* bytes, but at most 100,000 are"):
         trace_bytes(RECORDINGS)
-    monkeypatch.setattr(trace_file, "MOST_BYTES", 1_000_000)
+    monkeypatch.setattr(trace_file, "MAX_TRACE_BYTES", 1_000_000)
     monkeypatch.setitem(trace_file._MOST, "N", 100)
     with pytest.raises(ValueError, match="the trace has 657 tokens, but at most 100 are allowed"):
         trace_bytes(RECORDINGS)

@@ -81,7 +81,7 @@ def test_a_run_whose_chunks_were_cancelled_has_no_results() -> None:
 
 def test_dialogs_that_are_large_run_fewer_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere = Elsewhere(lambda *_: None)
-    monkeypatch.setattr(benchmark_module, "MOST_NUMBERS", BENCHMARK.numbers_of_a_dialog)
+    monkeypatch.setattr(benchmark_module, "MAX_CHUNK_NUMBERS", BENCHMARK.numbers_of_a_dialog)
 
     assert files_of(elsewhere) == files_of(None)
     assert elsewhere.submitted == BENCHMARK.dialogs

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from fdkvc.__main__ import main
-from fdkvc.charts.theme import LIGHT, MOST_DRAWN
+from fdkvc.charts.theme import LIGHT
 from fdkvc.corpora.formats import EXAMPLES, read_transcripts
 from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.corpora.recordings import Recording
@@ -24,6 +24,7 @@ from fdkvc.experiments.benchmark import Benchmark, run_benchmark
 from fdkvc.experiments.study import run_study
 from fdkvc.explain.explain import decision
 from fdkvc.files.shipped import papers_run
+from fdkvc.limits import MAX_DRAWN_POLICIES
 from fdkvc.paper.claims import CLAIMS
 from fdkvc.policies import POLICIES, policy_named
 from fdkvc.replication.cells import measured_tables, verdicts_of
@@ -64,7 +65,7 @@ def run_of(key: str = "fd-kvc") -> Run:
 def brief() -> Iterator[None]:
     """Say what there is to say of one entry, and draw dialogs anew a few times only."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scene, "MOST_TOLD", 10)
+        patch.setattr(scene, "MAX_EXPLAINED_ENTRIES", 10)
         patch.setattr(statistics, "RESAMPLES", 50)
         yield
 
@@ -248,7 +249,7 @@ def test_a_figure_names_only_what_it_draws_and_no_more_than_can_be_told_apart() 
         assert chart is not None
         return sorted(set(chart["datasets"]["series"].policy))
 
-    assert len(named("retention")) == MOST_DRAWN
+    assert len(named("retention")) == MAX_DRAWN_POLICIES
     assert named("retention", "h2o", "tova") == ["H2O", "TOVA"]
     learn = {each.title for each in every if "learning_rate" in each.initial_state()}
     assert "FD-KVC" in learn < {each.title for each in every}
@@ -295,10 +296,10 @@ def test_of_a_large_run_only_the_held_entry_is_told_and_of_a_small_one_all(
     assert set(told_of([run], 3)) == {f"{turn} 3" for turn in range(run.dialogs.turns)}
     assert told_of([run], None) == {}
     assert set(told_of([small], 3, every=False)) == {f"{turn} 3" for turn in range(3)}
-    monkeypatch.setattr(scene, "MOST_TOLD", 2000)
+    monkeypatch.setattr(scene, "MAX_EXPLAINED_ENTRIES", 2000)
     pairs = zip(small.entries["turn"], small.entries["token"], strict=True)
     assert set(told_of([small], None)) == {f"{turn} {token}" for turn, token in pairs}
-    monkeypatch.setattr(scene, "MOST_TOLD", 10)
+    monkeypatch.setattr(scene, "MAX_EXPLAINED_ENTRIES", 10)
     both = told_of([run, run_of("h2o")], 3)
     assert {len(each) for each in both.values()} == {2}
 

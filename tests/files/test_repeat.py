@@ -17,17 +17,9 @@ from hypothesis import strategies as st
 from fdkvc.experiments.benchmark import Benchmark, default_baseline, run_benchmark
 from fdkvc.experiments.sweep import Sweep
 from fdkvc.files.export import benchmark_files, benchmark_parameters, csv_text, digest, run_json
-from fdkvc.files.repeat import (
-    MOST_BYTES,
-    Comparison,
-    Record,
-    compare,
-    difference,
-    read_run,
-    told,
-    with_files,
-)
+from fdkvc.files.repeat import Comparison, Record, compare, difference, read_run, told, with_files
 from fdkvc.files.report import study_files, sweep_files
+from fdkvc.limits import MAX_RUN_JSON_BYTES
 from fdkvc.policies import policy_named
 from fdkvc.synthetic.scenarios import SCENARIOS, World, own_scenario
 from tests.refusals import any_json
@@ -62,7 +54,7 @@ def test_what_was_written_is_read_again(benchmark: Benchmark) -> None:
 def test_the_same_numbers_are_the_same_byte_for_byte_and_others_are_not() -> None:
     study = few_dialogs()
     files = study_files(study)
-    assert len(files["run.json"]) < MOST_BYTES
+    assert len(files["run.json"]) < MAX_RUN_JSON_BYTES
     record = read_run(files["run.json"])
     assert record.versions["fdkvc-lab"]
     assert record.processor["blas"]
@@ -240,7 +232,7 @@ def changed(**parts: Any) -> str:
         ("[" * 100_000, "the file is not a run.json: it is no JSON"),
         ("[]", "the file is not a run.json: it holds no object"),
         ("{}", "'parameters' is missing or not an object"),
-        (" " * (MOST_BYTES + 1), "but a run.json has at most 1,000,000"),
+        (" " * (MAX_RUN_JSON_BYTES + 1), "but a run.json has at most 1,000,000"),
         (changed(seed="0"), "'seed' is missing or not a whole number"),
         (changed(seed=-1), "seed is -1, but must be a whole number from 0 to 2147483648"),
         (changed(dialogs=0), "dialogs is 0"),

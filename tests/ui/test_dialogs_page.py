@@ -19,6 +19,7 @@ from fdkvc.experiments.replay import Replay, replay
 from fdkvc.experiments.statistics import FEW_KINDS
 from fdkvc.explain.explain import explain
 from fdkvc.files.export import csv_text, digest
+from fdkvc.limits import MAX_SHOWN_HEADS, MAX_SHOWN_TURNS
 from fdkvc.policies import policy_named
 from fdkvc.policies.together import Together
 from fdkvc.report.document import replay_command
@@ -274,7 +275,7 @@ def test_a_dialog_that_begins_in_silence_is_shown(view: str) -> None:
 
 
 def test_a_dialog_too_large_for_the_screen_is_refused_in_a_sentence() -> None:
-    lines = "\n".join(f"User: turn {number}" for number in range(files.MOST_TURNS + 1))
+    lines = "\n".join(f"User: turn {number}" for number in range(MAX_SHOWN_TURNS + 1))
     app = open_dialogs(read_dialog_file(lines.encode(), "long.txt"))
 
     assert "it has 129 turns, but at most 128 are shown turn by turn" in words_of(app)
@@ -288,10 +289,10 @@ def test_a_file_beyond_the_bounds_of_the_page_is_refused(
         read_dialog_file(bytes(20_000_001), "large.npz")
     with pytest.raises(ValueError, match="at most 15,000,000 are shown"):
         read_dialog_file(bytes(15_000_001), "large.txt")
-    many = several_heads(files.MOST_HEADS + 1)
+    many = several_heads(MAX_SHOWN_HEADS + 1)
     with pytest.raises(ValueError, match="the trace has 33 heads, but at most 32 are shown"):
         read_dialog_file(many, "heads.npz")
-    monkeypatch.setattr(files, "MOST_PRODUCTS", 100)
+    monkeypatch.setattr(files, "MAX_SHOWN_PRODUCTS", 100)
     with pytest.raises(ValueError, match="A weekend in Trieste: its heads, turns and tokens"):
         read_dialog_file(several_heads(2), "long.npz")
 
@@ -353,7 +354,7 @@ def test_a_head_is_shown_alone_or_with_what_all_decide(mode: str) -> None:
 
 
 def test_too_many_heads_together_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "MOST_ENTRIES", 100)
+    monkeypatch.setattr(files, "MAX_JOINT_ENTRIES", 100)
     file = read_dialog_file(several_heads(2), "trace.npz")
     app = open_dialogs(file, heads="together")
 
@@ -392,7 +393,7 @@ def test_few_kinds_of_dialogs_have_no_intervals_and_more_do() -> None:
 def test_as_many_dialogs_are_measured_as_the_page_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = "\n".join(json.dumps([{"role": "user", "content": "abc"}]) for _ in range(5))
     file = read_dialog_file(lines.encode(), "five.jsonl")
-    monkeypatch.setattr(files, "MOST_CHARACTERS", 11)
+    monkeypatch.setattr(files, "MAX_MEASURED_CHARACTERS", 11)
     assert file.measured == 3
     app = section(open_dialogs(file), "All dialogs of the file")
     assert "on the first 3 of the 5 dialogs of this file" in words_of(app)

@@ -13,7 +13,8 @@ from typing import Any
 from fdkvc.corpora.formats import annotated, chat, plain
 from fdkvc.corpora.formats.base import Format
 from fdkvc.corpora.json_input import an_object, check_structure, parse_json
-from fdkvc.corpora.transcripts import MOST_DIALOGS, TooLargeError, Transcript
+from fdkvc.corpora.transcripts import TooLargeError, Transcript
+from fdkvc.limits import MAX_DIALOG_FILE_BYTES, MAX_DIALOGS
 
 FORMATS: Mapping[str, Format] = {
     known.key: known
@@ -21,8 +22,6 @@ FORMATS: Mapping[str, Format] = {
 }
 """Every format by its key; a dialog of several is read as the first of them."""
 
-MOST_BYTES = 20_000_000
-"""Bytes of a file; the largest of SGD and MultiWOZ 2.2 are smaller."""
 
 EXAMPLES = Path(__file__).parent / "examples"
 """Short dialogs of this project's own writing, in each of the formats."""
@@ -63,9 +62,10 @@ def read_dialogs(
     ValueError
         In a sentence that says what is wrong with it, and where; also if all are too large.
     """
-    if len(content) > MOST_BYTES:
+    if len(content) > MAX_DIALOG_FILE_BYTES:
         raise ValueError(
-            f"the file has {len(content):,} bytes, but at most {MOST_BYTES:,} are allowed"
+            f"the file has {len(content):,} bytes, but at most {MAX_DIALOG_FILE_BYTES:,} are "
+            "allowed"
         )
     try:
         text = content.decode("utf-8-sig")
@@ -103,7 +103,7 @@ def endings() -> list[str]:
 
 def read_file(path: str | Path) -> tuple[Transcript, ...]:
     """Read all dialogs of a file on disk; parameters and errors are those of `read_transcripts`."""
-    return read_transcripts(read_bytes(path, MOST_BYTES), str(path))
+    return read_transcripts(read_bytes(path, MAX_DIALOG_FILE_BYTES), str(path))
 
 
 def read_bytes(path: str | Path, most: int) -> bytes:
@@ -132,9 +132,9 @@ def _conversations(text: str, by_line: bool, calls: bool) -> Iterator[Transcript
         values = [values] if _are_messages(inner) else inner
     if _are_messages(values):
         values = [values]  # of one conversation
-    if len(values) > MOST_DIALOGS:
+    if len(values) > MAX_DIALOGS:
         raise ValueError(
-            f"the file holds {len(values):,} dialogs, but at most {MOST_DIALOGS:,} are allowed"
+            f"the file holds {len(values):,} dialogs, but at most {MAX_DIALOGS:,} are allowed"
         )
     for number, value in enumerate(values):
         if isinstance(value, list):

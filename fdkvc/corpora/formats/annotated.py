@@ -23,7 +23,6 @@ from typing import Any
 from fdkvc.corpora.formats.base import Format, with_calls
 from fdkvc.corpora.json_input import an_object, optional_part, part
 from fdkvc.corpora.transcripts import (
-    MOST_MENTIONS,
     Argument,
     Call,
     Demand,
@@ -35,9 +34,7 @@ from fdkvc.corpora.transcripts import (
     clean,
     clean_name,
 )
-
-MOST_WORDINGS = 8
-"""Wordings of a value that are looked for; the rest of a longer list is left out."""
+from fdkvc.limits import MAX_MENTIONS, MAX_WORDINGS
 
 NO_INTENT = "NONE"
 """The intent of a service that a turn is not about."""
@@ -201,7 +198,7 @@ class _Demands:
         found = {*self.finder.mentions(wordings, before=turn)}
         for wording in wordings:
             annotated = self.spans.get((service, slot, wording.lower()), [])
-            found.update(annotated[-MOST_MENTIONS:])
+            found.update(annotated[-MAX_MENTIONS:])
         mentions = tuple(sorted(found))
         carried = False
         if kind == "state":
@@ -308,7 +305,7 @@ def _texts(values: Any, place: str) -> list[str]:
     for value in values:
         if not isinstance(value, str | int | float):
             raise ValueError(f"{place} holds something else than texts and numbers")
-    return [clean(str(value)) for value in values[:MOST_WORDINGS]]
+    return [clean(str(value)) for value in values[:MAX_WORDINGS]]
 
 
 FORMAT = Format(

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 
 from fdkvc.corpora.formats.base import Format
 from fdkvc.corpora.transcripts import (
-    MOST_DIALOGS,
     TooLargeError,
     Transcript,
     Turn,
@@ -21,9 +20,7 @@ from fdkvc.corpora.transcripts import (
     clean,
     clean_name,
 )
-
-MOST_LINES = 1_000_000
-"""Lines of a file."""
+from fdkvc.limits import MAX_DIALOG_FILE_LINES, MAX_DIALOGS
 
 _SPEAKER = re.compile(r"\s{0,8}([^\W\d_][\w .'-]{0,31}(?:\([^():]{1,32}\))?):(?:\s+|$)")
 _END = re.compile(r"\s*(-{3,}|={3,})\s*")
@@ -43,8 +40,10 @@ def read_plain_text(
     (('hi\nyou', 'yes'), ('again',))
     """
     lines = text.count("\n") + 1
-    if lines > MOST_LINES:
-        raise ValueError(f"the file has {lines:,} lines, but at most {MOST_LINES:,} are allowed")
+    if lines > MAX_DIALOG_FILE_LINES:
+        raise ValueError(
+            f"the file has {lines:,} lines, but at most {MAX_DIALOG_FILE_LINES:,} are allowed"
+        )
     begun = Counter(
         clean_name(found[1]) for found in map(_SPEAKER.match, text.split("\n")) if found
     )
@@ -67,8 +66,8 @@ def read_plain_text(
             continue
         named = _SPEAKER.match(line)
         speaker = clean_name(named[1]) if named else ""
-        if number >= MOST_DIALOGS:
-            raise ValueError(f"line {at} begins another dialog, but at most {MOST_DIALOGS} may be")
+        if number >= MAX_DIALOGS:
+            raise ValueError(f"line {at} begins another dialog, but at most {MAX_DIALOGS} may be")
         if named and (begun[speaker] > 1 or len(speakers) < 2):
             speakers.add(speaker)
             turns.append((speaker, [line[named.end() :]]))

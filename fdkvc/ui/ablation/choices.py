@@ -12,6 +12,7 @@ from fdkvc.experiments.benchmark import Results
 from fdkvc.experiments.sweep import Number, Sweep, can_be_swept, read_values, suggested_values
 from fdkvc.files.report import sweep_files
 from fdkvc.files.shipped import papers_run
+from fdkvc.limits import MAX_SWEEP_VALUES
 from fdkvc.paper.tables import ABLATED_POLICY, ABLATED_SCENARIO
 from fdkvc.parameters import DIALOGS, SEED, Field
 from fdkvc.policies import POLICIES, read_policy, wrapped
@@ -31,9 +32,6 @@ from fdkvc.ui.kit.sidebar import (
     held_policy,
 )
 from fdkvc.words import command_line, count
-
-MOST_VALUES = 12
-"""Values of a hyperparameter; of two, this many squared settings run."""
 
 NONE = "–"
 
@@ -133,8 +131,8 @@ def choose_sweep(page: str) -> Sweep:
     )
     st.caption(
         plain(
-            f"At most {MOST_VALUES} values of a hyperparameter and {DIALOGS_HERE.high} dialogs run "
-            "here, because the server is shared. The command line runs more:"
+            f"At most {MAX_SWEEP_VALUES} values of a hyperparameter and {DIALOGS_HERE.high} "
+            "dialogs run here, because the server is shared. The command line runs more:"
         )
     )
     st.code(sweep_command(sweep), language=None, wrap_lines=True)
@@ -146,7 +144,7 @@ def _values(page: str, policy: str, name: str, which: str = "values") -> tuple[N
     return fields.text(
         page,
         values_of(policy, name, which),
-        lambda typed: read_values(typed, policy, name, MOST_VALUES),
+        lambda typed: read_values(typed, policy, name, MAX_SWEEP_VALUES),
     )
 
 

@@ -15,8 +15,9 @@ from fdkvc.charts.sweep import tradeoff_chart
 from fdkvc.charts.theme import Spec, with_data
 from fdkvc.experiments.statistics import pareto_front
 from fdkvc.experiments.tuning import DIALOGS, FRESH, TRIALS, Tuning, check_installed, searchable
-from fdkvc.files.repeat import MOST_BYTES, found_by, read_run
+from fdkvc.files.repeat import found_by, read_run
 from fdkvc.files.report import tuning_files
+from fdkvc.limits import MAX_RUN_JSON_BYTES
 from fdkvc.parameters import SEED, Field
 from fdkvc.policies import Policy, read_policy
 from fdkvc.run.metrics import metric_named, metrics_of
@@ -211,7 +212,7 @@ def _open(page: str) -> Searched | None:
         if loaded is None:
             return None
         try:
-            record = read_run(loaded.read(MOST_BYTES + 1))
+            record = read_run(loaded.read(MAX_RUN_JSON_BYTES + 1))
             tuned = found_by(record)
         except ValueError as error:
             st.error(plain(f"This file cannot be opened: {error}."), icon=":material/error:")

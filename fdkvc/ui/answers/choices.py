@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import streamlit as st
 
-from fdkvc.corpora.transcripts import MOST_TURNS, Transcript
+from fdkvc.corpora.transcripts import Transcript
 from fdkvc.experiments.answers import MEASURES
+from fdkvc.limits import MAX_ANSWERING_POLICIES, MAX_TURNS, MAX_TYPED_CHARACTERS
 from fdkvc.lm.deciding import DECIDES
 from fdkvc.parameters import Field
 from fdkvc.policies import Policy
@@ -28,9 +29,6 @@ NOTHING = "nothing"
 EVERYTHING = "full"
 """The policy that evicts nothing."""
 
-MOST_POLICIES = 5
-MOST_SAID = 2000
-"""Characters that a person may say altogether: they stand in the address."""
 
 BEGINNING = replace(
     FILE,
@@ -49,7 +47,7 @@ ANSWERED = Field(
     "All that was said before this turn is read as it was said.",
     name="turn",
     low=0,
-    high=MOST_TURNS - 1,
+    high=MAX_TURNS - 1,
 )
 BUDGET = replace(
     BUDGET_HERE,
@@ -107,8 +105,10 @@ def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     wrong = fields.adopt_link(page, FIELDS, link)
     if SECTION.name in link:
         st.session_state[sections_key(page)] = SECTION.labels[held(page, SECTION)]
-    if len(held(page, SAID)) > MOST_SAID:
-        wrong.append(f"This link says more than {MOST_SAID:,} characters. Using none instead.")
+    if len(held(page, SAID)) > MAX_TYPED_CHARACTERS:
+        wrong.append(
+            f"This link says more than {MAX_TYPED_CHARACTERS:,} characters. Using none instead."
+        )
         hold(page, SAID, "")
     return wrong
 
@@ -186,7 +186,7 @@ def _choose_turn(page: str, said: Transcript, link: Mapping[str, str]) -> int:
 
 
 def _choose_policies(page: str) -> tuple[Policy, ...]:
-    chosen = choose_policies(page, POLICIES, MOST_POLICIES)
+    chosen = choose_policies(page, POLICIES, MAX_ANSWERING_POLICIES)
     seers = [policy for policy in chosen if "future" in policy.looks_at]
     problems(
         [

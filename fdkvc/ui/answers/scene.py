@@ -14,6 +14,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from fdkvc.explain.answers import Judged, changed_words, turns_of
+from fdkvc.limits import MAX_ANSWERS_MEGABYTES, MAX_TYPED_CHARACTERS
 from fdkvc.ui.answers import choices
 from fdkvc.ui.answers.conversation import FULL, Answered, Conversation, heard, steps_of
 from fdkvc.ui.kit.fields import hold_and_rerun
@@ -28,10 +29,10 @@ DRAWN = 0.06
 PATIENCE = 0.2
 """Seconds after which one can stop it; a button for a moment would only push things about."""
 
-MOST_SHOWN = 60
+SHOWN_CHARACTERS = 60
 """Characters of an argument."""
 
-ANSWERS: Memory[Answered] = Memory(64_000_000)
+ANSWERS: Memory[Answered] = Memory(MAX_ANSWERS_MEGABYTES * 1_000_000)
 """Conversations that were answered."""
 
 
@@ -94,7 +95,7 @@ def invite() -> None:
 
 def talk_on(page: str, conversation: Conversation) -> None:
     """Let a person say something to the model."""
-    left = choices.MOST_SAID - sum(len(each) + 1 for each in conversation.said)
+    left = MAX_TYPED_CHARACTERS - sum(len(each) + 1 for each in conversation.said)
     with st.container(horizontal=True, vertical_alignment="center"):
         with st.container():
             text = st.chat_input(
@@ -230,7 +231,7 @@ def call_html(call: Judged) -> str:
 
 
 def _chip(written: str, wrong: str) -> str:
-    shown, whole = escape(shortened(written, MOST_SHOWN)), escape(written)
+    shown, whole = escape(shortened(written, SHOWN_CHARACTERS)), escape(written)
     if not wrong:
         return f'<span class="met" title="{whole}">✓ {shown}</span>'
     return f'<span class="unmet" title="{whole}">✗ {shown} <i>{escape(wrong)}</i></span>'

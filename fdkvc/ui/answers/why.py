@@ -29,7 +29,7 @@ from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.kit.memory import kept
 from fdkvc.words import percent
 
-MOST_GONE = 8
+GONE_WORDS = 8
 """Words in the table of what was gone."""
 
 
@@ -82,7 +82,7 @@ def show_why(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
     table = _why(answered, name, word, looks)
     _tell(answered, name, word, table)
     st.html(_transcript(answered, name, word, table))
-    gone = table[table.evicted > 0].nlargest(MOST_GONE, "all_there")
+    gone = table[table.evicted > 0].nlargest(GONE_WORDS, "all_there")
     if len(gone):
         st.html(table_html(_gone(gone), "Words that were evicted and would have been looked at"))
     _link(answered, name, word, gone)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from fdkvc.charts.theme import MOST_DRAWN
 from fdkvc.experiments.study import Study
+from fdkvc.limits import MAX_DRAWN_POLICIES
 from fdkvc.replication.tables import ablation_table, series_table
 from fdkvc.report.figures import (
     ABLATIONS_TITLE,
@@ -46,15 +46,15 @@ def show_figures(page: str, study: Study) -> None:
 def choose_drawn(page: str, study: Study) -> tuple[str, ...]:
     """Return the policies that figures draw: all, or those that a person chooses of many."""
     policies = study.results.benchmark.policies
-    if len(policies) <= MOST_DRAWN:
+    if len(policies) <= MAX_DRAWN_POLICIES:
         return tuple(policy.name for policy in policies)
     titles = {policy.name: policy.title for policy in policies}
     chosen = st.multiselect(
-        plain(f"Drawn, at most {MOST_DRAWN} of {len(policies)}"),
+        plain(f"Drawn, at most {MAX_DRAWN_POLICIES} of {len(policies)}"),
         list(titles),
         default=list(drawn_first(policies)),
         format_func=titles.__getitem__,
-        max_selections=MOST_DRAWN,
+        max_selections=MAX_DRAWN_POLICIES,
         key=f"{page}/drawn",
     )
     return tuple(chosen) or drawn_first(policies)

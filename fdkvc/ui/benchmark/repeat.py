@@ -6,14 +6,14 @@ import streamlit as st
 
 from fdkvc.experiments.study import Study
 from fdkvc.files.export import benchmark_files
-from fdkvc.files.repeat import MOST_BYTES, Record, compare, read_run, told
+from fdkvc.files.repeat import Record, compare, read_run, told
+from fdkvc.limits import MAX_BENCHMARK_POLICIES, MAX_RUN_JSON_BYTES
 from fdkvc.synthetic.scenarios import SCENARIOS, World
 from fdkvc.ui.benchmark.choices import DIALOGS_HERE
 from fdkvc.ui.kit.files import files_of
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.run_panel import start_run
 from fdkvc.ui.kit.sidebar import BUDGET_HERE
-from fdkvc.ui.kit.variants import MOST_POLICIES
 from fdkvc.ui.kit.work import study_work
 from fdkvc.words import count, sentence
 
@@ -27,7 +27,7 @@ def choose_record(page: str) -> None:
         if loaded is None:
             return
         try:
-            record = read_run(loaded.read(MOST_BYTES + 1))
+            record = read_run(loaded.read(MAX_RUN_JSON_BYTES + 1))
             _check_size(record)
         except ValueError as error:
             st.error(plain(f"This file cannot be repeated: {error}."), icon=":material/error:")
@@ -86,10 +86,10 @@ def _check_size(record: Record) -> None:
             f"it has {benchmark.dialogs:,} dialogs, but at most {DIALOGS_HERE.high:,} run here: "
             f"{elsewhere}"
         )
-    if benchmark.budget > BUDGET_HERE.high or len(benchmark.policies) > MOST_POLICIES:
+    if benchmark.budget > BUDGET_HERE.high or len(benchmark.policies) > MAX_BENCHMARK_POLICIES:
         raise ValueError(
             f"its budget is {benchmark.budget} with {len(benchmark.policies)} policies, but at "
-            f"most {BUDGET_HERE.high} with {MOST_POLICIES} run here: {elsewhere}"
+            f"most {BUDGET_HERE.high} with {MAX_BENCHMARK_POLICIES} run here: {elsewhere}"
         )
     own = [each.key for each in benchmark.scenarios if SCENARIOS.get(each.key) != each]
     if own or benchmark.world != World():

@@ -9,16 +9,14 @@ import streamlit as st
 
 from fdkvc.corpora.formats import FORMATS, endings
 from fdkvc.corpora.recordings import Recording
-from fdkvc.corpora.transcripts import MOST_CHARACTERS, MOST_DIALOGS
 from fdkvc.experiments.replay import HEADS as WAYS
 from fdkvc.experiments.replay import deciders, default_heads
 from fdkvc.explain.unsaid import unread
+from fdkvc.limits import MAX_DIALOG_CHARACTERS, MAX_DIALOGS, MAX_SHOWN_HEADS, MAX_UPLOAD_MEGABYTES
 from fdkvc.parameters import Field
 from fdkvc.ui.answers.conversation import bundled_model
 from fdkvc.ui.dialogs.files import (
     BROUGHT,
-    MOST_HEADS,
-    MOST_MEGABYTES,
     SHIPPED,
     DialogFile,
     HeadChoice,
@@ -85,7 +83,7 @@ CALLS = Field(
     default="silent",
     choices={"silent": "not among the words", "said": "among the words"},
 )
-DIALOG = Field("Dialog of the file", "", name="dialog", default=0, low=0, high=MOST_DIALOGS - 1)
+DIALOG = Field("Dialog of the file", "", name="dialog", default=0, low=0, high=MAX_DIALOGS - 1)
 TOPICS = Field(
     "Topics",
     "They colour the views; no policy looks at them.",
@@ -109,8 +107,10 @@ VECTORS = Field(
     default="lexical",
     choices={"lexical": "the letters of words", "bundled": "the bundled model"},
 )
-KV_HEAD = Field("KV head", "Whose cache it is.", name="kv", default=0, low=0, high=MOST_HEADS - 1)
-HEAD = Field("Head", "", name="head", default=0, low=0, high=MOST_HEADS - 1)
+KV_HEAD = Field(
+    "KV head", "Whose cache it is.", name="kv", default=0, low=0, high=MAX_SHOWN_HEADS - 1
+)
+HEAD = Field("Head", "", name="head", default=0, low=0, high=MAX_SHOWN_HEADS - 1)
 BUDGET = replace(BUDGET_HERE, default=48, follows=False)
 POLICIES = replace(LANES, default=("fifo", "h2o", "fd-kvc"))
 WHOSE = Field(
@@ -243,14 +243,14 @@ def _brought(page: str) -> DialogFile | None:
         "A file of dialogs, or a trace",
         type=[*endings(), "npz"],
         key=f"{page}/upload",
-        max_upload_size=MOST_MEGABYTES,
+        max_upload_size=MAX_UPLOAD_MEGABYTES,
         help=plain(f"{_kinds()}. It stays on this server while you look at it."),
     )
     pasted = st.text_area(
         "Or paste a dialog",
         key=f"{page}/pasted",
         height=110,
-        max_chars=MOST_CHARACTERS,
+        max_chars=MAX_DIALOG_CHARACTERS,
         placeholder="User: a table for two, please\nSystem: at six?",
         help="A speaker and a colon before each turn; or JSON of any kind that a file may have.",
     )

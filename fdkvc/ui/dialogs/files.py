@@ -16,8 +16,21 @@ from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.segmentation import segmented
 from fdkvc.corpora.trace_file import read_trace_file
-from fdkvc.corpora.transcripts import MOST_TOPICS, Transcript
+from fdkvc.corpora.transcripts import Transcript
 from fdkvc.experiments.answers import laid_out
+from fdkvc.limits import (
+    MAX_JOINT_ENTRIES,
+    MAX_KEPT_UPLOAD_MEGABYTES,
+    MAX_MEASURED_CHARACTERS,
+    MAX_MEASURED_DIALOGS,
+    MAX_SHOWN_HEADS,
+    MAX_SHOWN_PRODUCTS,
+    MAX_SHOWN_TOKENS,
+    MAX_SHOWN_TURNS,
+    MAX_TEXT_UPLOAD_MEGABYTES,
+    MAX_TOPICS,
+    MAX_UPLOAD_MEGABYTES,
+)
 from fdkvc.lm.memory import Memory, read
 from fdkvc.lm.recorded import recordings
 from fdkvc.policies import Policy
@@ -29,26 +42,6 @@ from fdkvc.ui.answers.conversation import bundled_model
 from fdkvc.ui.kit.memory import Memory as Store
 from fdkvc.ui.kit.memory import kept
 
-MOST_MEGABYTES = 20
-"""Of a trace that a person brings, and of all its arrays together."""
-
-MOST_TEXT_MEGABYTES = 15
-"""Of a file of words."""
-
-MOST_PRODUCTS = 20_000_000
-"""Heads times turns times tokens of a dialog in a trace: each array of them takes 80 MB."""
-
-MOST_MEASURED = 600
-MOST_CHARACTERS = 1_000_000
-"""Dialogs that are measured together on the page, and what is said in them."""
-
-MOST_TURNS = 128
-MOST_TOKENS = 4096
-MOST_HEADS = 32
-
-MOST_ENTRIES = 1_000_000
-"""Entries of all turns and heads that are recorded when the heads decide together."""
-
 SHIPPED: Mapping[str, str] = {
     "dialogues": "Example: service dialogs",
     "chat": "Example: a chat with tools",
@@ -56,10 +49,8 @@ SHIPPED: Mapping[str, str] = {
 }
 """The examples by the names of their files, and how people see them."""
 
-MOST_KEPT_MEGABYTES = 48
-"""Of the files that people have brought."""
 
-LETTERS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ") + tuple(f"A{n}" for n in range(MOST_TOPICS - 26))
+LETTERS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ") + tuple(f"A{n}" for n in range(MAX_TOPICS - 26))
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,8 +90,8 @@ class DialogFile:
     @cached_property
     def measured(self) -> int:
         """How many of its dialogs are measured together: the first ones, or all."""
-        said = (sum(map(len, each.texts)) for each in self.transcripts[:MOST_MEASURED])
-        return max(1, bisect_right(list(accumulate(said)), MOST_CHARACTERS))
+        said = (sum(map(len, each.texts)) for each in self.transcripts[:MAX_MEASURED_DIALOGS])
+        return max(1, bisect_right(list(accumulate(said)), MAX_MEASURED_CHARACTERS))
 
 
 def read_dialog_file(content: bytes, name: str) -> DialogFile:
@@ -112,7 +103,7 @@ def read_dialog_file(content: bytes, name: str) -> DialogFile:
         In a sentence that says what is wrong with it, and where.
     """
     traces = name.lower().endswith(".npz")
-    most = (MOST_MEGABYTES if traces else MOST_TEXT_MEGABYTES) * 1_000_000
+    most = (MAX_UPLOAD_MEGABYTES if traces else MAX_TEXT_UPLOAD_MEGABYTES) * 1_000_000
     if len(content) > most:
         raise ValueError(f"the file has {len(content):,} bytes, but at most {most:,} are shown")
     digest = hashlib.sha256(content).hexdigest()
@@ -125,14 +116,14 @@ def read_dialog_file(content: bytes, name: str) -> DialogFile:
         raise ValueError("the file holds no dialogs")
     for each in traced:
         products = len(each.heads) * len(each.tokens) * each.starts[-1]
-        if products > MOST_PRODUCTS:
+        if products > MAX_SHOWN_PRODUCTS:
             raise ValueError(
                 f"{each.transcript.name}: its heads, turns and tokens multiply to {products:,}, "
-                f"but at most {MOST_PRODUCTS:,} are shown: capture fewer heads"
+                f"but at most {MAX_SHOWN_PRODUCTS:,} are shown: capture fewer heads"
             )
-    if len(traced[0].heads) > MOST_HEADS:
+    if len(traced[0].heads) > MAX_SHOWN_HEADS:
         raise ValueError(
-            f"the trace has {len(traced[0].heads)} heads, but at most {MOST_HEADS} are shown: "
+            f"the trace has {len(traced[0].heads)} heads, but at most {MAX_SHOWN_HEADS} are shown: "
             "capture some of them"
         )
     return DialogFile(name, digest, tuple(each.transcript for each in traced), traced)
@@ -151,7 +142,7 @@ def with_calls(file: DialogFile) -> DialogFile:
     return replace(file, transcripts=transcripts, left=left)
 
 
-BROUGHT: Store[DialogFile] = Store(MOST_KEPT_MEGABYTES * 1_000_000)
+BROUGHT: Store[DialogFile] = Store(MAX_KEPT_UPLOAD_MEGABYTES * 1_000_000)
 """Files that people have brought, by name and digest: a session knows no more of its own."""
 
 
@@ -165,8 +156,8 @@ def shipped_file(key: str) -> DialogFile:
 def check_shown(transcript: Transcript, recording: Recording) -> None:
     """Raise a ValueError in a sentence unless a dialog is small enough for the screen."""
     for what, count, most in (
-        ("turns", len(transcript.turns), MOST_TURNS),
-        ("tokens", recording.starts[-1], MOST_TOKENS),
+        ("turns", len(transcript.turns), MAX_SHOWN_TURNS),
+        ("tokens", recording.starts[-1], MAX_SHOWN_TOKENS),
     ):
         if count > most:
             raise ValueError(
@@ -179,11 +170,11 @@ def check_together(recording: Recording, deciding: int, budget: int) -> None:
     """Raise a ValueError in a sentence unless the heads that decide together are small enough."""
     dialogs = recording.dialogs
     entries = deciding * dialogs.turns * (budget + dialogs.turn_tokens)
-    if entries > MOST_ENTRIES:
+    if entries > MAX_JOINT_ENTRIES:
         raise ValueError(
             f"the {deciding} heads that decide together have {entries:,} entries over all turns, "
-            f"but at most {MOST_ENTRIES:,} are shown: choose a smaller budget, or each head by "
-            "itself"
+            f"but at most {MAX_JOINT_ENTRIES:,} are shown: choose a smaller budget, or each "
+            "head by itself"
         )
 
 

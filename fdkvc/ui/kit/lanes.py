@@ -13,15 +13,15 @@ from fdkvc.charts.timeline import Line, placed
 from fdkvc.charts.turn import GRID, cells_data
 from fdkvc.explain.history import topic_changes
 from fdkvc.explain.overlap import difference_table, overlap_table
+from fdkvc.limits import MAX_LANES
 from fdkvc.parameters import Field
 from fdkvc.policies import Policy
-from fdkvc.stage.drawn import MOST_LANES as MOST_LANES
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.arrow import cut_by_turn
 from fdkvc.ui.kit.memory import kept
 from fdkvc.ui.kit.runs import Choice, Run, RunChoice, load_run
 from fdkvc.ui.kit.sidebar import read_name
-from fdkvc.ui.kit.variants import CHOSEN
+from fdkvc.ui.kit.variants import CHOSEN, choose_policies
 
 POLICIES = replace(CHOSEN, follows=True)
 """The policies of the lanes, which go along from page to page."""
@@ -56,6 +56,11 @@ class Lane:
     def begins(self) -> int:
         """The turn from which it is a run of its own: 0, or where it was forked."""
         return max(0, self.run.trace.first_turn - 1)
+
+
+def choose_lanes(page: str, field: Field = POLICIES) -> tuple[Policy, ...]:
+    """Show the controls of a page's policies; return as many of them as there are lanes."""
+    return choose_policies(page, field, MAX_LANES)
 
 
 def load_lanes(

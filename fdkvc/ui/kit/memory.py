@@ -16,6 +16,8 @@ from typing import Any, Generic, TypeVar, TypeVarTuple
 import numpy as np
 import pandas as pd
 
+from fdkvc.limits import MAX_COMPUTED_MEGABYTES
+
 _TABLES = (pd.DataFrame, pd.Series, pd.Index)
 _SHARED = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
 
@@ -90,10 +92,7 @@ class Memory(Generic[Value]):
             return self._kept[key][0]
 
 
-MOST_COMPUTED_MEGABYTES = 64
-"""Of runs and of what is worked out of them; 1,200 words under three policies take 12."""
-
-_COMPUTED: Memory[Any] = Memory(MOST_COMPUTED_MEGABYTES * 1_000_000)
+_COMPUTED: Memory[Any] = Memory(MAX_COMPUTED_MEGABYTES * 1_000_000)
 
 
 def kept(make: Callable[[*Arguments], Value]) -> Callable[[*Arguments], Value]:

@@ -11,6 +11,7 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from fdkvc.limits import MAX_BOUND_PRODUCTS, MAX_SCHEDULE_TURNS
 from fdkvc.parameters import BUDGET, SEED, Field, fields_of
 from fdkvc.policies import (
     PAPER_POLICIES,
@@ -33,8 +34,6 @@ from fdkvc.ui.kit.runs import DialogChoice
 
 OWN = "own"
 ORDERS = {"age": "cells by age", "score": "by score"}
-MOST_TURNS = 60
-MOST_BOUND = 120_000  # turns × tokens whose exact bound takes a few seconds
 
 SCENARIO = Field(
     "Scenario",
@@ -134,9 +133,9 @@ def choose_dialog(page: str) -> tuple[DialogChoice, int]:
 
 def _own_schedule(typed: str) -> Scenario:
     scenario = own_scenario(typed)
-    if len(scenario.schedule) > MOST_TURNS:
+    if len(scenario.schedule) > MAX_SCHEDULE_TURNS:
         raise ValueError(
-            f"the schedule has {len(scenario.schedule)} turns, but at most {MOST_TURNS} "
+            f"the schedule has {len(scenario.schedule)} turns, but at most {MAX_SCHEDULE_TURNS} "
             "are shown here"
         )
     return scenario
@@ -152,12 +151,12 @@ def choose_metrics(page: str, size: int) -> tuple[str, ...]:
     """
     with st.expander("More metrics", expanded=bool(held(page, ASKED))):
         asked = fields.several(page, ASKED)
-        if "regret" in asked and size > MOST_BOUND:
+        if "regret" in asked and size > MAX_BOUND_PRODUCTS:
             st.error(
                 plain(
                     f"Regret is left out: this dialog has {size:,} turns × tokens, and the best "
-                    f"cache is worked out quickly only up to {MOST_BOUND:,}. The command line has "
-                    "no such limit."
+                    f"cache is worked out quickly only up to {MAX_BOUND_PRODUCTS:,}. The command "
+                    "line has no such limit."
                 ),
                 icon=":material/error:",
             )

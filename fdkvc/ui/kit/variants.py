@@ -8,6 +8,7 @@ from dataclasses import replace
 import streamlit as st
 
 from fdkvc.explain.idle import idle, known_of
+from fdkvc.limits import MAX_BENCHMARK_POLICIES
 from fdkvc.parameters import Field
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named, read_policy
 from fdkvc.policies.base import Known
@@ -22,10 +23,6 @@ from fdkvc.ui.kit.sidebar import (
     choose_hyperparameters,
     read_name,
 )
-
-MOST_POLICIES = 12
-"""More lines than this cannot be told apart."""
-
 
 CHOSEN = Field("Policies", "", name=LANES, default=PAPER_POLICIES, read=read_name)
 """The names of the policies that are chosen, variants among them."""
@@ -42,7 +39,7 @@ LINE = Field(
 
 
 def choose_policies(
-    page: str, field: Field = CHOSEN, most: int = MOST_POLICIES
+    page: str, field: Field = CHOSEN, most: int = MAX_BENCHMARK_POLICIES
 ) -> tuple[Policy, ...]:
     """Show the controls; return the policies in the order in which people see them.
 

@@ -1,0 +1,66 @@
+"""Limits: what bounds input, memory and time, each once.
+
+The range of a number that a person may choose stands with its field, in `parameters`.
+"""
+
+# Files that are read
+MAX_DIALOG_FILE_BYTES = 20_000_000  # the largest files of SGD and MultiWOZ 2.2 are smaller
+MAX_DIALOG_FILE_LINES = 1_000_000  # of plain text
+MAX_JSON_DEPTH = 32  # lists and objects within each other; the formats that are read need 9
+MAX_JSON_VALUES = 2_000_000  # a parsed value takes about 100 bytes, however few in the file
+MAX_MODEL_JSON_BYTES = 100_000_000  # also of a weights header; large tokenizers take 30 million
+MAX_MODEL_JSON_VALUES = 10_000_000  # large tokenizers list a million words and merges
+MAX_PACKED_WEIGHTS = 16  # numbers of a model for each that is stored: quantized ones share one
+MAX_TRACE_BYTES = 512_000_000  # of a trace file, and of all its arrays together
+MAX_TRACE_HEADS = 128  # of a layer
+MAX_TRACE_DIMENSIONS = 16_384  # of a vector
+MAX_RUN_JSON_BYTES = 1_000_000  # a run.json that this project wrote is smaller
+
+# Dialogs
+MAX_DIALOGS = 2000  # of a file
+MAX_TURNS = 512  # of a dialog
+MAX_TOKENS = 8192  # of a dialog
+MAX_TURN_TOKENS = 1024  # of a turn
+MAX_DIALOG_CHARACTERS = 100_000  # of a dialog
+MAX_NAME_CHARACTERS = 128  # of the name of a dialog, a speaker, a topic or a slot
+MAX_TOPICS = 32  # of a dialog: a batch keeps them as bits of one number
+MAX_DEMANDS = 4096  # of a dialog
+MAX_WORDINGS = 8  # of a value that a demand looks for; the rest is left out
+MAX_MENTIONS = 32  # of a wording that a demand knows, the newest
+
+# Runs
+MAX_CHUNK_NUMBERS = 2**25  # that the dialogs of a chunk take together: 128 MB
+MAX_RESULT_NUMBERS = 2**27  # that come out of a run: 512 MB
+MAX_RUN_NAMES = 512  # policies of a run, or scenarios, or metrics
+MAX_CACHED_WORDS = 2**15  # whose number or vector is cached; others are computed again
+MAX_FRONT_SETTINGS = 12  # of a search's front that are measured again, spread evenly along it
+MAX_RESTORED_SPANS = 8  # that are brought back, each by itself, to see which mends an answer
+MAX_WRITTEN_TOKENS = 128  # of a passage that a model writes
+MAX_CALLS = 2  # that a model makes before the words of a turn
+
+# Files that are written
+MAX_EMBEDDED_CHARACTERS = 60_000  # of a file inside a run.json; of a larger one, its digest
+MAX_ENTRY_ROWS = 1_000_000  # of a table of entries
+MAX_EXPLAINED_ENTRIES = 2000  # of a scene, explained in full: about 2 ms and 20 bytes each
+
+# Pages: what one screen shows, and one session computes
+MAX_UPLOAD_MEGABYTES = 20  # of a trace, and of all its arrays together
+MAX_TEXT_UPLOAD_MEGABYTES = 15  # of a file of dialogs as text
+MAX_KEPT_UPLOAD_MEGABYTES = 48  # of all uploads that are kept
+MAX_COMPUTED_MEGABYTES = 64  # of cached runs and what is derived from them
+MAX_ANSWERS_MEGABYTES = 64  # of cached answers of a language model
+MAX_SHOWN_PRODUCTS = 20_000_000  # heads × turns × tokens: each array of them takes 80 MB
+MAX_MEASURED_DIALOGS = 600  # of a file, measured together
+MAX_MEASURED_CHARACTERS = 1_000_000  # of the dialogs measured together
+MAX_SHOWN_TURNS = 128  # of a real dialog
+MAX_SHOWN_TOKENS = 4096  # of a real dialog
+MAX_SHOWN_HEADS = 32  # of a layer
+MAX_JOINT_ENTRIES = 1_000_000  # over turns and heads, recorded when heads decide together
+MAX_SCHEDULE_TURNS = 60  # of a synthetic dialog
+MAX_BOUND_PRODUCTS = 120_000  # turns × tokens whose exact bound takes a few seconds
+MAX_LANES = 6  # policies side by side on a stage
+MAX_DRAWN_POLICIES = 8  # in one figure, told apart by tint, dash and shape together
+MAX_BENCHMARK_POLICIES = 12  # of a run
+MAX_ANSWERING_POLICIES = 5  # each with a language model's cache of its own
+MAX_TYPED_CHARACTERS = 2000  # of a conversation: they stand in the address
+MAX_SWEEP_VALUES = 12  # of a hyperparameter; of two, this many squared settings run
