@@ -8,11 +8,12 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from fdkvc.limits import MAX_TURNS
 from fdkvc.parameters import BUDGET, DIALOGS, SEED, WORKERS, Field, read_number
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from fdkvc.synthetic.scenarios import Scenario
 
 MISTAKE = 2
-INTERRUPTED = 130
 
 MOST_LETTERS = 1000
 """Characters of a sentence about a mistake; the middle of a longer one is left out."""
@@ -51,22 +51,51 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0; 2 after a mistake, which one sentence on stderr explains; 130 after Ctrl-C.
+        0; 2 after a mistake, which one sentence on stderr explains; 128 and the number of the
+        signal after Ctrl-C, SIGTERM or SIGHUP.
     """
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, it stays for as long as the process
+    if sys.stdout is None:
+        return _end("the output cannot be written: standard output is closed", MISTAKE)
     try:
-        settings = _parser().parse_args(arguments)
-        settings.run(settings)
+        with _signals():
+            settings = _parser().parse_args(arguments)
+            settings.run(settings)
     except SystemExit:  # argparse, after printing its help
-        return 0
+        pass
     except ValueError as mistake:
         return _end(str(mistake), MISTAKE)
     except (MemoryError, OverflowError):
         return _end("this needs more memory than there is: ask for a smaller budget", MISTAKE)
-    except KeyboardInterrupt:
-        return _end("interrupted; files are written whole or not at all", INTERRUPTED)
-    except BrokenPipeError:  # whoever read the tables has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KeyboardInterrupt as ending:
+        number = ending.args[0] if ending.args else signal.SIGINT
+        return _end("interrupted; files are written whole or not at all", 128 + number)
+    try:
+        _flush()
+    except ValueError as mistake:
+        return _end(str(mistake), MISTAKE)
     return 0
+
+
+@contextmanager
+def _signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end a command as Ctrl-C does; those that are ignored stay so."""
+
+    def end(number: int, _: object) -> NoReturn:
+        for each in before:
+            signal.signal(each, signal.SIG_IGN)  # one is enough, and cleaning up takes a moment
+        raise KeyboardInterrupt(number)
+
+    endings = (signal.SIGTERM, signal.SIGHUP)
+    before = [each for each in endings if signal.getsignal(each) == signal.SIG_DFL]
+    try:
+        for each in before:
+            signal.signal(each, end)
+        yield
+    finally:
+        for each in before:
+            signal.signal(each, signal.SIG_DFL)
 
 
 def _end(sentence: str, code: int) -> int:
@@ -74,8 +103,39 @@ def _end(sentence: str, code: int) -> int:
     plain = "".join(letter if letter.isprintable() else " " for letter in sentence)
     if len(plain) > MOST_LETTERS:
         plain = f"{plain[: MOST_LETTERS // 2]} … {plain[-MOST_LETTERS // 2 :]}"
-    print(f"fdkvc: {plain}", file=sys.stderr)
+    _say(f"fdkvc: {plain}")
     return code
+
+
+def _say(text: str, end: str = "\n") -> None:
+    """Say something on stderr, if anything can be said there."""
+    try:
+        print(text, end=end, file=sys.stderr, flush=True)
+    except OSError:
+        _to_nowhere(sys.stderr)
+
+
+def _flush(text: str = "") -> None:
+    """Write all of the output, and a text after it; a reader may have seen enough.
+
+    Raises
+    ------
+    ValueError
+        If it cannot be written.
+    """
+    try:
+        print(text, end="", flush=True)
+    except BrokenPipeError:
+        _to_nowhere(sys.stdout)
+    except OSError as error:
+        _to_nowhere(sys.stdout)
+        reason = (error.strerror or str(error)).lower()
+        raise ValueError(f"the output cannot be written: {reason}") from None
+
+
+def _to_nowhere(stream: TextIO) -> None:
+    """Let what is still to be written to a stream be forgotten."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 # ------------------------------------------------------------------------------- the arguments
@@ -1008,9 +1068,9 @@ def _transcripts(settings: Any, calls: bool = False) -> tuple[Sequence[Transcrip
     content = read_bytes(name, MAX_DIALOG_FILE_BYTES)
     transcripts, left = read_dialogs(content, str(name), calls)
     if left:
-        print(_left_out(left).lstrip(), file=sys.stderr)
+        _say(_left_out(left).lstrip())
     for sentence in unread(transcripts):
-        print(sentence, file=sys.stderr)
+        _say(sentence)
     return transcripts, content
 
 
@@ -1115,14 +1175,12 @@ def _tell_idle(policies: Sequence[Policy], **known: Any) -> None:
     from fdkvc.policies.base import Known
 
     for said in idle(policies, Known(**known)):
-        print(said, file=sys.stderr)
+        _say(said)
 
 
 def _print(text: str, folder: str | None) -> None:
-    print(text)
-    if folder is not None:
-        print(f"\nWritten to {folder}")
-    sys.stdout.flush()
+    written = "" if folder is None else f"\nWritten to {folder}\n"
+    _flush(f"{text}\n{written}")
 
 
 @contextmanager
@@ -1135,12 +1193,12 @@ def _progress() -> Iterator[Callable[[Progress], None] | None]:
     def show(progress: Progress) -> None:
         share = progress.done / progress.total
         text = f"{share:4.0%}  {progress.title}, about {progress.seconds_left:.0f} s left"
-        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+        _say(f"\r\x1b[K{text}", end="")
 
     try:
         yield show
     finally:
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        _say("\r\x1b[K", end="")
 
 
 if __name__ == "__main__":

@@ -37,9 +37,6 @@ NUMBERS = ("summary.csv", "adaptation.csv", "paired.csv")
 """Files of a benchmark that have no times in them, and that the same run gives again."""
 
 
-Files = Mapping[str, str | bytes]
-
-
 # ------------------------------------------------------------------------------- formats
 
 

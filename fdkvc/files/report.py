@@ -13,7 +13,6 @@ from fdkvc.experiments.study import Study
 from fdkvc.experiments.sweep import Sweep, swept_only
 from fdkvc.experiments.tuning import Tuned, Tuning
 from fdkvc.files.export import (
-    Files,
     ablation_files,
     benchmark_files,
     benchmark_parameters,
@@ -21,6 +20,7 @@ from fdkvc.files.export import (
     results_parameters,
     run_json,
 )
+from fdkvc.files.write import Files
 from fdkvc.replication import tables
 from fdkvc.replication.cells import (
     MeasuredTable,

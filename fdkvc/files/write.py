@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
-import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from fdkvc.files.export import Files
+Files = Mapping[str, str | bytes]
+
+UNFINISHED, FINISHED = ".fdkvc-unfinished", ".fdkvc-finished"
+"""Where files are prepared; the rename from the one to the other decides that they are written."""
 
 
 def check_folder(folder: str | os.PathLike[str], names: Iterable[str] = ()) -> None:
@@ -53,15 +56,46 @@ def _writable(folder: str | os.PathLike[str]) -> Iterator[tuple[Path, Path]]:
             )
         made = missing
         path.mkdir(parents=True, exist_ok=True)
-        # In the folder itself, so that moving from there is a rename and not a copy.
-        with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=path) as unfinished:
-            yield path, Path(unfinished)
+        with _locked(path):
+            try:
+                _recover(path)
+                # In the folder itself, so that moving from there is a rename and not a copy.
+                (path / UNFINISHED).mkdir()
+                yield path, path / UNFINISHED
+            finally:
+                try:
+                    _recover(path)
+                except BaseException:  # a signal came between
+                    _recover(path)
+                    raise
     except OSError as error:
         raise ValueError(f"the folder {str(path)!r} cannot be written: {_reason(error)}") from error
     finally:
         for folder_made in made:
             with suppress(OSError):
                 folder_made.rmdir()
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Wait until no other process writes to a folder; a process that dies lets go of it."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # some network file systems have no locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _recover(folder: Path) -> None:
+    """Move what is finished into its folder, and remove what is not."""
+    new = folder / FINISHED / "new"
+    if new.is_dir():
+        for path in new.iterdir():
+            path.rename(folder / path.name)
+    for name in (UNFINISHED, FINISHED):
+        shutil.rmtree(folder / name, ignore_errors=True)
 
 
 def _check_file(path: Path) -> None:
@@ -74,7 +108,8 @@ def _check_file(path: Path) -> None:
 def write_files(folder: str | os.PathLike[str], files: Files) -> None:
     """Write files into a folder, all of them or none; files of the same names are replaced.
 
-    If anything fails or interrupts, the folder is as it was before.
+    If anything fails or interrupts, the folder is as it was before. After a kill, the next call
+    for the folder, of this function or of `check_folder`, makes its files all old or all new.
 
     Parameters
     ----------
@@ -106,20 +141,36 @@ def _replace_all(folder: Path, files: Files, unfinished: Path) -> None:
     for name, content in files.items():
         _check_file(folder / name)
         (new / name).write_bytes(content.encode() if isinstance(content, str) else content)
+        _sync(new / name)
         if (folder / name).exists():
             shutil.copy2(folder / name, old / name)
+    _sync(new)
+    finished = folder / FINISHED
+    unfinished.rename(finished)  # from here on, a later run would move the rest
+    new, old = finished / "new", finished / "old"
     try:
+        _sync(folder)
         for name in files:
             os.replace(new / name, folder / name)
     except BaseException:
+        # At each of these steps, all that is new is in the folder or in `new`.
         for name in files:
             if (new / name).exists():
                 continue  # it was not moved
+            (folder / name).rename(new / name)
             if (old / name).exists():
                 (old / name).rename(folder / name)
-            else:
-                (folder / name).unlink()
+        finished.rename(unfinished)
         raise
+
+
+def _sync(path: Path) -> None:
+    """Wait until a file or a folder is on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _reason(error: OSError) -> str:

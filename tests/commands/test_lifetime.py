@@ -94,9 +94,9 @@ def test_workers_end_with_their_command(ending: signal.Signals, moment: list[str
         finally:
             process.kill()
 
-    if ending is signal.SIGINT:
-        assert told == "fdkvc: interrupted; files are written whole or not at all\n"
-        assert process.returncode == 130
-    else:
+    if ending is signal.SIGKILL:
         assert told == ""
         assert process.returncode == -ending
+    else:
+        assert told == "fdkvc: interrupted; files are written whole or not at all\n"
+        assert process.returncode == 128 + ending
