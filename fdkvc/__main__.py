@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fdkvc.experiments.answers import Answers
     from fdkvc.experiments.benchmark import Benchmark, Progress, Results
     from fdkvc.files.repeat import AnswersRecord
-    from fdkvc.lm.folder import AnyModel
+    from fdkvc.lm.language_model import AnyModel
     from fdkvc.policies import Policy
     from fdkvc.report.document import Part
     from fdkvc.synthetic.scenarios import Scenario
@@ -314,7 +314,7 @@ def _parser() -> argparse.ArgumentParser:
         default="words",
         metavar="BY",
         help="what says how surprising a token is. words: how rare its word is, or model: the "
-        "model, if it foretells tokens; default: %(default)s",
+        "model, if it predicts tokens; default: %(default)s",
     )
     option(
         "--half",
@@ -728,11 +728,11 @@ def _reported_answers(file: str, place: Mapping[str, Any]) -> list[Part]:
     from fdkvc.experiments.proxies import answers_tables
     from fdkvc.files.export import answers_files
     from fdkvc.lm import BUNDLED
-    from fdkvc.lm.folder import load_model
+    from fdkvc.lm.language_model import load_language_model
     from fdkvc.report.document import answers_parts
 
     _, transcripts, sha = _said(file)
-    asked, model, began = Answers(), load_model(BUNDLED), perf_counter()
+    asked, model, began = Answers(), load_language_model(BUNDLED), perf_counter()
     measured = run_answers(asked, model, transcripts, **place)
     told = answers_tables(measured, FULL, SEED.default)
     files = answers_files(
@@ -766,7 +766,14 @@ def _repeat(settings: Any) -> None:
     from fdkvc.experiments.study import run_study
     from fdkvc.experiments.tuning import tune
     from fdkvc.files.export import benchmark_files
-    from fdkvc.files.repeat import NOTHING_COMPARED, Record, compare, read_any_run, told, with_files
+    from fdkvc.files.repeat import (
+        NOTHING_COMPARED,
+        Record,
+        compare,
+        comparison_sentence,
+        read_any_run,
+        with_files,
+    )
     from fdkvc.files.report import study_files, sweep_files, tuning_files
     from fdkvc.limits import MAX_RUN_JSON_BYTES
 
@@ -790,8 +797,8 @@ def _repeat(settings: Any) -> None:
     record = with_files(record, Path(settings.file).parent, files)
     comparison = compare(record, files)
     if not comparison.repeated:
-        raise ValueError(told(record, comparison))
-    _print(f"Repeated: {told(record, comparison)}.", None)
+        raise ValueError(comparison_sentence(record, comparison))
+    _print(f"Repeated: {comparison_sentence(record, comparison)}.", None)
 
 
 def _answers_again(
@@ -804,9 +811,9 @@ def _answers_again(
     from fdkvc.experiments.proxies import answers_tables
     from fdkvc.files.export import answers_files
     from fdkvc.lm import BUNDLED
-    from fdkvc.lm.folder import load_model
+    from fdkvc.lm.language_model import load_language_model
 
-    model = load_model(BUNDLED if settings.model is None else settings.model)
+    model = load_language_model(BUNDLED if settings.model is None else settings.model)
     if model.digest != record.model:
         raise ValueError("the run was of another model: name its folder with --model")
     transcripts, content = _transcripts(settings)
@@ -877,10 +884,10 @@ def _answers(settings: Any) -> None:
     from fdkvc.files.export import answers_files
     from fdkvc.files.text import answers_text
     from fdkvc.lm import BUNDLED
-    from fdkvc.lm.folder import load_model
+    from fdkvc.lm.language_model import load_language_model
 
     asked, baseline = _chosen_answers(settings)
-    model = load_model(BUNDLED if settings.model is None else settings.model)
+    model = load_language_model(BUNDLED if settings.model is None else settings.model)
     transcripts, content = _transcripts(settings)
     shape = model.decoder.shape
     _tell_idle(asked.policies, speakers=True, words=True, heads=shape.heads, layers=shape.layers)
@@ -933,7 +940,7 @@ def _live(settings: Any) -> None:
     from time import perf_counter
 
     from fdkvc.corpora.trace_file import trace_bytes
-    from fdkvc.experiments.answers import laid_out, run_answers
+    from fdkvc.experiments.answers import encode_dialog, run_answers
     from fdkvc.experiments.proxies import answers_tables
     from fdkvc.files.export import answers_files, csv_text
     from fdkvc.files.text import answers_text, cost_text
@@ -963,7 +970,7 @@ def _live(settings: Any) -> None:
     with _progress() as on_progress:
         measured = run_answers(asked, model, transcripts, workers=1, on_progress=on_progress)
     told = answers_tables(measured, baseline, settings.seed)
-    read = ([each.ids for each in laid_out(model, transcript)] for transcript in transcripts)
+    read = ([each.ids for each in encode_dialog(model, transcript)] for transcript in transcripts)
     turns = max(read, key=lambda dialog: sum(map(len, dialog)))
     cases = asked.policies, asked.budgets
     cost = measure_cost(model, *cases, turns, decides=asked.decides, every=asked.every)
@@ -976,7 +983,8 @@ def _live(settings: Any) -> None:
     if settings.trace:
         chosen = asked.policies[0], asked.budgets[0], asked.decides
         recorded, left = _captured(
-            lambda each: record_dialog(model, *chosen, each, laid_out(model, each)), transcripts
+            lambda each: record_dialog(model, *chosen, each, encode_dialog(model, each)),
+            transcripts,
         )
         if recorded:
             files["trace.npz"] = trace_bytes(recorded)
@@ -988,7 +996,7 @@ def _live(settings: Any) -> None:
 def _capture(settings: Any) -> None:
     from pathlib import Path
 
-    from fdkvc.corpora.capture import READS, SURPRISAL, load_model, record
+    from fdkvc.corpora.capture import READS, SURPRISAL, load_capture_model, record
     from fdkvc.corpora.trace_file import trace_bytes
     from fdkvc.files.write import check_folder, write_files
     from fdkvc.words import count
@@ -1001,7 +1009,7 @@ def _capture(settings: Any) -> None:
     check_folder(out.parent, [out.name])
     transcripts, _ = _transcripts(settings, settings.calls)
     asked = (settings.reads, settings.surprisal)
-    model = load_model(settings.model, settings.layer, settings.heads, *asked)
+    model = load_capture_model(settings.model, settings.layer, settings.heads, *asked)
     recordings, left = _captured(lambda each: [record(model, each)], transcripts, settings.half)
     if not recordings:
         raise ValueError(left[0])

@@ -26,7 +26,7 @@ from fdkvc.experiments.benchmark import Benchmark, measure_latency, run_benchmar
 from fdkvc.experiments.policy_map import AXES, COLUMNS, FILE, placed
 from fdkvc.experiments.replay import Replay, replay
 from fdkvc.lm import BUNDLED
-from fdkvc.lm.folder import load_model
+from fdkvc.lm.language_model import load_language_model
 from fdkvc.policies import POLICIES, Policy, policy_named, read_policy
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
 
@@ -99,7 +99,7 @@ def real(every: Sequence[Policy], said: Sequence[Transcript]) -> pd.DataFrame:
 
 def answered(every: Sequence[Policy], said: Sequence[Transcript], path: Path) -> pd.DataFrame:
     """Return what the model's answers lose in each dialogue, a row as `run_answers` has them."""
-    model = load_model(BUNDLED)
+    model = load_language_model(BUNDLED)
     done = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=list(MEASURED))
     have = set(zip(done.dialog, done.policy, strict=True))
     with threadpool_limits(1, user_api="blas"):

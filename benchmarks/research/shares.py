@@ -27,9 +27,9 @@ from fdkvc.experiments.answers import answers_paired, answers_summary
 from fdkvc.experiments.replay import Replay, replay
 from fdkvc.experiments.statistics import cluster_interval
 from fdkvc.lm import BUNDLED
-from fdkvc.lm.folder import LanguageModel, load_model
-from fdkvc.lm.memory import Memory, read
+from fdkvc.lm.language_model import LanguageModel, load_language_model
 from fdkvc.lm.recorded import recordings
+from fdkvc.lm.text_cache import TextCache, read
 from fdkvc.policies import read_policy
 
 EQUAL = ("h2o", "snapkv", "keydiff")
@@ -38,8 +38,8 @@ EQUAL = ("h2o", "snapkv", "keydiff")
 
 def layers_of(model: LanguageModel, said: Transcript) -> list[Recording]:
     """Record a dialogue as the model reads it: all query heads of each layer together."""
-    passages = [model.tokens.laid_out(passage) for passage in model_text(said)]
-    memory = Memory(model.decoder)
+    passages = [model.tokens.encode_passage(passage) for passage in model_text(said)]
+    memory = TextCache(model.decoder)
     if model.tokens.first:
         read([memory], model.tokens.first, last=1)
     for passage in passages:
@@ -102,7 +102,7 @@ def main() -> None:
         pairs = answers_paired(table[table.policy.isin(names)], key, 0)
         pairs = pairs[pairs.metric.isin(shown)]
         print(pd.DataFrame(pairs).drop(columns=["budget"]).to_string(index=False))
-    recorded(load_model(BUNDLED), said[: settings.recorded])
+    recorded(load_language_model(BUNDLED), said[: settings.recorded])
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from fdkvc.attention import Bools, Floats, Ints
 from fdkvc.conformance.masked import Pairs, further, mixed
 from fdkvc.conformance.subject import Reading, Turn
 from fdkvc.lm.decoder import Decoder
-from fdkvc.lm.memory import Memory, read
+from fdkvc.lm.text_cache import TextCache, read
 
 
 class DecoderModel:
@@ -76,7 +76,9 @@ class MemoryCache:
         Let a turn end after so many tokens of what the model writes.
     """
 
-    def __init__(self, begin: Callable[[], Memory], samples: int, every: int | None = None) -> None:
+    def __init__(
+        self, begin: Callable[[], TextCache], samples: int, every: int | None = None
+    ) -> None:
         self._memories = [begin() for _ in range(samples)]
         self._every, self._written = every, 0
 
@@ -108,7 +110,7 @@ class MemoryCache:
         return np.stack(padded([_held(memory) for memory in self._memories]))
 
 
-def _held(memory: Memory) -> Ints:
+def _held(memory: TextCache) -> Ints:
     """Return the tokens that are attended to now (L, K, S), −1 for none."""
     shape, new = memory.decoder.shape, np.arange(memory.began, memory.count)
     own = np.broadcast_to(new, (shape.layers, shape.kv_heads, len(new)))

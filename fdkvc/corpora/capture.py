@@ -75,7 +75,7 @@ READS = Field(
 
 SURPRISAL = Field(
     "Surprisal",
-    "What says how surprising each token is: how rare its word is, or the model as it foretells.",
+    "What says how surprising each token is: how rare its word is, or the model's prediction.",
     name="surprisal",
     default="words",
     choices={"words": "how rare its word is", "model": "the model, from all before it"},
@@ -174,7 +174,7 @@ class Model:
         Ids of the tokens that the tokenizer puts around a text.
     reads : {"words", "names", "chat"}
         What it reads of a turn, see `READS`.
-    foretells : bool
+    predicts_tokens : bool
         Whether it says how probable each token is before it reads it; see `SURPRISAL`.
     """
 
@@ -187,7 +187,7 @@ class Model:
     prefix: tuple[int, ...]
     suffix: tuple[int, ...]
     reads: str
-    foretells: bool
+    predicts_tokens: bool
     recorder: _Recorder
 
     @property
@@ -197,7 +197,7 @@ class Model:
         return int(min(known, self.tokenizer.model_max_length, 2**31))
 
 
-def load_model(
+def load_capture_model(
     name: str,
     layer: int,
     heads: Sequence[int] | None = None,
@@ -270,16 +270,18 @@ def load_model(
             raise ValueError(
                 f"config.json describes {described:,} numbers, but its weights have {stored:,}"
             )
-        foretells = surprisal == "model"
-        if foretells and not (
+        predicts_tokens = surprisal == "model"
+        if predicts_tokens and not (
             type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
             and any(
                 kind.endswith(("ForCausalLM", "LMHeadModel")) for kind in config.architectures or ()
             )
         ):
-            raise ValueError("it does not foretell tokens, so words say how surprising they are")
+            raise ValueError("it does not predict tokens, so words say how surprising they are")
         try:
-            model, loaded = (AutoModelForCausalLM if foretells else AutoModel).from_pretrained(
+            model, loaded = (
+                AutoModelForCausalLM if predicts_tokens else AutoModel
+            ).from_pretrained(
                 name,
                 attn_implementation=INTERFACE,
                 dtype="auto" if gpu else torch.float32,
@@ -294,7 +296,7 @@ def load_model(
         prefix, suffix = _frame(tokenizer)
     causal = any(getattr(module, "is_causal", False) for module in model.modules())
     about = (name, model, tokenizer, causal, layer, chosen, prefix, suffix, reads)
-    found = Model(*about, foretells=causal and foretells, recorder=recorder)
+    found = Model(*about, predicts_tokens=causal and predicts_tokens, recorder=recorder)
     with one_sentence(name, "be recorded"):
         _try(found)
     return found
@@ -312,7 +314,7 @@ def record(model: Model, transcript: Transcript) -> Recording:
     """
     import torch
 
-    encoded = _laid_out(model, transcript)
+    encoded = _encode_turns(model, transcript)
     check_size(transcript.name, [len(turn) for turn in encoded])  # before much is read in vain
     read = _read_causally if model.causal else _read_in_windows
     with torch.inference_mode():
@@ -331,7 +333,7 @@ def record(model: Model, transcript: Transcript) -> Recording:
             f"{model.name.rstrip('/').rpartition('/')[2]}, layer {model.layer}, "
             f"{READS.labels[model.reads]}{transcript.about_calls}"
         ),
-        surprisal=np.concatenate(nats) if model.foretells else _by_words(transcript, tokens),
+        surprisal=np.concatenate(nats) if model.predicts_tokens else _by_words(transcript, tokens),
     )
 
 
@@ -358,7 +360,7 @@ def _read_causally(model: Model, name: str, turns: Sequence[list[int]]) -> Itera
         past, seen = output.past_key_values, seen + len(ids)
         _check_sees_all(model, name, seen)
         nats = np.zeros(0, np.float32)
-        if model.foretells:
+        if model.predicts_tokens:
             nats, last = _surprisal(output.logits[0], ids, last), output.logits[0, -1:]
         # The cache holds more keys than were asked for now: both end with the tokens just read.
         yield (*_vectors(model, output, slice(-len(ids), None)), nats)
@@ -481,7 +483,7 @@ def _numpy(vectors: Any) -> Floats:
 # ------------------------------------------------------------------------------- tokens
 
 
-def _laid_out(model: Model, transcript: Transcript) -> list[Encoded]:
+def _encode_turns(model: Model, transcript: Transcript) -> list[Encoded]:
     """Return the tokens of each turn, as the model reads it."""
     if model.reads == "chat":
         return _by_template(model, transcript)

@@ -26,13 +26,13 @@ from fdkvc.experiments.benchmark import Progress, check_different, one_blas_thre
 from fdkvc.experiments.replay import Replay, over_services, replay, told_apart
 from fdkvc.experiments.statistics import differences
 from fdkvc.experiments.workers import cores
-from fdkvc.explain.answers import judged
+from fdkvc.explain.answer_causes import judged
 from fdkvc.lm.deciding import DECIDES, check_present
-from fdkvc.lm.folder import AnyModel
-from fdkvc.lm.memory import Remembers, read
+from fdkvc.lm.language_model import AnyModel
 from fdkvc.lm.recorded import recordings
 from fdkvc.lm.talk import passages_written
-from fdkvc.lm.tokens import LaidOut
+from fdkvc.lm.text_cache import Remembers, read
+from fdkvc.lm.tokens import EncodedPassage
 from fdkvc.parameters import BUDGET, WORKERS, Parameter, check_parameter
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.run.evidence import OLD, RECENT
@@ -135,7 +135,7 @@ class Answers:
     cut_text : bool
         Whether to run that control, too.
     decides : {"head", "layer"}
-        See `fdkvc.lm.memory.Evicting`.
+        See `fdkvc.lm.text_cache.Evicting`.
     every : int, optional
         Let policies also evict after so many tokens of what the model writes.
     proxies : bool
@@ -241,7 +241,7 @@ def run_answers(
     if executor is None:
         WORKERS.check(workers, "workers")
     for transcript in transcripts:
-        laid_out(model, transcript)
+        encode_dialog(model, transcript)
     jobs = [transcripts[first : first + CHUNK] for first in range(0, len(transcripts), CHUNK)]
     chunks = run_chunks(
         partial(answer_chunk, settings, model),
@@ -266,7 +266,7 @@ def answer_chunk(
     answers: list[Row] = []
     proxies: list[Row] = []
     for transcript in transcripts:
-        passages = laid_out(model, transcript)
+        passages = encode_dialog(model, transcript)
         about = transcript.name, transcript.services
         found, full = _read(settings, model, passages)
         answers += [(*about, *row) for row in found]
@@ -277,7 +277,7 @@ def answer_chunk(
 
 
 def _read(
-    settings: Answers, model: AnyModel, passages: Sequence[LaidOut]
+    settings: Answers, model: AnyModel, passages: Sequence[EncodedPassage]
 ) -> tuple[list[tuple[str, int, str, float, int]], Remembers]:
     """Return the rest of a dialog's rows, and the only memory that is needed any longer."""
     memories = settings.memories(model)
@@ -293,7 +293,7 @@ def _read(
     return rows, reader.memories[0]
 
 
-def laid_out(model: AnyModel, transcript: Transcript) -> list[LaidOut]:
+def encode_dialog(model: AnyModel, transcript: Transcript) -> list[EncodedPassage]:
     """Return the passages of a dialog in tokens.
 
     Raises
@@ -301,7 +301,7 @@ def laid_out(model: AnyModel, transcript: Transcript) -> list[LaidOut]:
     ValueError
         If there are more than the model can hold.
     """
-    passages = [model.tokens.laid_out(passage) for passage in model_text(transcript)]
+    passages = [model.tokens.encode_passage(passage) for passage in model_text(transcript)]
     count = len(model.tokens.first) + sum(len(passage.ids) for passage in passages)
     most = model.decoder.shape.positions
     if count > most:
@@ -347,7 +347,7 @@ class _Reader:
         if self.model.tokens.first:
             self._next = read(self.memories, self.model.tokens.first, last=1)
 
-    def take(self, passage: LaidOut) -> None:
+    def take(self, passage: EncodedPassage) -> None:
         """Read a passage, and let the turn end; of a call, first ask what would be written."""
         call, began = passage.passage.call is not None, self.memories[0].count
         # A turn in which nothing is evicted can be gone back in; another is begun twice.
@@ -374,7 +374,7 @@ class _Reader:
         for memory in self.memories:
             memory.end_turn()
 
-    def _parts(self, passage: LaidOut) -> Iterator[tuple[int, int]]:
+    def _parts(self, passage: EncodedPassage) -> Iterator[tuple[int, int]]:
         """Yield the first and the end of parts to read; policies evict where the model would."""
         every, writer, size = self.settings.every, passage.passage.writer, len(passage.ids)
         mark = len(self.model.tokens.marks[writer])
@@ -404,7 +404,9 @@ class _Reader:
         self.same.append(best == best[0])
         return np.asarray(best)
 
-    def _ask(self, passage: LaidOut, began: int, others: Sequence[Remembers], exact: Bools) -> None:
+    def _ask(
+        self, passage: EncodedPassage, began: int, others: Sequence[Remembers], exact: Bools
+    ) -> None:
         """Note which memories write a call word for word, and which arguments the others write."""
         tokens, call = self.model.tokens, passage.passage.call
         assert call is not None
@@ -419,7 +421,7 @@ class _Reader:
         self.right.append(right)
 
     def _written(
-        self, passage: LaidOut, began: int, memories: Sequence[Remembers]
+        self, passage: EncodedPassage, began: int, memories: Sequence[Remembers]
     ) -> Iterator[str]:
         """Yield the calls that memories write in the place of a passage that began there."""
         tokens, places = self.model.tokens, self.model.decoder.shape.positions - began
@@ -463,7 +465,7 @@ class _Reader:
         }
 
 
-def _ages(passage: LaidOut) -> NDArray[np.intp]:
+def _ages(passage: EncodedPassage) -> NDArray[np.intp]:
     """Return for each token how many turns ago the value was last mentioned that it is of."""
     ages = np.zeros(len(passage.ids), np.intp)
     call = passage.passage.call
@@ -478,7 +480,7 @@ def _ages(passage: LaidOut) -> NDArray[np.intp]:
 
 
 def _proxies(
-    settings: Answers, memory: Remembers, transcript: Transcript, passages: Sequence[LaidOut]
+    settings: Answers, memory: Remembers, transcript: Transcript, passages: Sequence[EncodedPassage]
 ) -> Iterator[tuple[str, int, str, float]]:
     """Yield policy, budget, proxy and its value, in the mean over KV heads, where it has one."""
     demanded = replace(

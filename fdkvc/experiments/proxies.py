@@ -1,4 +1,4 @@
-"""Proxies: how well what a replay says of a cache foretells what a model's answers lose."""
+"""Proxies: how well what a replay says of a cache predicts what a model's answers lose."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from fdkvc.paper.tables import (
     published_sweep,
 )
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
-from fdkvc.run.metrics import PROJECTED_ALIGNMENTS, Memory, memory
+from fdkvc.run.metrics import PROJECTED_ALIGNMENTS, CacheBytes, cache_bytes
 from fdkvc.run.simulate import simulate
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
@@ -73,14 +73,14 @@ class Study:
         The paper's ablations.
     latencies : tuple of Latency
         Of the benchmark's policies, with FIFO among them.
-    memories : mapping of policy name to Memory
+    memories : mapping of policy name to CacheBytes
         After a whole dialog of Mixed.
     """
 
     results: Results
     sweeps: Mapping[str, Results] = field(default_factory=dict)
     latencies: tuple[Latency, ...] = ()
-    memories: Mapping[str, Memory] = field(default_factory=dict)
+    memories: Mapping[str, CacheBytes] = field(default_factory=dict)
     probes: Probes | None = None
 
 
@@ -185,9 +185,9 @@ def run_probes(
     return Probes(timed.seconds, highest, same)
 
 
-def _memory(policy: Policy, benchmark: Benchmark) -> Memory:
+def _memory(policy: Policy, benchmark: Benchmark) -> CacheBytes:
     dialogs = generate(SCENARIOS["mixed"], 1, benchmark.seed, benchmark.world)
-    return memory(simulate(policy, dialogs, benchmark.budget, entries=False), dialogs)
+    return cache_bytes(simulate(policy, dialogs, benchmark.budget, entries=False), dialogs)
 
 
 class _Progress:

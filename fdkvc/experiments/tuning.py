@@ -202,10 +202,12 @@ def tune(
             title = f"{at + 1} of {tuning.trials} trials"
             on_progress(Progress(at + 1, tuning.trials, title, perf_counter() - began))
     complete = [trial for trial in study.get_trials(deepcopy=False) if trial.values]
-    return told(tuning, [(trial.user_attrs["setting"], trial.values) for trial in complete])
+    return remeasured_front(
+        tuning, [(trial.user_attrs["setting"], trial.values) for trial in complete]
+    )
 
 
-def told(tuning: Tuning, tried: Sequence[tuple[str, Sequence[float]]]) -> Tuned:
+def remeasured_front(tuning: Tuning, tried: Sequence[tuple[str, Sequence[float]]]) -> Tuned:
     """Return the settings that were tried, and on fresh dialogs the policy as it was and the best.
 
     Parameters

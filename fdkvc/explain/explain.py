@@ -27,7 +27,7 @@ from fdkvc.words import all_of, contrast, count, gap, listed, number, ordinal, s
 
 
 @dataclass(frozen=True, eq=False)
-class Decision:
+class TurnView:
     """What one turn decided in one row: its n entries, older first, without empty slots.
 
     Attributes
@@ -191,7 +191,7 @@ class Decision:
         return tuple(name for name in terms if kept_with(name) != self.kept[entry])
 
 
-def decision(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> Decision:
+def turn_view(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> TurnView:
     """Return what a turn decided in a row.
 
     Raises
@@ -207,14 +207,14 @@ def decision(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> Decisio
         raise ValueError(
             f"turn is {turn}, but the record of this dialog has turns {trace.first_turn} to {last}"
         )
-    return _decisions(trace, dialogs)(row, turn)
+    return _turn_views(trace, dialogs)(row, turn)
 
 
 # Of as many runs as are looked at side by side: no more of them are held here.
 @lru_cache(maxsize=8)
-def _decisions(trace: Trace, dialogs: DialogBatch) -> Callable[[int, int], Decision]:
+def _turn_views(trace: Trace, dialogs: DialogBatch) -> Callable[[int, int], TurnView]:
     """Return a run's decisions by row and turn, each laid out once for all entries asked about."""
-    return lru_cache(maxsize=64)(partial(Decision, trace, dialogs))
+    return lru_cache(maxsize=64)(partial(TurnView, trace, dialogs))
 
 
 # ------------------------------------------------------------------------------- one entry
@@ -351,14 +351,14 @@ def explain(trace: Trace, dialogs: DialogBatch, row: int, turn: int, token: int)
     >>> course.turn.tolist(), course.rank.tolist(), course.left[0]
     ([0, 1, 2], [12.0, 44.0, 76.0], 2)
     """
-    made = decision(trace, dialogs, row, turn)
+    made = turn_view(trace, dialogs, row, turn)
     last = int(dialogs.bounds[row, dialogs.turn_counts[row]]) - 1
     if not 0 <= token <= last:
         raise ValueError(f"token is {token}, but this dialog has tokens 0 to {last}")
     return _explained(made, token)
 
 
-def _explained(made: Decision, token: int) -> Explanation:
+def _explained(made: TurnView, token: int) -> Explanation:
     trace, dialogs, row = made.trace, made.dialogs, made.row
     about: dict[str, Any] = {
         "policy": trace.policy,
@@ -620,7 +620,7 @@ def life(trace: Trace, dialogs: DialogBatch, row: int, token: int) -> Life:
         (made, int(np.flatnonzero(made.token == token)[0]))
         for turn in range(trace.first_turn, end)
         if token in trace.result(turn).token[row]
-        for made in [_decisions(trace, dialogs)(row, turn)]
+        for made in [_turn_views(trace, dialogs)(row, turn)]
     ]
     judged = [made.judged(entry) for made, entry in lived]
     channels = [made.channels(entry) for made, entry in lived]

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from fdkvc.attention import Bools, Floats
-from fdkvc.explain.explain import Decision, decision
+from fdkvc.explain.explain import TurnView, turn_view
 from fdkvc.policies.base import Step, StepKind
 from fdkvc.run.trace import Rule, Trace
 from fdkvc.synthetic.batch import DialogBatch
@@ -88,7 +88,7 @@ among them; the last to stay scored 76, the best that had to go 75.
     Turn 3: the topic turns to B; 32 new tokens came, 32 entries were evicted (32 A); 32 of 56 \
 are of the current topic.
     """
-    view = _View(decision(trace, dialogs, row, turn))
+    view = _View(turn_view(trace, dialogs, row, turn))
     if not view.made.has_tokens:
         words = "the turn brought no tokens, so this step changed nothing"
         return [_story(step, sentence(words)) for step in trace.policy.steps]
@@ -103,7 +103,7 @@ def headline(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> str:
 
     Parameters and errors are those of `narrate`.
     """
-    made = decision(trace, dialogs, row, turn)
+    made = turn_view(trace, dialogs, row, turn)
     view = _View(made)
     came, gone = int(made.new.sum()), ~made.kept
     parts = []
@@ -147,7 +147,7 @@ _TOPIC_IN_A_STEP = {
 class _View:
     """A decision, and the dialog around it, as the sentences need them."""
 
-    made: Decision
+    made: TurnView
 
     @cached_property
     def topics(self) -> list[str]:
@@ -437,7 +437,7 @@ def _told_lost(new: int, lost: int) -> str:
     return f"{lost} of {_the(new, 'new')}" if lost else "none of the new ones"
 
 
-def _told_cutoff(made: Decision) -> str:
+def _told_cutoff(made: TurnView) -> str:
     if made.cutoff is None:
         return "all that stayed are protected"
     best = float(made.score[made.rule == Rule.budget].max())

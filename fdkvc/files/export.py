@@ -22,7 +22,7 @@ from fdkvc.experiments.study import Study
 from fdkvc.experiments.workers import processor
 from fdkvc.explain.tables import entries_table, turns_table
 from fdkvc.limits import MAX_EMBEDDED_CHARACTERS, MAX_ENTRY_ROWS
-from fdkvc.lm.folder import AnyModel
+from fdkvc.lm.language_model import AnyModel
 from fdkvc.paper.tables import BASELINE
 from fdkvc.policies import Policy, as_record
 from fdkvc.replication import tables

@@ -43,7 +43,7 @@ _part = partial(part, place="the file is not a run.json")
 
 
 @dataclass(frozen=True)
-class Ran:
+class RunInfo:
     """What a ``run.json`` says of any run.
 
     Attributes
@@ -65,7 +65,7 @@ class Ran:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Record(Ran):
+class Record(RunInfo):
     """What the ``run.json`` of a benchmark or a sweep says.
 
     Attributes
@@ -94,7 +94,7 @@ class Record(Ran):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnswersRecord(Ran):
+class AnswersRecord(RunInfo):
     """What the ``run.json`` of answers says.
 
     Attributes
@@ -164,7 +164,7 @@ def read_any_run(content: bytes | str) -> Record | AnswersRecord:
     digests = _texts(run, "digests")
     ran = (versions, digests, _numbers(run, digests), _texts(run, "processor"))
     if "model" in parameters:
-        return _answers(Ran(*ran), run, parameters, policies)
+        return _answers(RunInfo(*ran), run, parameters, policies)
     scenarios = [
         _scenario(an_object(scenario, f"the file is not a run.json: scenario {number}"), number)
         for number, scenario in enumerate(_part(parameters, "scenarios", list))
@@ -260,7 +260,7 @@ def _number(text: str) -> float:
 
 
 def _answers(
-    ran: Ran, run: dict[str, Any], parameters: dict[str, Any], policies: list[Policy]
+    ran: RunInfo, run: dict[str, Any], parameters: dict[str, Any], policies: list[Policy]
 ) -> AnswersRecord:
     every = parameters.get("every")
     if every is not None and type(every) is not int:
@@ -404,7 +404,7 @@ class Comparison:
         return bool(self.same or self.close) and not self.apart
 
 
-AnyRan = TypeVar("AnyRan", bound=Ran)
+AnyRan = TypeVar("AnyRan", bound=RunInfo)
 
 
 def with_files(record: AnyRan, folder: Path, names: Mapping[str, str]) -> AnyRan:
@@ -420,7 +420,7 @@ def with_files(record: AnyRan, folder: Path, names: Mapping[str, str]) -> AnyRan
     return replace(record, numbers={**record.numbers, **found})
 
 
-def compare(record: Ran, files: Mapping[str, str]) -> Comparison:
+def compare(record: RunInfo, files: Mapping[str, str]) -> Comparison:
     """Compare the files of a run with those that the record knows."""
     same, unknown = [], []
     close: dict[str, float] = {}
@@ -478,7 +478,7 @@ def _moved(cell: str, twin: str) -> float:
     return math.inf if math.isnan(moved) else moved
 
 
-def told(record: Ran, comparison: Comparison) -> str:
+def comparison_sentence(record: RunInfo, comparison: Comparison) -> str:
     """Say in a sentence how a repeated run stands to the record."""
     close, apart = comparison.close, comparison.apart
     same, unknown = comparison.same, comparison.unknown
@@ -508,7 +508,7 @@ def told(record: Ran, comparison: Comparison) -> str:
     return "; ".join(parts)
 
 
-def _circumstances(record: Ran) -> str:
+def _circumstances(record: RunInfo) -> str:
     """Say what is not as it was when the record was written."""
     now = versions()
     changed = [

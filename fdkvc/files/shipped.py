@@ -22,7 +22,7 @@ from fdkvc.experiments.workers import processor
 from fdkvc.files.export import project_version
 from fdkvc.paper.tables import ABLATION_DIALOGS, ABLATIONS, DIALOGS, published_sweep
 from fdkvc.policies import POLICIES, policy_named, read_policy
-from fdkvc.run.metrics import Memory, usual_metrics
+from fdkvc.run.metrics import CacheBytes, usual_metrics
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
 
 FOLDER = Path(__file__).parent / "papers_run"
@@ -126,7 +126,7 @@ def unpacked(files: Mapping[str, bytes]) -> PapersRun:
         results(_STUDY, BENCHMARK),
         {parameter: results(_ablation(parameter), _alone(parameter)) for parameter in ABLATIONS},
         tuple(Latency(**each) for each in head["latencies"]),
-        {name: Memory(**each) for name, each in head["memories"].items()},
+        {name: CacheBytes(**each) for name, each in head["memories"].items()},
         Probes(seconds[_PROBE], **{name: rows[_PROBE, name] for name in _PROBES}),
     )
     swept = {sweep: results(_sweep(sweep), sweep.benchmark) for sweep in SWEEPS}

@@ -23,7 +23,7 @@ from transformers.generation import BaseStreamer
 from fdkvc.attention import Floats, Ints
 from fdkvc.live.listening import NO_INTERFACE, check_heard, expect, listen
 from fdkvc.live.turning import Turning
-from fdkvc.lm.deciding import DECIDES, Deciding, Decision, Heads, check_choice
+from fdkvc.lm.deciding import DECIDES, Deciding, EvictionStep, Heads, check_choice
 from fdkvc.parameters import Field, Parameter, check_parameter
 from fdkvc.policies import Policy
 from fdkvc.policies.together import POOL
@@ -181,7 +181,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         What the policy remembers; nothing before the first turn has ended.
     ends : list of int
         The tokens seen at the end of each turn.
-    decisions : list of Decision
+    decisions : list of EvictionStep
         What each turn came to, where that is recorded.
 
     Raises
@@ -234,7 +234,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             self.layers[number] = PolicyLayer(carried)
         self.deciding: Deciding | None = None
         self.ends: list[int] = []
-        self.decisions: list[Decision] = []
+        self.decisions: list[EvictionStep] = []
         self._recorded: dict[tuple[str, int], list[Floats]] | None = {} if record else None
         self._heads: int | None = None  # of queries, which nothing but listening tells
         self._read = 0  # tokens of this forward pass

@@ -25,7 +25,7 @@ from fdkvc.live.cache import POSITIONS, PolicyCache
 from fdkvc.live.turning import head_width
 from fdkvc.lm.deciding import DECIDES
 from fdkvc.lm.decoder import Sizes
-from fdkvc.lm.folder import folder_digest
+from fdkvc.lm.language_model import folder_digest
 from fdkvc.lm.tokens import Tokens, load_tokens
 from fdkvc.policies import Policy, policy_named
 from fdkvc.policies.together import POOL
@@ -33,7 +33,7 @@ from fdkvc.policies.together import POOL
 
 @dataclass(frozen=True, eq=False)
 class LiveModel:
-    """A model of the library, as `fdkvc.lm.folder.AnyModel` says.
+    """A model of the library, as `fdkvc.lm.language_model.AnyModel` says.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ class LiveModel:
 
 
 class LiveDecoder:
-    """A model of the library, as `fdkvc.lm.memory.Reads` says.
+    """A model of the library, as `fdkvc.lm.text_cache.Reads` says.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ class LiveDecoder:
 
 
 class LiveMemory:
-    """What a policy's cache remembers of a text, as `fdkvc.lm.memory.Remembers` says.
+    """What a policy's cache remembers of a text, as `fdkvc.lm.text_cache.Remembers` says.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ class LiveMemory:
         return len(self.ids)
 
     @property
-    def foretells(self) -> bool:
+    def needs_logits(self) -> bool:
         """Whether it needs the logits of every token: its cache hears nothing of surprise."""
         return False
 

@@ -19,8 +19,8 @@ from fdkvc.corpora.recordings import Recording, Token
 from fdkvc.corpora.transcripts import Demand, Transcript, Turn, clean, clean_name
 from fdkvc.live.cache import PolicyCache
 from fdkvc.live.loop import LiveModel
-from fdkvc.lm.memory import read
-from fdkvc.lm.tokens import LaidOut
+from fdkvc.lm.text_cache import read
+from fdkvc.lm.tokens import EncodedPassage
 from fdkvc.policies import Policy
 
 
@@ -58,7 +58,7 @@ def record_dialog(
     budget: int,
     decides: str,
     transcript: Transcript,
-    passages: Sequence[LaidOut],
+    passages: Sequence[EncodedPassage],
 ) -> list[Recording]:
     """Let a model read a dialog under a policy, each passage a turn, and record it.
 
@@ -68,7 +68,7 @@ def record_dialog(
     policy, budget, decides
         As for `fdkvc.live.PolicyCache`.
     transcript : Transcript
-    passages : sequence of LaidOut
+    passages : sequence of EncodedPassage
         The dialog in tokens.
     """
     memory = model.evicting(policy, budget, decides, record=True)
@@ -81,7 +81,7 @@ def record_dialog(
 
 
 def recorded_dialog(
-    cache: PolicyCache, transcript: Transcript, passages: Sequence[LaidOut], source: str
+    cache: PolicyCache, transcript: Transcript, passages: Sequence[EncodedPassage], source: str
 ) -> list[Recording]:
     """Return what a cache has read of a dialog, each passage a turn.
 
@@ -90,7 +90,7 @@ def recorded_dialog(
     cache : PolicyCache
         Made with ``record=True``.
     transcript : Transcript
-    passages : sequence of LaidOut
+    passages : sequence of EncodedPassage
         All that it has read, after what its tokenizer puts before any text.
     source : str
         The name of the model.
@@ -107,7 +107,7 @@ def recorded_dialog(
     return _recordings(cache, said_again, tokens, source)
 
 
-def _demands(demands: Sequence[Demand], passages: Sequence[LaidOut]) -> Iterator[Demand]:
+def _demands(demands: Sequence[Demand], passages: Sequence[EncodedPassage]) -> Iterator[Demand]:
     """Yield the demands of a dialog by passages in the place of turns."""
     words = {each.passage.turn: at for at, each in enumerate(passages) if each.passage.call is None}
     needed = np.array([each.passage.turn for each in passages])

@@ -8,7 +8,7 @@ from fdkvc.attention import Ints
 from fdkvc.cache import EMPTY
 from fdkvc.lm.deciding import DECIDES
 from fdkvc.lm.decoder import Decoder
-from fdkvc.lm.memory import Evicting
+from fdkvc.lm.text_cache import Evicting
 from fdkvc.policies import Policy
 
 
@@ -18,7 +18,7 @@ class OneHead(Evicting):
     Parameters
     ----------
     decoder, policy, budget, decides
-        As for `fdkvc.lm.memory.Evicting`.
+        As for `fdkvc.lm.text_cache.Evicting`.
     layer, head : int
         The head that holds no more than the policy leaves it; all others hold the whole text.
     """

@@ -63,7 +63,7 @@ class Heads:
 
 
 @dataclass(frozen=True, eq=False)
-class Decision:
+class EvictionStep:
     """What a turn came to in each layer and KV head.
 
     Attributes
@@ -154,7 +154,7 @@ class Deciding:
         vectors: Vectors,
         surprisal: Sequence[float] | None = None,
         said: Ints | None = None,
-    ) -> tuple[Deciding, Decision]:
+    ) -> tuple[Deciding, EvictionStep]:
         """Return what the policy remembers after a turn of new tokens, and what it decided.
 
         Parameters
@@ -212,7 +212,7 @@ class Deciding:
             tier=_numbered(tier, used.sum() + np.arange(tier.shape[1])),
         )
         rules = rule[layer, head, slot]
-        return after, Decision(after.held, after.waiting, places, layer, head, evicted, rules)
+        return after, EvictionStep(after.held, after.waiting, places, layer, head, evicted, rules)
 
 
 def _joined(*columns: Ints) -> Ints:

@@ -12,12 +12,12 @@ import numpy as np
 
 from fdkvc.corpora.recordings import Recording, Token
 from fdkvc.corpora.transcripts import Transcript
-from fdkvc.lm.memory import Remembers
-from fdkvc.lm.tokens import LaidOut
+from fdkvc.lm.text_cache import Remembers
+from fdkvc.lm.tokens import EncodedPassage
 
 
 def recordings(
-    memory: Remembers, transcript: Transcript, passages: Sequence[LaidOut]
+    memory: Remembers, transcript: Transcript, passages: Sequence[EncodedPassage]
 ) -> list[Recording]:
     """Return what a memory has read as recordings, a layer after the other.
 
@@ -27,7 +27,7 @@ def recordings(
     ----------
     memory : Remembers
     transcript : Transcript
-    passages : sequence of LaidOut
+    passages : sequence of EncodedPassage
         All that it has read, after what its tokenizer puts before any text.
 
     Examples

@@ -13,8 +13,8 @@ import numpy as np
 from fdkvc.attention import Floats
 from fdkvc.corpora.model_text import Passage, Writer
 from fdkvc.limits import MAX_CALLS, MAX_WRITTEN_TOKENS
-from fdkvc.lm.folder import LanguageModel
-from fdkvc.lm.memory import Memory, Remembers, read
+from fdkvc.lm.language_model import LanguageModel
+from fdkvc.lm.text_cache import Remembers, TextCache, read
 from fdkvc.lm.tokens import Tokens
 
 
@@ -90,7 +90,7 @@ class Talk:
     Parameters
     ----------
     model : LanguageModel
-    memories : mapping of name to Memory
+    memories : mapping of name to TextCache
         New ones; each is read and written under its name.
 
     Attributes
@@ -99,7 +99,7 @@ class Talk:
         Who wrote which tokens of each memory's text, the mark and the end included.
     """
 
-    def __init__(self, model: LanguageModel, memories: Mapping[str, Memory]) -> None:
+    def __init__(self, model: LanguageModel, memories: Mapping[str, TextCache]) -> None:
         self.model, self.memories = model, dict(memories)
         self.passages: dict[str, list[tuple[Writer, int, int]]] = {name: [] for name in memories}
         if model.tokens.first:
@@ -116,7 +116,7 @@ class Talk:
 
     def hear(self, text: str, writer: Writer = "user") -> None:
         """Let every memory read the words of the user, or of another; their turn ends with them."""
-        ids = self.model.tokens.laid_out(Passage(writer, text, 0)).ids
+        ids = self.model.tokens.encode_passage(Passage(writer, text, 0)).ids
         logits = read([*self.memories.values()], ids, last=1)[:, 0]
         self._logits = dict(zip(self.memories, logits, strict=True))
         for name, memory in self.memories.items():

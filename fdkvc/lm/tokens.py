@@ -45,12 +45,12 @@ class Tokens:
         encoded = self.tokenizer.encode(text, add_special_tokens=False)
         return tuple(encoded.ids), tuple(encoded.offsets)
 
-    def laid_out(self, passage: Passage) -> LaidOut:
+    def encode_passage(self, passage: Passage) -> EncodedPassage:
         """Return a passage in tokens."""
         ids, spans = self.encode(passage.text)
         mark = self.marks[passage.writer]
         none = ((0, 0),)
-        return LaidOut(passage, (*mark, *ids, self.end), (*none * len(mark), *spans, *none))
+        return EncodedPassage(passage, (*mark, *ids, self.end), (*none * len(mark), *spans, *none))
 
     def text(self, ids: Sequence[int]) -> str:
         """Return what ids say, the marks left out."""
@@ -87,7 +87,7 @@ class Tokens:
 
 
 @dataclass(frozen=True)
-class LaidOut:
+class EncodedPassage:
     """A passage in tokens, its mark and its end included.
 
     Attributes

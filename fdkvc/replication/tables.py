@@ -29,7 +29,7 @@ from fdkvc.experiments.study import Study
 from fdkvc.experiments.sweep import Sweep
 from fdkvc.paper.tables import BASELINE, LATENCY_BASELINE, published_latency
 from fdkvc.replication.judge import BENCHMARK, TIME, judge
-from fdkvc.run.metrics import Memory
+from fdkvc.run.metrics import CacheBytes
 
 SUMMARY = ("scenario", "policy", "metric", "n", "mean", "ci_low", "ci_high", "published")
 ADAPTATIONS = (
@@ -181,7 +181,7 @@ def cost_table(study: Study) -> pd.DataFrame:
     single, budget = latency_table(study), study.results.benchmark.budget
     batched = {latency.policy: latency.batched for latency in study.latencies}
     fifo_printed = published_latency(LATENCY_BASELINE)
-    known = [study.memories.get(policy, Memory(0, 0, 0, 0)) for policy in single.policy]
+    known = [study.memories.get(policy, CacheBytes(0, 0, 0, 0)) for policy in single.policy]
     return single.assign(
         published_ratio=single.published_ms
         / (math.nan if fifo_printed is None else fifo_printed.value),

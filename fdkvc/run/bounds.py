@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from fdkvc.attention import Bools, Floats
 from fdkvc.corpora.recordings import Recording
 from fdkvc.parameters import check_count
-from fdkvc.run.evidence import Asked
+from fdkvc.run.evidence import Demands
 from fdkvc.synthetic.batch import DialogBatch
 
 _KNOWN: WeakKeyDictionary[DialogBatch, dict[int, Floats]] = WeakKeyDictionary()
@@ -106,7 +106,7 @@ def least_attention_loss(dialogs: DialogBatch, budget: int) -> Floats:
     return known[budget]
 
 
-def most_evidence(recording: Recording, budget: int, asked: Asked) -> float:
+def most_evidence(recording: Recording, budget: int, asked: Demands) -> float:
     """Return the greatest recall of a dialog that any cache of this size could have had.
 
     Who knew all demands could choose a mention for each, and keep its tokens from their turn until
@@ -127,7 +127,7 @@ def most_evidence(recording: Recording, budget: int, asked: Asked) -> float:
     >>> from fdkvc.corpora.formats import EXAMPLES, read_file
     >>> from fdkvc.corpora.lexical import lexical_recording
     >>> recording = lexical_recording(read_file(EXAMPLES / "dialogues.json")[0])
-    >>> [round(most_evidence(recording, budget, Asked("call")), 2) for budget in (1, 4, 16)]
+    >>> [round(most_evidence(recording, budget, Demands("call")), 2) for budget in (1, 4, 16)]
     [0.18, 0.55, 0.97]
     """
     check_count("budget", budget)

@@ -28,7 +28,7 @@ OLD = 6
 
 
 @dataclass(frozen=True)
-class Asked:
+class Demands:
     """Which demands a recall is of.
 
     Attributes
@@ -115,7 +115,7 @@ class Evidence:
         """Every demand with its answer."""
         return answers(self.trace, self.recording)
 
-    def recall(self, asked: Asked) -> float:
+    def recall(self, asked: Demands) -> float:
         """Return `recall` in the mean over heads."""
         return float(recall(self.answers, asked).mean())
 
@@ -140,7 +140,7 @@ def _held(trace: Trace, recording: Recording) -> Bools:
     return held
 
 
-def recall(found: list[Answer], asked: Asked) -> Floats:
+def recall(found: list[Answer], asked: Demands) -> Floats:
     """Share of each call's arguments that are met, in the mean over calls (H,), in [0, 1].
 
     The values of a dialogue state at one turn count as one call. NaN where there is none.

@@ -16,7 +16,7 @@ import numpy as np
 
 from fdkvc.attention import Bools, Floats, Ints, cosine
 from fdkvc.run.bounds import least_attention_loss
-from fdkvc.run.evidence import OLD, RECENT, Asked, Evidence
+from fdkvc.run.evidence import OLD, RECENT, Demands, Evidence
 from fdkvc.run.trace import Trace
 from fdkvc.synthetic.batch import Bits, DialogBatch
 
@@ -179,7 +179,7 @@ class Metric:
     ----------
     measure : function
         Of a trace and its dialogs, to a series (B, T); or of `Evidence`, to a dialog's number.
-    asked_of : Asked, optional
+    asked_of : Demands, optional
         Of a recall: which demands it is of.
     needs : {"dialogs", "evidence"}
         Which of them: dialogs of vectors, or a recording that says what later turns demanded.
@@ -207,7 +207,7 @@ class Metric:
     percent: bool = True
     whole: bool = False
     lower_is_better: bool = False
-    asked_of: Asked | None = None
+    asked_of: Demands | None = None
     cost: bool = False
     slow: bool = False
 
@@ -247,7 +247,7 @@ def _alignment(space: str, label: str, asked: bool) -> Metric:
 _of_evidence = partial(Metric, needs="evidence", whole=True)
 
 
-def _recall(key: str, label: str, help: str, asked: Asked) -> Metric:
+def _recall(key: str, label: str, help: str, asked: Demands) -> Metric:
     """Make the recall of some demands."""
     measure = operator.methodcaller("recall", asked)
     return _of_evidence(key, label, help, measure, asked_of=asked)
@@ -307,7 +307,7 @@ METRICS: Mapping[str, Metric] = {
         ),
         Metric(
             "memory",
-            "Memory",
+            "CacheBytes",
             "Entries that are stored, in the cache or a second tier, as a share of all tokens so "
             "far.",
             memory_share,
@@ -333,38 +333,38 @@ METRICS: Mapping[str, Metric] = {
             "call_recall",
             "Call-argument recall",
             "Average share of a call's arguments that are still fully cached when it is made.",
-            Asked("call"),
+            Demands("call"),
         ),
         _recall(
             "recent_call_recall",
             f"Call-argument recall, up to {RECENT} turns",
             f"The same for arguments last mentioned at most {RECENT} turns before.",
-            Asked("call", up_to=RECENT),
+            Demands("call", up_to=RECENT),
         ),
         _recall(
             "middle_call_recall",
             f"Call-argument recall, {RECENT + 1} to {OLD} turns",
             f"The same for arguments last mentioned {RECENT + 1} to {OLD} turns before.",
-            Asked("call", RECENT, OLD),
+            Demands("call", RECENT, OLD),
         ),
         _recall(
             "old_call_recall",
             f"Call-argument recall, older than {OLD} turns",
             f"The same for arguments last mentioned more than {OLD} turns before.",
-            Asked("call", OLD),
+            Demands("call", OLD),
         ),
         _recall(
             "state_recall",
             "State-value recall",
             "Average share of the dialogue state's values that are still fully cached after a "
             "turn.",
-            Asked("state"),
+            Demands("state"),
         ),
         _recall(
             "old_state_recall",
             f"State-value recall, older than {OLD} turns",
             f"The same for values last mentioned more than {OLD} turns before.",
-            Asked("state", OLD),
+            Demands("state", OLD),
         ),
         _of_evidence(
             "token_age",
@@ -484,7 +484,7 @@ def adaptation_of(series: Floats, dialogs: DialogBatch) -> Adaptation:
 
 
 @dataclass(frozen=True)
-class Memory:
+class CacheBytes:
     """Bytes of a cache.
 
     Attributes
@@ -512,7 +512,7 @@ class Memory:
         return self.keys + self.values + self.scores
 
 
-def memory(trace: Trace, dialogs: DialogBatch, turn: int | None = None) -> Memory:
+def cache_bytes(trace: Trace, dialogs: DialogBatch, turn: int | None = None) -> CacheBytes:
     """Bytes that the cached keys, values and scores take, and those of the full cache.
 
     Parameters
@@ -532,7 +532,7 @@ def memory(trace: Trace, dialogs: DialogBatch, turn: int | None = None) -> Memor
         at = turn - trace.first_turn
         entries = int((trace.kept[0, at] >= 0).sum())
         tier = int((trace.tier[0, at] >= 0).sum())
-    return Memory(
+    return CacheBytes(
         keys=(entries + tier) * vector,
         values=entries * vector,
         scores=entries * len(trace.policy.channels) * number,

@@ -180,7 +180,7 @@ class TurnResult:
             rule[:, : self.stale.shape[1]][self.stale] = Rule.threshold
         return rule.astype(np.uint8)
 
-    def laid_out(self, ties: Ties) -> EntryTrace:
+    def entry_trace(self, ties: Ties) -> EntryTrace:
         """Return the entries of this turn as they are shown.
 
         Parameters
@@ -403,7 +403,7 @@ class Trace:
 
         Parameters and errors are those of `result`.
         """
-        return self.result(turn).laid_out(self.policy.ties)
+        return self.result(turn).entry_trace(self.policy.ties)
 
     def every_entry(self) -> EntryTrace:
         """Lay out the entries of all turns.

@@ -12,7 +12,7 @@ import numpy as np
 from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.segmentation import segmented
 from fdkvc.corpora.transcripts import Demand
-from fdkvc.explain.explain import decision, explain, sentences
+from fdkvc.explain.explain import explain, sentences, turn_view
 from fdkvc.policies import Policy
 from fdkvc.run.evidence import answers, lost_in
 from fdkvc.run.simulate import simulate
@@ -31,7 +31,7 @@ def nearly_kept(run: Run) -> tuple[int, int | None]:
     last = run.dialogs.turns - 1
     first = min(int(changes[0]) + 1, last) if len(changes) else 0
     for turn in range(first, last + 1):
-        made = decision(run.trace, run.dialogs, 0, turn)
+        made = turn_view(run.trace, run.dialogs, 0, turn)
         gone = np.flatnonzero(made.rule == Rule.budget)
         if len(gone):
             gone = gone[~made.new[gone]] if not made.new[gone].all() else gone
@@ -49,7 +49,7 @@ def rescued(run: Run) -> tuple[int, int | None]:
     found: tuple[int, int, int | None] = (0, run.dialogs.turns - 1, None)
     before: dict[int, int] = {}
     for turn, topic in enumerate(current):
-        made = decision(run.trace, run.dialogs, 0, turn)
+        made = turn_view(run.trace, run.dialogs, 0, turn)
         rank = made.pick(made.entries.rank)
         ranks = dict(zip(made.token[made.kept].tolist(), rank[made.kept].tolist(), strict=True))
         if turn and topic != current[turn - 1] and topic in current[:turn]:

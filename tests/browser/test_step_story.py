@@ -9,7 +9,7 @@ from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from benchmarks.live_app import settled
 from fdkvc.explain.counterfactual import counterfactual, nearest_first
-from fdkvc.explain.explain import decision, explain, sentences
+from fdkvc.explain.explain import explain, sentences, turn_view
 from fdkvc.policies import POLICIES, policy_named
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Rule
@@ -103,7 +103,7 @@ def test_both_questions_are_answered_within_three_actions_and_without_scrolling(
     stale.click()
 
     trace = simulate(policy_named("h2o"), DIALOG, 56)
-    made = decision(trace, DIALOG, 0, 3)
+    made = turn_view(trace, DIALOG, 0, 3)
     gone = np.flatnonzero(made.rule == Rule.budget)
     first = made.token[gone[np.argmax(made.score[gone])]]
     expect(why(page).locator("header")).to_contain_text("topic A · from turn 0")
@@ -145,7 +145,7 @@ def test_every_entry_is_reached_by_keys_says_what_it_is_and_why_it_went(page: Pa
         .get_by_role("option")
         .evaluate_all("all => all.map(each => each.getAttribute('aria-label'))")
     )
-    made = decision(trace, DIALOG, 0, 5)
+    made = turn_view(trace, DIALOG, 0, 5)
     ranks = dict(zip(made.token, made.pick(made.entries.rank), strict=True))
     for name in names:
         token = int(name.split()[1].strip(","))

@@ -73,7 +73,7 @@ def test_the_text_of_calls_is_read_if_that_is_asked_for(
         assert capsys.readouterr().out.startswith(f"{source}\n")
     assert ages[1] < ages[0]  # what is read of calls takes the room of older words
 
-    monkeypatch.setattr(fdkvc.corpora.capture, "load_model", lambda *chosen: chosen)
+    monkeypatch.setattr(fdkvc.corpora.capture, "load_capture_model", lambda *chosen: chosen)
     monkeypatch.setattr(
         fdkvc.corpora.capture, "record", lambda _, dialog: lexical_recording(dialog)
     )
@@ -182,7 +182,7 @@ def test_capture_writes_a_trace_that_replays(
 ) -> None:
     import fdkvc.corpora.capture
 
-    monkeypatch.setattr(fdkvc.corpora.capture, "load_model", lambda *chosen: chosen)
+    monkeypatch.setattr(fdkvc.corpora.capture, "load_capture_model", lambda *chosen: chosen)
     monkeypatch.setattr(
         fdkvc.corpora.capture, "record", lambda _, dialog: lexical_recording(dialog)
     )
@@ -213,7 +213,7 @@ def test_what_was_recorded_is_written_though_another_dialog_cannot_be(
             raise ValueError(f"{dialog.name}: 657 tokens, but the model holds at most 40")
         return lexical_recording(dialog)
 
-    monkeypatch.setattr(fdkvc.corpora.capture, "load_model", lambda *chosen: chosen)
+    monkeypatch.setattr(fdkvc.corpora.capture, "load_capture_model", lambda *chosen: chosen)
     monkeypatch.setattr(fdkvc.corpora.capture, "record", record)
     if why == "the file is full":
         monkeypatch.setattr(fdkvc.corpora.trace_file, "MAX_TRACE_BYTES", 300_000)
@@ -242,7 +242,7 @@ def test_nothing_is_written_of_dialogs_that_all_cannot_be_recorded(
     def record(_: object, dialog: Transcript) -> Recording:
         raise ValueError(f"{dialog.name} is too long")
 
-    monkeypatch.setattr(fdkvc.corpora.capture, "load_model", lambda *chosen: chosen)
+    monkeypatch.setattr(fdkvc.corpora.capture, "load_capture_model", lambda *chosen: chosen)
     monkeypatch.setattr(fdkvc.corpora.capture, "record", record)
     out = tmp_path / "trace.npz"
     assert run("capture", "--model", "m", "--layer", "3", "--out", out) == 2

@@ -15,8 +15,8 @@ from fdkvc.conformance.checks import Check
 from fdkvc.conformance.of_decoder import DecoderModel, MemoryCache, padded
 from fdkvc.conformance.subject import key_difference, last_attention
 from fdkvc.lm.decoder import Decoder
-from fdkvc.lm.folder import load_model
-from fdkvc.lm.memory import Evicting, Memory
+from fdkvc.lm.language_model import load_language_model
+from fdkvc.lm.text_cache import Evicting, TextCache
 from fdkvc.policies import read_policy
 from tests.models import write_model
 
@@ -27,7 +27,7 @@ SINKS = 2
 
 @pytest.fixture(scope="module")
 def decoder(tmp_path_factory: pytest.TempPathFactory) -> Decoder:
-    return load_model(write_model(tmp_path_factory.mktemp("model"))).decoder
+    return load_language_model(write_model(tmp_path_factory.mktemp("model"))).decoder
 
 
 # ------------------------------------------------------------------------------- our own
@@ -300,10 +300,10 @@ class Peeking(Simple):
 
     def __init__(self, decoder: Decoder, slots: bool = False) -> None:
         super().__init__(decoder, slots)
-        self.full = Memory(decoder)
+        self.full = TextCache(decoder)
 
     def read(self, tokens: Any) -> Any:
-        from fdkvc.lm.memory import read
+        from fdkvc.lm.text_cache import read
 
         read([self.full], tokens, last=0)
         return super().read(tokens)
@@ -435,7 +435,7 @@ def test_a_turn_that_sees_what_was_evicted_before_is_a_fault(decoder: Decoder) -
 
 def test_of_a_cache_that_evicts_nothing_every_check_says_so(decoder: Decoder) -> None:
     full = Subject(
-        lambda samples: MemoryCache(lambda: Memory(decoder), samples),
+        lambda samples: MemoryCache(lambda: TextCache(decoder), samples),
         DecoderModel(decoder),
         12,
         samples=3,

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from conftest import NO_TRANSFORMERS
-from fdkvc.corpora.capture import load_model, record
+from fdkvc.corpora.capture import load_capture_model, record
 from fdkvc.corpora.formats import read_transcripts
 from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.transcripts import Transcript, Turn
@@ -100,7 +100,7 @@ def read_at_once(name: str, ids: list[int], layer: int) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("layer", [0, 2])
 def test_a_causal_models_attention_is_what_its_own_weights_say(causal: str, layer: int) -> None:
-    recording = record(load_model(causal, layer), DIALOG)
+    recording = record(load_capture_model(causal, layer), DIALOG)
 
     texts = [token.text for turn in recording.tokens for token in turn]
     assert texts == WORDS
@@ -117,7 +117,7 @@ def test_a_models_own_scale_is_in_its_queries(tmp_path: Path) -> None:
     sizes = {"num_key_value_heads": 1, "head_dim": 8, "vocab_size": 16}
     config = transformers.Gemma3TextConfig(**SHAPE, **sizes, query_pre_attn_scalar=64)
     name = saved(tmp_path, config)
-    recording = record(load_model(name, 1), DIALOG)
+    recording = record(load_capture_model(name, 1), DIALOG)
 
     ids = tokenizer(("", "")).convert_tokens_to_ids(WORDS[1:])
     attention, _ = read_at_once(name, ids, 1)
@@ -136,7 +136,7 @@ def test_surprisal_is_how_rare_the_word_is_or_what_the_model_foretold(
     whole = transformers.AutoModelForCausalLM.from_config(config).eval()
     whole.save_pretrained(tmp_path)
     tokenizer(("<s>", "")).save_pretrained(tmp_path)
-    model = load_model(str(tmp_path), 1, surprisal="model")
+    model = load_capture_model(str(tmp_path), 1, surprisal="model")
     recording = record(model, DIALOG)
 
     texts = [token.text for turn in recording.tokens for token in turn]
@@ -147,19 +147,19 @@ def test_surprisal_is_how_rare_the_word_is_or_what_the_model_foretold(
     assert recording.surprisal is not None
     np.testing.assert_allclose(recording.surprisal[0], math.log(16), rtol=1e-5)
     np.testing.assert_allclose(recording.surprisal[1:], -foretold.numpy(), rtol=1e-4)
-    plain = record(load_model(str(tmp_path), 1), DIALOG)
+    plain = record(load_capture_model(str(tmp_path), 1), DIALOG)
     assert plain.surprisal is not None
     expected = [0.0, *map(word_surprisal, ("a", "table", "for"))]
     np.testing.assert_allclose(plain.surprisal[:4], expected, rtol=1e-5)
     np.testing.assert_array_equal(plain.keys, recording.keys)
-    # One that was kept without what foretells cannot say it.
-    with pytest.raises(ValueError, match="it does not foretell tokens, so words say how surprisin"):
-        load_model(causal, 1, surprisal="model")
+    # One that was kept without its language-model head cannot say it.
+    with pytest.raises(ValueError, match="it does not predict tokens, so words say how surprisin"):
+        load_capture_model(causal, 1, surprisal="model")
 
 
 def test_grouped_heads_have_the_keys_of_their_group(causal: str) -> None:
-    recording = record(load_model(causal, 1), DIALOG)
-    one = record(load_model(causal, 1, heads=[3]), DIALOG)
+    recording = record(load_capture_model(causal, 1), DIALOG)
+    one = record(load_capture_model(causal, 1, heads=[3]), DIALOG)
 
     assert (recording.heads, one.heads) == ((0, 1, 2, 3), (3,))
     np.testing.assert_array_equal(recording.keys[0], recording.keys[1])
@@ -171,7 +171,7 @@ def test_grouped_heads_have_the_keys_of_their_group(causal: str) -> None:
 
 
 def test_an_encoder_reads_what_it_can_hold_of_the_dialog_so_far(encoder: str) -> None:
-    model = load_model(encoder, 1)
+    model = load_capture_model(encoder, 1)
     recording = record(model, DIALOG)
 
     texts = [token.text for turn in recording.tokens for token in turn]
@@ -200,7 +200,7 @@ def test_an_encoder_reads_what_it_can_hold_of_the_dialog_so_far(encoder: str) ->
 
 
 def test_tokens_say_where_they_stand(causal: str) -> None:
-    recording = record(load_model(causal, 0), DIALOG)
+    recording = record(load_capture_model(causal, 0), DIALOG)
 
     for turn, tokens in zip(DIALOG.turns, recording.tokens, strict=True):
         said = [turn.text[token.start : token.end] for token in tokens]
@@ -220,17 +220,17 @@ def test_a_layer_or_head_that_there_is_not_is_named(
     causal: str, settings: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(ValueError, match=sentence):
-        load_model(causal, **settings)
+        load_capture_model(causal, **settings)
 
 
 def test_what_is_no_model_gets_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ValueError, match="cannot be loaded") as caught:
-        load_model(str(tmp_path), 0)
+        load_capture_model(str(tmp_path), 0)
     assert "\n" not in str(caught.value)
     with pytest.raises(ValueError, match="nowhere' cannot be loaded: there is no such folder"):
-        load_model(str(tmp_path / "nowhere"), 0)
+        load_capture_model(str(tmp_path / "nowhere"), 0)
 
 
 def told(name: str, **changes: Any) -> None:
@@ -265,7 +265,7 @@ def test_a_model_that_is_not_what_it_says_gets_one_sentence(
     name = str(shutil.copytree(causal, tmp_path / "model"))
     told(name, **changes)
     with pytest.raises(ValueError, match=sentence) as caught:
-        load_model(name, 0)
+        load_capture_model(name, 0)
     assert_one_sentence(caught.value)
 
 
@@ -277,7 +277,7 @@ def test_weights_without_what_pools_are_whole(encoder: str, tmp_path: Path) -> N
     rest = {key: array for key, array in weights.items() if "pooler" not in key}
     assert len(rest) < len(weights)
     save_file(rest, name / "model.safetensors", metadata={"format": "pt"})
-    whole, own = (record(load_model(str(each), 0), DIALOG) for each in (encoder, name))
+    whole, own = (record(load_capture_model(str(each), 0), DIALOG) for each in (encoder, name))
     np.testing.assert_array_equal(whole.keys, own.keys)
 
 
@@ -287,7 +287,7 @@ def test_a_token_that_the_model_does_not_know_is_named(causal: str, tmp_path: Pa
     changed = json.loads(path.read_text())
     changed["model"]["vocab"]["rome"] = 1000
     path.write_text(json.dumps(changed))
-    model = load_model(str(name), 0)
+    model = load_capture_model(str(name), 0)
     with pytest.raises(ValueError, match=r"gives the token 1000, but it knows 16") as caught:
         record(model, DIALOG)
     assert_one_sentence(caught.value)
@@ -298,7 +298,7 @@ def test_a_dialog_beyond_the_bounds_is_refused_before_it_is_read(
 ) -> None:
     from fdkvc.corpora import transcripts
 
-    model = load_model(causal, 0)
+    model = load_capture_model(causal, 0)
     monkeypatch.setattr(transcripts, "MAX_TURN_TOKENS", 6)
     monkeypatch.setattr(model.model, "forward", pytest.fail)
     with pytest.raises(ValueError, match="dialog 0, turn 0: it has 7 tokens, but at most 6 may be"):
@@ -308,9 +308,9 @@ def test_a_dialog_beyond_the_bounds_is_refused_before_it_is_read(
 def test_a_dialog_longer_than_the_model_holds_is_named(causal: str, encoder: str) -> None:
     long = Transcript("long", (Turn("User", "rome " * 41),))
     with pytest.raises(ValueError, match="long: 42 tokens, but the model holds at most 40"):
-        record(load_model(causal, 0), long)
+        record(load_capture_model(causal, 0), long)
     with pytest.raises(ValueError, match="long, turn 0: 41 tokens, but the model holds 7"):
-        record(load_model(encoder, 0), long)
+        record(load_capture_model(encoder, 0), long)
 
 
 # ------------------------------------------------------------------------------- what cannot be
@@ -342,7 +342,7 @@ def test_a_layer_that_sees_only_the_last_tokens_is_not_recorded_as_if_it_saw_all
     tmp_path: Path, kind: str
 ) -> None:
     name = saved(tmp_path, sliding(kind))
-    model = load_model(name, 0)
+    model = load_capture_model(name, 0)
 
     sentence = "dialog 0: layer 0 of this model does not see all of it, only the last 4 tokens"
     with pytest.raises(ValueError, match=sentence) as caught:
@@ -363,7 +363,7 @@ def test_a_layer_that_sees_only_the_last_tokens_is_not_recorded_as_if_it_saw_all
 
 def test_a_layer_above_one_with_a_window_has_what_the_model_computes(tmp_path: Path) -> None:
     name = saved(tmp_path, sliding("gemma3"))
-    recording = record(load_model(name, 2), DIALOG)
+    recording = record(load_capture_model(name, 2), DIALOG)
 
     ids = tokenizer(("", "")).convert_tokens_to_ids(WORDS[1:])
     attention, hidden = read_at_once(name, ids, 2)
@@ -383,8 +383,8 @@ def test_a_layer_of_an_encoder_that_sees_only_what_is_near_is_not_recorded(tmp_p
     )
     name = saved(tmp_path, config)
     with pytest.raises(ValueError, match="layer 1 of this model does not see all of it"):
-        record(load_model(name, 1), DIALOG)
-    assert len(record(load_model(name, 2), DIALOG).embeddings) == len(WORDS) - 1
+        record(load_capture_model(name, 1), DIALOG)
+    assert len(record(load_capture_model(name, 2), DIALOG).embeddings) == len(WORDS) - 1
 
 
 def test_sinks_and_softcaps_are_named_before_anything_is_read(tmp_path: Path) -> None:
@@ -395,14 +395,14 @@ def test_sinks_and_softcaps_are_named_before_anything_is_read(tmp_path: Path) ->
         name = saved(tmp_path / config.model_type, config)
         sentence = f"cannot be recorded: its attention has {what}, which a recording has not"
         with pytest.raises(ValueError, match=sentence) as caught:
-            load_model(name, 0)
+            load_capture_model(name, 0)
         assert_one_sentence(caught.value)
 
 
 def test_attention_that_is_not_that_of_the_queries_and_keys_is_noticed(tmp_path: Path) -> None:
     config = transformers.DogeConfig(**SHAPE, num_key_value_heads=2, vocab_size=16)
     with pytest.raises(ValueError, match="its attention is not the softmax of q·k/√h"):
-        load_model(saved(tmp_path, config), 0)
+        load_capture_model(saved(tmp_path, config), 0)
 
 
 def test_attention_that_subtracts_one_softmax_from_another_is_noticed(tmp_path: Path) -> None:
@@ -412,7 +412,7 @@ def test_attention_that_subtracts_one_softmax_from_another_is_noticed(tmp_path: 
         "of a model of the kind 'diffllama' does not go through"  # older versions
     )
     with pytest.raises(ValueError, match=sentence) as caught:
-        load_model(saved(tmp_path, config), 0)
+        load_capture_model(saved(tmp_path, config), 0)
     assert_one_sentence(caught.value)
 
 
@@ -440,7 +440,7 @@ def test_a_kind_of_model_that_cannot_be_recorded_is_named(
     config = getattr(transformers, f"{kind}Config")(**sizes, vocab_size=16)
     config.num_hidden_layers = 2
     with pytest.raises(ValueError, match=sentence) as caught:
-        load_model(saved(tmp_path, config), 0)
+        load_capture_model(saved(tmp_path, config), 0)
     assert_one_sentence(caught.value)
 
 
@@ -455,13 +455,13 @@ TEMPLATE = (
 
 
 def test_speakers_names_are_read_where_that_is_asked_for(causal: str) -> None:
-    recording = record(load_model(causal, 0, reads="names"), SHORT)
+    recording = record(load_capture_model(causal, 0, reads="names"), SHORT)
 
     said = [[(token.start, token.end) for token in turn] for turn in recording.tokens]
     assert said == [[(0, 0), (0, 0), (0, 0), (0, 1)], [(0, 0), (0, 0), (0, 3)]]
     assert [token.text for token in recording.tokens[1]] == ["<unk>", "<unk>", "six"]
     assert recording.source.endswith(", layer 0, with speakers' names")
-    model = load_model(causal, 0)
+    model = load_capture_model(causal, 0)
     assert record(model, SHORT).source.endswith(", layer 0, without speakers' names")
     assert record(model, replace(SHORT, calls_said=True)).source.endswith(
         ", layer 0, without speakers' names, with the text of calls"
@@ -471,11 +471,11 @@ def test_speakers_names_are_read_where_that_is_asked_for(causal: str) -> None:
 def test_a_chat_template_lays_the_dialog_out(causal: str, tmp_path: Path) -> None:
     name = shutil.copytree(causal, tmp_path / "model")
     with pytest.raises(ValueError, match="has no chat template"):
-        load_model(str(name), 0, reads="chat")
+        load_capture_model(str(name), 0, reads="chat")
     made = transformers.AutoTokenizer.from_pretrained(name)
     made.chat_template = TEMPLATE
     made.save_pretrained(name)
-    model = load_model(str(name), 0, reads="chat")
+    model = load_capture_model(str(name), 0, reads="chat")
     recording = record(model, DIALOG)
 
     turns = [[token.text for token in turn] for turn in recording.tokens]
@@ -521,7 +521,7 @@ def test_a_template_that_cannot_be_followed_is_named(
     made.chat_template = template
     made.save_pretrained(name)
     with pytest.raises(ValueError, match=sentence) as caught:
-        record(load_model(str(name), 0, reads="chat"), DIALOG)
+        record(load_capture_model(str(name), 0, reads="chat"), DIALOG)
     assert_one_sentence(caught.value)
     assert "dialog 0" in str(caught.value)
 
@@ -531,8 +531,8 @@ def test_a_template_that_cannot_be_followed_is_named(
 
 @pytest.mark.parametrize("tied", [False, True])
 def test_the_decoder_in_numpy_says_what_the_library_says(tmp_path: Path, tied: bool) -> None:
-    from fdkvc.lm.folder import load_decoder
-    from fdkvc.lm.memory import Memory, read
+    from fdkvc.lm.language_model import load_decoder
+    from fdkvc.lm.text_cache import TextCache, read
 
     torch.manual_seed(1)
     config = transformers.LlamaConfig(
@@ -549,7 +549,7 @@ def test_the_decoder_in_numpy_says_what_the_library_says(tmp_path: Path, tied: b
 
     with torch.inference_mode():
         theirs = model(input_ids=torch.tensor(ids)[None]).logits[0].numpy()
-    memory = Memory(load_decoder(tmp_path))
+    memory = TextCache(load_decoder(tmp_path))
     parts = np.split(ids, [1, 7, 150])
     ours = np.concatenate([read([memory], part)[0] for part in parts])
 

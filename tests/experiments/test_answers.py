@@ -35,10 +35,10 @@ from fdkvc.experiments.replay import Replay, replay
 from fdkvc.experiments.statistics import cluster_interval, drawn_kinds
 from fdkvc.files.repeat import read_any_run, read_run
 from fdkvc.lm import BUNDLED
-from fdkvc.lm.folder import LanguageModel, load_model
-from fdkvc.lm.memory import Evicting, Memory, read
+from fdkvc.lm.language_model import LanguageModel, load_language_model
 from fdkvc.lm.recorded import recordings
 from fdkvc.lm.talk import write
+from fdkvc.lm.text_cache import Evicting, TextCache, read
 from fdkvc.policies import policy_named
 from tests.models import write_model
 from tests.refusals import assert_one_sentence
@@ -54,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def model(folder: Path) -> LanguageModel:
-    return load_model(folder)
+    return load_language_model(folder)
 
 
 def shortened(turns: int = 6) -> list[Transcript]:
@@ -70,12 +70,12 @@ def shortened(turns: int = 6) -> list[Transcript]:
     ]
 
 
-def by_hand(model: LanguageModel, memory: Memory, dialog: Transcript) -> dict[str, Any]:
+def by_hand(model: LanguageModel, memory: TextCache, dialog: Transcript) -> dict[str, Any]:
     """Read a dialog under one memory: log p of every token, its distribution, and its calls."""
     logs: list[Any] = []
     came: list[int] = []
     next_, exact = None, []
-    for passage in map(model.tokens.laid_out, model_text(dialog)):
+    for passage in map(model.tokens.encode_passage, model_text(dialog)):
         call = memory.fork()
         own = read([memory], passage.ids)[0].astype(float)
         before = own[:-1] if next_ is None else np.concatenate([next_, own[:-1]])
@@ -102,7 +102,7 @@ def test_measures_are_what_reading_under_one_memory_gives(model: LanguageModel) 
     table = run_answers(FEW, model, dialogs, workers=1).answers
 
     for dialog in dialogs:
-        full = by_hand(model, Memory(model.decoder), dialog)
+        full = by_hand(model, TextCache(model.decoder), dialog)
         for name, budget in (("fifo", 12), ("h2o", 40)):
             own = by_hand(model, Evicting(model.decoder, policy_named(name), budget), dialog)
             at = np.arange(len(own["came"]))
@@ -130,7 +130,7 @@ def test_values_are_counted_by_the_turns_since_their_last_mention(model: Languag
     counts = table.answers[table.answers.policy == FULL].set_index("metric")["count"]
 
     expected = {"nats_recent": 0, "nats_middle": 0, "nats_old": 0}
-    for passage in map(model.tokens.laid_out, model_text(dialog)):
+    for passage in map(model.tokens.encode_passage, model_text(dialog)):
         call = passage.passage.call
         for argument, span in zip(
             call.arguments if call else (), passage.passage.spans, strict=True
@@ -151,7 +151,7 @@ class Knowing:
     def __init__(self, tokens: Any, said: Sequence[str]) -> None:
         self.said = [[*tokens.encode(text)[0], tokens.end] for text in said]
 
-    def __call__(self, tokens: Any, memories: Sequence[Memory], *_: Any, **__: Any) -> Any:
+    def __call__(self, tokens: Any, memories: Sequence[TextCache], *_: Any, **__: Any) -> Any:
         own, self.said = self.said[: len(memories)], self.said[len(memories) :]
         for at in range(max(map(len, own))):
             yield {who: each[at] for who, each in enumerate(own) if at < len(each)}
@@ -189,7 +189,7 @@ def test_a_call_is_exact_where_the_model_writes_it(
     dialog = shortened(4)[0]
     wanted = [
         list(passage.ids)
-        for passage in map(model.tokens.laid_out, model_text(dialog))
+        for passage in map(model.tokens.encode_passage, model_text(dialog))
         if passage.passage.call
     ]
     whole = type(model.decoder).read
@@ -258,8 +258,8 @@ def test_proxies_are_what_a_replay_of_the_models_heads_says(model: LanguageModel
     (dialog, *_) = shortened()
     proxies = run_answers(settings, model, [dialog], workers=1).proxies
 
-    memory = Memory(model.decoder)
-    passages = [model.tokens.laid_out(passage) for passage in model_text(dialog)]
+    memory = TextCache(model.decoder)
+    passages = [model.tokens.encode_passage(passage) for passage in model_text(dialog)]
     for passage in passages:
         read([memory], passage.ids)
     heads = recordings(memory, replace(dialog, missing=3), passages)
@@ -371,7 +371,7 @@ def test_a_weighted_rank_correlation_is_that_of_repeated_pairs() -> None:
     assert np.isnan(row_correlations(np.ones((1, 4)), np.arange(4.0)[None])).all()
 
 
-def test_proxies_that_foretell_are_told_from_those_that_do_not() -> None:
+def test_proxies_that_predict_are_told_from_those_that_do_not() -> None:
     random = np.random.default_rng(0)
     cases = [(policy, budget) for policy in ("fifo", "h2o", "sink") for budget in (8, 16)]
     lost = {case: random.random(12) for case in cases}
@@ -487,7 +487,7 @@ def test_a_mistake_is_one_sentence(
 
 
 def test_a_dialog_that_the_model_cannot_hold_is_named(tmp_path: Path) -> None:
-    model = load_model(write_model(tmp_path, max_position_embeddings=100))
+    model = load_language_model(write_model(tmp_path, max_position_embeddings=100))
 
     with pytest.raises(ValueError, match=r"^A weekend in Trieste: .* but the model holds at most"):
         run_answers(FEW, model, shortened(), workers=1)

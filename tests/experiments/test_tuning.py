@@ -17,7 +17,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from fdkvc.__main__ import _parser, main
-from fdkvc.experiments.tuning import FRESH_SEED, Tuning, suggested, told, tune
+from fdkvc.experiments.tuning import FRESH_SEED, Tuning, remeasured_front, suggested, tune
 from fdkvc.files.export import digest
 from fdkvc.files.repeat import compare, found_by, read_run
 from fdkvc.files.report import tuning_files
@@ -70,7 +70,7 @@ def test_what_was_found_is_told_on_fresh_dialogs() -> None:
     fresh = SMALL.measured(SMALL.fresh, SMALL.seed + FRESH_SEED, [start, other])
     tried = [(name, numbers.mean(axis=1).tolist()) for name, numbers in searched.items()]
 
-    tuned = told(SMALL, [*tried, tried[1]])
+    tuned = remeasured_front(SMALL, [*tried, tried[1]])
 
     assert tuned.trials.setting.tolist() == [start.name, other.name, other.name]
     assert tuned.trials.front.tolist() == [False, True, True]
@@ -160,7 +160,9 @@ def some_of(tuning: Tuning, **_: Any) -> Any:
     """Try pages of three sizes, as a search would."""
     tried = [tuning.policy.variant(size=size) for size in (4, 8, 20)]
     numbers = tuning.measured(tuning.dialogs, tuning.seed, tried)
-    return told(tuning, [(name, each.mean(axis=1).tolist()) for name, each in numbers.items()])
+    return remeasured_front(
+        tuning, [(name, each.mean(axis=1).tolist()) for name, each in numbers.items()]
+    )
 
 
 def test_the_page_searches_and_opens_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,7 +241,7 @@ def bring(app: AppTest, run_json: str) -> None:
 def test_tables_that_are_not_of_the_search_are_not_opened(
     name: str, old: str | None, new: str, sentence: str
 ) -> None:
-    found = told(SMALL, [("h2o window=0.25", [1.0, 1.0])])
+    found = remeasured_front(SMALL, [("h2o window=0.25", [1.0, 1.0])])
     run = json.loads(tuning_files(SMALL, found)["run.json"])
     for file in ("front.csv", "gains.csv") if new == "tova" else (name,):
         text = "".join(f"{line}\n" for line in run["numbers"][file])

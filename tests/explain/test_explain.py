@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdkvc.explain.explain import Explanation, decision, explain, life, sentences
+from fdkvc.explain.explain import Explanation, explain, life, sentences, turn_view
 from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.policies.base import Step
 from fdkvc.policies.fd_kvc import FDKVC
@@ -382,7 +382,7 @@ def test_what_cost_or_won_the_place_is_confirmed_when_the_turn_chooses_again(
         dialogs = generate(SCENARIOS[scenario], seed=seed)
         trace = simulate(policy_named(key), dialogs, budget=56)
         for turn in range(seed % 3 + 1, dialogs.turns, 4):
-            for token in decision(trace, dialogs, 0, turn).token[seed % 5 :: 5]:
+            for token in turn_view(trace, dialogs, 0, turn).token[seed % 5 :: 5]:
                 why = explain(trace, dialogs, 0, turn, int(token))
                 assert why.deciding_terms == chosen_again(why, trace, 0)
                 words = " ".join(sentences(why))
@@ -429,7 +429,7 @@ def every_explanation(trace: Trace, dialogs: DialogBatch, row: int) -> list[Expl
     return [
         explain(trace, dialogs, row, turn, int(token))
         for turn in range(dialogs.turn_counts[row])
-        for token in decision(trace, dialogs, row, turn).token
+        for token in turn_view(trace, dialogs, row, turn).token
     ]
 
 

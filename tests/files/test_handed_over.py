@@ -22,7 +22,7 @@ from fdkvc.corpora.recordings import Recording
 from fdkvc.experiments import statistics
 from fdkvc.experiments.benchmark import Benchmark, run_benchmark
 from fdkvc.experiments.study import run_study
-from fdkvc.explain.explain import decision
+from fdkvc.explain.explain import turn_view
 from fdkvc.files.shipped import papers_run
 from fdkvc.limits import MAX_DRAWN_POLICIES
 from fdkvc.paper.claims import CLAIMS
@@ -312,7 +312,7 @@ def test_a_rescue_is_of_a_topic_that_returns_and_lifts_what_stays() -> None:
     assert current[turn] in current[: turn - 1]
     assert current[turn] != current[turn - 1]
     assert current[run.dialogs.born[0, token]] == current[turn]
-    made = decision(run.trace, run.dialogs, 0, turn)
+    made = turn_view(run.trace, run.dialogs, 0, turn)
     assert token in made.token[made.kept]
 
 

@@ -17,7 +17,15 @@ from hypothesis import strategies as st
 from fdkvc.experiments.benchmark import Benchmark, default_baseline, run_benchmark
 from fdkvc.experiments.sweep import Sweep
 from fdkvc.files.export import benchmark_files, benchmark_parameters, csv_text, digest, run_json
-from fdkvc.files.repeat import Comparison, Record, compare, difference, read_run, told, with_files
+from fdkvc.files.repeat import (
+    Comparison,
+    Record,
+    compare,
+    comparison_sentence,
+    difference,
+    read_run,
+    with_files,
+)
 from fdkvc.files.report import study_files, sweep_files
 from fdkvc.limits import MAX_RUN_JSON_BYTES
 from fdkvc.policies import policy_named
@@ -85,7 +93,7 @@ def test_a_run_that_was_cut_short_says_what_was_finished() -> None:
 
     record = read_run(files["run.json"])
     assert (record.benchmark, record.finished) == (asked, finished)
-    words = told(record, compare(record, benchmark_files(whole, [], "fifo")))
+    words = comparison_sentence(record, compare(record, benchmark_files(whole, [], "fifo")))
     assert words.startswith("the numbers are not the same in summary.csv")
     assert (
         f"the run that wrote it was cut short, after 0 to {done} of 500 dialogs a scenario" in words
@@ -118,14 +126,16 @@ def test_what_rounding_changes_is_the_same_to_so_much() -> None:
     comparison = compare(record, files)
 
     assert comparison.repeated
-    assert told(record, comparison) == (
+    assert comparison_sentence(record, comparison) == (
         "the numbers are the same to 3e-09 in summary.csv; the numbers are the same, byte for "
         "byte, in adaptation.csv, paired.csv; the processor differs"
     )
     record, files = rounded(3e-9)
-    assert told(record, compare(record, files)).endswith("; processor and versions are the same")
+    assert comparison_sentence(record, compare(record, files)).endswith(
+        "; processor and versions are the same"
+    )
     record, files = rounded(3e-9, processor={}, versions={"numpy": "1.0"})
-    assert told(record, compare(record, files)).endswith(
+    assert comparison_sentence(record, compare(record, files)).endswith(
         "; numpy differs, and the file does not say on which processor it ran"
     )
 
@@ -136,7 +146,7 @@ def test_what_differs_by_more_is_not_the_same() -> None:
     comparison = compare(record, files)
 
     assert not comparison.repeated
-    assert told(record, comparison).startswith(
+    assert comparison_sentence(record, comparison).startswith(
         "the numbers are not the same in summary.csv, where they differ by up to 1e-02; the"
     )
 
@@ -157,7 +167,7 @@ def test_a_file_that_is_too_large_for_run_json_is_read_beside_it(tmp_path: Path)
     bare = dataclasses.replace(record, numbers={})
     comparison = compare(bare, files)
     assert comparison.unknown == ("summary.csv",)
-    assert "not the same byte for byte in summary.csv" in told(bare, comparison)
+    assert "not the same byte for byte in summary.csv" in comparison_sentence(bare, comparison)
 
     (tmp_path / "summary.csv").write_text("another run's")
     assert compare(with_files(bare, tmp_path, files), files).unknown == ("summary.csv",)
@@ -172,7 +182,7 @@ def test_without_digests_nothing_was_compared() -> None:
 
     assert nothing == Comparison((), {}, {}, ())
     assert not nothing.repeated
-    assert told(record, nothing).startswith("nothing was compared")
+    assert comparison_sentence(record, nothing).startswith("nothing was compared")
 
 
 def test_numbers_that_do_not_fit_their_digest_are_refused() -> None:

@@ -25,8 +25,8 @@ from fdkvc.corpora.model_text import model_text
 from fdkvc.corpora.trace_file import read_trace_file, trace_bytes
 from fdkvc.experiments.answers import Answers, run_answers
 from fdkvc.lm import BUNDLED
-from fdkvc.lm.folder import load_model
-from fdkvc.lm.memory import read
+from fdkvc.lm.language_model import load_language_model
+from fdkvc.lm.text_cache import read
 from fdkvc.policies import WRAPPERS, Policy, policy_named, read_policy
 from fdkvc.policies.together import Together
 from fdkvc.run.simulate import simulate
@@ -481,11 +481,11 @@ def test_a_model_that_cannot_be_listened_to_is_refused(llama: Any) -> None:
 def passages(model: Any, turns: int) -> list[Any]:
     dialog = read_file(EXAMPLES / "dialogues.json")[0]
     said = [each for each in model_text(dialog) if each.turn < turns]
-    return [model.tokens.laid_out(passage) for passage in said]
+    return [model.tokens.encode_passage(passage) for passage in said]
 
 
 def test_the_bundled_model_decides_in_the_library_as_in_numpy() -> None:
-    ours, theirs = load_live(BUNDLED), load_model(BUNDLED)
+    ours, theirs = load_live(BUNDLED), load_language_model(BUNDLED)
     decided, same = 0, 0
     for key in EVICTING:
         if key == "random":  # which draws by the bits of keys
@@ -511,7 +511,8 @@ def test_answers_are_measured_as_of_the_model_in_numpy() -> None:
     dialog = shortened(6)[:1]
     asked = Answers(tuple(map(policy_named, ("h2o", "fd-kvc"))), budgets=(24,), every=9)
     ours, theirs = (
-        run_answers(asked, load(BUNDLED), dialog, workers=1) for load in (load_live, load_model)
+        run_answers(asked, load(BUNDLED), dialog, workers=1)
+        for load in (load_live, load_language_model)
     )
 
     keys = ["dialog", "services", "policy", "budget", "metric", "count"]
@@ -530,13 +531,13 @@ def test_answers_are_measured_as_of_the_model_in_numpy() -> None:
 def test_a_replay_of_the_trace_evicts_what_the_cache_did(policy: str) -> None:
     model, known = load_live(BUNDLED), policy_named(policy)
     dialog = shortened(6)[0]
-    laid_out = passages(model, 6)
-    recordings = record_dialog(model, known, 24, "head", dialog, laid_out)
+    encode_dialog = passages(model, 6)
+    recordings = record_dialog(model, known, 24, "head", dialog, encode_dialog)
 
     again = read_trace_file(io.BytesIO(trace_bytes(recordings)))
 
     memory = model.evicting(known, 24, record=True)
-    for passage in laid_out:
+    for passage in encode_dialog:
         read([memory], passage.ids, last=0)
         memory.end_turn()
     group = model.decoder.shape.group
@@ -549,7 +550,7 @@ def test_a_replay_of_the_trace_evicts_what_the_cache_did(policy: str) -> None:
             kept = trace.kept[::group, turn]
             np.testing.assert_array_equal(np.sort(kept), np.sort(decision.held[layer]))
         said = [turn.text for turn in recording.transcript.turns]
-        assert said == [passage.passage.text for passage in laid_out]
+        assert said == [passage.passage.text for passage in encode_dialog]
         calls = [each for each in recording.transcript.demands if each.kind == "call"]
         assert calls
         for demand in calls:

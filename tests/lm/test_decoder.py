@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fdkvc.lm.folder import load_model
-from fdkvc.lm.memory import Memory, read
+from fdkvc.lm.language_model import load_language_model
+from fdkvc.lm.text_cache import TextCache, read
 from tests.models import weights, write_model
 from tests.refusals import assert_one_sentence
 
@@ -70,11 +70,11 @@ def by_the_equations(config: dict[str, Any], arrays: dict[str, Any], ids: list[i
     ],
 )
 def test_logits_are_what_the_equations_say(tmp_path: Path, changes: dict[str, Any]) -> None:
-    model = load_model(write_model(tmp_path, 1, **changes))
+    model = load_language_model(write_model(tmp_path, 1, **changes))
     known = json.loads((tmp_path / "config.json").read_text())
     ids = np.random.default_rng(2).integers(known["vocab_size"], size=130).tolist()
 
-    logits = read([Memory(model.decoder)], ids)[0]
+    logits = read([TextCache(model.decoder)], ids)[0]
 
     expected = by_the_equations(known, weights(known, 1), ids)
     np.testing.assert_allclose(logits, expected, rtol=2e-5, atol=2e-4)
@@ -82,13 +82,13 @@ def test_logits_are_what_the_equations_say(tmp_path: Path, changes: dict[str, An
 
 
 def test_a_text_read_in_parts_and_beside_others_is_the_same(tmp_path: Path) -> None:
-    decoder = load_model(write_model(tmp_path)).decoder
+    decoder = load_language_model(write_model(tmp_path)).decoder
     ids = np.random.default_rng(0).integers(decoder.shape.vocabulary, size=(3, 40))
 
-    whole = read([Memory(decoder)], ids[0])
-    alone = Memory(decoder)
+    whole = read([TextCache(decoder)], ids[0])
+    alone = TextCache(decoder)
     parts = np.concatenate([read([alone], part) for part in np.split(ids[0], [1, 2, 17])], axis=1)
-    beside = read([Memory(decoder) for _ in ids], ids)
+    beside = read([TextCache(decoder) for _ in ids], ids)
 
     np.testing.assert_allclose(parts, whole, atol=2e-5)
     np.testing.assert_array_equal(beside[:1], whole)
@@ -98,8 +98,8 @@ def test_a_text_read_in_parts_and_beside_others_is_the_same(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("precision", ["F16", "BF16"])
 def test_rounded_weights_are_read(tmp_path: Path, precision: str) -> None:
-    whole = load_model(write_model(tmp_path / "whole")).decoder
-    rounded = load_model(write_model(tmp_path / "rounded", precision=precision)).decoder
+    whole = load_language_model(write_model(tmp_path / "whole")).decoder
+    rounded = load_language_model(write_model(tmp_path / "rounded", precision=precision)).decoder
 
     difference = np.abs(rounded.embeddings - whole.embeddings) / np.abs(whole.embeddings)
     assert 0 < difference.max() <= {"F16": 2**-10, "BF16": 2**-7}[precision]
@@ -111,7 +111,7 @@ def test_newer_folders_say_the_base_of_positions_elsewhere(tmp_path: Path) -> No
         "rope_parameters": {"rope_type": "default", "rope_theta": 500.0},
     }
 
-    assert load_model(write_model(tmp_path, **said)).decoder.shape.theta == 500
+    assert load_language_model(write_model(tmp_path, **said)).decoder.shape.theta == 500
 
 
 def changed(**changes: Any) -> Callable[[Path], object]:
@@ -172,14 +172,14 @@ def test_a_broken_folder_is_refused_in_one_sentence(
     change(write_model(tmp_path))
 
     with pytest.raises(ValueError, match=r"^the model '.*' cannot be loaded: ") as raised:
-        load_model(tmp_path)
+        load_language_model(tmp_path)
     assert_one_sentence(raised.value)
     assert sentence in str(raised.value)
 
 
 def test_what_the_model_cannot_hold_is_refused(tmp_path: Path) -> None:
-    decoder = load_model(write_model(tmp_path, max_position_embeddings=8)).decoder
-    memory = Memory(decoder)
+    decoder = load_language_model(write_model(tmp_path, max_position_embeddings=8)).decoder
+    memory = TextCache(decoder)
     read([memory], [1, 2, 3])
 
     with pytest.raises(ValueError, match="the text has 9 tokens, but the model holds at most 8"):

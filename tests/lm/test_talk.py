@@ -7,23 +7,23 @@ from pathlib import Path
 import pytest
 
 from fdkvc.corpora.model_text import Passage
-from fdkvc.lm.folder import LanguageModel, load_model
-from fdkvc.lm.memory import CutText, Evicting, Memory, read
+from fdkvc.lm.language_model import LanguageModel, load_language_model
 from fdkvc.lm.talk import Talk, write
+from fdkvc.lm.text_cache import CutText, Evicting, TextCache, read
 from fdkvc.policies import policy_named
 from tests.models import write_model
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
-    return load_model(write_model(tmp_path_factory.mktemp("talking"), seed=3))
+    return load_language_model(write_model(tmp_path_factory.mktemp("talking"), seed=3))
 
 
 def talk(model: LanguageModel) -> Talk:
     return Talk(
         model,
         {
-            "full": Memory(model.decoder),
+            "full": TextCache(model.decoder),
             "fifo": Evicting(model.decoder, policy_named("fifo"), 8),
             "cut": CutText(model.decoder, 8),
         },
@@ -32,7 +32,7 @@ def talk(model: LanguageModel) -> Talk:
 
 def test_a_passage_in_tokens_knows_its_characters(model: LanguageModel) -> None:
     text = "A <end> or 12 — more"
-    laid_out = model.tokens.laid_out(Passage("call", text, 0))
+    laid_out = model.tokens.encode_passage(Passage("call", text, 0))
 
     assert laid_out.ids[0] == 3
     assert laid_out.ids[-1] == model.tokens.end == 4
@@ -44,21 +44,21 @@ def test_a_passage_in_tokens_knows_its_characters(model: LanguageModel) -> None:
 
 
 def test_a_model_without_marks_gets_lines(tmp_path: Path) -> None:
-    tokens = load_model(write_model(tmp_path, marks=("<pad>",))).tokens
+    tokens = load_language_model(write_model(tmp_path, marks=("<pad>",))).tokens
 
-    ids = tokens.laid_out(Passage("user", "hello", 0)).ids
+    ids = tokens.encode_passage(Passage("user", "hello", 0)).ids
 
     assert tokens.text(ids) == "User:hello\n"
 
 
 def test_what_is_written_is_the_likeliest_each_time(model: LanguageModel) -> None:
-    heard = model.tokens.laid_out(Passage("user", "hello there", 0)).ids
-    memory = Memory(model.decoder)
+    heard = model.tokens.encode_passage(Passage("user", "hello there", 0)).ids
+    memory = TextCache(model.decoder)
     logits = read([memory], [*heard, 2], last=1)[:, 0]
 
     written = [step[0] for step in write(model.tokens, [memory], logits, most=20)]
 
-    again = read([Memory(model.decoder)], [*heard, 2, *written])[0]
+    again = read([TextCache(model.decoder)], [*heard, 2, *written])[0]
     assert again[len(heard) : -1].argmax(axis=-1).tolist() == written
     assert len(written) == 20 or written[-1] == model.tokens.end
     assert memory.ids == [*heard, 2, *(token for token in written if token != model.tokens.end)]

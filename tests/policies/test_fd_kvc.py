@@ -12,7 +12,7 @@ from fdkvc.explain.tables import turns_table
 from fdkvc.policies import Policy, policy_named
 from fdkvc.policies.base import Update, total
 from fdkvc.run.fork import Fork, fork, state_at_fork
-from fdkvc.run.metrics import memory, metric_named
+from fdkvc.run.metrics import cache_bytes, metric_named
 from fdkvc.run.online import OnlineCache
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import EntryTrace, Rule, Status, Trace
@@ -296,7 +296,7 @@ def test_a_page_comes_back_when_the_query_returns_to_it() -> None:
     assert (back.status, back.left) == (Status.kept, None)
     assert life(trace, dialog, 0, token=0).turn.tolist() == [0, 1, 2]
     assert np.isnan(metric_named("regret").late(trace, dialog)).all()
-    assert memory(trace, dialog).keys == 2 * memory(trace, dialog).values
+    assert cache_bytes(trace, dialog).keys == 2 * cache_bytes(trace, dialog).values
 
 
 def test_a_query_is_on_a_page_from_the_page_match_on_itself_included() -> None:

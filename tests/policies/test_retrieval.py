@@ -9,8 +9,8 @@ from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.explain.explain import explain, sentences
 from fdkvc.policies import policy_named, read_policy
-from fdkvc.run.evidence import Asked, Evidence
-from fdkvc.run.metrics import METRICS, memory
+from fdkvc.run.evidence import Demands, Evidence
+from fdkvc.run.metrics import METRICS, cache_bytes
 from fdkvc.run.simulate import simulate
 from fdkvc.synthetic.batch import one_dialog
 from tests.worlds import kept_tokens, plain_dialog, random_dialog
@@ -34,8 +34,8 @@ def test_it_worked_by_hand() -> None:
     assert METRICS["memory"].measure(trace, dialog)[0].tolist() == [1, 1, 1, 1]
     reads = METRICS["reads"].measure(trace, dialog)[0]
     np.testing.assert_allclose(reads, [1, 2 / 3, 0.5, 0.4], rtol=1e-6)
-    assert memory(trace, dialog).keys == 5 * 2 * 4
-    assert memory(trace, dialog).reads == 2 * 2 * 2 * 4
+    assert cache_bytes(trace, dialog).keys == 5 * 2 * 4
+    assert cache_bytes(trace, dialog).reads == 2 * 2 * 2 * 4
 
 
 def test_pages_are_found_by_what_none_of_their_keys_exceeds() -> None:
@@ -77,8 +77,8 @@ def test_what_a_call_needs_is_looked_up_by_its_own_turn() -> None:
         for budget in (24, 500)
     )
 
-    assert all_of_it.recall(Asked("call")) == 1
-    assert 0 <= few.recall(Asked("call")) <= 1
+    assert all_of_it.recall(Demands("call")) == 1
+    assert 0 <= few.recall(Demands("call")) <= 1
     turn = next(demand.turn for demand, _ in recording.evidence)
     needs = few.answers[0].demand.turn
     assert turn == needs

@@ -24,7 +24,7 @@ from fdkvc.replication.claims import (
     measure,
     measured_words,
 )
-from fdkvc.run.metrics import Memory
+from fdkvc.run.metrics import CacheBytes
 from fdkvc.synthetic.scenarios import SCENARIOS
 from tests.studies import few_dialogs, other_budget, paper_study
 
@@ -51,7 +51,7 @@ def made(measured: Mapping[str, Measured], sweeps: Mapping[str, Results] | None 
         Results(benchmark, {"mixed": measured}, 1.0),
         sweeps or {},
         (Latency("fifo", 0.02, 0.001), Latency("fd-kvc", 0.07, 0.004)),
-        {"fd-kvc": Memory(1, 1, 448, 1)},
+        {"fd-kvc": CacheBytes(1, 1, 448, 1)},
         Probes(12.0, np.full(50, 1.4, np.float32), np.full(50, 0.25, np.float32)),
     )
 

@@ -15,7 +15,7 @@ from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.transcripts import Demand, Mention, Transcript, Turn
 from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.run.bounds import best_schedule, least_attention_loss, most_evidence
-from fdkvc.run.evidence import Asked
+from fdkvc.run.evidence import Demands
 from fdkvc.run.metrics import attention_loss, metric_named
 from fdkvc.run.simulate import simulate
 from fdkvc.synthetic.batch import DialogBatch
@@ -127,7 +127,7 @@ def demanding(seed: int) -> Recording:
     return lexical_recording(Transcript("own", turns, tuple(demands)))
 
 
-def best_by_trying(recording: Recording, budget: int, asked: Asked) -> float:
+def best_by_trying(recording: Recording, budget: int, asked: Demands) -> float:
     """Try every choice of a mention, or none, for every demand."""
     weights = asked.weights([demand for demand, _ in recording.evidence])
     born = [turn for turn, tokens in enumerate(recording.tokens) for _ in tokens]
@@ -147,7 +147,7 @@ def best_by_trying(recording: Recording, budget: int, asked: Asked) -> float:
 
 
 def test_the_most_evidence_is_what_trying_everything_finds() -> None:
-    asked = Asked("call")
+    asked = Demands("call")
     found = [
         (most_evidence(recording, budget, asked), best_by_trying(recording, budget, asked))
         for recording in map(demanding, range(25))
@@ -157,6 +157,6 @@ def test_the_most_evidence_is_what_trying_everything_finds() -> None:
     most, tried = np.transpose(found)
     np.testing.assert_allclose(most, tried, atol=1e-9)
     assert ((tried > 0) & (tried < 1)).sum() > 25
-    assert np.isnan(most_evidence(demanding(0), 3, Asked("state")))
+    assert np.isnan(most_evidence(demanding(0), 3, Demands("state")))
     with pytest.raises(ValueError, match="budget is 0, but must be a whole number of at least 1"):
         most_evidence(demanding(0), 0, asked)

@@ -14,9 +14,9 @@ from fdkvc.run.metrics import (
     Adaptation,
     adaptation,
     alignment,
+    cache_bytes,
     diversity,
     late,
-    memory,
     metric_named,
     metrics_of,
     retention,
@@ -312,7 +312,7 @@ def test_a_fork_before_the_change_of_topic_has_an_adaptation() -> None:
 
 def test_memory_counts_keys_values_scores_and_the_full_cache() -> None:
     dialogs = generate(SCENARIOS["shift"], dialogs=2, seed=0)
-    result = memory(simulate(policy_named("fd-kvc"), dialogs, 56, entries=False), dialogs)
+    result = cache_bytes(simulate(policy_named("fd-kvc"), dialogs, 56, entries=False), dialogs)
 
     assert result.scores == 56 * 8  # the paper: 8 bytes of scores an entry
     assert result.keys == result.values == 56 * 16 * 4
@@ -326,7 +326,7 @@ def test_a_cache_that_is_not_full_takes_what_it_holds(key: str) -> None:
     dialogs = generate(SCENARIOS["shift"])
     trace = simulate(policy_named(key), dialogs, 56)
 
-    each = [memory(trace, dialogs, turn) for turn in range(3)]
+    each = [cache_bytes(trace, dialogs, turn) for turn in range(3)]
     assert [(now.keys, now.full_cache) for now in each] == [
         (64 * held, 128 * said) for held, said in ((32, 32), (56, 64), (56, 96))
     ]
@@ -337,7 +337,7 @@ def test_a_cache_that_is_not_full_takes_what_it_holds(key: str) -> None:
 def test_scores_take_four_bytes_a_channel(key: str) -> None:
     dialogs = generate(SCENARIOS["shift"], world=World(head_dimension=8))
     policy = policy_named(key)
-    result = memory(simulate(policy, dialogs, 10), dialogs, turn=2)
+    result = cache_bytes(simulate(policy, dialogs, 10), dialogs, turn=2)
 
     entries = 10 if policy.bounded else 3 * 32
     assert result.scores == entries * 4 * len(policy.channels)

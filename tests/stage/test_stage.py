@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fdkvc.explain.course import term_courses
-from fdkvc.explain.explain import decision
+from fdkvc.explain.explain import turn_view
 from fdkvc.policies import POLICIES, policy_named, read_policy
 from fdkvc.run.fork import Fork
 from fdkvc.run.trace import Rule, Status
@@ -151,7 +151,7 @@ def test_it_opens_on_the_turn_after_a_change_of_topic_with_what_was_nearly_kept(
         dialog = DialogChoice(scenario_named("shift"), 7, World())
         run = load_run(RunChoice(dialog, policy_named(key), 56))
         turn, token = nearly_kept(run)
-        made = decision(run.trace, run.dialogs, 0, turn)
+        made = turn_view(run.trace, run.dialogs, 0, turn)
         gone = (made.rule == Rule.budget) & ~made.new
 
         assert turn == 4  # B comes in turn 3

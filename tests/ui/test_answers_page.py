@@ -15,15 +15,15 @@ from streamlit.testing.v1 import AppTest
 
 from fdkvc.__main__ import _parser
 from fdkvc.experiments.answers import MEASURES
-from fdkvc.explain.answers import judged
+from fdkvc.explain.answer_causes import judged
 from fdkvc.files.export import digest
 from fdkvc.lm import MEASURED, MEASURED_ON
 from fdkvc.lm.talk import Talk
 from fdkvc.ui.answers import choices, conversation, scene
 from fdkvc.ui.answers.conversation import FULL, Conversation, bundled_model
 from fdkvc.ui.answers.measured import TABLES, damage_rows, report
+from fdkvc.ui.kit.lru import ByteLRU
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.ui.kit.memory import Memory
 from tests.app_pages import check_specs, html, link_of, open_page, press, settled, specs, told
 from tests.hostile import HOSTILE
 
@@ -234,7 +234,7 @@ def test_an_answer_that_is_stopped_ends_there_and_the_talk_goes_on(
                 st.rerun()
 
     monkeypatch.setattr(scene, "steps_of", stopping)
-    monkeypatch.setattr(scene, "ANSWERS", Memory(1))
+    monkeypatch.setattr(scene, "ANSWERS", ByteLRU(1))
     app = open_page("answers", policies="fifo", budget=70)
 
     assert "✗" in lanes(app)["Full cache"]

@@ -29,8 +29,8 @@ from fdkvc.ui.kit.fields import pick, running
 from fdkvc.ui.kit.files import show_run_files
 from fdkvc.ui.kit.frame import page_theme
 from fdkvc.ui.kit.glossary import show_glossary
+from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import Markdown, plain
-from fdkvc.ui.kit.memory import kept
 from fdkvc.ui.kit.past import Kind, Past
 from fdkvc.ui.kit.run_panel import run_panel
 from fdkvc.ui.kit.sidebar import BUDGET_HERE, read_name
@@ -151,7 +151,7 @@ def _described(tuning: Tuning) -> str:
     )
 
 
-@kept
+@cached
 def files_of(searched: Searched) -> Mapping[str, str]:
     """Return the files of a search, made once: those that the command line writes."""
     return tuning_files(searched.tuning, searched.tuned, searched.seconds)

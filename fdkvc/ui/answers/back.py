@@ -8,7 +8,7 @@ from html import escape
 import pandas as pd
 import streamlit as st
 
-from fdkvc.explain.answers import BroughtBack, Span, Tried, judged, turns_of
+from fdkvc.explain.answer_causes import BroughtBack, Span, Tried, judged, turns_of
 from fdkvc.ui.answers.conversation import Answered, brought_back
 from fdkvc.ui.answers.scene import call_html, words_html
 from fdkvc.ui.answers.why import choose_answer, turns_in_words

@@ -14,7 +14,7 @@ from fdkvc.attention import Floats
 from fdkvc.corpora.model_text import Passage, Writer, model_text
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.experiments.benchmark import one_blas_thread
-from fdkvc.explain.answers import (
+from fdkvc.explain.answer_causes import (
     BroughtBack,
     Judged,
     Passages,
@@ -27,11 +27,11 @@ from fdkvc.explain.answers import (
 )
 from fdkvc.lm import BUNDLED
 from fdkvc.lm.deciding import check_present
-from fdkvc.lm.folder import LanguageModel, load_model
-from fdkvc.lm.memory import Memory
+from fdkvc.lm.language_model import LanguageModel, load_language_model
 from fdkvc.lm.talk import Talk
+from fdkvc.lm.text_cache import TextCache
 from fdkvc.policies import Policy
-from fdkvc.ui.kit.memory import kept
+from fdkvc.ui.kit.lru import cached
 
 FULL = "all"
 """The memory that evicts nothing, beside those that have the names of policies."""
@@ -42,7 +42,7 @@ def bundled_model() -> LanguageModel:
     """Return the model that comes with the project."""
     # Its matrices are small: to share one among cores takes longer than to multiply it.
     one_blas_thread()
-    return load_model(BUNDLED)
+    return load_language_model(BUNDLED)
 
 
 def size_in_words(model: LanguageModel) -> str:
@@ -117,12 +117,12 @@ class Conversation:
             return ()
         tokens = bundled_model().tokens
         return tuple(
-            tokens.text(tokens.laid_out(each).ids).strip()
+            tokens.text(tokens.encode_passage(each).ids).strip()
             for each in self.passages
             if each.turn == self.turn and each.call is not None
         )
 
-    def memories(self) -> dict[str, Memory]:
+    def memories(self) -> dict[str, TextCache]:
         """Return a new memory for each policy."""
         return {
             policy.name: bundled_model().evicting(policy, self.budget, self.decides)
@@ -130,7 +130,7 @@ class Conversation:
         }
 
 
-@kept
+@cached
 def heard(conversation: Conversation) -> Talk:
     """Return a talk that has heard all and is about to answer; nobody may go on with it.
 
@@ -149,7 +149,9 @@ def heard(conversation: Conversation) -> Talk:
         return talk
     for policy in conversation.policies:
         check_present(policy)
-    talk = Talk(bundled_model(), {FULL: Memory(bundled_model().decoder), **conversation.memories()})
+    talk = Talk(
+        bundled_model(), {FULL: TextCache(bundled_model().decoder), **conversation.memories()}
+    )
     for passage in conversation.passages:
         if passage.turn < conversation.turn:
             talk.hear(passage.text, passage.writer)
@@ -246,7 +248,7 @@ class Answered:
         return tuple(word for word in self.words(name) if word.passage >= began)
 
 
-@kept
+@cached
 def brought_back(answered: Answered, name: str) -> BroughtBack:
     """Return what comes of bringing back what a policy evicted; made once."""
     talk = answered.heard
@@ -276,21 +278,21 @@ def text_of(answered: Answered) -> Text:
     tokens = talk.model.tokens
     ids, found = [*tokens.first], []
     for passage in conversation.passages:
-        own = tokens.laid_out(passage).ids
+        own = tokens.encode_passage(passage).ids
         found.append((passage.writer, len(ids), len(ids) + len(own)))
         ids += own
     return Text(tuple(ids), tuple(found))
 
 
-@kept
+@cached
 def damage(conversation: Conversation, text: Text) -> pd.DataFrame:
-    """Return what every policy makes of a text; see `fdkvc.explain.answers.damage_table`."""
+    """Return what every policy makes of a text; see `fdkvc.explain.answer_causes.damage_table`."""
     return damage_table(bundled_model(), conversation.memories(), text.ids, text.passages)
 
 
-@kept
+@cached
 def head_damage(conversation: Conversation, name: str, text: Text) -> Floats:
-    """Return what one head's forgetting does; see `fdkvc.explain.answers.damage_by_head`."""
+    """Return what one head's forgetting does; see `fdkvc.explain.answer_causes.damage_by_head`."""
     (policy,) = (each for each in conversation.policies if each.name == name)
     found: Floats = damage_by_head(
         bundled_model(), policy, conversation.budget, conversation.decides, text.ids, text.passages

@@ -13,14 +13,14 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from fdkvc.explain.answers import Judged, changed_words, turns_of
+from fdkvc.explain.answer_causes import Judged, changed_words, turns_of
 from fdkvc.limits import MAX_ANSWERS_MEGABYTES, MAX_TYPED_CHARACTERS
 from fdkvc.ui.answers import choices
 from fdkvc.ui.answers.conversation import FULL, Answered, Conversation, heard, steps_of
 from fdkvc.ui.kit.fields import hold_and_rerun
 from fdkvc.ui.kit.frame import problems
+from fdkvc.ui.kit.lru import ByteLRU
 from fdkvc.ui.kit.markdown import Markdown
-from fdkvc.ui.kit.memory import Memory
 from fdkvc.words import listed, sentence
 
 DRAWN = 0.06
@@ -32,7 +32,7 @@ PATIENCE = 0.2
 SHOWN_CHARACTERS = 60
 """Characters of an argument."""
 
-ANSWERS: Memory[Answered] = Memory(MAX_ANSWERS_MEGABYTES * 1_000_000)
+ANSWERS: ByteLRU[Answered] = ByteLRU(MAX_ANSWERS_MEGABYTES * 1_000_000)
 """Conversations that were answered."""
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from fdkvc.explain.answers import (
+from fdkvc.explain.answer_causes import (
     Looks,
     Word,
     changed_words,
@@ -25,8 +25,8 @@ from fdkvc.ui.dialogs.files import SHIPPED, shipped_file
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held
 from fdkvc.ui.kit.frame import table_html
+from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import Markdown, plain
-from fdkvc.ui.kit.memory import kept
 from fdkvc.words import percent
 
 GONE_WORDS = 8
@@ -89,7 +89,7 @@ def show_why(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
     return {"why.csv": table}
 
 
-@kept
+@cached
 def _why(answered: Answered, name: str, word: Word, looks: Looks) -> pd.DataFrame:
     return why_table(answered.talk, name, word, looks)
 

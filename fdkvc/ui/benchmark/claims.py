@@ -15,13 +15,13 @@ from fdkvc.replication.rules import FEWEST_DIALOGS, SIGNS
 from fdkvc.report.claims import MEANINGS, STYLE, claims_html, counted, name_of
 from fdkvc.report.claims import SIGNS as CLAIM_SIGNS
 from fdkvc.ui.kit.frame import side_by_side
+from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import Markdown, plain
-from fdkvc.ui.kit.memory import kept
 
 EVERY = "all"
 
 
-@kept
+@cached
 def claims_of(study: Study) -> tuple[Judged, ...]:
     """Return the claims judged by a study, once for all that show them."""
     return tuple(judged_claims(study))

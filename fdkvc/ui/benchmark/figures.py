@@ -20,8 +20,8 @@ from fdkvc.report.figures import (
 )
 from fdkvc.ui.kit.fields import pick
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
+from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.ui.kit.memory import kept
 
 
 def show_figures(page: str, study: Study) -> None:
@@ -60,7 +60,7 @@ def choose_drawn(page: str, study: Study) -> tuple[str, ...]:
     return tuple(chosen) or drawn_first(policies)
 
 
-@kept
+@cached
 def turns_of(study: Study) -> pd.DataFrame:
     """Return the means of every turn, once for all that show them."""
     return series_table(study.results)

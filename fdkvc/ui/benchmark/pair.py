@@ -16,12 +16,12 @@ from fdkvc.replication.cells import scenario_label
 from fdkvc.run.metrics import late_metric
 from fdkvc.ui.kit.fields import pick
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
+from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.ui.kit.memory import kept
 from fdkvc.words import minus, signed
 
 
-@kept
+@cached
 def comparison(study: Study, policy: str, baseline: str) -> pd.DataFrame:
     """Compare two policies, once for all that show it."""
     return tables.comparison_table(study.results, [policy], baseline)

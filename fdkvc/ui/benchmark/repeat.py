@@ -6,7 +6,7 @@ import streamlit as st
 
 from fdkvc.experiments.study import Study
 from fdkvc.files.export import benchmark_files
-from fdkvc.files.repeat import Record, compare, read_run, told
+from fdkvc.files.repeat import Record, compare, comparison_sentence, read_run
 from fdkvc.limits import MAX_BENCHMARK_POLICIES, MAX_RUN_JSON_BYTES
 from fdkvc.synthetic.scenarios import SCENARIOS, World
 from fdkvc.ui.benchmark.choices import DIALOGS_HERE
@@ -61,7 +61,7 @@ def tell_repeated(page: str, study: Study) -> None:
         return
     files = {**files_of(study), **benchmark_files(study.results, [], record.baseline)}
     comparison = compare(record, files)
-    words = sentence(f"repeated: {told(record, comparison)}")
+    words = sentence(f"repeated: {comparison_sentence(record, comparison)}")
     if comparison.repeated:
         st.success(plain(words), icon=":material/replay:")
     elif comparison.anything:

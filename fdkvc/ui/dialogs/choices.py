@@ -31,8 +31,8 @@ from fdkvc.ui.kit.fields import held, hold
 from fdkvc.ui.kit.frame import problems
 from fdkvc.ui.kit.lanes import PAIR, Lane, read_lane
 from fdkvc.ui.kit.lanes import POLICIES as LANES
+from fdkvc.ui.kit.lru import LARGE, give_back
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.ui.kit.memory import LARGE, give_back
 from fdkvc.ui.kit.sidebar import ASKED, BUDGET_HERE, LOOK, ORDER, TURN
 from fdkvc.ui.stage.follow import open_as_linked
 from fdkvc.words import count

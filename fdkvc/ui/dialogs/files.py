@@ -17,7 +17,7 @@ from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.segmentation import segmented
 from fdkvc.corpora.trace_file import read_trace_file
 from fdkvc.corpora.transcripts import Transcript
-from fdkvc.experiments.answers import laid_out
+from fdkvc.experiments.answers import encode_dialog
 from fdkvc.limits import (
     MAX_JOINT_ENTRIES,
     MAX_KEPT_UPLOAD_MEGABYTES,
@@ -31,16 +31,15 @@ from fdkvc.limits import (
     MAX_TOPICS,
     MAX_UPLOAD_MEGABYTES,
 )
-from fdkvc.lm.memory import Memory, read
 from fdkvc.lm.recorded import recordings
+from fdkvc.lm.text_cache import TextCache, read
 from fdkvc.policies import Policy
 from fdkvc.policies.together import Together
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Trace
 from fdkvc.synthetic.batch import DialogBatch, stack
 from fdkvc.ui.answers.conversation import bundled_model
-from fdkvc.ui.kit.memory import Memory as Store
-from fdkvc.ui.kit.memory import kept
+from fdkvc.ui.kit.lru import ByteLRU, cached
 
 SHIPPED: Mapping[str, str] = {
     "dialogues": "Example: service dialogs",
@@ -129,7 +128,7 @@ def read_dialog_file(content: bytes, name: str) -> DialogFile:
     return DialogFile(name, digest, tuple(each.transcript for each in traced), traced)
 
 
-@kept
+@cached
 def with_calls(file: DialogFile) -> DialogFile:
     """Return a file in which calls are made as it is read with their text.
 
@@ -142,7 +141,7 @@ def with_calls(file: DialogFile) -> DialogFile:
     return replace(file, transcripts=transcripts, left=left)
 
 
-BROUGHT: Store[DialogFile] = Store(MAX_KEPT_UPLOAD_MEGABYTES * 1_000_000)
+BROUGHT: ByteLRU[DialogFile] = ByteLRU(MAX_KEPT_UPLOAD_MEGABYTES * 1_000_000)
 """Files that people have brought, by name and digest: a session knows no more of its own."""
 
 
@@ -241,7 +240,7 @@ class HeadChoice:
         return shared.row(self.head - first)
 
 
-@kept
+@cached
 def _shared_run(
     policy: Policy, recording: Recording, first: int, deciding: int, budget: int
 ) -> Trace:
@@ -263,8 +262,8 @@ def read_by_bundled_model(said: Transcript) -> tuple[Recording, ...]:
         If it is longer than the model can hold.
     """
     model = bundled_model()
-    passages = laid_out(model, said)
-    memory = Memory(model.decoder)
+    passages = encode_dialog(model, said)
+    memory = TextCache(model.decoder)
     if model.tokens.first:
         read([memory], model.tokens.first)
     for passage in passages:
@@ -283,12 +282,12 @@ def read_by_bundled_model(said: Transcript) -> tuple[Recording, ...]:
     )
 
 
-@kept
+@cached
 def _read_dialog(file: DialogFile, dialog: int) -> tuple[Recording, ...]:
     return read_by_bundled_model(file.transcripts[dialog])
 
 
-@kept
+@cached
 def shown_recording(
     file: DialogFile, dialog: int, way: str, schedule: str, kv_head: int | None
 ) -> tuple[Recording, tuple[str, ...]]:

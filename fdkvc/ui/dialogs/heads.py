@@ -12,14 +12,14 @@ from fdkvc.experiments.replay import default_heads
 from fdkvc.explain.overlap import share_apart
 from fdkvc.policies import Policy
 from fdkvc.policies.together import Together
-from fdkvc.run.evidence import Asked, answers, recall
+from fdkvc.run.evidence import Demands, answers, recall
 from fdkvc.run.simulate import simulate
 from fdkvc.ui.dialogs.choices import Chosen
 from fdkvc.ui.dialogs.transcript import demanded
 from fdkvc.ui.kit.frame import table_html
 from fdkvc.ui.kit.lanes import Lane
+from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.ui.kit.memory import kept
 
 
 def show_heads(chosen: Chosen, lanes: Sequence[Lane], lane: Lane) -> None:
@@ -71,7 +71,7 @@ def show_heads(chosen: Chosen, lanes: Sequence[Lane], lane: Lane) -> None:
     )
 
 
-@kept
+@cached
 def _both_ways(
     policy: Policy, recording: Recording, budget: int, kind: str, together: int
 ) -> tuple[Floats, Floats, Floats]:
@@ -81,7 +81,7 @@ def _both_ways(
         simulate(deciding, dialogs, budget, entries=False, outputs_from=dialogs.turns)
         for deciding in (policy, Together(policy, together))
     )
-    shares = [recall(answers(trace, recording), Asked(kind)) for trace in (alone, joined)]
+    shares = [recall(answers(trace, recording), Demands(kind)) for trace in (alone, joined)]
     return shares[0], shares[1], share_apart(alone, joined).mean(axis=1)
 
 

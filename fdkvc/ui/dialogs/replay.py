@@ -37,8 +37,8 @@ from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
 from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.jobs import Report, Work
 from fdkvc.ui.kit.lanes import Lane
+from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.ui.kit.memory import kept
 from fdkvc.ui.kit.run_panel import run_panel
 from fdkvc.words import count, decimal, plus_minus
 
@@ -202,7 +202,7 @@ def _show(page: str, done: Replayed) -> None:
         )
 
 
-@kept
+@cached
 def _summary(done: Replayed) -> pd.DataFrame:
     """Return means and intervals; a policy under both ways of the heads has two names."""
     table = replay_summary(done.table, SEED)
@@ -221,7 +221,7 @@ def _titles(done: Replayed, table: pd.DataFrame) -> list[str]:
     ]
 
 
-@kept
+@cached
 def files_of(done: Replayed) -> Mapping[str, str]:
     """Return the files of a run, made once: those that the command line writes."""
     return replay_files(

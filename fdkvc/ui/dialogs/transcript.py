@@ -14,7 +14,7 @@ from fdkvc.corpora.transcripts import Demand
 from fdkvc.run.evidence import lost_in
 from fdkvc.ui.dialogs.files import HeadChoice
 from fdkvc.ui.kit.lanes import Lane
-from fdkvc.ui.kit.memory import kept
+from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.runs import Run
 from fdkvc.ui.stage.lanes import follow_lanes, show_words
 from fdkvc.ui.stage.payload import Asked, Said
@@ -90,7 +90,7 @@ class Outcome:
         return f"lost {'at once, ' * at_once}in turn {self.lost}"
 
 
-@kept
+@cached
 def verdicts(run: Run, recording: Recording) -> tuple[Outcome, ...]:
     """Return for each demand of the dialog whether this run met it."""
     lost = lost_in(run.trace, recording)
@@ -114,7 +114,7 @@ def moment(recording: Recording, lane: Lane) -> tuple[int, int | None]:
     return len(recording.tokens) - 1, None
 
 
-@kept
+@cached
 def _said(recording: Recording, topics: tuple[str, ...], runs: tuple[Run, ...]) -> Said:
     kind, name = demanded(recording)
     known = [

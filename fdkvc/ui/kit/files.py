@@ -21,8 +21,8 @@ from fdkvc.report.figures import figure_charts
 from fdkvc.ui.kit.downloads import KINDS, PICTURE_WIDTH, download_pictures, shown_charts
 from fdkvc.ui.kit.fields import pick
 from fdkvc.ui.kit.frame import page_theme
+from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.ui.kit.memory import kept
 
 CONTENT = {
     "summary.csv": "late metrics: mean, interval, published",
@@ -45,7 +45,7 @@ CONTENT = {
 }
 
 
-@kept
+@cached
 def files_of(study: Study) -> Mapping[str, str]:
     """Return the files of a study, made once."""
     return study_files(study)
@@ -159,7 +159,7 @@ def pictures(charts: Mapping[str, Spec], theme: Theme) -> dict[str, bytes]:
     }
 
 
-@kept
+@cached
 def files_of_sweep(sweep: Sweep, results: Results) -> Mapping[str, str]:
     """Return the files of a sweep, made once."""
     return sweep_files(sweep, results)

@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from fdkvc.experiments.benchmark import Progress
 from fdkvc.experiments.workers import DaemonThreads
-from fdkvc.ui.kit.memory import give_back, size_of
+from fdkvc.ui.kit.lru import give_back, size_of
 
 RUNNING = 2
 """Jobs at work at once."""

@@ -18,7 +18,7 @@ from fdkvc.parameters import Field
 from fdkvc.policies import Policy
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.arrow import cut_by_turn
-from fdkvc.ui.kit.memory import kept
+from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.runs import Choice, Run, RunChoice, load_run
 from fdkvc.ui.kit.sidebar import read_name
 from fdkvc.ui.kit.variants import CHOSEN, choose_policies
@@ -102,7 +102,7 @@ def choose_pair(page: str, lanes: Sequence[Lane]) -> tuple[Lane, Lane]:
     return one, other
 
 
-@kept
+@cached
 def overlap(one: Run, other: Run) -> pd.DataFrame:
     """Return for each turn how many entries two runs share."""
     table = overlap_table(one.entries, other.entries).set_index("turn")
@@ -111,13 +111,13 @@ def overlap(one: Run, other: Run) -> pd.DataFrame:
     return table.reindex(turns).fillna({"jaccard": 1.0}).fillna(0).reset_index()
 
 
-@kept
+@cached
 def differences(one: Run, other: Run) -> tuple[pd.DataFrame, ...]:
     """Return the entries that only one of two runs keeps, by turn."""
     return cut_by_turn(difference_table(one.entries, other.entries), one.dialogs.turns)
 
 
-@kept
+@cached
 def cells(run: Run, places: int, picked: int | None, theme: Theme) -> tuple[pd.DataFrame, ...]:
     """Return the cells of a run's cache, by turn.
 
@@ -139,7 +139,7 @@ def metric_lines(lanes: Sequence[Lane]) -> tuple[Line, ...]:
     return tuple(min(same, key=lambda line: line.low) for same in zip(*by_lane, strict=True))
 
 
-@kept
+@cached
 def line_data(lanes: tuple[Lane, ...]) -> Mapping[str, pd.DataFrame]:
     """Return the metrics of all lanes, and the changes of topic; a fork begins where it forks."""
     fields = ["turn", *(line.field for line in lanes[0].run.metrics)]

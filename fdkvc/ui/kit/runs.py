@@ -9,22 +9,22 @@ from fdkvc.stage.run import Run as Run
 from fdkvc.stage.run import RunChoice as RunChoice
 from fdkvc.stage.run import lay_out, lay_out_fork
 from fdkvc.synthetic.batch import DialogBatch
-from fdkvc.ui.kit.memory import kept
+from fdkvc.ui.kit.lru import cached
 
 
-@kept
+@cached
 def load_dialog(choice: Choice) -> DialogBatch:
     """Load the dialog, once for all policies that run on it."""
     return choice.load()
 
 
-@kept
+@cached
 def load_run(choice: RunChoice) -> Run:
     """Run the policy, and lay out what the views show."""
     return lay_out(choice, load_dialog(choice.dialog))
 
 
-@kept
+@cached
 def load_fork(trunk: Run, change: Fork) -> Run:
     """Continue a run with something changed, and lay out what the views show.
 

@@ -9,11 +9,11 @@ from fdkvc.stage.payload import Asked as Asked
 from fdkvc.stage.payload import LaneHead as LaneHead
 from fdkvc.stage.payload import Said as Said
 from fdkvc.stage.payload import pack, pack_lanes
-from fdkvc.ui.kit.memory import kept
+from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.runs import Run
 
 
-@kept
+@cached
 def name_of(run: Run) -> str:
     """Return a name that only this run has, by which the browser knows what is told of it."""
     return uuid4().hex
@@ -24,13 +24,13 @@ def name_of_all(runs: Sequence[Run]) -> str:
     return " ".join(map(name_of, runs))
 
 
-@kept
+@cached
 def payload(run: Run) -> bytes:
     """Return a run for the browser: everything that any turn shows, once."""
     return pack(run, name_of(run))
 
 
-@kept
+@cached
 def lanes_payload(runs: tuple[Run, ...], heads: tuple[LaneHead, ...], said: Said | None) -> bytes:
     """Return runs over one dialog for the browser: who is kept and evicted when, and by rank."""
     return pack_lanes(runs, heads, said, name_of_all(runs))

@@ -14,7 +14,7 @@ from fdkvc.charts import turn as turn_charts
 from fdkvc.charts.theme import Spec, Theme, with_data
 from fdkvc.charts.timeline import Line
 from fdkvc.files.export import trace_files
-from fdkvc.run.metrics import memory, usual_metrics
+from fdkvc.run.metrics import cache_bytes, usual_metrics
 from fdkvc.ui.kit.downloads import (
     download_files,
     download_pictures,
@@ -27,7 +27,7 @@ from fdkvc.ui.kit.fields import held
 from fdkvc.ui.kit.frame import page_theme
 from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.lanes import Lane
-from fdkvc.ui.kit.memory import kept
+from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.runs import Run
 from fdkvc.ui.kit.sidebar import ENTRY, ORDER
 from fdkvc.ui.stage.lanes import follow_lanes, show_lanes
@@ -120,7 +120,7 @@ def timeline_chart(run: Run, turn: int, picked: int | None, theme: Theme) -> Spe
     )
 
 
-@kept
+@cached
 def _path_data(run: Run, picked: int | None) -> pd.DataFrame:
     return timeline.placed(run.path(picked))
 
@@ -172,7 +172,7 @@ def figures(run: Run, turn: int) -> None:
         value = float(now[line.field])
         change = "" if before is None else _change(line, value - float(before[line.field]))
         shown.append((line.label, line.words(value), change))
-    bytes_ = memory(run.trace, run.dialogs, turn)
+    bytes_ = cache_bytes(run.trace, run.dialogs, turn)
     note = f"of {_kib(bytes_.full_cache)} in all; scores {_kib(bytes_.scores)}"
     shown.append(("Keys and values", _kib(bytes_.keys + bytes_.values), note))
     cells = "".join(

@@ -12,7 +12,7 @@ from fdkvc.explain.counterfactual import Change, counterfactual, nearest_first
 from fdkvc.parameters import written
 from fdkvc.stage.moments import told
 from fdkvc.ui.kit.jobs import Job, Jobs, Report
-from fdkvc.ui.kit.memory import Memory
+from fdkvc.ui.kit.lru import ByteLRU
 from fdkvc.ui.kit.runs import Run
 from fdkvc.ui.stage.component import listen, said, show_stage
 from fdkvc.ui.stage.follow import follow as take_over
@@ -35,7 +35,7 @@ def follow(page: str, run: Run) -> int:
 SEARCHES = 1
 """Searches at work at once: each runs a dialog some thousand times."""
 
-_found: Memory[list[Change]] = Memory(4_000_000)
+_found: ByteLRU[list[Change]] = ByteLRU(4_000_000)
 
 
 @st.cache_resource(show_spinner=False)

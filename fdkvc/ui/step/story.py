@@ -8,8 +8,8 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from fdkvc.explain.narrate import StepStory, headline, narrate
+from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import Markdown
-from fdkvc.ui.kit.memory import kept
 from fdkvc.ui.kit.runs import Run
 
 
@@ -38,7 +38,7 @@ def inside_turn(run: Run, turn: int, places: list[DeltaGenerator]) -> None:
         place.html(told)
 
 
-@kept
+@cached
 def _told(run: Run) -> tuple[tuple[str, ...], ...]:
     """Tell all turns at once: a step, back or forth, only looks its turn up."""
     return tuple(

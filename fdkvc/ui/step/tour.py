@@ -10,7 +10,7 @@ import streamlit as st
 
 from fdkvc.experiments.benchmark import Benchmark
 from fdkvc.explain.course import term_courses
-from fdkvc.explain.explain import decision, explain, life
+from fdkvc.explain.explain import explain, life, turn_view
 from fdkvc.explain.overlap import first_difference
 from fdkvc.policies import policy_named
 from fdkvc.policies.fd_kvc_steps import DECAY
@@ -71,7 +71,7 @@ class Stop:
 
 def holds(run: Run, turn: int) -> dict[str, int]:
     """Count what a turn leaves in the cache by topic."""
-    made = decision(run.trace, run.dialogs, 0, turn)
+    made = turn_view(run.trace, run.dialogs, 0, turn)
     topics = run.dialogs.topics_of(0, made.token[made.kept])
     return {topic: topics.count(topic) for topic in sorted(set(topics))}
 
@@ -97,13 +97,13 @@ def gathered(run: Run, turn: int, token: int) -> dict[str, float]:
 
 def oldest(run: Run, turn: int) -> int:
     """Return the token that has been in the cache the longest."""
-    made = decision(run.trace, run.dialogs, 0, turn)
+    made = turn_view(run.trace, run.dialogs, 0, turn)
     return int(made.token[made.kept][0])
 
 
 def nearly_kept(run: Run, turn: int) -> int:
     """Return the best of the entries that were there before and had to go."""
-    made = decision(run.trace, run.dialogs, 0, turn)
+    made = turn_view(run.trace, run.dialogs, 0, turn)
     gone = np.flatnonzero((made.rule == Rule.budget) & ~made.new)
     return int(made.token[gone[np.argmax(made.score[gone])]])
 
@@ -120,7 +120,7 @@ def _ranks(run: Run, turn: int) -> dict[int, tuple[int, int]]:
 
 
 def _ranked(run: Run, turn: int) -> dict[int, int]:
-    made = decision(run.trace, run.dialogs, 0, turn)
+    made = turn_view(run.trace, run.dialogs, 0, turn)
     rank = made.pick(made.entries.rank)
     return dict(zip(made.token[made.kept].tolist(), rank[made.kept].tolist(), strict=True))
 
@@ -136,7 +136,7 @@ def _the_cache_fills(run: Run, turn: int, token: int) -> str:
 
 
 def _half_of_it_follows(run: Run, turn: int, token: int) -> str:
-    protected = int(decision(run.trace, run.dialogs, 0, turn).protected.sum())
+    protected = int(turn_view(run.trace, run.dialogs, 0, turn).protected.sum())
     return (
         f"The dialog turns to {_topic(run, turn)} for good. H2O protects the newest "
         f"{count(protected, 'entry', 'entries')} and fills the other places with the largest sums "

@@ -17,9 +17,9 @@ from fdkvc.attention import Bools, Floats, Ints
 from fdkvc.corpora.model_text import Writer, read_call
 from fdkvc.limits import MAX_RESTORED_SPANS
 from fdkvc.lm.apart import OneHead
-from fdkvc.lm.folder import LanguageModel
-from fdkvc.lm.memory import Memory, read
+from fdkvc.lm.language_model import LanguageModel
 from fdkvc.lm.talk import Talk, begins_with, passages_written
+from fdkvc.lm.text_cache import TextCache, read
 from fdkvc.lm.tokens import Tokens
 from fdkvc.policies import Policy
 from fdkvc.run.trace import Rule
@@ -350,14 +350,14 @@ class BroughtBack:
 
 
 def bring_back(
-    model: LanguageModel, memory: Memory, passages: Passages, most: int = MAX_RESTORED_SPANS
+    model: LanguageModel, memory: TextCache, passages: Passages, most: int = MAX_RESTORED_SPANS
 ) -> BroughtBack:
     """Bring spans back that a memory has evicted, and let the model write what comes next.
 
     Parameters
     ----------
     model : LanguageModel
-    memory : Memory
+    memory : TextCache
         As it was when an answer was to begin; it is left as it is.
     passages : sequence of (Writer, first, end)
         What it has read.
@@ -365,7 +365,7 @@ def bring_back(
         So many spans, those that the full cache attends to most.
     """
     tokens = model.tokens
-    full = Memory(model.decoder)
+    full = TextCache(model.decoder)
     logits = read([full], memory.ids, last=1)[0, 0]
     writer = begins_with(tokens, logits)
     (answer,) = passages_written(tokens, [full], writer)
@@ -392,7 +392,7 @@ def bring_back(
     )
 
 
-def _with(memory: Memory, spans: Sequence[Span], read_again: bool) -> Memory:
+def _with(memory: TextCache, spans: Sequence[Span], read_again: bool) -> TextCache:
     for span in sorted(spans, key=lambda each: each.first):
         memory = memory.restored(span.first, span.end, read_again=read_again)
     return memory
@@ -433,7 +433,7 @@ def _spans(words: Sequence[Word], weights: Floats, lost: Bools) -> Iterator[Span
 
 def damage_table(
     model: LanguageModel,
-    memories: Mapping[str, Memory],
+    memories: Mapping[str, TextCache],
     ids: Sequence[int],
     passages: Passages,
 ) -> pd.DataFrame:
@@ -442,7 +442,7 @@ def damage_table(
     Parameters
     ----------
     model : LanguageModel
-    memories : mapping of name to Memory
+    memories : mapping of name to TextCache
         New ones.
     ids : sequence of int
         The text.
@@ -454,7 +454,7 @@ def damage_table(
         Columns memory, passage, turn, writer, tokens, nats, damage: −log of the probability of
         what came, a token, and by how much that is more than under the full cache.
     """
-    full, *others = _nats(model, [Memory(model.decoder), *memories.values()], ids, passages)
+    full, *others = _nats(model, [TextCache(model.decoder), *memories.values()], ids, passages)
     turns = turns_of(passages)
     rows = [
         (name, at, turns[at], writer, end - first - 1, float(own[at]), float(own[at] - full[at]))
@@ -477,7 +477,7 @@ def damage_by_head(
     shape = model.decoder.shape
     places = list(np.ndindex(shape.layers, shape.kv_heads))
     alone = [OneHead(model.decoder, policy, budget, layer, head, decides) for layer, head in places]
-    nats = _nats(model, [Memory(model.decoder), *alone], ids, passages)
+    nats = _nats(model, [TextCache(model.decoder), *alone], ids, passages)
     lengths = [end - first - 1 for _, first, end in passages]
     mean = np.average(nats, axis=1, weights=lengths)
     lost: Floats = (mean[1:] - mean[0]).reshape(shape.layers, shape.kv_heads)
@@ -485,7 +485,7 @@ def damage_by_head(
 
 
 def _nats(
-    model: LanguageModel, memories: Sequence[Memory], ids: Sequence[int], passages: Passages
+    model: LanguageModel, memories: Sequence[TextCache], ids: Sequence[int], passages: Passages
 ) -> Floats:
     """Return −log of the probability of what came after each passage's first token (C, P)."""
     if model.tokens.first:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fdkvc.attention import Bools
-from fdkvc.explain.answers import (
+from fdkvc.explain.answer_causes import (
     Looks,
     bring_back,
     damage_by_head,
@@ -19,9 +19,9 @@ from fdkvc.explain.answers import (
     words_of,
 )
 from fdkvc.lm.apart import OneHead
-from fdkvc.lm.folder import LanguageModel, load_model
-from fdkvc.lm.memory import Evicting, Memory, read
+from fdkvc.lm.language_model import LanguageModel, load_language_model
 from fdkvc.lm.talk import Talk, write
+from fdkvc.lm.text_cache import Evicting, TextCache, read
 from fdkvc.policies import policy_named
 from tests.models import write_model
 
@@ -31,14 +31,14 @@ BUDGET = 20
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
-    return load_model(write_model(tmp_path_factory.mktemp("told"), seed=3))
+    return load_language_model(write_model(tmp_path_factory.mktemp("told"), seed=3))
 
 
 @pytest.fixture(scope="module")
 def heard(model: LanguageModel) -> Talk:
     """A talk that is about to answer."""
     fifo = Evicting(model.decoder, policy_named("fifo"), BUDGET)
-    talk = Talk(model, {"full": Memory(model.decoder), "fifo": fifo})
+    talk = Talk(model, {"full": TextCache(model.decoder), "fifo": fifo})
     for text in SAID:
         talk.hear(text)
     return talk
@@ -179,7 +179,7 @@ def test_the_damage_is_by_how_much_what_came_is_less_likely(
     assert by_memory.damage["whole"].abs().max() < 1e-5
     assert by_memory.damage["small"][0] == pytest.approx(0, abs=1e-5)  # nothing is gone yet
     assert by_memory.damage["small"].abs().max() > 1e-3
-    logits = read([Memory(model.decoder)], ids)[0].astype(float)
+    logits = read([TextCache(model.decoder)], ids)[0].astype(float)
     likely = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
     _, first, end = passages[1]
     expected = -np.mean([likely[at - 1, ids[at]] for at in range(first + 1, end)])

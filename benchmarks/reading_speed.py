@@ -1,6 +1,6 @@
 """How fast a language model reads, with and without eviction, beside *transformers*.
 
-    python -m benchmarks.answers FOLDER FILE [--dialogs 100] [--repetitions 5]
+    python -m benchmarks.reading_speed FOLDER FILE [--dialogs 100] [--repetitions 5]
 
 FOLDER holds a model of the Llama layout, FILE dialogs. Reading is measured in turn, in one run, in
 CPU time of one thread, and medians are printed; that of *transformers* needs the packages of
@@ -26,8 +26,8 @@ from fdkvc.corpora.formats import read_file
 from fdkvc.corpora.model_text import model_text
 from fdkvc.experiments.answers import Answers, run_answers
 from fdkvc.experiments.workers import cores, shared_workers
-from fdkvc.lm.folder import LanguageModel, load_model
-from fdkvc.lm.memory import Evicting, Memory, read
+from fdkvc.lm.language_model import LanguageModel, load_language_model
+from fdkvc.lm.text_cache import Evicting, TextCache, read
 from fdkvc.policies import policy_named
 
 POLICIES = ("fifo", "h2o", "fd-kvc", "fd-kvc-window")
@@ -35,7 +35,7 @@ BUDGETS = (48, 64, 96)
 LONGEST = 20  # dialogs that are read for the first two
 
 
-def read_turns(memory: Memory, turns: Sequence[Sequence[int]]) -> None:
+def read_turns(memory: TextCache, turns: Sequence[Sequence[int]]) -> None:
     """Read a dialog turn by turn."""
     for ids in turns:
         read([memory], ids)
@@ -66,12 +66,12 @@ def library(folder: str) -> Callable[[Sequence[Sequence[int]]], None] | None:
 
 def reading(model: LanguageModel, folder: str, dialogs: Any, repetitions: int) -> None:
     """Print how long dialogs take to be read, at once and turn by turn, by whom."""
-    texts = [[model.tokens.laid_out(each).ids for each in model_text(one)] for one in dialogs]
+    texts = [[model.tokens.encode_passage(each).ids for each in model_text(one)] for one in dialogs]
     whole = [[[token for turn in turns for token in turn]] for turns in texts]
     decoder = model.decoder
     theirs = library(folder)
     ways: dict[str, Callable[[Any], None]] = {
-        "NumPy": lambda turns: read_turns(Memory(decoder), turns),
+        "NumPy": lambda turns: read_turns(TextCache(decoder), turns),
         **{
             f"NumPy, {key} {BUDGETS[0]}": partial(
                 lambda key, turns: read_turns(
@@ -106,7 +106,7 @@ def reading(model: LanguageModel, folder: str, dialogs: Any, repetitions: int) -
 
 def whole_run(folder: str, file: str, dialogs: int) -> None:
     """Run answers, and print how long it took and the peak memory of all its processes."""
-    model, transcripts = load_model(folder), read_file(file)[:dialogs]
+    model, transcripts = load_language_model(folder), read_file(file)[:dialogs]
     settings = Answers(
         tuple(policy_named(key) for key in POLICIES), BUDGETS, cut_text=False, proxies=True
     )
@@ -135,9 +135,11 @@ def main() -> None:
         return
     with threadpool_limits(1, user_api="blas"):
         dialogs = read_file(Path(settings.file))[:LONGEST]
-        reading(load_model(settings.folder), settings.folder, dialogs, settings.repetitions)
+        reading(
+            load_language_model(settings.folder), settings.folder, dialogs, settings.repetitions
+        )
     # In a process of its own, whose memory is not that of what was measured before.
-    command = [sys.executable, "-m", "benchmarks.answers", settings.folder, settings.file]
+    command = [sys.executable, "-m", "benchmarks.reading_speed", settings.folder, settings.file]
     more = ["--run", "--dialogs", str(settings.dialogs)]
     subprocess.run([*command, *more], cwd=ROOT, check=True)
 

@@ -18,8 +18,8 @@ from fdkvc.corpora.model_text import Passage
 from fdkvc.corpora.word_frequencies import word_surprisal
 from fdkvc.lm import BUNDLED
 from fdkvc.lm.decoder import Decoder
-from fdkvc.lm.folder import load_model
-from fdkvc.lm.memory import CutText, Evicting, Memory, Retrieving, read
+from fdkvc.lm.language_model import load_language_model
+from fdkvc.lm.text_cache import CutText, Evicting, Retrieving, TextCache, read
 from fdkvc.policies import policy_named, read_policy
 from fdkvc.policies.retrieval import Retrieval
 from fdkvc.run.online import OnlineCache
@@ -33,7 +33,7 @@ NEAR = 1e-5
 
 @pytest.fixture(scope="module")
 def decoder(tmp_path_factory: pytest.TempPathFactory) -> Decoder:
-    return load_model(write_model(tmp_path_factory.mktemp("model"))).decoder
+    return load_language_model(write_model(tmp_path_factory.mktemp("model"))).decoder
 
 
 def text(decoder: Decoder, tokens: int, seed: int = 0) -> list[int]:
@@ -41,7 +41,7 @@ def text(decoder: Decoder, tokens: int, seed: int = 0) -> list[int]:
     return [int(token) for token in drawn]
 
 
-def read_in_turns(memory: Memory, ids: Sequence[int], lengths: Sequence[int]) -> Any:
+def read_in_turns(memory: TextCache, ids: Sequence[int], lengths: Sequence[int]) -> Any:
     """Read a text turn by turn, and return all logits (N, V)."""
     found, bounds = [], np.cumsum([0, *lengths])
     for first, end in pairwise(bounds):
@@ -51,7 +51,7 @@ def read_in_turns(memory: Memory, ids: Sequence[int], lengths: Sequence[int]) ->
     return np.concatenate(found)
 
 
-class Masked(Memory):
+class Masked(TextCache):
     """A memory that evicts nothing, but is told what each token may see (L, K, N, N)."""
 
     def __init__(self, decoder: Decoder, sees: Any) -> None:
@@ -71,7 +71,7 @@ class Masked(Memory):
         return mixed.reshape(m, -1).astype(np.float32)
 
 
-def what_was_seen(memory: Memory) -> Any:
+def what_was_seen(memory: TextCache) -> Any:
     """Return whether each token saw each other (L, K, N, N), by what each turn left."""
     shape, n = memory.decoder.shape, memory.count
     sees = np.zeros((shape.layers, shape.kv_heads, n, n + 1), bool)
@@ -104,7 +104,7 @@ def test_surprisal_is_what_the_model_gave_each_token_before_it_read_it(decoder: 
     assert memory.surprisal == pytest.approx([np.log(decoder.shape.vocabulary), *told], rel=1e-4)
     assert Evicting(decoder, policy_named("fifo"), 10).surprisal is None
     # Gone back to within a turn, or read a token at a time beside another, it is the same.
-    memory, other = (Evicting(decoder, policy, 10), Memory(decoder))
+    memory, other = (Evicting(decoder, policy, 10), TextCache(decoder))
     read([memory, other], ids[:9], last=1)
     again = memory.fork(5)
     for token in ids[5:9]:
@@ -113,7 +113,7 @@ def test_surprisal_is_what_the_model_gave_each_token_before_it_read_it(decoder: 
 
 
 def test_tokens_of_a_model_are_as_surprising_as_their_words_are_rare() -> None:
-    model = load_model(BUNDLED)
+    model = load_language_model(BUNDLED)
     ids, _ = model.tokens.encode("in the Ferry")
     texts = [model.tokens.text([token]) for token in ids]
     memory = model.evicting(policy_named("fd-kvc-salience"), 10)
@@ -122,10 +122,10 @@ def test_tokens_of_a_model_are_as_surprising_as_their_words_are_rare() -> None:
     assert texts[:2] == ["in", " the"]
     rare = [word_surprisal(each.strip()) for each in texts]
     assert memory.surprisal == pytest.approx([0, *rare])
-    foretelling = model.foretelling().evicting(policy_named("fd-kvc-salience"), 10)
-    read([foretelling], [*model.tokens.marks["user"], *ids])
-    assert foretelling.surprisal is not None
-    assert foretelling.surprisal[0] == pytest.approx(np.log(model.decoder.shape.vocabulary))
+    predicting = model.with_own_surprisal().evicting(policy_named("fd-kvc-salience"), 10)
+    read([predicting], [*model.tokens.marks["user"], *ids])
+    assert predicting.surprisal is not None
+    assert predicting.surprisal[0] == pytest.approx(np.log(model.decoder.shape.vocabulary))
 
 
 @pytest.mark.parametrize("key", [*STREAMING_POLICIES])
@@ -134,7 +134,7 @@ def test_a_budget_of_the_whole_dialog_gives_the_full_caches_logits(
 ) -> None:
     lengths = [7, 1, 12, 0, 9, 5]
     ids = text(decoder, sum(lengths))
-    full = read([Memory(decoder)], ids)[0]
+    full = read([TextCache(decoder)], ids)[0]
 
     memory = Evicting(decoder, policy_named(key), sum(lengths))
 
@@ -188,7 +188,7 @@ def test_what_is_evicted_is_known_with_its_turn_and_rule(decoder: Decoder, key: 
 
 @pytest.mark.parametrize("key", [*STREAMING_POLICIES])
 def test_a_head_keeps_what_a_stream_of_its_vectors_keeps(tmp_path: Path, key: str) -> None:
-    decoder = load_model(write_model(tmp_path, num_key_value_heads=4)).decoder
+    decoder = load_language_model(write_model(tmp_path, num_key_value_heads=4)).decoder
     lengths = [6, 9, 4, 8, 7]
     memory = Evicting(decoder, policy_named(key), 10)
     read_in_turns(memory, text(decoder, sum(lengths)), lengths)
@@ -230,7 +230,7 @@ def test_cut_text_is_the_last_tokens_read_afresh(decoder: Decoder) -> None:
     logits = read_in_turns(memory, ids, [6, 7, 12, 15])
 
     # Only distances count in rotary positions, so the last tokens may begin a text of their own.
-    afresh = Memory(decoder)
+    afresh = TextCache(decoder)
     read([afresh], ids[25 - 8 : 25])
     np.testing.assert_allclose(logits[25:], read([afresh], ids[25:])[0], atol=2e-4)
     assert memory.left[2] is not None
@@ -321,7 +321,7 @@ def test_a_fork_goes_on_by_itself(decoder: Decoder) -> None:
 
 
 def test_a_text_ends_where_the_positions_do(tmp_path: Path) -> None:
-    model = load_model(write_model(tmp_path, max_position_embeddings=30))
+    model = load_language_model(write_model(tmp_path, max_position_embeddings=30))
     memory = CutText(model.decoder, 4)
     read_in_turns(memory, text(model.decoder, 30), [10, 10, 10])
     with pytest.raises(ValueError, match="the text has 31 tokens, but the model holds at most 30"):
@@ -361,7 +361,7 @@ def test_a_memory_that_retrieves_reads_what_is_nearest(decoder: Decoder, size: i
 def test_a_whitelist_knows_words_and_speakers_of_what_a_model_reads(
     tmp_path: Path, marks: Sequence[str]
 ) -> None:
-    model = load_model(write_model(tmp_path, marks=marks))
+    model = load_language_model(write_model(tmp_path, marks=marks))
     passages = [
         Passage("user", "To Trieste, please.", 0),
         Passage("system", "Trieste? When?", 1),
@@ -373,7 +373,7 @@ def test_a_whitelist_knows_words_and_speakers_of_what_a_model_reads(
         memory, began = model.evicting(policy, 30), []
         for passage in passages:
             began.append(memory.count)
-            read([memory], model.tokens.laid_out(passage).ids)
+            read([memory], model.tokens.encode_passage(passage).ids)
             memory.end_turn()
         assert memory.near is not None
         stayed = [int(token) for token in memory.near[0, 0] if token >= 0]

@@ -59,7 +59,7 @@ def give_back() -> None:
         trim(0)
 
 
-class Memory(Generic[Value]):
+class ByteLRU(Generic[Value]):
     """Values by their keys, of so many bytes together; for all sessions of the process.
 
     Parameters
@@ -92,10 +92,10 @@ class Memory(Generic[Value]):
             return self._kept[key][0]
 
 
-_COMPUTED: Memory[Any] = Memory(MAX_COMPUTED_MEGABYTES * 1_000_000)
+_COMPUTED: ByteLRU[Any] = ByteLRU(MAX_COMPUTED_MEGABYTES * 1_000_000)
 
 
-def kept(make: Callable[[*Arguments], Value]) -> Callable[[*Arguments], Value]:
+def cached(make: Callable[[*Arguments], Value]) -> Callable[[*Arguments], Value]:
     """Let a function find again what it made of the same arguments, within one bound for all.
 
     What is the same only as itself, such as a run or a file, is not kept alive by having been an

@@ -11,8 +11,8 @@ import pytest
 from fdkvc.policies import policy_named
 from fdkvc.synthetic.scenarios import World, scenario_named
 from fdkvc.ui.dialogs.files import DialogFile, read_dialog_file
-from fdkvc.ui.kit import memory as kit
-from fdkvc.ui.kit.memory import Memory, kept, size_of
+from fdkvc.ui.kit import lru
+from fdkvc.ui.kit.lru import ByteLRU, cached, size_of
 from fdkvc.ui.kit.runs import DialogChoice, RunChoice, load_run
 
 MEGABYTE = 1_000_000
@@ -41,7 +41,7 @@ def test_a_size_counts_no_code() -> None:
 
 
 def test_what_was_used_the_longest_ago_leaves_first() -> None:
-    memory: Memory[bytes] = Memory(3500)
+    memory: ByteLRU[bytes] = ByteLRU(3500)
     for key in "abc":
         memory.keep(key, bytes(1000))
     assert memory.find("a") is not None
@@ -53,7 +53,7 @@ def test_what_was_used_the_longest_ago_leaves_first() -> None:
 
 
 def test_the_last_one_stays_whatever_its_size_and_one_key_stands_for_one_value() -> None:
-    memory: Memory[bytes] = Memory(3500)
+    memory: ByteLRU[bytes] = ByteLRU(3500)
     memory.keep("small", bytes(10))
 
     for _ in range(3):
@@ -69,7 +69,7 @@ def test_the_last_one_stays_whatever_its_size_and_one_key_stands_for_one_value()
 
 
 def test_many_files_take_no_more_than_their_bound() -> None:
-    memory: Memory[DialogFile] = Memory(100_000)
+    memory: ByteLRU[DialogFile] = ByteLRU(100_000)
     for number in range(30):
         text = "\n".join(f"User: file {number}, line {line}" for line in range(100))
         file = read_dialog_file(text.encode(), "said.txt")
@@ -82,7 +82,7 @@ def test_many_files_take_no_more_than_their_bound() -> None:
 def test_what_was_made_is_found_again_by_equal_arguments_and_made_anew_by_others() -> None:
     made = []
 
-    @kept
+    @cached
     def make(*arguments: object) -> str:
         made.append(arguments)
         return f"made of {arguments}"
@@ -97,7 +97,7 @@ def test_what_was_made_is_found_again_by_equal_arguments_and_made_anew_by_others
 
 
 def test_a_file_does_not_live_on_because_something_was_made_of_it() -> None:
-    @kept
+    @cached
     def name_of(files: tuple[DialogFile, ...]) -> str:
         return files[0].name
 
@@ -111,8 +111,8 @@ def test_a_file_does_not_live_on_because_something_was_made_of_it() -> None:
 
 
 def test_many_runs_take_no_more_than_their_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    memory: Memory[object] = Memory(MEGABYTE)
-    monkeypatch.setattr(kit, "_COMPUTED", memory)
+    memory: ByteLRU[object] = ByteLRU(MEGABYTE)
+    monkeypatch.setattr(lru, "_COMPUTED", memory)
     policy, ended = policy_named("fifo"), []
     for seed in range(4):
         choice = RunChoice(DialogChoice(scenario_named("mixed"), seed, World()), policy, 16)

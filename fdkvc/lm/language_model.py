@@ -20,7 +20,7 @@ from fdkvc.corpora.model_folder import RANGES, check_model_folder, read_config, 
 from fdkvc.corpora.transcripts import clean_name
 from fdkvc.lm.deciding import DECIDES
 from fdkvc.lm.decoder import Decoder, Layer, Shape
-from fdkvc.lm.memory import CutText, Evicting, Memory, Reads, Remembers, Retrieving
+from fdkvc.lm.text_cache import CutText, Evicting, Reads, Remembers, Retrieving, TextCache
 from fdkvc.lm.tokens import Tokens, load_tokens
 from fdkvc.parameters import Parameter, check_parameter
 from fdkvc.policies import Policy
@@ -51,21 +51,21 @@ class LanguageModel:
     tokens: Tokens
     digest: str
 
-    def foretelling(self) -> LanguageModel:
-        """Return the same model, for which tokens are as surprising as it foretells them."""
+    def with_own_surprisal(self) -> LanguageModel:
+        """Return the same model, for which tokens are as surprising as it predicts."""
         return replace(self, decoder=replace(self.decoder, rarity=None))
 
-    def full(self, surprised: bool = False) -> Memory:
-        """Return a memory of a new text, that evicts nothing; see `Memory`."""
-        return Memory(self.decoder, surprised)
+    def full(self, surprised: bool = False) -> TextCache:
+        """Return a memory of a new text, that evicts nothing; see `TextCache`."""
+        return TextCache(self.decoder, surprised)
 
-    def evicting(self, policy: Policy, budget: int, decides: str = DECIDES.default) -> Memory:
+    def evicting(self, policy: Policy, budget: int, decides: str = DECIDES.default) -> TextCache:
         """Return a memory of a new text under a policy."""
         if isinstance(policy, Retrieval):
             return Retrieving(self.decoder, policy, budget)
         return Evicting(self.decoder, policy, budget, decides)
 
-    def cut_text(self, budget: int) -> Memory:
+    def cut_text(self, budget: int) -> TextCache:
         """Return a memory of a new text, that reads the last tokens afresh after every turn."""
         return CutText(self.decoder, budget)
 
@@ -99,7 +99,7 @@ class AnyModel(Protocol):
         """Return a memory of a new text, that reads the last tokens afresh after every turn."""
 
 
-def load_model(folder: str | Path) -> LanguageModel:
+def load_language_model(folder: str | Path) -> LanguageModel:
     """Read a model from a folder.
 
     Raises

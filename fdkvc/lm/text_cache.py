@@ -51,7 +51,7 @@ class Reads(Protocol):
 
 
 class Remembers(Protocol):
-    """What remembers one text as far as it has been read: a `Memory`, or a library's cache."""
+    """What remembers one text as far as it has been read: a `TextCache`, or a library's cache."""
 
     ids: list[int]
 
@@ -65,17 +65,17 @@ class Remembers(Protocol):
 
     @property
     def surprisal(self) -> Sequence[float] | None:
-        """How surprising each of them was, where that is noted; see `Memory`."""
+        """How surprising each of them was, where that is noted; see `TextCache`."""
 
     @property
-    def foretells(self) -> bool:
+    def needs_logits(self) -> bool:
         """Whether it needs the logits of every token for that."""
 
     def took(self, ids: Sequence[int], logits: Floats) -> None:
-        """Note what was read, and the logits of what comes after; see `Memory.took`."""
+        """Note what was read, and the logits of what comes after; see `TextCache.took`."""
 
     def vectors(self, name: str) -> Floats:
-        """Return the vectors of all tokens so far (L, heads, N, ·); see `Memory.vectors`."""
+        """Return the vectors of all tokens so far (L, heads, N, ·); see `TextCache.vectors`."""
 
     def end_turn(self) -> None:
         """Let the turn end: the policy evicts, if there is one."""
@@ -84,7 +84,7 @@ class Remembers(Protocol):
         """Return one that goes on by itself, from here or from earlier in this turn."""
 
 
-class Memory:
+class TextCache:
     """A memory that evicts nothing.
 
     Parameters
@@ -239,7 +239,7 @@ class Memory:
         """Set what is near from now on."""
 
     @property
-    def foretells(self) -> bool:
+    def needs_logits(self) -> bool:
         """Whether it needs the logits of every token."""
         return self.surprisal is not None and self.decoder.rarity is None
 
@@ -288,7 +288,7 @@ class Memory:
         other._gathered = {**self._gathered}
         return other
 
-    def restored(self, first: int, end: int, *, read_again: bool = False) -> Memory:
+    def restored(self, first: int, end: int, *, read_again: bool = False) -> TextCache:
         """Return a memory in which tokens of earlier turns are attended to, evicted or not.
 
         They are until the policy decides again.
@@ -364,7 +364,7 @@ class Memory:
         return attention(grouped, keys, unseen).reshape(shape.layers, shape.heads, self.count)
 
 
-class Evicting(Memory):
+class Evicting(TextCache):
     """A memory whose policy evicts in every layer and KV head after every turn.
 
     Parameters
@@ -415,7 +415,7 @@ class Evicting(Memory):
 class _Stood:
     """The vectors of what stood before the turn that is being read, and of the turn."""
 
-    memory: Memory
+    memory: TextCache
     stood: Ints
 
     def held(self, name: str) -> Floats:
@@ -430,7 +430,7 @@ class _Stood:
         return self.memory.vectors(name)[:, :, self.memory.began :]
 
 
-class Retrieving(Memory):
+class Retrieving(TextCache):
     """A memory that stores everything; each token reads what is nearest to its queries.
 
     Of earlier turns each token reads in every KV head as many entries as the budget allows, those
@@ -483,7 +483,7 @@ class Retrieving(Memory):
         return np.asarray(up @ most + down @ least)
 
 
-class CutText(Memory):
+class CutText(TextCache):
     """A memory that reads the last tokens of the text afresh after every turn, and nothing else.
 
     Parameters
@@ -536,11 +536,11 @@ def read(memories: Sequence[Remembers], ids: ArrayLike, last: int | None = None)
         raise ValueError(f"a token is not one of the {decoder.shape.vocabulary:,} of the model")
     wanted = new.shape[1] if last is None else last
     logits = np.empty((*new.shape, decoder.shape.vocabulary), np.float32)[:, :wanted]
-    for foretells in (False, True):
-        some = [at for at, each in enumerate(memories) if each.foretells == foretells]
+    for needs_logits in (False, True):
+        some = [at for at, each in enumerate(memories) if each.needs_logits == needs_logits]
         if some:
             own = [memories[at] for at in some]
-            found = decoder.read(new[some], own, last=None if foretells else last)
+            found = decoder.read(new[some], own, last=None if needs_logits else last)
             logits[some] = found[:, found.shape[1] - wanted :]
             for memory, read_now, each in zip(own, new[some].tolist(), found, strict=True):
                 memory.took(read_now, each)
