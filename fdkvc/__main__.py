@@ -727,14 +727,14 @@ def _reported_answers(file: str, place: Mapping[str, Any]) -> list[Part]:
     from fdkvc.experiments.answers import FULL, Answers, run_answers
     from fdkvc.experiments.proxies import answers_tables
     from fdkvc.files.export import answers_files
-    from fdkvc.lm import BUNDLED
+    from fdkvc.lm import BUNDLED, BUNDLED_SERVICES
     from fdkvc.lm.language_model import load_language_model
     from fdkvc.report.document import answers_parts
 
     _, transcripts, sha = _said(file)
     asked, model, began = Answers(), load_language_model(BUNDLED), perf_counter()
     measured = run_answers(asked, model, transcripts, **place)
-    told = answers_tables(measured, FULL, SEED.default)
+    told = answers_tables(measured, FULL, SEED.default, BUNDLED_SERVICES)
     files = answers_files(
         *(asked, measured, told),
         model=model,
@@ -810,7 +810,7 @@ def _answers_again(
     from fdkvc.experiments.answers import run_answers
     from fdkvc.experiments.proxies import answers_tables
     from fdkvc.files.export import answers_files
-    from fdkvc.lm import BUNDLED
+    from fdkvc.lm import BUNDLED, BUNDLED_SERVICES
     from fdkvc.lm.language_model import load_language_model
 
     model = load_language_model(BUNDLED if settings.model is None else settings.model)
@@ -821,7 +821,8 @@ def _answers_again(
     if file != record.file:
         raise ValueError("the run read another file of dialogs: name it with --dialogs")
     measured = run_answers(record.answers, model, transcripts, **place, on_progress=on_progress)
-    tables = answers_tables(measured, record.baseline, record.seed)
+    trained_on = BUNDLED_SERVICES if settings.model is None else frozenset()
+    tables = answers_tables(measured, record.baseline, record.seed, trained_on)
     files = answers_files(
         record.answers, measured, tables, model=model, file=file, seed=record.seed, seconds=0
     )
@@ -883,7 +884,7 @@ def _answers(settings: Any) -> None:
     from fdkvc.experiments.proxies import answers_tables
     from fdkvc.files.export import answers_files
     from fdkvc.files.text import answers_text
-    from fdkvc.lm import BUNDLED
+    from fdkvc.lm import BUNDLED, BUNDLED_SERVICES
     from fdkvc.lm.language_model import load_language_model
 
     asked, baseline = _chosen_answers(settings)
@@ -894,7 +895,8 @@ def _answers(settings: Any) -> None:
     began = perf_counter()
     with _place(settings) as place, _progress() as on_progress:
         measured = run_answers(asked, model, transcripts, **place, on_progress=on_progress)
-    told = answers_tables(measured, baseline, settings.seed)
+    trained_on = BUNDLED_SERVICES if settings.model is None else frozenset()
+    told = answers_tables(measured, baseline, settings.seed, trained_on)
     about = _about_answers(settings, model, content, began)
     files = answers_files(asked, measured, told, **about)
     _written(settings, files, f"{model.name}\n\n{answers_text(told)}")

@@ -4,6 +4,8 @@ Reads train.json.xz, as `benchmarks.research.train_bundled_model` does, and writ
 ``python -m fdkvc answers --dialogs`` reads.
 
     python -m benchmarks.research.held_out train.json.xz FILE [--dialogs 200] [--seed 0]
+
+With --services it writes the services of the dialogs that the model has learnt from instead.
 """
 
 from __future__ import annotations
@@ -45,6 +47,18 @@ def parted(dialogues: list[Any], held_out: int, seed: int) -> tuple[list[Any], l
     return [dialogues[at] for at in learnt], [dialogues[at] for at in held]
 
 
+def services_record(learnt: list[Any]) -> dict[str, Any]:
+    """Return the services of the dialogues to learn from, with their source."""
+    names = {service for dialogue in learnt for service in dialogue["services"]}
+    source = (
+        f"The services of the {len(learnt):,} training dialogues of the Schema-Guided Dialogue "
+        "dataset (google-research-datasets/dstc8-schema-guided-dialogue, CC BY-SA 4.0) that the "
+        "bundled model was trained on: python -m benchmarks.research.held_out train.json.xz "
+        "services.json --services"
+    )
+    return {"source": source, "services": sorted(names)}
+
+
 def read_shuffled(path: Path, seed: int = 0) -> list[Transcript]:
     """Read the dialogs of a file, in an order that the seed draws."""
     said = read_file(path)
@@ -58,8 +72,12 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--dialogs", type=int, default=200, help="of them, drawn by the seed")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--services", action="store_true", help="write the known services instead")
     settings = parser.parse_args()
-    _, held_out = parted(read_dialogues(settings.train), HELD_OUT, settings.seed)
+    learnt, held_out = parted(read_dialogues(settings.train), HELD_OUT, settings.seed)
+    if settings.services:
+        settings.file.write_text(json.dumps(services_record(learnt), indent=1) + "\n", "utf-8")
+        return
     _, some = parted(held_out, min(settings.dialogs, len(held_out)), settings.seed)
     settings.file.write_text(json.dumps(some), "utf-8")
     print(f"{len(some)} of the {len(held_out)} dialogues held out: {settings.file}")

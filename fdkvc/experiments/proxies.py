@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,15 +18,19 @@ from fdkvc.experiments.answers import (
     answers_paired,
     answers_summary,
 )
+from fdkvc.experiments.known_services import known_services
 from fdkvc.experiments.statistics import drawn_kinds, percentiles, too_few_kinds
 
 DAMAGES = ("nats", "nats_arguments", "nats_old", "kl", "calls_exact", "arguments_right")
-"""Measures whose loss is to be foretold: 0 under the full cache, and more where it is worse."""
+"""Measures whose loss is to be predicted: 0 under the full cache, and more where it is worse."""
 
 RESAMPLES = 499
 """How often dialogs are drawn anew for an interval."""
 
-PROXIES_TABLE = ("proxy", "damage", "over", "n", "services", "rho", "ci_low", "ci_high")
+PROXIES_TABLE = (
+    *("proxy", "damage", "over", "n", "services", "rho", "ci_low", "ci_high"),
+    *("policies", "policies_low", "policies_high"),
+)
 
 Numbers = NDArray[np.float64]
 
@@ -114,6 +118,21 @@ OVER: Mapping[str, Callable[[Numbers, Numbers, Numbers], Numbers]] = {
 counts (r, D), to (r,)."""
 
 
+def _over_policies(
+    x: Numbers, y: Numbers, policies: Sequence[str], seed: int
+) -> tuple[float, float]:
+    """Return the interval of `over_cases` if policies are drawn anew, each with its budgets.
+
+    NaN for too few policies.
+    """
+    kind, drawn = drawn_kinds(policies, seed, RESAMPLES)
+    if too_few_kinds(drawn.shape[1]):
+        return np.nan, np.nan
+    one = np.ones((1, len(x)))
+    weights = drawn[:, kind].astype(float)
+    return percentiles(rank_correlation(_means(x, one)[0], _means(y, one)[0], weights))
+
+
 def _means(x: Numbers, weights: Numbers) -> Numbers:
     """Weighted means over dialogs (r, M) of what is finite, NaN where nothing is."""
     known = np.isfinite(x)
@@ -135,7 +154,9 @@ def proxies_table(answers: pd.DataFrame, proxies: pd.DataFrame, seed: int) -> pd
     -------
     DataFrame
         Columns `PROXIES_TABLE`. A row for each proxy, damage and what the rank correlation is over
-        (`OVER`), but where it cannot be told; n are the dialogs of which both say something.
+        (`OVER`), but where it cannot be told; n are the dialogs of which both say something. Over
+        policies and budgets there is a second interval, of a bootstrap that draws policies, each
+        with all of its budgets: how far the correlation depends on which policies are compared.
     """
     known = {name: _by_case(proxies, name) for name in PROXIES}
     asked = {name: _by_case(answers, name) for name in DAMAGES}
@@ -149,13 +170,17 @@ def proxies_table(answers: pd.DataFrame, proxies: pd.DataFrame, seed: int) -> pd
                 continue
             kind, drawn = drawn_kinds(services, seed, RESAMPLES)
             weights = np.concatenate([np.ones((1, len(x))), drawn[:, kind]])
+            policies = x.columns.get_level_values("policy").tolist()
+            over_policies = _over_policies(x.to_numpy(float), y.to_numpy(float), policies, seed)
             for name, statistic in OVER.items():
                 rho, *resampled = statistic(x.to_numpy(float), y.to_numpy(float), weights)
                 if np.isfinite(rho):
                     kinds = drawn.shape[1]
                     ends = percentiles(np.array(resampled))
                     interval = (np.nan, np.nan) if too_few_kinds(kinds) else ends
-                    rows.append((proxy, damage, name, len(x), kinds, rho, *interval))
+                    other = over_policies if name == "policies and budgets" else (np.nan, np.nan)
+                    about = (proxy, damage, name, len(x), kinds, rho, *interval)
+                    rows.append((*about, len(set(policies)), *other))
     return pd.DataFrame(rows, columns=list(PROXIES_TABLE))
 
 
@@ -167,17 +192,20 @@ class AnswersTables:
     ----------
     baseline : str
         The policy or control that the paired differences are from.
-    summary, paired, proxies : DataFrame
-        As `answers_summary`, `answers_paired` and `proxies_table` return them.
+    summary, paired, proxies, known : DataFrame
+        As `answers_summary`, `answers_paired`, `proxies_table` and `known_services` return them.
     """
 
     baseline: str
     summary: pd.DataFrame
     paired: pd.DataFrame
     proxies: pd.DataFrame
+    known: pd.DataFrame
 
 
-def answers_tables(measured: Measured, baseline: str, seed: int) -> AnswersTables:
+def answers_tables(
+    measured: Measured, baseline: str, seed: int, trained_on: Set[str] = frozenset()
+) -> AnswersTables:
     """Return all tables of answers.
 
     Parameters
@@ -187,12 +215,15 @@ def answers_tables(measured: Measured, baseline: str, seed: int) -> AnswersTable
         The name of a policy or control that ran.
     seed : int
         Of the bootstrap.
+    trained_on : set of str
+        The services that the model was trained on; empty where that is not known.
     """
     return AnswersTables(
         baseline,
         answers_summary(measured.answers, seed),
         answers_paired(measured.answers, baseline, seed),
         proxies_table(measured.answers, measured.proxies, seed),
+        known_services(measured.answers, trained_on),
     )
 
 

@@ -257,7 +257,7 @@ def answers_files(
     seconds: float,
     more: Mapping[str, object] | None = None,
 ) -> dict[str, str]:
-    """Return the files of answers by name: their four tables and ``run.json``.
+    """Return the files of answers by name: their tables and ``run.json``.
 
     Parameters
     ----------
@@ -279,6 +279,8 @@ def answers_files(
         "answers_paired.csv": csv_text(told.paired),
         "proxies.csv": csv_text(told.proxies),
     }
+    if not told.known.empty:
+        numbers["answers_services.csv"] = csv_text(told.known)
     parameters = {
         "model": {"name": model.name, "digest": model.digest, **(more or {})},
         "file": file,

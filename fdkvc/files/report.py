@@ -27,6 +27,7 @@ from fdkvc.replication.cells import (
     cells_table,
     figure_words,
     measured_tables,
+    reproduced_sentence,
     sign_of,
     verdicts_of,
 )
@@ -79,7 +80,7 @@ def study_text(study: Study) -> str:
     """Return the paper's tables, measured, and how often each verdict was given."""
     measured = measured_tables(study)
     verdicts = ", ".join(f"{verdict}: {n}" for verdict, n in verdicts_of(measured).items())
-    return f"{markdown(measured)}\n{verdicts}"
+    return f"{markdown(measured)}\n{verdicts}\n{reproduced_sentence(measured)}".strip()
 
 
 def sweep_files(sweep: Sweep, results: Results) -> dict[str, str]:

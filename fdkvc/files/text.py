@@ -10,6 +10,7 @@ import pandas as pd
 
 from fdkvc.experiments.answers import MEASURES
 from fdkvc.experiments.benchmark import ADAPTATION, Benchmark, Latency, Results, late_metrics
+from fdkvc.experiments.known_services import known_sentence
 from fdkvc.experiments.proxies import AnswersTables
 from fdkvc.experiments.replay import replay_summary
 from fdkvc.experiments.statistics import Paired, over_kinds
@@ -180,6 +181,7 @@ def answers_text(told: AnswersTables) -> str:
         f"{told.baseline}\n\n"
         f"{text_table(['measure', 'policy', *map(str, budgets)], rows, 2, grouped=True)}"
     )
+    text = f"{known_sentence(told.known)}\n\n{text}"
     return "\n\n\n".join(filter(None, [text, _proxies_text(told.proxies)]))
 
 
@@ -191,12 +193,26 @@ def _proxies_text(table: pd.DataFrame) -> str:
     for row in _records(table):
         texts = cells.setdefault((row["damage"], row["proxy"]), [""] * len(over))
         words = ranged(row["rho"], row["ci_low"], row["ci_high"], 2, signed)
+        words += by_policies(row["policies_low"], row["policies_high"])
         texts[over.index(row["over"])] = words
     rows = [[*names, *texts] for names, texts in sorted(cells.items(), key=lambda each: each[0][0])]
     return (
-        "Rank correlation of what a replay says with what answers lose, and its 95 % interval\n\n"
+        "Rank correlation of what a replay says with what answers lose, over "
+        f"{count(int(table.policies.max()), 'policy', 'policies')}:\n"
+        "(95 % interval over dialogs) [over policies, where there are enough]\n\n"
         f"{text_table(['loss of', 'proxy', *over], rows, 2, grouped=True)}"
     )
+
+
+def by_policies(low: float, high: float) -> str:
+    """Write the interval of a correlation over policies; nothing where there is none.
+
+    Examples
+    --------
+    >>> by_policies(-0.981, -0.82), by_policies(math.nan, math.nan)
+    (' [−0.98 to −0.82]', '')
+    """
+    return "" if math.isnan(low) else f" [{signed(low, 2)} to {signed(high, 2)}]"
 
 
 def cost_text(cost: pd.DataFrame) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import get_args
 
 import pandas as pd
 
@@ -13,11 +14,11 @@ from fdkvc.experiments.study import Study
 from fdkvc.paper.tables import ABLATED_POLICY, ABLATIONS, BASELINE, HYPERPARAMETERS
 from fdkvc.parameters import parameters_of
 from fdkvc.policies import POLICIES, read_policy
-from fdkvc.replication.judge import BENCHMARK, DEFAULT, DIFFERENCE, TIME, Fact, facts
-from fdkvc.replication.rules import SIGNS
+from fdkvc.replication.judge import BENCHMARK, DEFAULT, DIFFERENCE, TIME, Fact, Spread, facts
+from fdkvc.replication.rules import REPRODUCED, SIGNS
 from fdkvc.run.metrics import late_metric, metric_named
 from fdkvc.synthetic.scenarios import SCENARIOS
-from fdkvc.words import decimal
+from fdkvc.words import count, decimal
 
 LATE = {"late_alignment": 1, "late_diversity": 3, "late_retention": 4}
 """Tables of late metrics that the paper has; the others go by the key of their metric."""
@@ -212,6 +213,25 @@ def verdicts_of(tables: list[MeasuredTable]) -> dict[str, int]:
     """Count the verdicts."""
     every = [fact.verdict for table in tables for fact in table.cells.values()]
     return {verdict: every.count(verdict) for verdict in SIGNS}
+
+
+def reproduced_by_spread(tables: list[MeasuredTable]) -> dict[Spread, int]:
+    """Count the reproduced figures that vary from dialog to dialog, the constants, percentiles."""
+    every = [fact for table in tables for fact in table.cells.values()]
+    spreads = [fact.spread for fact in every if fact.verdict == REPRODUCED]
+    return {spread: spreads.count(spread) for spread in get_args(Spread)}
+
+
+def reproduced_sentence(tables: list[MeasuredTable]) -> str:
+    """Say how many of the reproduced figures could have come out otherwise; nothing without any."""
+    counts = reproduced_by_spread(tables)
+    if not any(counts.values()):
+        return ""
+    return (
+        f"Reproduced: {count(counts['varying'], 'varying figure')}, "
+        f"{count(counts['constant'], 'constant')} (the same in every dialog) and "
+        f"{count(counts['percentile'], 'percentile')}."
+    )
 
 
 def scenario_label(key: str) -> str:

@@ -58,6 +58,8 @@ PERCENTILES = {"median": 0.5, "p90": 0.9}
 
 Kind = Literal["mean", "alignment", "difference", "percentile", "constant", "time"]
 
+Spread = Literal["varying", "constant", "percentile"]
+
 
 class Fact(NamedTuple):
     """A row of the table: one measured figure.
@@ -108,6 +110,13 @@ class Fact(NamedTuple):
     def is_published(self) -> bool:
         """Whether the paper prints it."""
         return not math.isnan(self.published)
+
+    @property
+    def spread(self) -> Spread:
+        """Whether it varies from dialog to dialog, is the same in each, or is a percentile."""
+        if self.rule == "percentile":
+            return "percentile"
+        return "constant" if self.sd == 0 else "varying"
 
     @property
     def difference(self) -> float:

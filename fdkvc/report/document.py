@@ -17,6 +17,7 @@ from fdkvc.charts.theme import DARK, LIGHT, Spec, standalone
 from fdkvc.corpora.recordings import Recording
 from fdkvc.experiments.answers import MEASURES, Answers
 from fdkvc.experiments.benchmark import Benchmark, is_the_papers
+from fdkvc.experiments.known_services import known_sentence
 from fdkvc.experiments.proxies import AnswersTables
 from fdkvc.experiments.replay import Replay, replay_paired, replay_summary
 from fdkvc.experiments.statistics import over_kinds
@@ -27,7 +28,7 @@ from fdkvc.files.report import study_files
 from fdkvc.files.shipped import papers_run
 from fdkvc.files.text import OF_HEADS
 from fdkvc.policies import Policy, policy_named
-from fdkvc.replication.cells import measured_tables, verdicts_of
+from fdkvc.replication.cells import measured_tables, reproduced_sentence, verdicts_of
 from fdkvc.replication.claims import judged_claims
 from fdkvc.replication.rules import LEGEND, SIGNS
 from fdkvc.report import claims, tables
@@ -302,7 +303,7 @@ def _tables(study: Study) -> str:
     legend = "".join(f"<li>{_bold(escape(rule))}</li>" for rule in LEGEND)
     return (
         f"<p>Measured ± half of the 95 % interval; below it the published figure. Of the published "
-        f"figures: {escape(said)}.</p>"
+        f"figures: {escape(said)}. {escape(reproduced_sentence(found))}</p>"
         + "".join(
             f"<h3>{escape(table.heading)}</h3>{tables.measured_html(table)}" for table in found
         )
@@ -521,7 +522,7 @@ def answers_parts(
         f"<p>The model {escape(model)} answers {escape(count(int(table.n.max()), 'dialog'))} from "
         "what each policy left in its cache. Means with the 95 % interval over sets of services, "
         "where there are enough; a ≠ where the difference from "
-        f"{escape(told.baseline)} is told apart.</p>"
+        f"{escape(told.baseline)} is told apart.</p><p>{escape(known_sentence(told.known))}</p>"
     )
     for metric, measure in MEASURES.items():
         if metric not in set(table.metric):

@@ -403,6 +403,48 @@ def test_proxies_that_predict_are_told_from_those_that_do_not() -> None:
     assert (table.n == 12).all()
 
 
+@pytest.mark.parametrize(("odd", "wide"), [(False, False), (True, True)])
+def test_a_correlation_that_rests_on_one_policy_has_a_wide_interval_by_policies(
+    odd: bool, wide: bool
+) -> None:
+    """In seven of eight policies the proxy falls as the loss rises; the eighth is its exception."""
+    from scipy.stats import spearmanr
+
+    policies = ("fifo", "h2o", "sink", "tova", "snapkv", "knorm", "keydiff", "random")
+    random = np.random.default_rng(1)
+    answers, proxies = [measured({FULL: [1.0] * 12})], []
+    for at, policy in enumerate(policies):
+        lost = at + 0.1 * random.random(12)
+        answers.append(measured({policy: (1 + lost).tolist()}))
+        told = 9 - lost if not (odd and at == 7) else 9 + lost
+        proxies.append(measured({policy: told.tolist()}, "call_recall"))
+
+    table = proxies_table(pd.concat(answers), pd.concat(proxies), seed=0).set_index("over")
+    row = table.loc["policies and budgets"]
+
+    ranks = [*range(8, 1, -1), 9] if odd else [*range(8, 0, -1)]
+    assert row.rho == pytest.approx(spearmanr(range(8), ranks).statistic)
+    assert row.policies == 8
+    assert row.ci_high - row.ci_low < 0.1
+    assert (row.policies_high - row.policies_low > 1) == wide
+    assert np.isnan(table.policies_low["all"])
+
+
+def test_few_policies_have_no_interval_by_policies() -> None:
+    answers = [measured({name: [1.0, 2.0, 4.0]}) for name in (FULL, "fifo", "h2o", "sink")]
+    proxies = [
+        measured({name: [value] * 3}, "call_recall")
+        for name, value in (("fifo", 1.0), ("h2o", 2.0), ("sink", 3.0))
+    ]
+    for at, more in ((1, 3.0), (2, 1.0)):
+        answers[at]["value"] += more
+
+    table = proxies_table(pd.concat(answers), pd.concat(proxies), seed=0).set_index("over")
+
+    assert table.policies["policies and budgets"] == 3
+    assert np.isnan(table.policies_low["policies and budgets"])
+
+
 # ------------------------------------------------------------------------------- the command
 
 
@@ -428,7 +470,8 @@ def test_the_command_writes_what_its_help_and_document_say(
     assert run("answers", *files, *few) == 0
 
     said = capsys.readouterr().out
-    assert said.startswith(f"{folder.name}\n\nMeans over 2 dialogs by budget")
+    unknown = "The services that this model was trained on are not known."
+    assert said.startswith(f"{folder.name}\n\n{unknown}\n\nMeans over 2 dialogs by budget")
     assert "calls_exact %" in said
     assert said.endswith(f"Written to {out}\n")
     document = (EXAMPLES.parents[2] / "files" / "README.md").read_text("utf-8")
@@ -436,7 +479,7 @@ def test_the_command_writes_what_its_help_and_document_say(
     written = sorted(path.name for path in out.iterdir())
     assert all(name == "run.json" or f"`{name}`" in listed for name in written)
     tables = {name: pd.read_csv(out / name) for name in written if name.endswith(".csv")}
-    assert len(tables) == listed.count(".csv`") == 4
+    assert len(tables) == listed.count(".csv`") - 1 == 4  # answers_services.csv: the bundled model
     assert set(tables["answers.csv"].policy) == {FULL, "fifo", "h2o", "sink", CUT_TEXT}
     assert all(len(table) for table in tables.values())
     assert set(tables["answers_paired.csv"].baseline) == {FULL}

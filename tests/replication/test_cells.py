@@ -12,6 +12,7 @@ from scipy import stats
 from fdkvc.experiments.benchmark import Benchmark, run_benchmark
 from fdkvc.experiments.statistics import summarize
 from fdkvc.experiments.study import run_study
+from fdkvc.files.shipped import papers_run
 from fdkvc.paper.tables import Published, read_printed
 from fdkvc.policies import policy_named
 from fdkvc.replication.cells import (
@@ -19,13 +20,17 @@ from fdkvc.replication.cells import (
     cells_table,
     figure_words,
     measured_tables,
+    reproduced_by_spread,
+    reproduced_sentence,
     verdicts_of,
 )
 from fdkvc.replication.judge import DIFFERENCE, Fact, facts, judge, unrelated_spread
 from fdkvc.replication.rules import (
     SIGNS,
+    Case,
     mean_case,
     percentile_case,
+    power,
     t_of_difference,
     told_from_zero,
     verdict,
@@ -315,6 +320,35 @@ def test_all_cells_as_a_tidy_table() -> None:
     assert row.difference == pytest.approx(4 / 9 - 0.444, abs=1e-6)
     counts = verdicts_of(tables)
     assert counts == {verdict: int((frame.verdict == verdict).sum()) for verdict in counts}
+
+
+def test_reproduced_figures_are_counted_by_what_could_have_come_out_otherwise() -> None:
+    """FIFO, Sink+Window and H2O keep the same topics in every dialog, which confirms little."""
+    tables = measured_tables(papers_run().study)
+    counts = reproduced_by_spread(tables)
+
+    assert sum(counts.values()) == verdicts_of(tables)["reproduced"]
+    assert counts == {"varying": 13, "constant": 22, "percentile": 7}
+    varying = {
+        fact.policy.split()[0]
+        for table in tables
+        for fact in table.cells.values()
+        if fact.verdict == "reproduced" and fact.spread == "varying"
+    }
+    assert varying == {"fd-kvc"}
+    assert "13 varying figures, 22 constants" in reproduced_sentence(tables)
+    assert reproduced_sentence([]) == ""
+
+
+@pytest.mark.parametrize(("n", "published"), [(100, 600), (600, 600), (2000, 600), (6000, 200)])
+def test_the_power_of_the_rules_is_what_drawn_samples_give(n: int, published: int) -> None:
+    random = np.random.default_rng(n + published)
+    ours, theirs = (random.normal(0, 1 / math.sqrt(size), 4000) for size in (n, published))
+
+    verdicts = [verdict(Case(float(apart), 1.0, n, published)) for apart in np.abs(ours - theirs)]
+
+    assert verdicts.count("reproduced") / 4000 == pytest.approx(power(n, published), abs=0.025)
+    assert verdicts.count("differs") / 4000 == pytest.approx(0.05, abs=0.015)
 
 
 @pytest.mark.parametrize(

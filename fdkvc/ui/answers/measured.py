@@ -1,4 +1,4 @@
-"""Over many dialogs: what answers lose by the budget, and what foretells it, measured once.
+"""Over many dialogs: what answers lose by the budget, and what predicts it, measured once.
 
 The files are those that ``python -m fdkvc answers`` wrote; `fdkvc.lm` says how.
 """
@@ -17,6 +17,7 @@ from fdkvc.charts.budgets import budgets_spec
 from fdkvc.charts.dots import dots_spec
 from fdkvc.charts.theme import Spec, with_data
 from fdkvc.experiments.answers import CUT_TEXT, MEASURES, PROXIES, Measure
+from fdkvc.experiments.known_services import known_sentence
 from fdkvc.experiments.proxies import DAMAGES, AnswersTables
 from fdkvc.files.repeat import AnswersRecord, read_any_run
 from fdkvc.lm import MEASURED, MEASURED_ON
@@ -29,9 +30,9 @@ from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import show_chart
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
 from fdkvc.ui.kit.markdown import Markdown
-from fdkvc.words import count, ranged, signed
+from fdkvc.words import count, listed, ranged, signed
 
-TABLES = ("answers_summary.csv", "answers_paired.csv", "proxies.csv")
+TABLES = ("answers_summary.csv", "answers_paired.csv", "proxies.csv", "answers_services.csv")
 """Of the files that the command writes, those that are shipped beside its ``run.json``."""
 
 
@@ -119,15 +120,11 @@ def show_measured(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
         with panel("measured-policies"):
             show_chart(page, "policies", _by_policy(rows[rows.budget == budget], budget, measure))
     st.html(table_html(_table(rows, measure.unit == "%"), f"Damage: {measure.label}"))
-    st.subheader("What foretells it", anchor=False)
-    st.markdown(
-        "What a replay of the same dialogs says of a cache, set beside what the answers lost: rank "
-        "correlation over policies and budgets, with its interval. Near 1 or −1 it foretells the "
-        "damage, near 0 it says nothing of it."
-    )
+    st.subheader("What predicts it", anchor=False)
     told = known.told
+    st.markdown(_what_predicts())
     st.html(table_html(proxies_columns(told.proxies), "Rank correlation of proxy and damage"))
-    return dict(zip(TABLES, (told.summary, told.paired, told.proxies), strict=True))
+    return dict(zip(TABLES, (told.summary, told.paired, told.proxies, told.known), strict=True))
 
 
 def _tell(known: Shipped) -> None:
@@ -135,7 +132,7 @@ def _tell(known: Shipped) -> None:
         Markdown(
             "{} over {} that the bundled model has not learnt from, at {}, measured on {} "
             "with version {} of the lab. Intervals are 95 %, by {}: dialogs of the same services "
-            "are drawn together."
+            "are drawn together. {}"
         ).format(
             count(known.told.paired.policy.nunique(), "policy", "policies"),
             count(int(known.told.summary.n.max()), "dialogue"),
@@ -143,7 +140,24 @@ def _tell(known: Shipped) -> None:
             MEASURED_ON,
             known.run.versions["fdkvc-lab"],
             count(int(known.told.paired.services.max()), "set of services", "sets of services"),
+            known_sentence(known.told.known),
         )
+    )
+
+
+def _what_predicts() -> Markdown:
+    """Say over what the correlations are, and what they are worth."""
+    titles = [_title(name) for name in shipped().told.paired.policy.unique() if name != CUT_TEXT]
+    return Markdown(
+        "Rank correlation of what a replay of the same dialogs says of a cache with what the "
+        "answers lost, over {} ({}) and {}. In parentheses its 95 % interval if other dialogs had "
+        "been drawn. Which proxy predicts the damage best depends on the policies compared. In an "
+        "independent audit on 400 dialogues of SGD's test part with seven policies, output "
+        "error had +0.89, call-argument recall −0.86 and attention loss +0.81."
+    ).format(
+        count(len(titles), "policy", "policies"),
+        listed(titles),
+        count(len(shipped().budgets), "budget"),
     )
 
 

@@ -9,9 +9,14 @@ import streamlit as st
 
 from fdkvc.experiments.benchmark import is_the_papers
 from fdkvc.experiments.study import Study
-from fdkvc.replication.cells import measured_tables, verdicts_of
+from fdkvc.replication.cells import (
+    MeasuredTable,
+    measured_tables,
+    reproduced_sentence,
+    verdicts_of,
+)
 from fdkvc.replication.claims import Judged, judged_claims
-from fdkvc.replication.rules import FEWEST_DIALOGS, SIGNS
+from fdkvc.replication.rules import FEWEST_DIALOGS, SIGNS, power
 from fdkvc.report.claims import MEANINGS, STYLE, claims_html, counted, name_of
 from fdkvc.report.claims import SIGNS as CLAIM_SIGNS
 from fdkvc.ui.kit.frame import side_by_side
@@ -31,7 +36,8 @@ def show_scorecard(page: str, study: Study) -> None:
     """Say how many published figures come out, and which claims hold; each leads to its own."""
     if not is_the_papers(study.results.benchmark):
         return
-    figures = verdicts_of(measured_tables(study))
+    tables = measured_tables(study)
+    figures = verdicts_of(tables)
     if not any(figures.values()):
         st.info(
             plain(
@@ -43,12 +49,26 @@ def show_scorecard(page: str, study: Study) -> None:
         return
     claims = counted(claims_of(study))
     with side_by_side("scorecard"):
-        _card(page, "Published figures", "Tables", figures, SIGNS)
+        _card(page, "Published figures", "Tables", figures, SIGNS, _reproduced(tables))
         _card(page, "Claims", "Claims", claims, CLAIM_SIGNS)
 
 
+def _reproduced(tables: list[MeasuredTable]) -> str:
+    """Say what kinds of figures are reproduced, and how to read those that are open."""
+    return (
+        f"{reproduced_sentence(tables)} Open is no evidence against a figure: of varying figures "
+        "whose two samples are of one population and equally large, "
+        f"{100 * power(600, 600):.0f} % are reproduced."
+    )
+
+
 def _card(
-    page: str, title: str, section: str, counts: Mapping[Any, int], signs: Mapping[Any, str]
+    page: str,
+    title: str,
+    section: str,
+    counts: Mapping[Any, int],
+    signs: Mapping[Any, str],
+    note: str = "",
 ) -> None:
     """Count the verdicts; a click on one opens the section with those that have it."""
 
@@ -70,6 +90,8 @@ def _card(
                         on_click=lead,
                         args=(str(verdict),),
                     )
+        if note:
+            st.caption(plain(note))
 
 
 def _shown(page: str, section: str) -> str:
