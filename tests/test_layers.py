@@ -183,7 +183,7 @@ def test_the_walk_finds_the_package_and_every_room_is_used() -> None:
         ("import streamlit", "__main__", ["streamlit"]),
         ("import streamlit as st\nfrom fdkvc.ui import fields", "pages", []),
         ("import math\nimport numpy", "pages", ["math", "numpy"]),
-        ("from fdkvc.charts import turn", "pages", ["fdkvc.charts"]),
+        ("from fdkvc.charts import theme", "pages", ["fdkvc.charts"]),
         ("import importlib\nimportlib.import_module('altair')", "cache", ["import_module"]),
         ("import torch", "ui", ["torch"]),
     ],

@@ -1,4 +1,4 @@
-"""Several runs in step: a lane for each with its river and its cache, and lines over the turns."""
+"""Several runs over the turns: a line for each, and the overlap of two."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import altair as alt
-import pandas as pd
 
 from fdkvc.charts.theme import (
     DASHES,
@@ -22,46 +21,10 @@ from fdkvc.charts.theme import (
     tint_of,
     top_legend,
 )
-from fdkvc.charts.timeline import Line, changes_panel, cursor_panel, river_panel, turn_axis
-from fdkvc.charts.turn import cells_panel
+from fdkvc.charts.timeline import Line, changes_panel, cursor_panel, turn_axis
 
-RIVER_HEIGHT = 150
-LANE_WIDTH = 240
 LINE_HEIGHT = 104
 OVERLAP_HEIGHT = 90
-IN_A_ROW = 3  # lanes of a picture
-PICTURE_WIDTH = 300  # of each
-
-
-@built_once
-def lane_spec(
-    title: str, turns: int, places: int, incoming: int, topics: tuple[str, ...], theme: Theme
-) -> Spec:
-    """Build the spec of one lane; lanes that differ in nothing but their title line up.
-
-    For data ``river``, ``path``, ``cursor`` (with ``words``) and ``cells``.
-
-    Parameters
-    ----------
-    places, incoming : int
-        The largest budget among the lanes, and the most tokens that a turn brings.
-    """
-    words = (
-        alt.Chart(alt.NamedData("cursor"), height=32)
-        .mark_text(
-            align="left", baseline="top", fontSize=12, lineHeight=16, lineBreak="\n", fill=theme.ink
-        )
-        .encode(x=alt.value(0), y=alt.value(0), text=alt.Text("words:N"))
-    )
-    return column(
-        [
-            river_panel(turns, places, topics, theme, RIVER_HEIGHT, panel_title(title)),
-            words,
-            cells_panel(places, incoming, theme, panel_title("Cache now"), LANE_WIDTH),
-        ],
-        theme,
-        spacing=8,
-    )
 
 
 @built_once
@@ -115,7 +78,7 @@ def _line_panel(
             "legend": shown if legend else None,
         }
 
-    x = turn_axis(turns, labels=True, at="middle")
+    x = turn_axis(turns, at="middle")
     y = alt.Y(
         f"{line.field}:Q",
         scale=alt.Scale(domain=[line.low, line.high], nice=False),
@@ -132,10 +95,10 @@ def _line_panel(
         ],
     )
     layers = [
-        changes_panel(turns, theme, labels=True),
+        changes_panel(turns, theme),
         drawn,
         points,
-        cursor_panel(turns, theme, labels=True),
+        cursor_panel(turns, theme),
     ]
     return layered(*layers, height=LINE_HEIGHT, title=panel_title(line.label))
 
@@ -155,7 +118,7 @@ def overlap_spec(turns: int, theme: Theme) -> Spec:
         alt.Chart(alt.NamedData("overlap"))
         .mark_line(stroke=theme.ink, point=alt.OverlayMarkDef(fill=theme.ink, size=28))
         .encode(
-            x=turn_axis(turns, labels=True, at="middle"),
+            x=turn_axis(turns, at="middle"),
             y=y,
             tooltip=[
                 alt.Tooltip("turn:Q"),
@@ -172,46 +135,10 @@ def overlap_spec(turns: int, theme: Theme) -> Spec:
         .encode(x=alt.X("middle:Q"), y=alt.value(-3))
     )
     layers = [
-        changes_panel(turns, theme, labels=True),
+        changes_panel(turns, theme),
         drawn,
         parting,
-        cursor_panel(turns, theme, labels=True),
+        cursor_panel(turns, theme),
     ]
     title = panel_title("Overlap of the two caches", "entries in both, as a share of all in either")
     return column([layered(*layers, height=OVERLAP_HEIGHT, title=title)], theme)
-
-
-# ------------------------------------------------------------------------------------ a picture
-
-
-def together(charts: Sequence[Spec]) -> Spec:
-    """Put lanes with their data into one spec, side by side, to be saved as a picture.
-
-    Parameters
-    ----------
-    charts : sequence of Spec
-        From `lane_spec`, joined with their data.
-    """
-    data: dict[str, pd.DataFrame] = {}
-    lanes = []
-    for number, chart in enumerate(charts):
-        data |= {f"{name} {number}": frame for name, frame in chart["datasets"].items()}
-        panels = [{**_renamed(panel, number), "width": PICTURE_WIDTH} for panel in chart["vconcat"]]
-        lanes.append({"vconcat": panels, "spacing": chart["spacing"], "resolve": chart["resolve"]})
-    rows = [
-        {"hconcat": lanes[first : first + IN_A_ROW]} for first in range(0, len(lanes), IN_A_ROW)
-    ]
-    shared = {name: charts[0][name] for name in ("$schema", "config", "resolve", "padding")}
-    return {**shared, "vconcat": rows, "datasets": data}
-
-
-def _renamed(part: Any, number: int) -> Any:
-    """Let every dataset that a spec asks for be that of one lane."""
-    if isinstance(part, list):
-        return [_renamed(each, number) for each in part]
-    if not isinstance(part, dict):
-        return part
-    renamed = {name: _renamed(each, number) for name, each in part.items()}
-    if set(part.get("data", {})) == {"name"}:
-        renamed["data"] = {"name": f"{part['data']['name']} {number}"}
-    return renamed

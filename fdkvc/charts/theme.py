@@ -93,11 +93,6 @@ def colour_of(position: int) -> str:
     return TOPICS[position % len(TOPICS)] if position >= 0 else TOPICLESS
 
 
-def patterned(position: int) -> bool:
-    """Whether the topic at this position shares its hue with one before it."""
-    return position >= len(TOPICS)
-
-
 def letter_ink(position: int) -> str:
     """Return black or white, whichever is readable on `colour_of(position)`."""
     return max("#ffffff", "#000000", key=partial(contrast, colour_of(position)))
@@ -114,32 +109,6 @@ def _luminance(colour: str) -> float:
     shares = (int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5))
     linear = (s / 12.92 if s <= 0.04045 else ((s + 0.055) / 1.055) ** 2.4 for s in shares)
     return sum(w * s for w, s in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-
-
-def topic_scale(topics: Sequence[str]) -> alt.Scale:
-    """Return the colour scale of these topics."""
-    return alt.Scale(
-        domain=list(topics), range=[colour_of(position) for position in range(len(topics))]
-    )
-
-
-def letter_scale(topics: Sequence[str]) -> alt.Scale:
-    """Return the scale of letter colours on the topics' colours."""
-    return alt.Scale(
-        domain=list(topics), range=[letter_ink(position) for position in range(len(topics))]
-    )
-
-
-def edge_scale(topics: Sequence[str], theme: Theme) -> alt.Scale:
-    """Return the scale of the edges of these topics' areas: of ink, where a hue comes again."""
-    edges = [theme.ink if patterned(place) else theme.paper for place in range(len(topics))]
-    return alt.Scale(domain=list(topics), range=edges)
-
-
-def pattern_scale(topics: Sequence[str]) -> alt.Scale:
-    """Return the scale of the dashes of these edges, which are the pattern of a hue again."""
-    dashes = [[2, 3] if patterned(place) else [1, 0] for place in range(len(topics))]
-    return alt.Scale(domain=list(topics), range=dashes)
 
 
 def tint_of(position: int, theme: Theme) -> str:
@@ -369,7 +338,7 @@ def standalone(spec: Spec, data: Mapping[str, pd.DataFrame], theme: Theme, width
     whole = {**spec, "datasets": records, "background": theme.paper, "config": config}
     if "vconcat" not in spec:
         return {**whole, "width": width}
-    return {**whole, "vconcat": [_wide(panel, width) for panel in spec["vconcat"]]}
+    return {**whole, "vconcat": [{**panel, "width": width} for panel in spec["vconcat"]]}
 
 
 def _alone(theme: Theme) -> Spec:
@@ -381,7 +350,3 @@ def _alone(theme: Theme) -> Spec:
         "title": {"color": theme.ink, "subtitleColor": theme.ink},
         "view": {"stroke": None},
     }
-
-
-def _wide(panel: Spec, width: int) -> Spec:
-    return panel if "hconcat" in panel else {**panel, "width": width}

@@ -134,3 +134,9 @@ def _topics(bits: Bits, names: Sequence[str]) -> NDArray[Any]:
 def _names(codes: type[Status] | type[Rule]) -> NDArray[Any]:
     """Return the word for each code; None for 0, which means that nothing happened."""
     return np.array([code.name if code else None for code in codes], object)
+
+
+def topic_changes(dialogs: DialogBatch, row: int = 0) -> pd.DataFrame:
+    """Return the turns at which the topic is another than the turn before."""
+    current = dialogs.current[row, : dialogs.turn_counts[row]]
+    return pd.DataFrame({"turn": 1 + np.flatnonzero(current[1:] != current[:-1])})

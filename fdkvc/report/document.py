@@ -38,7 +38,7 @@ from fdkvc.report.scene import Scene, scene_html, told_of
 from fdkvc.run.metrics import late_metric
 from fdkvc.stage.moments import Failure, failed_call, nearly_kept, rescued
 from fdkvc.stage.payload import pack
-from fdkvc.stage.run import DialogChoice, Run, RunChoice, lay_out
+from fdkvc.stage.run import DialogChoice, Run, RunChoice, build_run
 from fdkvc.synthetic.scenarios import Scenario, World, scenario_named
 from fdkvc.words import command_line, count, decimal, ranged
 
@@ -370,7 +370,7 @@ def _moments(recordings: Sequence[Recording]) -> str:
     """Show one eviction, one rescue and one failed call as stages that step."""
     policy = policy_named(MOMENT_POLICY)
     mixed = DialogChoice(scenario_named("mixed"), MOMENT_SEED, World())
-    run = lay_out(RunChoice(mixed, policy, Benchmark.budget), mixed.load())
+    run = build_run(RunChoice(mixed, policy, Benchmark.budget), mixed.load())
     scenes = [
         _scene(run, "An eviction", *nearly_kept(run)),
         _scene(run, "A rescue", *rescued(run)),

@@ -48,6 +48,6 @@ def read(*names: str) -> str:
 def _read(kind: Kind, ending: str) -> str:
     names = {
         "css": ("stage",),
-        "js": ("hub", "record", "marks", "views", "why", "stage"),
+        "js": ("hub", "record", "marks", "views", "why", "picture", "stage"),
     }[ending]
     return read(*(f"{name}.{ending}" for name in (*names, *_MORE[kind])))

@@ -150,6 +150,8 @@ class WhyInAll {
     this.box.replaceChildren(...(token === null ? this.#turn(turn) : this.#entry(turn, token, chosen, told)));
   }
 
+  draw() {}
+
   #turn(turn) {
     const { dialog, lanes } = this;
     const counts = lanes.map((lane) => {

@@ -25,11 +25,15 @@ function readTheme(root) {
   theme.terms = style.getPropertyValue('--stage-terms').trim().split(/\s+/);
 }
 
+// Pixels to the unit: of the screen, or of a picture while one is made.
+const resolution = { picture: 0 };
+const pixels = () => resolution.picture || devicePixelRatio || 1;
+
 // Fits a canvas to its box; returns its context in CSS pixels, and the size. To ask a box for its
 // size makes the browser lay the page out: once, and not in every frame.
 function fitted(canvas) {
   const { clientWidth: width, clientHeight: height } = canvas;
-  const ratio = devicePixelRatio || 1;
+  const ratio = pixels();
   const wide = Math.round(width * ratio);
   const high = Math.round(height * ratio);
   if (canvas.width !== wide || canvas.height !== high) Object.assign(canvas, { width: wide, height: high });
@@ -82,7 +86,7 @@ const sprites = new Map();
 
 // A tile is drawn once for each look and then only copied.
 function sprite(dialog, hue, look, width, height) {
-  const ratio = devicePixelRatio || 1;
+  const ratio = pixels();
   const { fill, ink, hatched } = dialog.paint(hue);
   const letter = dialog.letter(hue);
   const key = [fill, hatched, letter, look, width, height, ratio, theme.ink, theme.paper].join();
@@ -176,7 +180,7 @@ class Marks {
   }
 
   draw(pen, dialog) {
-    const ratio = devicePixelRatio || 1;
+    const ratio = pixels();
     const snap = (x) => Math.round(x * ratio) / ratio;
     for (const { now: [x, y, , , opacity], at: [, , width, height], hue, look } of this.shown.values()) {
       if (width < NARROW) {

@@ -17,7 +17,7 @@ from fdkvc.policies import Policy
 from fdkvc.run.evidence import answers, lost_in
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Rule, Status, Trace
-from fdkvc.stage.run import Run, RunChoice, lay_out
+from fdkvc.stage.run import Run, RunChoice, build_run
 from fdkvc.synthetic.batch import DialogBatch
 
 
@@ -126,7 +126,7 @@ def failed_call(recordings: Sequence[Recording], policy: Policy, budget: int) ->
             continue
         shown = lettered(recording)
         choice = RunChoice(Spoken(shown.transcript.name, shown), policy, budget)
-        run = lay_out(choice, choice.dialog.load())
+        run = build_run(choice, choice.dialog.load())
         lost = lost_in(run.trace, shown)
         for answer, turns, (demand, mentions) in zip(
             answers(run.trace, shown), lost, shown.evidence, strict=True

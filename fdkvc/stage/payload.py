@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from fdkvc.charts.theme import TOPICS, letter_ink
 from fdkvc.explain.course import term_courses
-from fdkvc.explain.history import topic_changes
 from fdkvc.explain.narrate import headline
+from fdkvc.explain.tables import topic_changes
 from fdkvc.run.trace import Rule, Status
 from fdkvc.stage.run import Run
 from fdkvc.synthetic.batch import DialogBatch

@@ -1,4 +1,4 @@
-"""A run laid out: what was chosen, and everything that is shown of it."""
+"""A policy's run over one dialog: what was chosen, and the tables of what is shown of it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 import pandas as pd
 
-from fdkvc.charts.timeline import Line, metrics_data, placed
-from fdkvc.charts.turn import hover_texts
-from fdkvc.explain.history import path_table, river_table, schedule_table, topic_changes
+from fdkvc.charts.timeline import Line
 from fdkvc.explain.tables import entries_table, turns_table
 from fdkvc.policies import Policy
 from fdkvc.run.fork import Fork, fork
@@ -96,7 +94,7 @@ class Run:
     dialogs : DialogBatch
         One row.
     entries : DataFrame
-        The entries that took part in each turn, with what colours them and their hover text.
+        The entries that took part in each turn.
     turns : DataFrame
         A row for each turn, the row states of the policy among its columns.
     trunk : Run, optional
@@ -115,34 +113,9 @@ class Run:
         return self.trunk.at(turn) if self.trunk and turn < self.trace.first_turn else self
 
     @cached_property
-    def river(self) -> pd.DataFrame:
-        """The runs of neighbouring entries of one topic, for each turn."""
-        own, first = river_table(self.trace, self.dialogs), self.trace.first_turn
-        return own if self.trunk is None else _continued(self.trunk.river, own, first)
-
-    def path(self, token: int | None) -> pd.DataFrame:
-        """Return the place of a token by age, for each turn that ends with it cached."""
-        own, first = path_table(self.trace, token), self.trace.first_turn
-        return own if self.trunk is None else _continued(self.trunk.path(token), own, first)
-
-    @cached_property
     def terms(self) -> tuple[str, ...]:
         """Columns of the score terms."""
         return tuple(f"term_{name}" for name in self.trace.result(self.trace.first_turn).terms)
-
-    @cached_property
-    def spans(self) -> tuple[tuple[float, float], ...]:
-        """The least and greatest value of each term over the run, then of age; for fixed axes."""
-        entries = self.entries
-        columns = [*(entries[term] for term in self.terms), entries["turn"] - entries["born"]]
-        return tuple((float(column.min()), float(column.max())) for column in columns)
-
-    @cached_property
-    def scores(self) -> tuple[float, float]:
-        """The least and greatest score over the run, zero between them; for a fixed axis."""
-        score = self.entries["score"]
-        low, high = min(0.0, float(score.min())), max(0.0, float(score.max()))
-        return (low, high) if low < high else (0.0, 1.0)
 
     @cached_property
     def cutoffs(self) -> tuple[float | None, ...]:
@@ -154,18 +127,6 @@ class Run:
         )
         past = () if self.trunk is None else self.trunk.cutoffs[:first]
         return (*past, *(None if math.isnan(cutoff) else cutoff for cutoff in found))
-
-    @cached_property
-    def timeline(self) -> dict[str, pd.DataFrame]:
-        """The data of the timeline that no step changes."""
-        data = {
-            "ribbon": placed(schedule_table(self.dialogs)),
-            "river": placed(self.river),
-            "metrics": metrics_data(self.turns, self.metrics),
-            "changes": placed(topic_changes(self.dialogs)),
-        }
-        # The browser refuses all data of a chart if it does not know the name of some.
-        return {**data, "turns": placed(self.turns)} if self.states else data
 
     @cached_property
     def metrics(self) -> tuple[Line, ...]:
@@ -206,15 +167,15 @@ def _zoomed(name: str, series: pd.Series[float], start: float) -> Line:
     return Line(name, label, low - room, high + room, start or None, digits=0 if counts else 3)
 
 
-def lay_out(choice: RunChoice, dialogs: DialogBatch) -> Run:
-    """Run the policy over the dialog that was loaded, and lay out what the views show."""
+def build_run(choice: RunChoice, dialogs: DialogBatch) -> Run:
+    """Run the policy over the dialog that was loaded."""
     trace = choice.dialog.run(choice.policy, dialogs, choice.budget)
     turns = turns_table(trace, dialogs, asked=choice.asked)
-    return Run(choice, dialogs, trace, _entries(trace, dialogs), turns)
+    return Run(choice, dialogs, trace, entries_table(trace, dialogs), turns)
 
 
-def lay_out_fork(trunk: Run, change: Fork) -> Run:
-    """Continue a run with something changed, and lay out what the views show.
+def continue_run(trunk: Run, change: Fork) -> Run:
+    """Continue a run with something changed.
 
     Raises
     ------
@@ -226,7 +187,7 @@ def lay_out_fork(trunk: Run, change: Fork) -> Run:
     budget = trunk.choice.budget if change.budget is None else change.budget
     trace = fork(trunk.trace, dialogs, replace(change, budget=budget))
     choice = replace(trunk.choice, policy=trace.policy, budget=budget)
-    entries = _continued(trunk.entries, _entries(trace, dialogs), trace.first_turn)
+    entries = _continued(trunk.entries, entries_table(trace, dialogs), trace.first_turn)
     future = turns_table(trace, dialogs, asked=choice.asked)
     turns = _continued(trunk.turns, future, trace.first_turn)
     return Run(choice, dialogs, trace, entries, turns, trunk)
@@ -240,12 +201,3 @@ def _continued(past: pd.DataFrame, future: pd.DataFrame, turn: int) -> pd.DataFr
     one, other = map(dict, floats)
     kinds = {name: np.float64 for name in one.keys() & other.keys() if one[name] != other[name]}
     return pd.concat([part.astype(kinds) for part in parts], ignore_index=True)
-
-
-def _entries(trace: Trace, dialogs: DialogBatch) -> pd.DataFrame:
-    """Return the entries, with the topic that colours them and their hover text."""
-    entries = entries_table(trace, dialogs)
-    current = dialogs.current[0, entries["born"]]
-    entries["hue"] = [dialogs.topic_label(topic) for topic in current]
-    entries["hover"] = hover_texts(entries.drop(columns="hue"))
-    return entries

@@ -33,7 +33,7 @@ class Stage {
     this.cells = new Cells(this.part('.cells'), this.lane);
     this.scores = new Scores(this.part('.scores'), this.lane);
     this.why = new Why(this.part('.why'), this.lane, () => this.choose(null));
-    this.part('.states').replaceChildren(...this.lane.states.map((line) => this.#state(line)));
+    this.states = new States(this.part('.states'), this.lane);
     this.part('.river').setAttribute('aria-label', `The kept entries of ${this.dialog.turns} turns by age and topic`);
     this.begin(run.name);
   }
@@ -57,28 +57,13 @@ class Stage {
     this.root.dataset.run = name;
   }
 
-  #state({ label, low, high, start, values }) {
-    const y = (value) => 100 - (100 * (value - low)) / (high - low);
-    const x = (turn) => turn + 0.5;
-    const points = values.map((value, turn) => [x(turn), y(value)]).filter(([, at]) => Number.isFinite(at));
-    const changes = this.dialog.changes.map((turn) => `<path class="change" d="M${turn} 0V100"/>`).join('');
-    const begun = start === null ? '' : `<path class="start" d="M0 ${y(start)}H${values.length}"/>`;
-    const box = make('div', { className: 'state' }, make('h3', {}, label, make('b', {})));
-    const plot = make('div', { className: 'line' });
-    // Numbers alone: nothing that anyone typed is in them.
-    plot.innerHTML = `<svg viewBox="0 0 ${values.length} 100" preserveAspectRatio="none" aria-hidden="true">${changes}${begun}`
-      + `<path class="course" d="M${points.map((point) => point.join(' ')).join('L')}"/></svg><i class="dot"></i>`;
-    box.append(plot);
-    return box;
-  }
-
   // ------------------------------------------------------------------------------ showing
 
   layOut() {
     if (!this.lane || !this.root.isConnected) return;
     this.root.hidden = false;
     readTheme(this.root);
-    for (const view of [this.river, this.cells, this.scores]) view.layOut();
+    for (const view of [this.river, this.states, this.cells, this.scores]) view.layOut();
     this.show(false);
   }
 
@@ -107,6 +92,7 @@ class Stage {
     const moves = glide && !still.matches;
     this.cells.show(turn, order, moves);
     this.scores.show(turn, moves);
+    this.states.show(turn);
     this.#texts();
     this.point();
     clearTimeout(this.timers.named);
@@ -118,6 +104,24 @@ class Stage {
     this.pointed = true;
     cancelAnimationFrame(this.frame);
     this.frame = requestAnimationFrame((moment) => this.#draw(moment));
+  }
+
+  // Saves what is shown as a PNG, each view drawn anew with as many pixels as the picture has.
+  savePicture() {
+    resolution.picture = PICTURE_PIXELS;
+    this.layOut();
+    this.#draw(performance.now());
+    this.why.draw();
+    const title = this.lanes ? '' : this.lane.label;
+    const canvas = pictureOf(title, this.part('.headline'), this.part('.frame'));
+    resolution.picture = 0;
+    this.layOut();
+    this.why.draw();
+    canvas.toBlob((blob) => {
+      const link = make('a', { href: URL.createObjectURL(blob), download: `turn-${this.state.turn}.png` });
+      link.click();
+      URL.revokeObjectURL(link.href);
+    });
   }
 
   #draw(moment) {
@@ -146,7 +150,7 @@ class Stage {
     const { lane } = this;
     const { turn, order } = this.state;
     const now = lane.turn(turn);
-    const at = this.tellTurn(lane.headlines[turn]);
+    this.tellTurn(lane.headlines[turn]);
     this.part('.kept-title').textContent = `Kept ${now.kept.length} of ${lane.budget}`;
     const paged = lane.paged(turn);
     for (const part of this.root.querySelectorAll('.of-pages')) part.hidden = !paged;
@@ -159,27 +163,17 @@ class Stage {
     for (const button of this.root.querySelectorAll('[data-order]')) {
       button.setAttribute('aria-checked', button.dataset.order === order);
     }
-    this.root.querySelectorAll('.state').forEach((box, k) => {
-      const { values, digits, low, high } = lane.states[k];
-      box.querySelector('b').textContent = Number.isFinite(values[turn]) && values[turn] !== null ? values[turn].toFixed(digits) : '–';
-      const dot = box.querySelector('.dot');
-      dot.style.setProperty('--at', at);
-      dot.style.setProperty('--height', (values[turn] - low) / (high - low));
-    });
   }
 
-  // Returns how far it stands along the dialog.
   tellTurn(headline) {
     const { dialog, state: { turn } } = this;
     const range = this.part('input');
     range.value = turn;
     range.setAttribute('aria-valuetext', `${turn} of ${dialog.turns - 1}, topic ${dialog.label(dialog.hue(turn))}`);
     // Not on the whole stage: the browser would go through the style of all that is in it.
-    const at = (turn + 0.5) / dialog.turns;
-    this.part('.scrub').style.setProperty('--at', at);
+    this.part('.scrub').style.setProperty('--at', (turn + 0.5) / dialog.turns);
     this.part('.where').textContent = `${turn} of ${dialog.turns - 1}`;
     this.part('.headline').textContent = headline;
-    return at;
   }
 
   // The entries of the turn for those who hear them, and for a finger that looks for one.
@@ -290,6 +284,7 @@ class Stage {
       ahead: changes.find((each) => each > turn) ?? turns - 1,
     }[name];
     if (name === 'play') this.play();
+    else if (name === 'picture') this.savePicture();
     else {
       this.pause();
       this.go(to);

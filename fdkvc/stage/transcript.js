@@ -13,6 +13,7 @@ class Reader extends Lanes {
     const who = this.lanes.map((lane, k) => make('li', {}, make('em', { className: `word k${k}` }, '\u2003'), make('b', {}, lane.label), this.figures[k]));
     this.box = make('div', { className: 'said-words', role: 'listbox', tabindex: 0, 'aria-label': 'Transcript' }, ...this.turns.map(({ row }) => row));
     frame.className = 'frame reading';
+    this.part('[data-go=picture]').hidden = true; // its marks are the page's own, which draws no picture
     frame.replaceChildren(
       make('section', { className: 'panel text' }, make('ul', { className: 'who' }, ...who), this.box, this.#key()),
       why,

@@ -458,6 +458,51 @@ class Scores {
   }
 }
 
+// ---------------------------------------------------------------------------------- the row states
+
+// A line over the turns for each, on an axis that is zoomed to its movement.
+class States {
+  constructor(box, lane) {
+    this.lane = lane;
+    this.lines = lane.states.map((state) => ({ state, value: make('b'), canvas: make('canvas') }));
+    box.replaceChildren(...this.lines.map(({ state, value, canvas }) => make('div', { className: 'state' },
+      make('h3', {}, state.label, value), make('div', { className: 'line' }, canvas))));
+  }
+
+  layOut() {
+    for (const line of this.lines) line.surface = fitted(line.canvas);
+  }
+
+  show(turn) {
+    for (const { state, value, surface } of this.lines) {
+      const now = state.values[turn];
+      value.textContent = Number.isFinite(now) ? now.toFixed(state.digits) : '–';
+      this.#paint(surface, state, turn);
+    }
+  }
+
+  #paint({ pen, width, height }, { low, high, start, values }, turn) {
+    const [top, foot] = [4, height - 4]; // room for the dot
+    const x = (at) => ((at + 0.5) * width) / values.length;
+    const y = (level) => foot - ((level - low) / (high - low)) * (foot - top);
+    pen.clearRect(0, 0, width, height);
+    for (const change of this.lane.dialog.changes) {
+      const at = x(change - 0.5);
+      line(pen, [[at, top], [at, foot]], { stroke: theme.soft, dash: [2, 3] });
+    }
+    if (start !== null) line(pen, [[0, y(start)], [width, y(start)]], { stroke: theme.soft, dash: [5, 3] });
+    const known = values.flatMap((level, at) => (Number.isFinite(level) ? [[x(at), y(level)]] : []));
+    line(pen, known, { width: 1.5 });
+    if (!Number.isFinite(values[turn])) return;
+    for (const [fill, radius] of [[theme.paper, 6.5], [theme.ink, 4.5]]) {
+      pen.beginPath();
+      pen.arc(x(turn), y(values[turn]), radius, 0, 7);
+      pen.fillStyle = fill;
+      pen.fill();
+    }
+  }
+}
+
 // ---------------------------------------------------------------------------------- the waterfall
 
 // Where a score came from: every part begins where the one before it ended. What it began with would

@@ -38,6 +38,10 @@ class Why {
     this.token = token;
     this.box.replaceChildren(...(token === null ? this.#turn(turn) : this.#entry(turn, token, chosen, told, found)));
     this.box.scrollTop = scrolled;
+    this.draw();
+  }
+
+  draw() {
     const canvas = this.box.querySelector('canvas');
     if (canvas) drawCourse(canvas, this.lane, ...this.course);
   }

@@ -11,7 +11,6 @@ import pytest
 from altair.utils import schemapi
 
 from fdkvc.charts import theme
-from fdkvc.charts.lanes import lane_spec
 from tests.app_pages import ROOT, open_page, settled, specs
 
 both = pytest.mark.parametrize("seen", [theme.LIGHT, theme.DARK], ids=["light", "dark"])
@@ -42,20 +41,6 @@ def test_of_as_many_policies_as_there_may_be_no_two_look_alike(seen: theme.Theme
 @pytest.mark.parametrize("place", range(-1, 9))
 def test_a_letter_can_be_read_on_its_topic(place: int) -> None:
     assert theme.contrast(theme.letter_ink(place), theme.colour_of(place)) >= 4.5
-
-
-def test_the_ninth_topic_has_the_first_hue_and_a_pattern() -> None:
-    topics = tuple("ABCDEFGHI")
-    spec = lane_spec("FIFO", 9, 56, 32, topics, theme.LIGHT)
-    river = spec["vconcat"][0]["layer"][0]["encoding"]
-
-    hues, edges, dashes = (
-        river[channel]["scale"]["range"] for channel in ("fill", "stroke", "strokeDash")
-    )
-    assert hues[8] == hues[0]
-    assert len({*hues}) == 8
-    assert (edges[8], dashes[8]) != (edges[0], dashes[0])
-    assert len({*edges[:8]}) == 1
 
 
 def test_the_contrast_of_colours() -> None:

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import ast
-import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from fdkvc.attention import Floats, Observation
 from fdkvc.cache import Cache
-from fdkvc.charts.lanes import lane_spec, together
-from fdkvc.charts.picture import picture
-from fdkvc.charts.theme import LIGHT, standalone
 from fdkvc.parameters import parameter
-from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named
+from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy
 from fdkvc.policies.base import EVICTION
 from fdkvc.run.metrics import metric_named, usual_metrics
 from fdkvc.ui.kit.markdown import plain
@@ -368,32 +362,6 @@ def test_the_page_names_no_policy() -> None:
             if isinstance(node, ast.Constant) and isinstance(node.value, str)
         }
         assert not names & {word for text in texts - told for word in text.split()}, file
-
-
-# ------------------------------------------------------------------------------- pictures
-
-
-def test_the_lanes_together_are_one_picture() -> None:
-    app = open_page("compare", scenario="shift", policies="fifo,h2o,sink,fd-kvc", turn=5)
-    charts = app.session_state["compare/pictured"]
-
-    chart = together([charts[key]() for key in PAPER_POLICIES])
-    drawn = picture(standalone(chart, chart["datasets"], LIGHT, 720), "svg").decode()
-
-    for key in PAPER_POLICIES:
-        assert policy_named(key).title in drawn
-    assert drawn.count(">Cache now<") == 4
-    assert "Retention 100.0 %" in drawn
-
-
-def test_lanes_that_differ_in_nothing_but_their_title_line_up() -> None:
-    one, other = (lane_spec(title, 10, 56, 32, ("A", "B"), LIGHT) for title in ("one", "other"))
-
-    def untitled(spec: dict[str, Any]) -> str:
-        first, *rest = spec["vconcat"]
-        return re.sub(r"view_\d+", "view", json.dumps([{**first, "title": ""}, *rest]))
-
-    assert untitled(one) == untitled(other)
 
 
 def test_what_the_figures_say_is_told_where_they_stand() -> None:

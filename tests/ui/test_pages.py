@@ -8,25 +8,20 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from fdkvc.charts.theme import LIGHT
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.explain.tables import entries_table
 from fdkvc.policies import POLICIES, policy_named
 from fdkvc.run.metrics import metrics_of
 from fdkvc.synthetic.draw import generate
-from fdkvc.synthetic.scenarios import World, scenario_named
-from fdkvc.ui.compare.scenes import lane_chart
+from fdkvc.synthetic.scenarios import scenario_named
 from fdkvc.ui.kit.frame import PAGES
 from fdkvc.ui.kit.lanes import POLICIES as LANES
-from fdkvc.ui.kit.lanes import load_lanes
 from fdkvc.ui.kit.markdown import plain
-from fdkvc.ui.kit.runs import DialogChoice, load_run
-from fdkvc.ui.step.scene import moment_chart, timeline_chart
+from fdkvc.ui.kit.runs import load_run
 from fdkvc.ui.step.tour import STOPS, forked
 from tests.app_pages import (
     ROOT,
-    check_spec,
     check_specs,
     entry_of,
     html,
@@ -124,24 +119,6 @@ def check_data(app: AppTest, least: int, page: str) -> None:
     for chart in charts:
         sent = {table.name for table in chart.proto.datasets}
         assert sent == data_of(json.loads(chart.proto.spec)), page
-
-
-def test_every_chart_for_a_picture_is_right_and_gets_just_the_data_that_it_draws() -> None:
-    """The stage is no chart, and becomes one where it is saved as a picture."""
-    dialog = DialogChoice(scenario_named("mixed"), 7, World())
-    lanes = load_lanes(dialog, [policy_named(key) for key in POLICIES], 56)
-    for lane in lanes:
-        charts = {
-            "timeline": timeline_chart(lane.run, 3, 70, LIGHT),
-            "cache": moment_chart(lane.run, 3, "age", 70, LIGHT),
-        }
-        if lane.name in ("fd-kvc", "full"):  # with a budget and without one
-            charts["lane"] = lane_chart(lanes, lane, 3, 70, LIGHT)
-        for name, chart in charts.items():
-            data = chart.pop("datasets")
-            assert data.keys() == data_of(chart), (name, lane.name)
-            if lane.name == "fd-kvc":
-                check_spec(chart)
 
 
 def test_the_stops_of_the_walk_say_what_is_so() -> None:

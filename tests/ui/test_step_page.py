@@ -104,16 +104,6 @@ def test_a_seed_is_no_setting_that_could_have_kept_an_entry(
     assert changes[0]["exhaustive"]
 
 
-def test_the_moment_on_the_stage_is_kept_for_a_picture() -> None:
-    app = open_page("step", policy="fd-kvc", turn=5, entry=11)
-    charts = {name: chart() for name, chart in app.session_state["step/pictured"].items()}
-
-    assert set(charts) == {"timeline", "cache"}
-    path, cells = charts["timeline"]["datasets"]["path"], charts["cache"]["datasets"]["cells"]
-    assert path["turn"].tolist() == [0, 1, 2, 3, 4]
-    assert cells.loc[cells["weight"] > 2, "token"].tolist() == [11]
-
-
 def test_it_opens_after_a_change_of_topic_with_what_was_nearly_kept() -> None:
     link = link_of(open_page("step"))
 

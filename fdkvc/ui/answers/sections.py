@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 
 import pandas as pd
 import streamlit as st
@@ -126,4 +125,4 @@ def _downloads(page: str, tables: Mapping[str, pd.DataFrame]) -> None:
             list(tables),
         )
         shown = [name for name, table in PICTURES.items() if table in tables]
-        download_pictures(page, {name: partial(charts.__getitem__, name) for name in shown})
+        download_pictures(page, charts, {name: name for name in shown})

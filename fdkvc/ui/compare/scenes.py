@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 
 import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from fdkvc.charts import lanes as lane_charts
-from fdkvc.charts.theme import Spec, Theme, with_data
+from fdkvc.charts.theme import Spec, with_data
 from fdkvc.charts.timeline import cursor_data, placed
 from fdkvc.explain.overlap import all_entries, first_difference
 from fdkvc.files.export import csv_text
 from fdkvc.parameters import Field
-from fdkvc.run.metrics import usual_metrics
 from fdkvc.ui.compare.figures import show_figures
 from fdkvc.ui.compare.what_if import FORKED
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import (
     download_files,
     download_pictures,
-    keep_pictured,
-    pictured,
     show_chart,
     shown_charts,
     tell_address,
@@ -35,7 +31,7 @@ from fdkvc.ui.kit.lanes import (
     PAIR,
     POLICIES,
     Lane,
-    cells,
+    changes,
     choose_pair,
     differences,
     line_data,
@@ -43,8 +39,8 @@ from fdkvc.ui.kit.lanes import (
     overlap,
 )
 from fdkvc.ui.kit.markdown import Markdown, plain
-from fdkvc.ui.kit.sidebar import ASKED, DIALOG, ENTRY, LOOK
-from fdkvc.ui.stage.lanes import beside, follow_lanes, packed, places, show_lanes
+from fdkvc.ui.kit.sidebar import ASKED, DIALOG, LOOK
+from fdkvc.ui.stage.lanes import beside, follow_lanes, packed, show_lanes
 from fdkvc.ui.stage.save import save_scene
 from fdkvc.words import count, listed, percent
 
@@ -96,10 +92,7 @@ def show(page: str, lanes: tuple[Lane, ...], write: Callable[[], None]) -> Calla
 
     @st.fragment
     def following() -> None:
-        turn, now = follow_lanes(page, lanes), (held(page, ENTRY), page_theme())
-        keep_pictured(
-            page, {lane.name: partial(lane_chart, lanes, lane, turn, *now) for lane in lanes}
-        )
+        turn = follow_lanes(page, lanes)
         with lines:
             show_lines(page, lanes, turn)
         with difference:
@@ -107,39 +100,6 @@ def show(page: str, lanes: tuple[Lane, ...], write: Callable[[], None]) -> Calla
         write()
 
     return following
-
-
-def lane_chart(
-    lanes: Sequence[Lane], lane: Lane, turn: int, picked: int | None, theme: Theme
-) -> Spec:
-    """Join a lane's spec with its data."""
-    run, high = lane.run, places(lanes, lane)
-    spec = lane_charts.lane_spec(
-        lane.label if run.trace.policy.bounded else f"{lane.label} · a scale of its own",
-        run.dialogs.turns,
-        high,
-        run.dialogs.turn_tokens,
-        run.dialogs.topic_names,
-        theme,
-    )
-    return with_data(
-        spec,
-        {
-            "river": run.timeline["river"],
-            "path": placed(run.path(picked)),
-            "cursor": cursor_data(turn).assign(words=_figures_now(lane, turn)),
-            "cells": cells(run, high, picked, theme)[turn],
-        },
-    )
-
-
-def _figures_now(lane: Lane, turn: int) -> str:
-    """Say a turn's figures in two lines."""
-    now = lane.run.turns.iloc[turn]
-    lines = [line for line in lane.run.metrics if line.field in usual_metrics()]
-    words = [f"{line.label} {line.words(float(now[line.field]))}" for line in lines]
-    below = [*words[:-2], f"{now['evicted']:.0f} evicted"]
-    return f"{' · '.join(words[-2:])}\n{' · '.join(below)}"
 
 
 # ------------------------------------------------------------------------------- the lines
@@ -215,7 +175,7 @@ def overlap_chart(one: Lane, other: Lane, turn: int) -> Spec:
         lane_charts.overlap_spec(dialogs.turns, page_theme()),
         {
             "overlap": placed(shared),
-            "changes": one.run.timeline["changes"],
+            "changes": changes(one.run),
             "parting": placed(parting),
             "cursor": cursor_data(turn),
         },
@@ -279,18 +239,13 @@ def _words(column: pd.Series, form: str) -> list[str]:
 def downloads(
     page: str, lanes: tuple[Lane, ...], *, pictures: bool = True, own: bool = False
 ) -> None:
-    """Offer the comparison as one table, and what is shown as pictures, as they stand then.
+    """Offer the comparison as one table, and its charts as pictures, as they stand then.
 
     Parameters
     ----------
     pictures, own : bool
-        Whether there are any, and whether the dialog is of a person's own file.
+        Whether there are charts, and whether the dialog is of a person's own file.
     """
-    charts, drawn = shown_charts(page), pictured(page)
-
-    def lanes_together() -> Spec:
-        return lane_charts.together([drawn[lane.name]() for lane in lanes])
-
     with st.popover("Download", icon=":material/download:"):
         tell_address(own)
         rows = [lane.run for lane in beside(lanes)]
@@ -299,17 +254,10 @@ def downloads(
         download_files(page, lambda: {FILE: csv_text(comparison(lanes))}, [FILE])
         if pictures:
             download_pictures(
-                page,
-                {
-                    "lanes": lanes_together,
-                    "metrics": lambda: charts["metrics"],
-                    "overlap": lambda: charts["overlap"],
-                },
+                page, shown_charts(page), {name: name for name in ("metrics", "overlap")}
             )
 
 
 def comparison(lanes: Sequence[Lane]) -> pd.DataFrame:
     """Return every entry of every turn of every run."""
-    return all_entries(
-        {lane.words: lane.run.entries.drop(columns=["hue", "hover"]) for lane in lanes}
-    )
+    return all_entries({lane.words: lane.run.entries for lane in lanes})

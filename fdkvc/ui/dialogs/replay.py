@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from time import perf_counter
 
 import pandas as pd
@@ -191,10 +190,7 @@ def _show(page: str, done: Replayed) -> None:
         with st.popover("Download the run", icon=":material/download:"):
             st.caption("The same files as `python -m fdkvc dialogs` writes.")
             download_files(f"{page}/replay", lambda: files_of(done), FILES)
-            download_pictures(
-                f"{page}/replay",
-                {key: partial(charts.__getitem__, f"replay/{key}") for key in metrics},
-            )
+            download_pictures(f"{page}/replay", charts, {key: f"replay/{key}" for key in metrics})
         report_button(
             f"{page}/replay",
             lambda: report_of(done),

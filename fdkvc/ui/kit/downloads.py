@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-import pandas as pd
 import streamlit as st
 
 from fdkvc.charts.picture import picture
@@ -37,21 +36,6 @@ def shown_charts(page: str) -> dict[str, Spec]:
     """Return where a page keeps the charts that it shows, by name; the same in every run."""
     charts: dict[str, Spec] = st.session_state.setdefault(f"{page}/charts", {})
     return charts
-
-
-def pictured(page: str) -> dict[str, Callable[[], Spec]]:
-    """Return where a page keeps how what it shows otherwise becomes a chart, by name."""
-    charts: dict[str, Callable[[], Spec]]
-    charts = st.session_state.setdefault(f"{page}/pictured", {})
-    return charts
-
-
-def keep_pictured(page: str, charts: Mapping[str, Callable[[], Spec]]) -> None:
-    """Keep at hand how what a page shows now becomes a chart, for a picture of it alone."""
-    before = pictured(page)
-    before.update(charts)  # at once, as a picture may be asked for meanwhile
-    for name in before.keys() - charts.keys():
-        del before[name]
 
 
 def show_chart(page: str, name: str, chart: Spec, **options: Any) -> None:
@@ -95,20 +79,24 @@ def download_files(page: str, files: Callable[[], Mapping[str, str]], names: lis
         )
 
 
-def download_pictures(page: str, charts: Mapping[str, Callable[[], Spec]]) -> None:
-    """Offer each chart, as it stands at the click, as SVG and as PNG.
+def download_pictures(page: str, charts: Mapping[str, Spec], names: Mapping[str, str]) -> None:
+    """Offer some of these charts, as they stand at the click, as SVG and as PNG.
 
-    A file is made outside of the session's script, where nothing of the session can be asked for:
-    what a chart depends on must be at hand, as it is in `shown_charts` and `pictured`.
+    Parameters
+    ----------
+    charts : mapping of str to Spec
+        Such as `shown_charts`: a file is made outside of the session's script, where nothing of
+        the session can be asked for.
+    names : mapping of str to str
+        The name of each file, and of its chart.
     """
     theme = page_theme()
-    for name, chart in charts.items():
+    for name, chart in names.items():
         for kind in KINDS:
 
-            def content(chart: Callable[[], Spec] = chart, kind: Kind = kind) -> bytes:
-                spec = chart()
-                data: dict[str, pd.DataFrame] = spec["datasets"]
-                return picture(standalone(spec, data, theme, PICTURE_WIDTH), kind)
+            def content(chart: str = chart, kind: Kind = kind) -> bytes:
+                spec = charts[chart]
+                return picture(standalone(spec, spec["datasets"], theme, PICTURE_WIDTH), kind)
 
             st.download_button(
                 plain(f"{name}.{kind}"),

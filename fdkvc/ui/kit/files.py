@@ -123,7 +123,7 @@ def _figures(page: str, charts: Mapping[str, Spec]) -> None:
     names = {key: _picture_name(key).replace("_", " ") for key in charts}
     key = pick(f"{page}/figure", "Figure", names, width=320)
     with st.container(horizontal=True):
-        download_pictures(page, {_picture_name(key): lambda: charts[key]})
+        download_pictures(page, charts, {_picture_name(key): key})
 
 
 def _picture_name(key: str) -> str:

@@ -8,11 +8,9 @@ from dataclasses import dataclass, replace
 import pandas as pd
 import streamlit as st
 
-from fdkvc.charts.theme import Theme
 from fdkvc.charts.timeline import Line, placed
-from fdkvc.charts.turn import GRID, cells_data
-from fdkvc.explain.history import topic_changes
 from fdkvc.explain.overlap import difference_table, overlap_table
+from fdkvc.explain.tables import topic_changes
 from fdkvc.limits import MAX_LANES
 from fdkvc.parameters import Field
 from fdkvc.policies import Policy
@@ -118,19 +116,9 @@ def differences(one: Run, other: Run) -> tuple[pd.DataFrame, ...]:
 
 
 @cached
-def cells(run: Run, places: int, picked: int | None, theme: Theme) -> tuple[pd.DataFrame, ...]:
-    """Return the cells of a run's cache, by turn.
-
-    Parameters
-    ----------
-    places : int
-        For how many entries there is room.
-    picked : int, optional
-        Token to point out.
-    """
-    topics = run.dialogs.topic_names
-    every = cells_data(run.entries, places, (), topics, "age", picked, theme)[["turn", *GRID]]
-    return cut_by_turn(every, run.dialogs.turns)
+def changes(run: Run) -> pd.DataFrame:
+    """Return the changes of topic, placed on the axis of turns."""
+    return placed(topic_changes(run.dialogs))
 
 
 def metric_lines(lanes: Sequence[Lane]) -> tuple[Line, ...]:
@@ -149,5 +137,5 @@ def line_data(lanes: tuple[Lane, ...]) -> Mapping[str, pd.DataFrame]:
     ]
     return {
         "lines": placed(pd.concat(each, ignore_index=True)),
-        "changes": placed(topic_changes(lanes[0].run.dialogs)),
+        "changes": changes(lanes[0].run),
     }

@@ -7,7 +7,7 @@ from fdkvc.stage.run import Choice as Choice
 from fdkvc.stage.run import DialogChoice as DialogChoice
 from fdkvc.stage.run import Run as Run
 from fdkvc.stage.run import RunChoice as RunChoice
-from fdkvc.stage.run import lay_out, lay_out_fork
+from fdkvc.stage.run import build_run, continue_run
 from fdkvc.synthetic.batch import DialogBatch
 from fdkvc.ui.kit.lru import cached
 
@@ -21,7 +21,7 @@ def load_dialog(choice: Choice) -> DialogBatch:
 @cached
 def load_run(choice: RunChoice) -> Run:
     """Run the policy, and lay out what the views show."""
-    return lay_out(choice, load_dialog(choice.dialog))
+    return build_run(choice, load_dialog(choice.dialog))
 
 
 @cached
@@ -33,4 +33,4 @@ def load_fork(trunk: Run, change: Fork) -> Run:
     ValueError
         In a sentence, if it cannot be forked so.
     """
-    return lay_out_fork(trunk, change)
+    return continue_run(trunk, change)

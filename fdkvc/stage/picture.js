@@ -1,0 +1,84 @@
+// ---------------------------------------------------------------------------------- the picture
+// The stage as it stands, as one picture: its canvases with more pixels, and the boxes and words
+// around them where the page has put them. What is only there to be pressed is left out.
+
+const PICTURE_PIXELS = 3; // to the unit
+const PRESSED = 'button, input, select, .order, .options, .heard';
+const MARGIN = 12;
+
+// Draws parts of a page, which stand below one another, under a line of words.
+function pictureOf(title, ...parts) {
+  const boxes = parts.map((part) => part.getBoundingClientRect());
+  const left = Math.min(...boxes.map((box) => box.left)) - MARGIN;
+  const top = Math.min(...boxes.map((box) => box.top)) - (title ? 2 : 1) * MARGIN;
+  const width = Math.max(...boxes.map((box) => box.right)) + MARGIN - left;
+  const height = Math.max(...boxes.map((box) => box.bottom)) + MARGIN - top;
+  const canvas = document.createElement('canvas');
+  Object.assign(canvas, { width: Math.round(width * PICTURE_PIXELS), height: Math.round(height * PICTURE_PIXELS) });
+  const pen = canvas.getContext('2d');
+  pen.scale(PICTURE_PIXELS, PICTURE_PIXELS);
+  pen.fillStyle = theme.paper;
+  pen.fillRect(0, 0, width, height);
+  words(pen, title, MARGIN, MARGIN + 10, { size: 16, bold: true, fill: theme.ink });
+  pen.translate(-left, -top);
+  for (const part of parts) paintElement(pen, part);
+  return canvas;
+}
+
+function paintElement(pen, element) {
+  if (element.matches(PRESSED) || !element.checkVisibility()) return;
+  const style = getComputedStyle(element);
+  const box = element.getBoundingClientRect();
+  pen.save();
+  pen.globalAlpha *= Number(style.opacity);
+  paintBox(pen, box, style);
+  if (style.overflowY === 'auto') {
+    pen.beginPath();
+    pen.rect(box.x, box.y, box.width, box.height);
+    pen.clip();
+  }
+  if (element instanceof HTMLCanvasElement) pen.drawImage(element, box.x, box.y, box.width, box.height);
+  for (const child of element.childNodes) {
+    if (child instanceof Element) paintElement(pen, child);
+    else if (child instanceof Text) paintText(pen, child, style);
+  }
+  pen.restore();
+}
+
+function paintBox(pen, { x, y, width, height }, style) {
+  pen.beginPath();
+  pen.roundRect(x, y, width, height, parseFloat(style.borderTopLeftRadius) || 0);
+  pen.fillStyle = style.backgroundColor;
+  pen.fill();
+  const [top, bottom, left] = ['Top', 'Bottom', 'Left'].map((side) => parseFloat(style[`border${side}Width`]));
+  if (left) { // a frame
+    pen.beginPath();
+    pen.roundRect(x + left / 2, y + left / 2, width - left, height - left, parseFloat(style.borderTopLeftRadius) || 0);
+    pen.lineWidth = left;
+    pen.strokeStyle = style.borderLeftColor;
+    pen.setLineDash(style.borderLeftStyle === 'dashed' ? [3, 2] : []);
+    pen.stroke();
+    pen.setLineDash([]);
+    return;
+  }
+  pen.fillStyle = style.borderTopColor;
+  pen.fillRect(x, y, width, top);
+  pen.fillStyle = style.borderBottomColor;
+  pen.fillRect(x, y + height - bottom, width, bottom);
+}
+
+function paintText(pen, text, style) {
+  pen.font = `${style.fontWeight} ${style.fontSize} ${style.fontFamily}`;
+  pen.fillStyle = style.color;
+  pen.textAlign = 'left';
+  pen.textBaseline = 'alphabetic';
+  const range = document.createRange();
+  for (const { 0: word, index } of text.data.matchAll(/\S+/g)) {
+    range.setStart(text, index);
+    range.setEnd(text, index + word.length);
+    const [box] = range.getClientRects();
+    if (!box) continue;
+    const { fontBoundingBoxAscent: up, fontBoundingBoxDescent: down } = pen.measureText(word);
+    pen.fillText(word, box.x, box.y + (box.height + up - down) / 2, box.width);
+  }
+}
