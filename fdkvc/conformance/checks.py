@@ -337,7 +337,7 @@ def scores_by_what_was_evicted(subject: Subject) -> None:
     sees, distances, _ = story.seen()
     everything = np.broadcast_to(np.tri(sees.shape[-1], dtype=np.bool_), sees.shape)
     cut, full = (story.readings(each, distances)[0] for each in (sees, everything))
-    told_apart = False
+    differs = False
     for call in range(1, len(story.held)):
         new = np.arange(story.ends[call], story.ends[call + 1])
         for layer, head in np.ndindex(*story.held[0].shape[1:3]):
@@ -351,14 +351,14 @@ def scores_by_what_was_evicted(subject: Subject) -> None:
                 _behind(_worth(subject, reading, layer, head, there, new), stays, free)
                 for reading in (cut, full)
             ]
-            told_apart |= behind[1] > subject.tolerance
+            differs |= behind[1] > subject.tolerance
             if behind[0] > subject.tolerance:
                 peeks = " and the best for one that saw everything" if behind[1] <= 0 else ""
                 raise Fault(
                     f"in turn {call}, layer {layer}, head {head}, what stays is not the best by "
                     f"what the model saw of what was held{peeks}"
                 )
-    if not told_apart:
+    if not differs:
         raise Fault("by these scores, what was evicted makes no difference to what stays")
 
 

@@ -23,10 +23,10 @@ from fdkvc.attention import Bools, Floats
 from fdkvc.corpora.model_text import model_text
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.experiments.benchmark import Progress, check_different, one_blas_thread, run_chunks
-from fdkvc.experiments.replay import Replay, over_services, replay, told_apart
+from fdkvc.experiments.replay import Replay, over_services, replay, significant
 from fdkvc.experiments.statistics import differences
 from fdkvc.experiments.workers import cores
-from fdkvc.explain.answer_causes import judged
+from fdkvc.explain.answer_causes import grade_call
 from fdkvc.lm.deciding import DECIDES, check_present
 from fdkvc.lm.language_model import AnyModel
 from fdkvc.lm.recorded import recordings
@@ -61,7 +61,7 @@ MEASURED = ("dialog", "services", "policy", "budget", "metric", "value", "count"
 SUMMARY = ("policy", "budget", "metric", "n", "services", "count", "mean", "ci_low", "ci_high")
 PAIRED = (
     *("budget", "metric", "policy", "baseline", "n", "services", "count"),
-    *("mean_diff", "ci_low", "ci_high", "told_apart"),
+    *("mean_diff", "ci_low", "ci_high", "significant"),
 )
 
 Row = tuple[str, str, str, int, str, float, int]
@@ -193,7 +193,7 @@ class Answers:
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class AnswerScores:
     """What dialogs came to.
 
     Attributes
@@ -218,7 +218,7 @@ def run_answers(
     workers: int | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     cancelled: threading.Event | None = None,
-) -> Measured:
+) -> AnswerScores:
     """Let a model read and answer dialogs under every policy and budget.
 
     A dialog's numbers do not depend on the others, on workers or chunks.
@@ -255,7 +255,7 @@ def run_answers(
         pd.DataFrame([row for chunk in chunks for row in chunk[at]], columns=list(MEASURED))
         for at in range(2)
     )
-    return Measured(*tables)
+    return AnswerScores(*tables)
 
 
 def answer_chunk(
@@ -415,7 +415,7 @@ class _Reader:
         right = np.repeat(exact[:, None], len(slots), axis=1)
         texts = self._written(passage, began, others)
         for at, text in zip(np.flatnonzero(~exact), texts, strict=True):
-            told = {each.slot: each.right for each in judged(text, wanted).arguments}
+            told = {each.slot: each.right for each in grade_call(text, wanted).arguments}
             right[at] = [told.get(slot, False) for slot in slots]
         self.exact.append(exact)
         self.right.append(right)
@@ -543,7 +543,7 @@ def answers_paired(measured: pd.DataFrame, baseline: str, seed: int) -> pd.DataF
     Returns
     -------
     DataFrame
-        Columns `PAIRED`; `told_apart` says whether the interval leaves 0 out, and nothing where
+        Columns `PAIRED`; `significant` says whether the interval leaves 0 out, and nothing where
         there is no interval.
     """
     groups = dict(iter(measured.groupby(["budget", "metric", "policy"], sort=False)))
@@ -554,7 +554,7 @@ def answers_paired(measured: pd.DataFrame, baseline: str, seed: int) -> pd.DataF
         other = groups[budget, metric, baseline]
         difference = differences(group.value.to_numpy(), other.value.to_numpy())
         told = _told(group, difference, seed)
-        rows.append((budget, metric, policy, baseline, *told, told_apart(*told[-2:])))
+        rows.append((budget, metric, policy, baseline, *told, significant(*told[-2:])))
     return pd.DataFrame(rows, columns=list(PAIRED))
 
 

@@ -144,7 +144,7 @@ def check_different(kind: str, names: Sequence[str]) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class PolicyScores:
     """One policy's numbers on one scenario, one a dialog.
 
     Attributes
@@ -166,12 +166,12 @@ class Results:
 
     Attributes
     ----------
-    measured : mapping of scenario key to policy name to Measured
+    measured : mapping of scenario key to policy name to PolicyScores
         Finished dialogs only, in the order of their numbers.
     """
 
     benchmark: Benchmark
-    measured: Mapping[str, Mapping[str, Measured]]
+    measured: Mapping[str, Mapping[str, PolicyScores]]
     seconds: float
 
     @property
@@ -253,8 +253,8 @@ class Progress:
         return self.seconds * (self.total - self.done) / self.done if self.done else float("inf")
 
 
-Chunk = dict[str, dict[str, Measured]]
-"""What some dialogs came to: scenario key to policy name to Measured."""
+Chunk = dict[str, dict[str, PolicyScores]]
+"""What some dialogs came to: scenario key to policy name to PolicyScores."""
 
 Dialogs = TypeVar("Dialogs", bound=Sized)
 Chunked = TypeVar("Chunked")
@@ -285,7 +285,7 @@ def _own_workspace() -> Workspace:
 
 def _run_scenario(
     benchmark: Benchmark, scenario: Scenario, dialogs: DialogBatch
-) -> dict[str, Measured]:
+) -> dict[str, PolicyScores]:
     measured = {}
     metrics = {key: metric_named(key) for key in benchmark.metrics}
     outputs_from = 0 if benchmark.series else first_late_turn(dialogs)
@@ -303,7 +303,7 @@ def _run_scenario(
             shown = [key for key in metrics if key not in PROJECTED_ALIGNMENTS]
             series = {key: metrics[key].measure(trace, dialogs) for key in shown}
             series |= {**trace.state, **_evictions(trace)}
-        measured[policy.name] = Measured(values, series)
+        measured[policy.name] = PolicyScores(values, series)
     return measured
 
 
@@ -477,12 +477,12 @@ def one_blas_thread() -> None:
     threadpool_limits(1, user_api="blas")
 
 
-def _join(parts: Sequence[Mapping[str, Measured]]) -> dict[str, Measured]:
+def _join(parts: Sequence[Mapping[str, PolicyScores]]) -> dict[str, PolicyScores]:
     """Put the dialogs of several chunks one behind the other."""
     if not parts:
         return {}
     return {
-        policy: Measured(
+        policy: PolicyScores(
             _concatenate([part[policy].values for part in parts]),
             _concatenate([part[policy].series for part in parts]),
         )

@@ -14,7 +14,7 @@ from fdkvc.experiments.answers import (
     FULL,
     MEASURES,
     PROXIES,
-    Measured,
+    AnswerScores,
     answers_paired,
     answers_summary,
 )
@@ -204,13 +204,13 @@ class AnswersTables:
 
 
 def answers_tables(
-    measured: Measured, baseline: str, seed: int, trained_on: Set[str] = frozenset()
+    measured: AnswerScores, baseline: str, seed: int, trained_on: Set[str] = frozenset()
 ) -> AnswersTables:
     """Return all tables of answers.
 
     Parameters
     ----------
-    measured : Measured
+    measured : AnswerScores
     baseline : str
         The name of a policy or control that ran.
     seed : int

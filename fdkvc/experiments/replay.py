@@ -60,7 +60,7 @@ REPLAY_SUMMARY = (
 )
 REPLAY_PAIRED = (
     *("heads", "budget", "metric", "policy", "baseline"),
-    *("n", "services", "mean_diff", "ci_low", "ci_high", "told_apart"),
+    *("n", "services", "mean_diff", "ci_low", "ci_high", "significant"),
 )
 REPLAY_SERVICES = ("services", "policy", "heads", "budget", "metric", "n", "mean")
 
@@ -284,7 +284,7 @@ def replay_paired(replayed: pd.DataFrame, baseline: str, seed: int) -> pd.DataFr
     Returns
     -------
     DataFrame
-        Columns `REPLAY_PAIRED`; `told_apart` as `fdkvc.experiments.answers.answers_paired` has it.
+        Columns `REPLAY_PAIRED`; `significant` as `fdkvc.experiments.answers.answers_paired` has it.
     """
     groups = dict(_groups(replayed))
     rows = []
@@ -293,7 +293,7 @@ def replay_paired(replayed: pd.DataFrame, baseline: str, seed: int) -> pd.DataFr
             other = groups[baseline, *case]
             difference = differences(group.value.to_numpy(), other.value.to_numpy())
             told = over_services(difference, group.services.tolist(), seed)
-            rows.append((*case, policy, baseline, *told, told_apart(*told[-2:])))
+            rows.append((*case, policy, baseline, *told, significant(*told[-2:])))
     return pd.DataFrame(rows, columns=list(REPLAY_PAIRED))
 
 
@@ -316,7 +316,7 @@ def over_services(
     return len(values), len(set(services)), float(np.average(values, weights=weights)), *interval
 
 
-def told_apart(low: float, high: float) -> bool | None:
+def significant(low: float, high: float) -> bool | None:
     """Return whether an interval of a difference leaves 0 out; None where there is none."""
     return None if np.isnan(low) else bool(low > 0 or high < 0)
 

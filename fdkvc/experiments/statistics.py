@@ -618,7 +618,7 @@ def holm(p_values: Iterable[float | None]) -> Doubles:
     return adjusted
 
 
-def told_apart(tests: Sequence[Paired]) -> list[bool]:
+def significant(tests: Sequence[Paired]) -> list[bool]:
     """Say of each of several tests whether it surely has a difference, however many they are.
 
     By p adjusted with `holm`; a difference that is the same in every dialog is sure.
@@ -626,9 +626,9 @@ def told_apart(tests: Sequence[Paired]) -> list[bool]:
     Examples
     --------
     >>> one, same = paired([3, 5, 6], [1, 2, 3]), paired([2, 4, 6], [1, 3, 5])
-    >>> round(one.p, 3), told_apart([one]), told_apart([one, one]), told_apart([same])
+    >>> round(one.p, 3), significant([one]), significant([one, one]), significant([same])
     (0.015, [True], [True, True], [True])
-    >>> told_apart([one] * 4)
+    >>> significant([one] * 4)
     [False, False, False, False]
     """
     adjusted = holm(test.p for test in tests)

@@ -92,7 +92,7 @@ def turns_of(passages: Passages) -> list[int]:
 
 
 @dataclass(frozen=True)
-class JudgedArgument:
+class GradedArgument:
     """An argument of a call as it was written, and as it should have been.
 
     Attributes
@@ -113,7 +113,7 @@ class JudgedArgument:
 
 
 @dataclass(frozen=True)
-class Judged:
+class GradedCall:
     """A call as it was written, beside the one that was wanted.
 
     Attributes
@@ -125,7 +125,7 @@ class Judged:
 
     method: str
     wanted_method: str
-    arguments: tuple[JudgedArgument, ...]
+    arguments: tuple[GradedArgument, ...]
 
     @property
     def right(self) -> bool:
@@ -133,21 +133,22 @@ class Judged:
         return self.method == self.wanted_method and all(each.right for each in self.arguments)
 
 
-def judged(written: str, wanted: str) -> Judged:
+def grade_call(written: str, wanted: str) -> GradedCall:
     """Judge a call by the one that was wanted.
 
     Examples
     --------
-    >>> call = judged("GetWeather ; city = London", "GetWeather ; city = Trieste ; date = today")
+    >>> wanted = "GetWeather ; city = Trieste ; date = today"
+    >>> call = grade_call("GetWeather ; city = London", wanted)
     >>> [(each.slot, each.written, each.right) for each in call.arguments]
     [('city', 'London', False), ('date', None, False)]
     """
     (method, found), (wanted_method, known) = read_call(written), read_call(wanted)
     slots = dict.fromkeys([*known, *found])
-    return Judged(
+    return GradedCall(
         method,
         wanted_method,
-        tuple(JudgedArgument(slot, found.get(slot), known.get(slot)) for slot in slots),
+        tuple(GradedArgument(slot, found.get(slot), known.get(slot)) for slot in slots),
     )
 
 

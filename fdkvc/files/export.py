@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from fdkvc.experiments.answers import Answers, Measured
+from fdkvc.experiments.answers import Answers, AnswerScores
 from fdkvc.experiments.benchmark import Benchmark, Latency, Results
 from fdkvc.experiments.proxies import AnswersTables
 from fdkvc.experiments.replay import Replay, replay_paired, replay_services, replay_summary
@@ -248,7 +248,7 @@ def replay_files(
 
 def answers_files(
     settings: Answers,
-    measured: Measured,
+    measured: AnswerScores,
     told: AnswersTables,
     *,
     model: AnyModel,
@@ -262,7 +262,7 @@ def answers_files(
     Parameters
     ----------
     settings : Answers
-    measured : Measured
+    measured : AnswerScores
     told : AnswersTables
     model : AnyModel
     file : str

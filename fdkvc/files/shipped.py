@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fdkvc.experiments.benchmark import Benchmark, Latency, Measured, Results, Values
+from fdkvc.experiments.benchmark import Benchmark, Latency, PolicyScores, Results, Values
 from fdkvc.experiments.study import Probes, Study, ablation
 from fdkvc.experiments.sweep import Sweep
 from fdkvc.experiments.workers import processor
@@ -194,7 +194,9 @@ def _rows(part: str, results: Results) -> Iterator[tuple[str, Values]]:
                     yield _JOINT.join((part, scenario, policy, kind, name)), values
 
 
-def _measured(part: str, rows: Mapping[tuple[str, ...], Values]) -> dict[str, dict[str, Measured]]:
+def _measured(
+    part: str, rows: Mapping[tuple[str, ...], Values]
+) -> dict[str, dict[str, PolicyScores]]:
     found: dict[str, dict[str, dict[str, dict[str, Values]]]] = {}
     for place, values in rows.items():
         if place[0] == part and len(place) == 5:
@@ -203,7 +205,7 @@ def _measured(part: str, rows: Mapping[tuple[str, ...], Values]) -> dict[str, di
             of_policy.setdefault(kind, {})[name] = values
     return {
         scenario: {
-            policy: Measured(kinds.get("values", {}), kinds.get("series", {}))
+            policy: PolicyScores(kinds.get("values", {}), kinds.get("series", {}))
             for policy, kinds in by_policy.items()
         }
         for scenario, by_policy in found.items()

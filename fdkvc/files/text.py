@@ -157,7 +157,7 @@ def answers_text(told: AnswersTables) -> str:
     same = {
         (row["metric"], row["policy"], row["budget"])
         for row in _records(told.paired)
-        if row["told_apart"] is False
+        if row["significant"] is False
     }
     budgets = [int(budget) for budget in table.budget.unique()]
     cells: dict[tuple[str, str], list[str]] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fdkvc.experiments.benchmark import COMPOSITE, Results
-from fdkvc.experiments.statistics import told_apart
+from fdkvc.experiments.statistics import significant
 from fdkvc.policies import Policy
 from fdkvc.replication.judge import fact_of
 from fdkvc.replication.tables import comparisons
@@ -47,7 +47,7 @@ def behind_chance(results: Results) -> list[str]:
         return []
     behind: dict[str, list[str]] = {}
     compared = [each for each in comparisons(results, CHANCE) if each[0] == COMPOSITE]
-    sure = told_apart([difference for *_, difference in compared])
+    sure = significant([difference for *_, difference in compared])
     for (_, name, policy, difference), apart in zip(compared, sure, strict=True):
         if apart and (difference.mean > 0) == late_metric(name).lower_is_better:
             behind.setdefault(name, []).append(policy)

@@ -20,8 +20,8 @@ from fdkvc.experiments.statistics import (
     differences,
     paired,
     share_interval,
+    significant,
     summarize,
-    told_apart,
 )
 from fdkvc.experiments.study import Study
 from fdkvc.paper.claims import CLAIMS, TIMES, Claim, ClaimVerdict, Measure, Recomputed
@@ -70,7 +70,7 @@ class Measurement:
 
 
 @dataclass(frozen=True)
-class Judged:
+class ClaimResult:
     """A claim with what was measured of it.
 
     Attributes
@@ -87,22 +87,22 @@ class Judged:
     verdict: ClaimVerdict | None
 
 
-def judged_claims(study: Study, claims: Sequence[Claim] = CLAIMS) -> list[Judged]:
+def judged_claims(study: Study, claims: Sequence[Claim] = CLAIMS) -> list[ClaimResult]:
     """Judge the paper's claims by a study."""
     return [_judge(study, claim) for claim in claims]
 
 
-def _judge(study: Study, claim: Claim) -> Judged:
+def _judge(study: Study, claim: Claim) -> ClaimResult:
     measured = measure(claim.measure, study)
     finished = map(study.results.dialogs, study.results.measured)
     few = min(finished, default=0) < FEWEST_DIALOGS
     if measured is None or few or claim.measure.metric in TIMES:
-        return Judged(claim, measured, None)
+        return ClaimResult(claim, measured, None)
     if measured.among:
         verdicts = {claim.judge(value, value) for value in measured.among}
-        return Judged(claim, measured, verdicts.pop() if len(verdicts) == 1 else "open")
+        return ClaimResult(claim, measured, verdicts.pop() if len(verdicts) == 1 else "open")
     size = _size(claim, measured, study)
-    return Judged(claim, measured, claim.judge(measured.low, measured.high, size))
+    return ClaimResult(claim, measured, claim.judge(measured.low, measured.high, size))
 
 
 def _size(claim: Claim, measured: Measurement, study: Study) -> str | None:
@@ -116,7 +116,7 @@ def _size(claim: Claim, measured: Measurement, study: Study) -> str | None:
     return verdict(mean_case(measured.value, measured.spread, measured.n, figure, chance))
 
 
-def claims_table(judged: Sequence[Judged]) -> pd.DataFrame:
+def claims_table(judged: Sequence[ClaimResult]) -> pd.DataFrame:
     """Return the claims as a tidy table, a row for each, numbers unscaled.
 
     Returns
@@ -177,7 +177,7 @@ def figure_words(wanted: Measure, value: float) -> str:
     return f"{sign}{unit.write(value)} {unit.name}".strip()
 
 
-def measured_words(judged: Judged) -> str:
+def measured_words(judged: ClaimResult) -> str:
     """Write what was measured of a claim, with its interval."""
     measured, wanted = judged.measured, judged.claim.measure
     if measured is None:
@@ -345,7 +345,7 @@ def _rank(wanted: Measure, study: Study) -> Measurement | None:
         return None
     tests = [paired(other, own) for other in others]
     ahead = [test.mean > 0 for test in tests]
-    sure = told_apart(tests)
+    sure = significant(tests)
     best = 1 + sum(before and apart for before, apart in zip(ahead, sure, strict=True))
     unsure = len(sure) - sum(sure)
     return Measurement(1 + sum(ahead), best, best + unsure, len(own))
@@ -389,7 +389,7 @@ def _peak(wanted: Measure, study: Study) -> Measurement | None:
         rows[float(getattr(policy, wanted.parameter or ""))] = values
     highest = max(rows, key=lambda value: float(rows[value].mean()))
     others = [value for value in rows if value != highest]
-    sure = told_apart([paired(rows[value], rows[highest]) for value in others])
+    sure = significant([paired(rows[value], rows[highest]) for value in others])
     below = {value for value, apart in zip(others, sure, strict=True) if apart}
     tied = tuple(value for value in rows if value not in below)
     return Measurement(highest, min(tied), max(tied), len(rows[highest]), among=tied)

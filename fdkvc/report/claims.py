@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from fdkvc.paper.claims import TIMES
-from fdkvc.replication.claims import Judged, figure_words, measured_words, recomputed_words
+from fdkvc.replication.claims import ClaimResult, figure_words, measured_words, recomputed_words
 from fdkvc.words import minus
 
 SIGNS: dict[str | None, str] = {
@@ -78,17 +78,17 @@ def name_of(verdict: str | None) -> str:
     return verdict or "not judged"
 
 
-def counted(judged: Sequence[Judged]) -> dict[str | None, int]:
+def counted(judged: Sequence[ClaimResult]) -> dict[str | None, int]:
     """Count the verdicts."""
     return {verdict: sum(each.verdict == verdict for each in judged) for verdict in SIGNS}
 
 
-def claims_html(judged: Sequence[Judged], *, opened: bool) -> str:
+def claims_html(judged: Sequence[ClaimResult], *, opened: bool) -> str:
     """Return claims as a list of HTML, each with its evidence, which is open or behind a click."""
     return f'<ul class="claims">{"".join(_claim(each, opened) for each in judged)}</ul>'
 
 
-def _claim(judged: Judged, opened: bool) -> str:
+def _claim(judged: ClaimResult, opened: bool) -> str:
     claim, verdict = judged.claim, judged.verdict
     printed = "" if claim.published is None else minus(claim.published.printed)
     measured = measured_words(judged)
@@ -118,7 +118,7 @@ def _claim(judged: Judged, opened: bool) -> str:
 # ------------------------------------------------------------------------------- the evidence
 
 
-def line_html(judged: Judged) -> str:
+def line_html(judged: ClaimResult) -> str:
     """Draw a claim's numbers on one line; nothing where there is but one.
 
     The measured one with its interval is a dot, the printed one a diamond; a band is where the
@@ -160,7 +160,7 @@ def line_html(judged: Judged) -> str:
     )
 
 
-def _numbers(judged: Judged) -> Iterator[float]:
+def _numbers(judged: ClaimResult) -> Iterator[float]:
     """Yield the finite numbers of a claim."""
     claim, measured = judged.claim, judged.measured
     every: list[float] = []

@@ -469,7 +469,7 @@ def replay_parts(
         f"<p>{escape(count(int(replayed.dialog.nunique()), 'dialog'))}, replayed: the cache of "
         f"{escape(recordings[0].source)}. Means over dialogs, with their 95 % interval "
         f"{over_kinds(replayed.services.nunique())}; a ≠ where the difference from "
-        f"{escape(baseline)} is told apart.</p>"
+        f"{escape(baseline)} is significant.</p>"
     )
     summary, paired = (
         table.assign(policy=table.policy + table.heads.map(OF_HEADS))
@@ -522,7 +522,7 @@ def answers_parts(
         f"<p>The model {escape(model)} answers {escape(count(int(table.n.max()), 'dialog'))} from "
         "what each policy left in its cache. Means with the 95 % interval over sets of services, "
         "where there are enough; a ≠ where the difference from "
-        f"{escape(told.baseline)} is told apart.</p><p>{escape(known_sentence(told.known))}</p>"
+        f"{escape(told.baseline)} is significant.</p><p>{escape(known_sentence(told.known))}</p>"
     )
     for metric, measure in MEASURES.items():
         if metric not in set(table.metric):
@@ -544,7 +544,7 @@ def _by_budget(
 ) -> dict[str, list[str]]:
     """Return a row for each policy and a column for each budget, with a sign for what is told."""
     rows = summary[summary.metric == metric]
-    told = paired[(paired.metric == metric) & (paired.told_apart == True)]  # noqa: E712
+    told = paired[(paired.metric == metric) & (paired.significant == True)]  # noqa: E712
     apart = set(zip(told.policy, told.budget, strict=True))
     known = rows[["policy", "budget", "mean", "ci_low", "ci_high"]].itertuples(index=False)
     words = {

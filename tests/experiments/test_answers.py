@@ -313,14 +313,14 @@ def test_means_weigh_dialogs_by_what_they_count_and_differences_are_paired() -> 
     assert paired.mean_diff["fifo"] == pytest.approx(np.average(worse - base, weights=weights))
     assert paired.ci_low["fifo"] < paired.mean_diff["fifo"] < paired.ci_high["fifo"]
     assert paired.ci_high["fifo"] - paired.ci_low["fifo"] < 0.1  # paired: dialogs differ by more
-    assert paired.told_apart.to_dict() == {"fifo": True, "sink": False}
+    assert paired.significant.to_dict() == {"fifo": True, "sink": False}
 
 
 def test_too_few_sets_of_services_have_no_interval() -> None:
     table = measured({FULL: [1.0, 2, 3, 4], "fifo": [2.0, 3, 5, 5]})
 
     assert answers_summary(table, seed=0).ci_low.isna().all()
-    assert answers_paired(table, FULL, seed=0).told_apart.tolist() == [None]
+    assert answers_paired(table, FULL, seed=0).significant.tolist() == [None]
 
 
 def test_an_interval_over_kinds_is_wider_where_dialogs_of_a_kind_are_alike() -> None:

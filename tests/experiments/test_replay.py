@@ -131,7 +131,7 @@ def test_intervals_draw_whole_sets_of_services() -> None:
     naive = summarize(own)
     assert summary.ci_high - summary.ci_low > 1.5 * (naive.high - naive.low)
     paired: Any = replay_paired(table, "h2o", 3).iloc[0]
-    assert (paired.policy, paired.services, paired.told_apart) == ("fifo", 8, True)
+    assert (paired.policy, paired.services, paired.significant) == ("fifo", 8, True)
     assert paired.mean_diff == pytest.approx(np.mean(own) - 0.1)
     by = replay_services(table).set_index(["services", "policy"])
     assert by.loc[("C", "fifo"), "mean"] == pytest.approx(np.mean(own[2::8]))

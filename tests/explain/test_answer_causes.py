@@ -13,7 +13,7 @@ from fdkvc.explain.answer_causes import (
     bring_back,
     damage_by_head,
     damage_table,
-    judged,
+    grade_call,
     turns_of,
     why_table,
     words_of,
@@ -212,8 +212,8 @@ def test_one_head_forgets_and_all_others_hold_the_whole_text(
 def test_a_call_is_right_when_its_method_and_every_argument_are() -> None:
     wanted = "GetWeather ; city = Trieste ; date = today"
 
-    assert judged("GetWeather ; date = today ; city = Trieste", wanted).right
-    assert not judged("FindWeather ; city = Trieste ; date = today", wanted).right
-    more = judged(f"{wanted} ; unit = kelvin", wanted)
+    assert grade_call("GetWeather ; date = today ; city = Trieste", wanted).right
+    assert not grade_call("FindWeather ; city = Trieste ; date = today", wanted).right
+    more = grade_call(f"{wanted} ; unit = kelvin", wanted)
     assert [(each.slot, each.right) for each in more.arguments][-1] == ("unit", False)
     assert not more.right

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from fdkvc.experiments.benchmark import Benchmark, Latency, Measured, Results, run_benchmark
+from fdkvc.experiments.benchmark import Benchmark, Latency, PolicyScores, Results, run_benchmark
 from fdkvc.experiments.study import Study
 from fdkvc.explain.tables import entries_table, turns_table
 from fdkvc.paper.tables import published, published_ablation, published_adaptation
@@ -58,7 +58,7 @@ def by_hand(
         **settings,
     )
     measured = {
-        policy: Measured({name: np.array(row, np.float32) for name, row in metrics.items()}, {})
+        policy: PolicyScores({name: np.array(row, np.float32) for name, row in metrics.items()}, {})
         for policy, metrics in values.items()
     }
     return Results(benchmark, {scenario: measured}, 0.1)

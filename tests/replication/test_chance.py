@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fdkvc.experiments.benchmark import Benchmark, Measured, Results
+from fdkvc.experiments.benchmark import Benchmark, PolicyScores, Results
 from fdkvc.policies import policy_named
 from fdkvc.replication.chance import behind_chance
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
@@ -29,7 +29,7 @@ def results(metric: str, means: dict[str, float], dialogs: int = N) -> Results:
             metrics=(metric,),
         ),
         {
-            key: {policy: Measured(own, {}) for policy, own in values.items()}
+            key: {policy: PolicyScores(own, {}) for policy, own in values.items()}
             for key in BENCHMARK_SCENARIOS
         },
         seconds=1.0,

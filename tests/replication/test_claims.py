@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fdkvc.experiments.benchmark import Benchmark, Latency, Measured, Results
+from fdkvc.experiments.benchmark import Benchmark, Latency, PolicyScores, Results
 from fdkvc.experiments.study import Probes, Study
 from fdkvc.paper.claims import CLAIMS, TIMES, Measure, claim
 from fdkvc.paper.tables import Range, read_printed
@@ -40,7 +40,9 @@ LOSS = np.array([0.0, 0.08, 0.10, 0.115, 0.124, 0.12], np.float32)
 SERIES = (LOSS + RANDOM.normal(0, 1e-4, (N, len(LOSS)))).astype(np.float32)
 
 
-def made(measured: Mapping[str, Measured], sweeps: Mapping[str, Results] | None = None) -> Study:
+def made(
+    measured: Mapping[str, PolicyScores], sweeps: Mapping[str, Results] | None = None
+) -> Study:
     """Make a study of Mixed out of numbers."""
     benchmark = Benchmark(
         scenarios=(SCENARIOS["mixed"],),
@@ -59,7 +61,7 @@ def made(measured: Mapping[str, Measured], sweeps: Mapping[str, Results] | None 
 @pytest.fixture(scope="module")
 def study() -> Study:
     measured = {
-        key: Measured({"late_alignment": row}, {"ownership_loss": SERIES})
+        key: PolicyScores({"late_alignment": row}, {"ownership_loss": SERIES})
         for key, row in ALIGNMENT.items()
     }
     sweep = Benchmark(
@@ -70,7 +72,7 @@ def study() -> Study:
     rows = {"fd-kvc gamma=0.7": 0.9, "fd-kvc gamma=0.8": 0.9001, "fd-kvc gamma=0.9": 0.4}
     noise = RANDOM.normal(0, 0.1, (3, N))
     swept = {
-        name: Measured({"late_alignment": (mean + each).astype(np.float32)}, {})
+        name: PolicyScores({"late_alignment": (mean + each).astype(np.float32)}, {})
         for (name, mean), each in zip(rows.items(), noise, strict=True)
     }
     return made(measured, {"gamma": Results(sweep, {"mixed": swept}, 1.0)})
@@ -112,8 +114,8 @@ def test_ratio_and_change_cover_the_truth_as_often_as_they_say() -> None:
         other = (1.0 + common + random.normal(0, 0.1, 100)).astype(np.float32)
         study = made(
             {
-                "fd-kvc": Measured({"late_alignment": one}, {}),
-                "h2o": Measured({"late_alignment": other}, {}),
+                "fd-kvc": PolicyScores({"late_alignment": one}, {}),
+                "h2o": PolicyScores({"late_alignment": other}, {}),
             }
         )
         ratio, change = (taken(kind, study, baseline="h2o") for kind in ("ratio", "change"))
@@ -146,10 +148,10 @@ def peak_study(means: Mapping[float, float]) -> Study:
     noise = np.random.default_rng(11).normal(0, 0.1, (len(means), N))
     noise -= noise.mean(axis=1, keepdims=True)
     swept = {
-        policy.name: Measured({"late_alignment": (mean + each).astype(np.float32)}, {})
+        policy.name: PolicyScores({"late_alignment": (mean + each).astype(np.float32)}, {})
         for policy, mean, each in zip(sweep.policies, means.values(), noise, strict=True)
     }
-    measured = {key: Measured({"late_alignment": row}, {}) for key, row in ALIGNMENT.items()}
+    measured = {key: PolicyScores({"late_alignment": row}, {}) for key, row in ALIGNMENT.items()}
     return made(measured, {"gamma": Results(sweep, {"mixed": swept}, 1.0)})
 
 
@@ -209,7 +211,7 @@ def retaining(h2o: float, dialogs: int = 600) -> Study:
     noise = np.where(np.arange(dialogs) % 2, 0.05, -0.05)
     values = {"late_retention": (h2o + noise).astype(np.float32)}
     benchmark = Benchmark((SCENARIOS["shift"],), (policy_named("h2o"),), dialogs)
-    return Study(Results(benchmark, {"shift": {"h2o": Measured(values, {})}}, 1.0))
+    return Study(Results(benchmark, {"shift": {"h2o": PolicyScores(values, {})}}, 1.0))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from streamlit.testing.v1 import AppTest
 
 from fdkvc.__main__ import _parser
 from fdkvc.experiments.answers import MEASURES
-from fdkvc.explain.answer_causes import judged
+from fdkvc.explain.answer_causes import grade_call
 from fdkvc.files.export import digest
 from fdkvc.lm import MEASURED, MEASURED_ON
 from fdkvc.lm.talk import Talk
@@ -295,6 +295,6 @@ def test_what_a_person_says_is_text() -> None:
     ],
 )
 def test_a_call_is_chips_with_right_and_wrong_arguments(written: str, signs: str) -> None:
-    shown = scene.call_html(judged(written, "A ; b = 1"))
+    shown = scene.call_html(grade_call(written, "A ; b = 1"))
 
     assert " ".join(re.sub("<[^>]*>", " ", shown).split()) == signs

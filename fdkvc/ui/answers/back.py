@@ -8,7 +8,7 @@ from html import escape
 import pandas as pd
 import streamlit as st
 
-from fdkvc.explain.answer_causes import BroughtBack, Span, Tried, judged, turns_of
+from fdkvc.explain.answer_causes import BroughtBack, Span, Tried, grade_call, turns_of
 from fdkvc.ui.answers.conversation import Answered, brought_back
 from fdkvc.ui.answers.scene import call_html, words_html
 from fdkvc.ui.answers.why import choose_answer, turns_in_words
@@ -53,15 +53,15 @@ def _wanted(answered: Answered, found: BroughtBack) -> str:
 
 def right(found: BroughtBack, text: str, wanted: str) -> bool:
     """Whether a passage says what was wanted."""
-    return judged(text, wanted).right if found.writer == "call" else text == wanted
+    return grade_call(text, wanted).right if found.writer == "call" else text == wanted
 
 
 def _mended(found: BroughtBack, text: str, wanted: str) -> list[str]:
     """Return the arguments that are right now and were not."""
-    before = {each.slot for each in judged(found.lost, wanted).arguments if each.right}
+    before = {each.slot for each in grade_call(found.lost, wanted).arguments if each.right}
     return [
         each.slot
-        for each in judged(text, wanted).arguments
+        for each in grade_call(text, wanted).arguments
         if each.right and each.slot not in before
     ]
 
@@ -156,7 +156,7 @@ def _table(answered: Answered, name: str, found: BroughtBack, wanted: str) -> st
 
 def _written(found: BroughtBack, text: str, wanted: str) -> str:
     if found.writer == "call":
-        return call_html(judged(text, wanted))
+        return call_html(grade_call(text, wanted))
     return words_html(text, wanted.split())
 
 

@@ -16,13 +16,13 @@ from fdkvc.corpora.transcripts import Transcript
 from fdkvc.experiments.benchmark import one_blas_thread
 from fdkvc.explain.answer_causes import (
     BroughtBack,
-    Judged,
+    GradedCall,
     Passages,
     Word,
     bring_back,
     damage_by_head,
     damage_table,
-    judged,
+    grade_call,
     words_of,
 )
 from fdkvc.lm import BUNDLED
@@ -219,17 +219,17 @@ class Answered:
         """The calls that are right: the dialog's own, or else those of the full cache."""
         return self.conversation.wanted or tuple(self.calls(FULL))
 
-    def judged(self, name: str) -> list[Judged]:
+    def graded_calls(self, name: str) -> list[GradedCall]:
         """Return each call beside the one that was wanted; of what is missing, nothing written."""
         calls, wanted = self.calls(name), list(self.wanted)
         longest = max(len(calls), len(wanted))
         calls += [""] * (longest - len(calls))
         wanted += [""] * (longest - len(wanted))
-        return [judged(*each) for each in zip(calls, wanted, strict=True)]
+        return [grade_call(*each) for each in zip(calls, wanted, strict=True)]
 
     def right(self, name: str) -> bool:
         """Whether a memory made the calls that were wanted."""
-        return all(call.right for call in self.judged(name))
+        return all(call.right for call in self.graded_calls(name))
 
     @cached_property
     def _words(self) -> dict[str, tuple[Word, ...]]:

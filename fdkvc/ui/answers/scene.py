@@ -13,7 +13,7 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from fdkvc.explain.answer_causes import Judged, changed_words, turns_of
+from fdkvc.explain.answer_causes import GradedCall, changed_words, turns_of
 from fdkvc.limits import MAX_ANSWERS_MEGABYTES, MAX_TYPED_CHARACTERS
 from fdkvc.ui.answers import choices
 from fdkvc.ui.answers.conversation import FULL, Answered, Conversation, heard, steps_of
@@ -192,7 +192,7 @@ def _lanes(answered: Answered, writing: bool) -> Iterator[str]:
                 for writer, text in said[name]
             )
         else:
-            parts += "".join(map(call_html, answered.judged(name)))
+            parts += "".join(map(call_html, answered.graded_calls(name)))
             parts += "".join(
                 f"<p>{words_html(text, full.get(writer, []))}</p>"
                 for writer, text in said[name]
@@ -213,7 +213,7 @@ def words_html(text: str, full: list[str]) -> str:
     )
 
 
-def call_html(call: Judged) -> str:
+def call_html(call: GradedCall) -> str:
     """Return a call as chips, each argument with whether it is right."""
     if not call.method:
         wanted = escape(call.wanted_method)

@@ -15,7 +15,7 @@ from fdkvc.replication.cells import (
     reproduced_sentence,
     verdicts_of,
 )
-from fdkvc.replication.claims import Judged, judged_claims
+from fdkvc.replication.claims import ClaimResult, judged_claims
 from fdkvc.replication.rules import FEWEST_DIALOGS, SIGNS, power
 from fdkvc.report.claims import MEANINGS, STYLE, claims_html, counted, name_of
 from fdkvc.report.claims import SIGNS as CLAIM_SIGNS
@@ -27,7 +27,7 @@ EVERY = "all"
 
 
 @cached
-def claims_of(study: Study) -> tuple[Judged, ...]:
+def claims_of(study: Study) -> tuple[ClaimResult, ...]:
     """Return the claims judged by a study, once for all that show them."""
     return tuple(judged_claims(study))
 
@@ -137,7 +137,7 @@ def show_claims(page: str, study: Study) -> None:
 
 
 @st.fragment
-def _list(page: str, judged: tuple[Judged, ...], verdicts: list[str | None]) -> None:
+def _list(page: str, judged: tuple[ClaimResult, ...], verdicts: list[str | None]) -> None:
     wanted = choose_verdict(page, "Claims", verdicts)
     chosen = [each for each in judged if wanted in (EVERY, str(each.verdict))]
     st.html(f"<style>{STYLE}</style>{claims_html(chosen, opened=False)}")
