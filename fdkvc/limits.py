@@ -29,6 +29,7 @@ MAX_WORDINGS = 8  # of a value that a demand looks for; the rest is left out
 MAX_MENTIONS = 32  # of a wording that a demand knows, the newest
 
 # Runs
+MAX_POLICY_CHARACTERS = 1000  # of a policy's name, with its hyperparameters and wrappers
 MAX_CHUNK_NUMBERS = 2**25  # that the dialogs of a chunk take together: 128 MB
 MAX_RESULT_NUMBERS = 2**27  # that come out of a run: 512 MB
 MAX_RUN_NAMES = 512  # policies of a run, or scenarios, or metrics
@@ -58,6 +59,7 @@ MAX_SHOWN_HEADS = 32  # of a layer
 MAX_JOINT_ENTRIES = 1_000_000  # over turns and heads, recorded when heads decide together
 MAX_SCHEDULE_TURNS = 60  # of a synthetic dialog
 MAX_BOUND_PRODUCTS = 120_000  # turns × tokens whose exact bound takes a few seconds
+MAX_LINK_CHARACTERS = 10_000  # of a value in a link
 MAX_LANES = 6  # policies side by side on a stage
 MAX_DRAWN_POLICIES = 8  # in one figure, told apart by tint, dash and shape together
 MAX_BENCHMARK_POLICIES = 12  # of a run

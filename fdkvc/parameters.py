@@ -14,8 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from html import unescape
 from typing import Any
 
-MOST_LETTERS = 10_000
-"""Characters of a value in a link."""
+from fdkvc.limits import MAX_LINK_CHARACTERS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,9 +184,10 @@ class Field(Parameter):
         """
         if text == "" and self.default in (None, "", ()):
             return self.default
-        if len(text) > MOST_LETTERS:
+        if len(text) > MAX_LINK_CHARACTERS:
             raise ValueError(
-                f"{self.label} has {len(text):,} characters, but may have {MOST_LETTERS:,} at most"
+                f"{self.label} has {len(text):,} characters, but may have "
+                f"{MAX_LINK_CHARACTERS:,} at most"
             )
         if isinstance(self.default, tuple):
             return list(dict.fromkeys(map(self._parse_one, split_list(text))))

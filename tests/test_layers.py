@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[1]
 
 ROOMS: tuple[tuple[str, ...], ...] = (
     ("limits",),
+    ("extensions",),
     ("parameters",),
     ("words",),
     ("attention",),

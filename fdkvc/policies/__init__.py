@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
+from fdkvc.extensions import register_installed
+from fdkvc.limits import MAX_POLICY_CHARACTERS
 from fdkvc.parameters import defaults_of, parameters_of, read_number, split_list
 from fdkvc.policies.ada_heads import AdaHeads
 from fdkvc.policies.base import Policy
@@ -35,7 +38,7 @@ from fdkvc.policies.whitelist import Whitelist
 from fdkvc.policies.window import Window
 from fdkvc.policies.wrapper import Wrapper
 
-POLICIES: Mapping[str, type[Policy]] = {
+POLICIES: dict[str, type[Policy]] = {
     policy.key: policy
     for policy in (
         Fifo,
@@ -65,7 +68,7 @@ PAPER_POLICIES = ("fifo", "sink", "h2o", "fd-kvc")
 """What the paper compares."""
 
 
-WRAPPERS: Mapping[str, type[Wrapper]] = {
+WRAPPERS: dict[str, type[Wrapper]] = {
     wrapper.key: wrapper
     for wrapper in (
         Window,
@@ -79,8 +82,37 @@ WRAPPERS: Mapping[str, type[Wrapper]] = {
 }
 """Every policy that can be put around another, by its key."""
 
-MOST_LETTERS = 1000
-"""Characters of a policy's name."""
+AnyPolicy = TypeVar("AnyPolicy", bound=Policy)
+
+
+def register(policy: type[AnyPolicy]) -> type[AnyPolicy]:
+    """Add a policy or a wrapper of another package; may decorate its class.
+
+    Pages and commands find it by its key in this process from then on, and worker processes do
+    where they can import its module. An installed package names it as an entry point of the group
+    ``fdkvc.policies``, and every process has it from the start.
+
+    Raises
+    ------
+    ValueError
+        If the key is taken, or is anything but lower-case letters, digits and hyphens.
+    TypeError
+        If it is no class derived from `Policy` with a key of its own.
+    """
+    if not (isinstance(policy, type) and issubclass(policy, Policy) and "key" in vars(policy)):
+        raise TypeError(f"{policy!r} is no class derived from Policy with a key of its own")
+    if not re.fullmatch("[a-z][a-z0-9]*(-[a-z0-9]+)*", policy.key):
+        raise ValueError(
+            f"policy key {policy.key!r} is not allowed: it has lower-case letters, digits and "
+            "hyphens, and begins with a letter"
+        )
+    if {**POLICIES, **WRAPPERS}.get(policy.key, policy) is not policy:
+        raise ValueError(f"policy key {policy.key!r} is taken: choose another")
+    if issubclass(policy, Wrapper):
+        WRAPPERS[policy.key] = policy
+    else:
+        POLICIES[policy.key] = policy
+    return policy
 
 
 def policy_named(key: str, /, **hyperparameters: float | int | str) -> Policy:
@@ -154,7 +186,7 @@ def read_policy(name: str) -> Policy:
     ------
     ValueError
         As `policy_named` and `wrapped`; where a hyperparameter has no value; where a wrapper stands
-        within itself; and for more than `MOST_LETTERS`.
+        within itself; and for more than `MAX_POLICY_CHARACTERS`.
 
     Examples
     --------
@@ -163,9 +195,10 @@ def read_policy(name: str) -> Policy:
     >>> read_policy("recall(h2o window=0.25, tier=1)").name
     'recall(h2o window=0.25)'
     """
-    if len(name) > MOST_LETTERS:
+    if len(name) > MAX_POLICY_CHARACTERS:
         raise ValueError(
-            f"a policy's name has {len(name):,} characters, but may have {MOST_LETTERS:,} at most"
+            f"a policy's name has {len(name):,} characters, but may have "
+            f"{MAX_POLICY_CHARACTERS:,} at most"
         )
     text = name.replace(":", " ").strip()
     around: list[tuple[str, dict[str, Any]]] = []
@@ -244,6 +277,8 @@ def recorded_policy(key: str, policy: Mapping[str, Any] | None = None, **values:
     return _built(around, policy_named(key, **values))
 
 
+register_installed("fdkvc.policies", register)
+
 __all__ = [
     "PAPER_POLICIES",
     "POLICIES",
@@ -253,5 +288,6 @@ __all__ = [
     "policy_named",
     "read_policy",
     "recorded_policy",
+    "register",
     "wrapped",
 ]

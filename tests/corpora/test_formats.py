@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Iterator
 from itertools import pairwise, takewhile
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -841,7 +841,7 @@ def test_a_new_format_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
         Format("pairs", "pairs of a name and words", ("json",), "exchange", read_pairs, "pairs"),
     )
     for each in new:
-        monkeypatch.setitem(cast("dict[str, Format]", FORMATS), each.key, each)
+        monkeypatch.setitem(FORMATS, each.key, each)
 
     for content, name in (
         (b"User\thello", "own.tsv"),

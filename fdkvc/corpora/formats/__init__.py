@@ -14,14 +14,40 @@ from fdkvc.corpora.formats import annotated, chat, plain
 from fdkvc.corpora.formats.base import Format
 from fdkvc.corpora.json_input import an_object, check_structure, parse_json
 from fdkvc.corpora.transcripts import TooLargeError, Transcript
+from fdkvc.extensions import register_installed
 from fdkvc.limits import MAX_DIALOG_FILE_BYTES, MAX_DIALOGS
 
-FORMATS: Mapping[str, Format] = {
+FORMATS: dict[str, Format] = {
     known.key: known
     for known in (annotated.FORMAT, chat.FORMAT, chat.SHARED, chat.REQUESTS, plain.FORMAT)
 }
 """Every format by its key; a dialog of several is read as the first of them."""
 
+
+def register(known: Format) -> Format:
+    """Add a format of another package: what `FORMATS` has is read by pages and commands.
+
+    An installed package names it as an entry point of the group ``fdkvc.formats``.
+
+    Raises
+    ------
+    ValueError
+        If its key, or the field by which its files are recognized, is taken.
+    TypeError
+        If it is no `Format`.
+    """
+    if not isinstance(known, Format):
+        raise TypeError(f"{known!r} is no Format")
+    others = [each for each in FORMATS.values() if each is not known]
+    if known.key in (each.key for each in others):
+        raise ValueError(f"format key {known.key!r} is taken: choose another")
+    if known.field is not None and known.field in (each.field for each in others):
+        raise ValueError(f"format field {known.field!r} is taken: choose another")
+    FORMATS[known.key] = known
+    return known
+
+
+register_installed("fdkvc.formats", register)
 
 EXAMPLES = Path(__file__).parent / "examples"
 """Short dialogs of this project's own writing, in each of the formats."""

@@ -1,0 +1,21 @@
+"""Extensions: what other installed packages add to a registry, found by their entry points."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from typing import Any
+
+
+def register_installed(group: str, register: Callable[[Any], object]) -> None:
+    """Register what the entry points of a group name; one that fails is left out, with a warning.
+
+    Every process that imports the registry does this, so that worker processes know the same.
+    """
+    for point in entry_points(group=group):
+        try:
+            register(point.load())
+        except Exception as error:  # whatever another package does when it is imported
+            said = f"{type(error).__name__}: {error}"
+            warnings.warn(f"{group} {point.name!r} is left out, {said}", stacklevel=2)
