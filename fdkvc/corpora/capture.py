@@ -32,9 +32,9 @@ from fdkvc.corpora.model_folder import (
     check_loaded,
     check_model_folder,
     one_sentence,
-    reason_of,
 )
 from fdkvc.corpora.recordings import Recording, Token
+from fdkvc.corpora.tokenizer_file import in_a_sentence, reason_of, silenced
 from fdkvc.corpora.transcripts import Transcript, check_size, clean_name
 from fdkvc.corpora.word_frequencies import surprisal_in
 from fdkvc.limits import MAX_PACKED_WEIGHTS
@@ -253,7 +253,9 @@ def load_capture_model(
     gpu = torch.cuda.is_available()
     with one_sentence(name):
         config = AutoConfig.from_pretrained(name)
-        tokenizer = AutoTokenizer.from_pretrained(name)
+        with silenced():
+            tokenizer = AutoTokenizer.from_pretrained(name)
+            prefix, suffix = _frame(tokenizer)
     if getattr(config, "is_encoder_decoder", False):
         raise ValueError(f"the model {name!r} has both an encoder and a decoder: give one of one")
     if not tokenizer.is_fast:
@@ -293,7 +295,6 @@ def load_capture_model(
             raise ValueError(_elsewhere(config)) if INTERFACE in error.args else error from None
         check_loaded(loaded, needless="pooler")  # what pools has no part in any attention
         model = model.to("cuda" if gpu else "cpu").eval()
-        prefix, suffix = _frame(tokenizer)
     causal = any(getattr(module, "is_causal", False) for module in model.modules())
     about = (name, model, tokenizer, causal, layer, chosen, prefix, suffix, reads)
     found = Model(*about, predicts_tokens=causal and predicts_tokens, recorder=recorder)
@@ -550,7 +551,8 @@ def _by_template(model: Model, transcript: Transcript) -> list[Encoded]:
 
 def _encode(model: Model, text: str) -> Iterator[tuple[int, int, int]]:
     """Yield the id of each token of a text, and where it starts and ends."""
-    encoded = model.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+    with in_a_sentence(f"the tokenizer of {model.name!r} cannot read {text[:40]!r}"):
+        encoded = model.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
     for number, place in zip(encoded["input_ids"], encoded["offset_mapping"], strict=True):
         yield (number, *place)
 

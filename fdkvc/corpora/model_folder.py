@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from fdkvc.corpora.formats import read_bytes
 from fdkvc.corpora.json_input import an_object, check_structure, parse_json, part
+from fdkvc.corpora.tokenizer_file import FILE, check_tokenizer, in_a_sentence
 from fdkvc.limits import MAX_MODEL_JSON_BYTES, MAX_MODEL_JSON_VALUES
 from fdkvc.parameters import Parameter, check_parameter
 
@@ -30,7 +31,7 @@ RANGES: Mapping[str, Parameter] = {
 """Sizes in ``config.json``, by the names that architectures give them."""
 
 _TOKENIZER_FILES = (
-    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+    *(FILE, "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
     *("vocab.json", "generation_config.json"),
 )
 _INDEX = "model.safetensors.index.json"
@@ -49,7 +50,9 @@ def check_model_folder(folder: Path) -> int:
     _check_config(read_config(folder))
     for name in _TOKENIZER_FILES:
         if (folder / name).exists():
-            _read(folder / name)
+            content = _read(folder / name)
+            if name == FILE:
+                check_tokenizer(content)
     return sum(_numbers(path) for path in weight_files(folder))
 
 
@@ -70,20 +73,9 @@ def check_loaded(loaded: Mapping[str, Any], needless: str = "") -> None:
         raise ValueError(f"its weights lack {missing[0]}, of {len(missing)} that are missing")
 
 
-@contextmanager
-def one_sentence(name: str, act: str = "be loaded") -> Iterator[None]:
+def one_sentence(name: str, act: str = "be loaded") -> AbstractContextManager[None]:
     """Turn what the library says of a model that cannot do something into one sentence."""
-    try:
-        yield
-    except Exception as error:  # as many kinds as there are ways to break a model
-        raise ValueError(f"the model {name!r} cannot {act}: {reason_of(error)}") from None
-
-
-def reason_of(error: Exception) -> str:
-    """Return what an error says, in one line."""
-    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    reason = " ".join(said.split()) or type(error).__name__
-    return f"there is no {reason}"[:200] if isinstance(error, KeyError) else reason[:200]
+    return in_a_sentence(f"the model {name!r} cannot {act}")
 
 
 def read_config(folder: Path) -> dict[str, Any]:

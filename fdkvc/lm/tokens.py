@@ -11,6 +11,7 @@ import numpy as np
 
 from fdkvc.attention import SPEAKERS, Floats
 from fdkvc.corpora.model_text import Passage, Writer
+from fdkvc.corpora.tokenizer_file import FILE, in_a_sentence, silenced
 from fdkvc.corpora.transcripts import word_numbers
 from fdkvc.corpora.word_frequencies import surprisal_in
 
@@ -42,7 +43,8 @@ class Tokens:
 
     def encode(self, text: str) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
         """Return the ids of a text and the characters that each stands for; words are no marks."""
-        encoded = self.tokenizer.encode(text, add_special_tokens=False)
+        with in_a_sentence(f"the model's tokenizer cannot read {text[:40]!r}"):
+            encoded = self.tokenizer.encode(text, add_special_tokens=False)
         return tuple(encoded.ids), tuple(encoded.offsets)
 
     def encode_passage(self, passage: Passage) -> EncodedPassage:
@@ -54,7 +56,8 @@ class Tokens:
 
     def text(self, ids: Sequence[int]) -> str:
         """Return what ids say, the marks left out."""
-        return str(self.tokenizer.decode(list(ids), skip_special_tokens=True))
+        with in_a_sentence("the model's tokenizer cannot write what the model says"):
+            return str(self.tokenizer.decode(list(ids), skip_special_tokens=True))
 
     def said(self, ids: Sequence[int]) -> tuple[list[int], list[int]]:
         """Return of what word each token of a passage is, and who says it.
@@ -119,31 +122,33 @@ def load_tokens(folder: Path, vocabulary: int) -> Tokens:
     """
     from tokenizers import Tokenizer
 
-    path = folder / "tokenizer.json"
+    path = folder / FILE
     if not path.is_file():
-        raise ValueError("there is no file tokenizer.json")
-    try:
+        raise ValueError(f"there is no file {FILE}")
+    with silenced(), in_a_sentence(f"{FILE} cannot be read"):
         tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises nothing narrower
-        reason = " ".join(str(error).split())[:200]
-        raise ValueError(f"tokenizer.json cannot be read: {reason}") from None
-    known = tokenizer.get_vocab()
+        known = tokenizer.get_vocab()
     highest = max(known.values(), default=0)
     if highest >= vocabulary:
-        raise ValueError(f"tokenizer.json has the token {highest}, but there are {vocabulary:,}")
-    tokenizer.encode_special_tokens = True  # or a person could write a mark
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
+        raise ValueError(f"{FILE} has the token {highest}, but there are {vocabulary:,}")
 
     def ids(text: str) -> Any:
         return tuple(tokenizer.encode(text, add_special_tokens=False).ids)
 
-    if known.keys() >= {*MARKS.values(), END}:
-        marks = {writer: (known[mark],) for writer, mark in MARKS.items()}
-        end = (known[END],)
-    else:
-        marks = {writer: ids(f"{writer.capitalize()}:") for writer in MARKS}
-        end = ids("\n")[-1:]
+    with silenced(), in_a_sentence(f"{FILE} cannot be used"):
+        tokenizer.encode_special_tokens = True  # or a person could write a mark
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        ids("a")
+        for token in range(min(vocabulary, 1000)):
+            tokenizer.decode([token])
+        first = tuple(tokenizer.encode("").ids)
+        if known.keys() >= {*MARKS.values(), END}:
+            marks = {writer: (known[mark],) for writer, mark in MARKS.items()}
+            end = (known[END],)
+        else:
+            marks = {writer: ids(f"{writer.capitalize()}:") for writer in MARKS}
+            end = ids("\n")[-1:]
     if not (end and all(marks.values())):
         raise ValueError("its tokenizer has no tokens for a line that begins with a name")
-    return Tokens(tokenizer, tuple(tokenizer.encode("").ids), marks, *end)
+    return Tokens(tokenizer, first, marks, *end)
