@@ -1115,9 +1115,11 @@ def _trace(settings: Any) -> None:
     from fdkvc.files.text import trace_text
     from fdkvc.files.write import check_folder
     from fdkvc.policies import read_policy
+    from fdkvc.run.bounds import check_schedule
     from fdkvc.run.metrics import metric_named
     from fdkvc.run.simulate import simulate
     from fdkvc.synthetic.draw import generate
+    from fdkvc.synthetic.scenarios import World
 
     scenario = _scenario(settings)
     policy, changed = read_policy(settings.policy), _settings(settings.set)
@@ -1133,6 +1135,9 @@ def _trace(settings: Any) -> None:
     check_different("metric", settings.metrics)
     for key in settings.metrics:
         metric_named(key)
+    if "regret" in settings.metrics:
+        turns = len(scenario.schedule)
+        check_schedule(turns, turns * World().tokens_per_turn, settings.budget)
     check_folder(settings.out)
 
     dialogs = generate(scenario, 1, settings.seed)

@@ -44,6 +44,7 @@ MAX_FRONT_SETTINGS = 12  # of a search's front that are measured again, spread e
 MAX_RESTORED_SPANS = 8  # that are brought back, each by itself, to see which mends an answer
 MAX_WRITTEN_TOKENS = 128  # of a passage that a model writes
 MAX_CALLS = 2  # that a model makes before the words of a turn
+MAX_REGRET_STEPS = 2**24  # of the search for the best schedule: some seconds, and 300 MB
 
 # Files that are written
 MAX_EMBEDDED_CHARACTERS = 60_000  # of a file inside a run.json; of a larger one, its digest
@@ -64,7 +65,6 @@ MAX_SHOWN_TOKENS = 4096  # of a real dialog
 MAX_SHOWN_HEADS = 32  # of a layer
 MAX_JOINT_ENTRIES = 1_000_000  # over turns and heads, recorded when heads decide together
 MAX_SCHEDULE_TURNS = 60  # of a synthetic dialog
-MAX_BOUND_PRODUCTS = 120_000  # turns × tokens whose exact bound takes a few seconds
 MAX_LINK_CHARACTERS = 10_000  # of a value in a link
 MAX_LANES = 6  # policies side by side on a stage
 MAX_DRAWN_POLICIES = 8  # in one figure, told apart by tint, dash and shape together

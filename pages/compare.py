@@ -27,7 +27,7 @@ problems(wrong)
 with st.sidebar:
     dialog, budget = sidebar.choose_dialog(PAGE)
     policies = choose_lanes(PAGE)
-    asked = sidebar.choose_metrics(PAGE, dialog.size)
+    asked = sidebar.choose_metrics(PAGE)
 
 runs = load_lanes(dialog, policies, budget, asked)
 open_on(PAGE, link, lambda: nearly_kept(runs[-1].run))

@@ -30,7 +30,7 @@ problems(wrong)
 with st.sidebar:
     chosen = choices.choose_dialog(PAGE)
     policies = choose_lanes(PAGE, choices.POLICIES)
-    asked = sidebar.choose_metrics(PAGE, chosen.head.size if chosen else 0)
+    asked = sidebar.choose_metrics(PAGE)
 if chosen is None:
     choices.ask_for_file()
     fields.write_link(PAGE, choices.FIELDS)

@@ -28,7 +28,7 @@ problems(wrong)
 with st.sidebar:
     dialog, budget = sidebar.choose_dialog(PAGE)
     policy, beside = sidebar.choose_policy(PAGE)
-    asked = sidebar.choose_metrics(PAGE, dialog.size)
+    asked = sidebar.choose_metrics(PAGE)
 
 run = load_run(RunChoice(dialog, policy, budget, asked))
 sidebar.tell_rules(beside, run.trace)

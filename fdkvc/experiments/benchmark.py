@@ -29,6 +29,7 @@ from fdkvc.limits import MAX_CHUNK_NUMBERS, MAX_RESULT_NUMBERS, MAX_RUN_NAMES
 from fdkvc.paper.tables import BASELINE
 from fdkvc.parameters import BUDGET, DIALOGS, SEED, WORKERS, check_count
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
+from fdkvc.run.bounds import check_schedule
 from fdkvc.run.metrics import (
     PROJECTED_ALIGNMENTS,
     adaptation,
@@ -122,6 +123,10 @@ class Benchmark:
                 f"a dialog takes {self.numbers_of_a_dialog:,} numbers while it runs, but at most "
                 f"{MAX_CHUNK_NUMBERS:,} are allowed: give it fewer turns, tokens or dimensions"
             )
+        if "regret" in self.metrics:
+            for scenario in self.scenarios:
+                turns = len(scenario.schedule)
+                check_schedule(turns, turns * self.world.tokens_per_turn, self.budget)
         late = len(self.scenarios) * len(self.metrics)
         turns = sum(len(scenario.schedule) for scenario in self.scenarios) if self.series else 0
         kept = self.dialogs * len(self.policies) * (late + turns * (len(self.metrics) + len(Rule)))

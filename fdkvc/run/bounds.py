@@ -3,8 +3,9 @@
 Whoever knew the whole dialog could choose, for each token, the turn at whose end it is dropped. An
 entry is then an interval from its birth to that turn, worth the attention that the full cache pays
 to it meanwhile, and at most `budget` intervals may overlap in any turn: a packing of intervals of
-the greatest weight (Carlisle and Lloyd 1995, *On the k-coloring of intervals*). As a linear
-programme it is a flow of `budget` units through the turns, so its vertices are whole numbers.
+the greatest weight (Carlisle and Lloyd 1995, *On the k-coloring of intervals*). It is a flow of
+`budget` units through the turns, found one unit after the other along the path that gains most
+(Ahuja, Magnanti and Orlin 1993, *Network Flows*, Section 9.7).
 
 Evidence is worth something only where all tokens of a mention are there when they are needed, so
 its bound is an integer programme; it is small, because no other tokens need be held.
@@ -12,7 +13,7 @@ its bound is an integer programme; it is small, because no other tokens need be 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from weakref import WeakKeyDictionary
 
@@ -21,12 +22,30 @@ from numpy.typing import NDArray
 
 from fdkvc.attention import Bools, Floats
 from fdkvc.corpora.recordings import Recording
+from fdkvc.limits import MAX_REGRET_STEPS
 from fdkvc.parameters import check_count
 from fdkvc.run.evidence import Demands
 from fdkvc.synthetic.batch import DialogBatch
 
 _KNOWN: WeakKeyDictionary[DialogBatch, dict[int, Floats]] = WeakKeyDictionary()
 """Least losses by dialogs and budget, for as long as the dialogs are in use."""
+
+BITS = 40
+"""Binary digits of the greatest worth: with 512 turns, sums along a path stay below 2**60."""
+
+NEVER = np.int64(-(2**60))
+"""What a token gains by what it cannot do."""
+
+
+def check_schedule(turns: int, tokens: int, budget: int) -> None:
+    """Raise a ValueError if the best schedule of such a dialog would take too many steps."""
+    check_count("budget", budget)
+    steps = 0 if tokens <= budget else turns * max(tokens, turns * budget)
+    if steps > MAX_REGRET_STEPS:
+        raise ValueError(
+            f"regret takes {steps:,} steps here, but at most {MAX_REGRET_STEPS:,} are allowed: "
+            "choose fewer turns or tokens, or a smaller budget"
+        )
 
 
 def best_schedule(worth: Floats, born: NDArray[np.intp], budget: int) -> Bools:
@@ -46,7 +65,7 @@ def best_schedule(worth: Floats, born: NDArray[np.intp], budget: int) -> Bools:
     Raises
     ------
     ValueError
-        For a budget below 1.
+        For a budget below 1, or more than `MAX_REGRET_STEPS`.
 
     Examples
     --------
@@ -54,31 +73,84 @@ def best_schedule(worth: Floats, born: NDArray[np.intp], budget: int) -> Bools:
     >>> best_schedule(worth, np.array([0, 0, 1]), budget=1).astype(int).tolist()
     [[0, 1, 0], [0, 1, 0]]
     """
-    from scipy.optimize import linprog  # it takes long to load, and few ask for it
-    from scipy.sparse import coo_matrix, vstack
-
-    check_count("budget", budget)
     turns, tokens = worth.shape
-    alive = np.arange(turns)[:, None] >= born
+    check_schedule(turns, tokens, budget)
     if tokens <= budget:
-        return np.asarray(alive)
-    # One variable for each token and turn: is it dropped after this turn?
-    last, token = np.nonzero(alive)
-    variable = np.arange(last.size)
-    interval = (np.arange(turns)[:, None] <= last) & (np.arange(turns)[:, None] >= born[token])
-    once = coo_matrix((np.ones(last.size), (token, variable)), (tokens, last.size))
-    solved = linprog(  # type: ignore[call-overload]  # SciPy takes sparse matrices here
-        -np.cumsum(np.where(alive, worth, 0), axis=0, dtype=np.float64)[alive],
-        A_ub=vstack([coo_matrix(interval, dtype=np.float64), once]).tocsr(),
-        b_ub=np.concatenate([np.full(turns, budget), np.ones(tokens)]),
-        method="highs",
-    )
-    if solved.x is None:
-        raise RuntimeError(f"the linear programme was not solved: {solved.message}")
-    held = np.zeros((turns, tokens), np.bool_)
-    for number in np.flatnonzero(solved.x > 0.5):
-        held[born[token[number]] : last[number] + 1, token[number]] = True
-    return held
+        return np.asarray(np.arange(turns)[:, None] >= born)
+    gains = _gains(worth, born)
+    ends = np.array(born, np.intp)  # the turn before which each token is dropped; at first, at once
+    taken = np.zeros(turns, np.intp)
+    moves = np.full((turns + 1, turns + 1), NEVER)  # most gained by a token's end moved to another
+    changed: Iterable[int] = range(turns + 1)
+    for places in range(budget):
+        for end in changed:
+            some = gains[ends == end]
+            moves[end] = (some - some[:, end, None]).max(axis=0, initial=NEVER)
+        steps = moves.copy()
+        turn = np.arange(turns)
+        steps[turn, turn + 1] = np.maximum(steps[turn, turn + 1], 0)  # a place stays empty
+        turn = np.flatnonzero(taken < places)
+        steps[turn + 1, turn] = np.maximum(steps[turn + 1, turn], 0)
+        path = _longest_path(steps)
+        if path is None:  # nothing is worth another place
+            break
+        found = []
+        for end, to in pairwise(path):
+            if steps[end, to] == moves[end, to]:
+                some = np.flatnonzero(ends == end)
+                found.append((some[np.argmax(gains[some, to] - gains[some, end])], end, to))
+        for token, end, to in found:
+            ends[token] = to
+            taken[min(end, to) : max(end, to)] += 1 if to > end else -1
+        changed = path
+    turn = np.arange(turns)[:, None]
+    return np.asarray((born <= turn) & (turn < ends))
+
+
+def _gains(worth: Floats, born: NDArray[np.intp]) -> NDArray[np.int64]:
+    """Return what each token is worth if it is dropped before each turn, or after all (N, T + 1).
+
+    In whole numbers, in which sums are exact and no path around a circle gains anything.
+    """
+    turns, tokens = worth.shape
+    _, exponent = np.frexp(worth.max(initial=0))
+    scaled = np.ldexp(worth.T.astype(np.float64), BITS - exponent)
+    gains = np.zeros((tokens, turns + 1), np.int64)
+    gains[:, 1:] = np.rint(scaled)
+    turn = np.arange(turns + 1)
+    gains[:, 1:][turn[:-1] < born[:, None]] = 0
+    np.cumsum(gains, axis=1, out=gains)
+    gains[turn < born[:, None]] = NEVER
+    return gains
+
+
+def _longest_path(steps: NDArray[np.int64]) -> list[int] | None:
+    """Return the best way from the first node to the last, or None if it gains nothing.
+
+    Parameters
+    ----------
+    steps : array (n, n)
+        What a step from each node to each other gains: to the next one, at least 0; and around no
+        circle anything.
+    """
+    gained = np.zeros(len(steps), np.int64)
+    before = np.arange(len(steps)) - 1
+    pending = np.ones(len(steps), np.bool_)
+    while pending.any():
+        for node in range(len(steps)):
+            if pending[node]:
+                pending[node] = False
+                through = gained[node] + steps[node]
+                better = through > gained
+                gained[better] = through[better]
+                before[better] = node
+                pending |= better
+    if not gained[-1]:
+        return None
+    path = [len(steps) - 1]
+    while path[-1]:
+        path.append(int(before[path[-1]]))
+    return path[::-1]
 
 
 def least_attention_loss(dialogs: DialogBatch, budget: int) -> Floats:

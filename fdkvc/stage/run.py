@@ -60,12 +60,6 @@ class DialogChoice:
         """The scenario, and the seed."""
         return f"{self.scenario.label}, seed {self.seed}"
 
-    @property
-    def size(self) -> int:
-        """Turns times tokens."""
-        turns = len(self.scenario.schedule)
-        return turns * turns * self.world.tokens_per_turn
-
     def load(self) -> DialogBatch:
         """Draw the dialog."""
         return generate(self.scenario, 1, self.seed, self.world)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterator
 from itertools import product
 
@@ -9,18 +10,25 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import linprog
 
 from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.transcripts import Demand, Mention, Transcript, Turn
+from fdkvc.experiments.benchmark import Benchmark
 from fdkvc.policies import POLICIES, Policy, policy_named
-from fdkvc.run.bounds import best_schedule, least_attention_loss, most_evidence
+from fdkvc.run.bounds import (
+    best_schedule,
+    check_schedule,
+    least_attention_loss,
+    most_evidence,
+)
 from fdkvc.run.evidence import Demands
 from fdkvc.run.metrics import attention_loss, metric_named
 from fdkvc.run.simulate import simulate
 from fdkvc.synthetic.batch import DialogBatch
 from fdkvc.synthetic.draw import generate
-from fdkvc.synthetic.scenarios import SCENARIOS, World
+from fdkvc.synthetic.scenarios import SCENARIOS, World, own_scenario
 from tests.worlds import policies, ragged
 
 SMALL = World(tokens_per_turn=8, dimension=16, head_dimension=4, topic_strength=3)
@@ -59,6 +67,52 @@ def test_exhaustive_search_finds_nothing_better(
     assert not (dropped & held[1:]).any()  # what was dropped does not come back
     most = max(float(worth[each].sum()) for each in schedules(turns, born, budget))
     assert worth[held].sum() == most
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 2**32), st.integers(1, 40), st.integers(2, 12))
+def test_a_linear_programme_finds_nothing_better(seed: int, budget: int, turns: int) -> None:
+    random = np.random.default_rng(seed)
+    born = np.sort(random.integers(0, turns, size=60))
+    worth = random.exponential(size=(turns, 60)).astype(np.float32) ** 3
+    alive = np.arange(turns)[:, None] >= born
+    worth[~alive] = 0
+
+    held = best_schedule(worth, born, budget)
+
+    # What is held of each token at the end of each turn: no more than the turn before, and in a
+    # turn no more than the budget.
+    older = np.arange(turns * 60).reshape(turns, 60)[1:][alive[:-1]]
+    rows = np.zeros((len(older) + turns, turns * 60))
+    rows[np.arange(len(older)), older] = 1
+    rows[np.arange(len(older)), older - 60] = -1
+    rows[-turns:] = np.kron(np.eye(turns), np.ones(60))
+    most = np.repeat([0.0, budget], [len(older), turns])
+    lost = linprog(-worth.ravel(), A_ub=rows, b_ub=most, bounds=(0, 1)).fun
+    assert lost is not None
+    assert held.sum(axis=1).max() <= budget
+    assert not (held & ~alive).any()
+    assert not (~held[:-1] & alive[:-1] & held[1:]).any()
+    np.testing.assert_allclose(worth[held].sum(dtype=float), -lost, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("turns", "tokens", "budget"), [(256, 2**16, 512), (512, 2**16, 64)])
+def test_a_schedule_of_too_many_steps_is_refused_before_anything_is_allocated(
+    turns: int, tokens: int, budget: int
+) -> None:
+    worth = np.broadcast_to(np.float32(1), (turns, tokens))
+    born = np.broadcast_to(np.intp(0), tokens)
+    tracemalloc.start()
+
+    with pytest.raises(ValueError, match=r"^regret takes 33,554,432 steps here, but at most"):
+        best_schedule(worth, born, budget)
+
+    assert tracemalloc.get_traced_memory()[1] < 100_000
+    tracemalloc.stop()
+    with pytest.raises(ValueError, match="regret takes"):  # before it is drawn, too
+        Benchmark((own_scenario("A" * 512),), metrics=("regret",), budget=65)
+    check_schedule(512, 2**14, 56)
+    check_schedule(512, 2**14, 2**14)  # with room for all there is nothing to search
 
 
 def test_greedy_is_not_optimal() -> None:

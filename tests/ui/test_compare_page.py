@@ -11,10 +11,13 @@ from streamlit.testing.v1 import AppTest
 
 from fdkvc.attention import Floats, Observation
 from fdkvc.cache import Cache
+from fdkvc.limits import MAX_SCHEDULE_TURNS, MAX_SHOWN_TOKENS, MAX_SHOWN_TURNS
 from fdkvc.parameters import parameter
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy
 from fdkvc.policies.base import EVICTION
+from fdkvc.run.bounds import check_schedule
 from fdkvc.run.metrics import metric_named, usual_metrics
+from fdkvc.ui.kit import sidebar
 from fdkvc.ui.kit.markdown import plain
 from tests.app_pages import ROOT, html, link_of, open_page, press, settled, specs, stage_of, told
 
@@ -372,3 +375,11 @@ def test_what_the_figures_say_is_told_where_they_stand() -> None:
         assert plain(metric_named(metric).help) in told
     assert plain(POLICIES["oracle"].idea) in told
     assert "a retention of 0 %" in POLICIES["oracle"].idea
+
+
+def test_what_the_pages_show_is_never_too_large_for_regret() -> None:
+    widest = {field.name: int(field.high) for field in sidebar.WORLD}["tokens_per_turn"]
+    turns, budget = MAX_SCHEDULE_TURNS, int(sidebar.BUDGET_HERE.high)
+
+    check_schedule(turns, turns * widest, budget)
+    check_schedule(MAX_SHOWN_TURNS, MAX_SHOWN_TOKENS, budget)

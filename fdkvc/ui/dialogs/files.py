@@ -218,11 +218,6 @@ class HeadChoice:
         return self.recording.words
 
     @property
-    def size(self) -> int:
-        """Turns times tokens."""
-        return len(self.recording.tokens) * len(self.words)
-
-    @property
     def alone(self) -> bool:
         """Whether the head decides by itself."""
         return self.deciding == 1

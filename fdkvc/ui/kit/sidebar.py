@@ -11,7 +11,7 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from fdkvc.limits import MAX_BOUND_PRODUCTS, MAX_SCHEDULE_TURNS
+from fdkvc.limits import MAX_SCHEDULE_TURNS
 from fdkvc.parameters import BUDGET, SEED, Field, fields_of
 from fdkvc.policies import (
     PAPER_POLICIES,
@@ -74,8 +74,7 @@ AROUND = Field(
 )
 MEASURED = Field(
     "Metrics",
-    "Those beyond the paper's three take longer, regret most of all: about a minute for 1,000 "
-    "dialogs of five scenarios.",
+    "Those beyond the paper's three take longer, regret most of all.",
     name="metrics",
     default=usual_metrics(),
     choices=metrics_of(),
@@ -141,27 +140,10 @@ def _own_schedule(typed: str) -> Scenario:
     return scenario
 
 
-def choose_metrics(page: str, size: int) -> tuple[str, ...]:
-    """Show the choice of metrics beside the paper's, and return their keys.
-
-    Parameters
-    ----------
-    size : int
-        The dialog's turns times its tokens, with which the exact bound takes longer.
-    """
+def choose_metrics(page: str) -> tuple[str, ...]:
+    """Show the choice of metrics beside the paper's, and return their keys."""
     with st.expander("More metrics", expanded=bool(held(page, ASKED))):
-        asked = fields.several(page, ASKED)
-        if "regret" in asked and size > MAX_BOUND_PRODUCTS:
-            st.error(
-                plain(
-                    f"Regret is left out: this dialog has {size:,} turns × tokens, and the best "
-                    f"cache is worked out quickly only up to {MAX_BOUND_PRODUCTS:,}. The command "
-                    "line has no such limit."
-                ),
-                icon=":material/error:",
-            )
-            asked = tuple(key for key in asked if key != "regret")
-        return asked
+        return fields.several(page, ASKED)
 
 
 def choose_policy(page: str) -> tuple[Policy, Mapping[str, DeltaGenerator]]:
