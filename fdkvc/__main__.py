@@ -412,7 +412,6 @@ def _add_answers(option: Callable[..., Any]) -> None:
         help="evict after every so many tokens of what the model writes, too",
     )
     option("--baseline", metavar="KEY", help="default: full, which evicts nothing")
-    _add_number(option, replace(SEED, help="Of the intervals, which draw sets of services anew."))
 
 
 def _add_place(option: Callable[..., Any]) -> None:
@@ -734,15 +733,14 @@ def _reported_answers(file: str, place: Mapping[str, Any]) -> list[Part]:
     _, transcripts, sha = _said(file)
     asked, model, began = Answers(), load_language_model(BUNDLED), perf_counter()
     measured = run_answers(asked, model, transcripts, **place)
-    told = answers_tables(measured, FULL, SEED.default, BUNDLED_SERVICES)
+    told = answers_tables(measured, FULL, BUNDLED_SERVICES)
     files = answers_files(
         *(asked, measured, told),
         model=model,
         file=sha,
-        seed=SEED.default,
         seconds=perf_counter() - began,
     )
-    return answers_parts(asked, told, model.name, SEED.default, files)
+    return answers_parts(asked, told, model.name, files)
 
 
 def _said(
@@ -822,10 +820,8 @@ def _answers_again(
         raise ValueError("the run read another file of dialogs: name it with --dialogs")
     measured = run_answers(record.answers, model, transcripts, **place, on_progress=on_progress)
     trained_on = BUNDLED_SERVICES if settings.model is None else frozenset()
-    tables = answers_tables(measured, record.baseline, record.seed, trained_on)
-    files = answers_files(
-        record.answers, measured, tables, model=model, file=file, seed=record.seed, seconds=0
-    )
+    tables = answers_tables(measured, record.baseline, trained_on)
+    files = answers_files(record.answers, measured, tables, model=model, file=file, seconds=0)
     return {name: text for name, text in files.items() if name in record.digests}
 
 
@@ -873,7 +869,7 @@ def _dialogs(settings: Any) -> None:
             seconds=perf_counter() - began,
         )
         write_files(settings.out, files)
-    text = f"{recordings[0].source}\n\n{replay_text(replayed, settings.seed)}"
+    text = f"{recordings[0].source}\n\n{replay_text(replayed)}"
     _print("\n\n".join([text, *unsaid(transcripts)]), settings.out)
 
 
@@ -896,7 +892,7 @@ def _answers(settings: Any) -> None:
     with _place(settings) as place, _progress() as on_progress:
         measured = run_answers(asked, model, transcripts, **place, on_progress=on_progress)
     trained_on = BUNDLED_SERVICES if settings.model is None else frozenset()
-    told = answers_tables(measured, baseline, settings.seed, trained_on)
+    told = answers_tables(measured, baseline, trained_on)
     about = _about_answers(settings, model, content, began)
     files = answers_files(asked, measured, told, **about)
     _written(settings, files, f"{model.name}\n\n{answers_text(told)}")
@@ -910,7 +906,6 @@ def _about_answers(settings: Any, model: AnyModel, content: bytes, began: float)
     return {
         "model": model,
         "file": hashlib.sha256(content).hexdigest(),
-        "seed": settings.seed,
         "seconds": perf_counter() - began,
     }
 
@@ -933,7 +928,6 @@ def _chosen_answers(settings: Any) -> tuple[Answers, str]:
         raise ValueError(
             f"baseline {baseline!r} is not among the policies: choose from {', '.join(asked.names)}"
         )
-    SEED.check(settings.seed, "seed")
     check_folder(settings.out)
     return asked, baseline
 
@@ -971,7 +965,7 @@ def _live(settings: Any) -> None:
     began = perf_counter()
     with _progress() as on_progress:
         measured = run_answers(asked, model, transcripts, workers=1, on_progress=on_progress)
-    told = answers_tables(measured, baseline, settings.seed)
+    told = answers_tables(measured, baseline)
     read = ([each.ids for each in encode_dialog(model, transcript)] for transcript in transcripts)
     turns = max(read, key=lambda dialog: sum(map(len, dialog)))
     cases = asked.policies, asked.budgets

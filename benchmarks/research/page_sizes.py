@@ -43,7 +43,7 @@ def filled(policy: Policy, budget: int, recordings: Sequence[Recording]) -> floa
     return float(np.mean(shares))
 
 
-def measured(recordings: Sequence[Recording], seed: int) -> pd.DataFrame:
+def measured(recordings: Sequence[Recording]) -> pd.DataFrame:
     """Return a row for each policy, budget and page size, columns `COLUMNS`."""
     rows = []
     for key in INSIDE:
@@ -53,8 +53,8 @@ def measured(recordings: Sequence[Recording], seed: int) -> pd.DataFrame:
         means, apart = (
             {(row["policy"], row["budget"]): row for row in table.to_dict("records")}
             for table in (
-                replay_summary(replayed, seed),
-                replay_paired(replayed, every[1].name, seed),
+                replay_summary(replayed),
+                replay_paired(replayed, every[1].name),
             )
         )
         for size, policy in every.items():
@@ -68,7 +68,7 @@ def measured(recordings: Sequence[Recording], seed: int) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def by_largest(recordings: Sequence[Recording], seed: int) -> pd.DataFrame:
+def by_largest(recordings: Sequence[Recording]) -> pd.DataFrame:
     """Return the paired differences of pages worth their largest from those worth their mean."""
     rows = []
     for key in INSIDE:
@@ -79,7 +79,7 @@ def by_largest(recordings: Sequence[Recording], seed: int) -> pd.DataFrame:
             )
             replayed = replay(Replay((mean, largest), BUDGETS[:1], best=False), recordings)
             replayed = replayed[replayed.metric == METRIC]
-            rows.append(replay_paired(replayed, mean.name, seed))
+            rows.append(replay_paired(replayed, mean.name))
     return pd.concat(rows)
 
 
@@ -92,10 +92,10 @@ def main() -> None:
     settings = parser.parse_args()
     said = read_shuffled(settings.file, settings.seed)[: settings.dialogs]
     recordings = [lexical_recording(each, 0) for each in said]
-    table = measured(recordings, settings.seed)
+    table = measured(recordings)
     table.round(6).to_csv(FILE, index=False)
     print(table.to_string())
-    print(by_largest(recordings, settings.seed).to_string())
+    print(by_largest(recordings).to_string())
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ def recorded(model: LanguageModel, said: Sequence[Transcript]) -> None:
     kinds = [services[name] for name in means.index]
     for key in EQUAL:
         gain = (means[f"ada-heads({key})"] - means[key]).to_numpy()
-        low, high = cluster_interval(gain, kinds, 0)
+        low, high = cluster_interval(gain, kinds)
         print(
             f"{key}: {100 * means[key].mean():.1f}, shared by heads {100 * gain.mean():+.1f} "
             f"({100 * low:+.1f} to {100 * high:+.1f}), {len(gain)} dialogues"
@@ -95,11 +95,11 @@ def main() -> None:
     table = answered(every, said[: settings.dialogs], settings.folder / "answers.csv")
     shown = ("calls_exact_of_full", "nats")
     columns = ["metric", "policy", "n", "services", "count", "mean", "ci_low", "ci_high"]
-    summary = answers_summary(table, 0)
+    summary = answers_summary(table)
     print(summary[summary.metric.isin(shown)][columns].to_string(index=False))
     for key in equal:
         names = {key, *(name for name in OF_HEADS if read_policy(name).core.key == key)}
-        pairs = answers_paired(table[table.policy.isin(names)], key, 0)
+        pairs = answers_paired(table[table.policy.isin(names)], key)
         pairs = pairs[pairs.metric.isin(shown)]
         print(pd.DataFrame(pairs).drop(columns=["budget"]).to_string(index=False))
     recorded(load_language_model(BUNDLED), said[: settings.recorded])

@@ -503,18 +503,15 @@ def _proxies(
 # ------------------------------------------------------------------------------- tables
 
 
-def answers_summary(measured: pd.DataFrame, seed: int) -> pd.DataFrame:
+def answers_summary(measured: pd.DataFrame) -> pd.DataFrame:
     """Return the mean of each measure with its 95 % interval over sets of services.
 
-    A dialog counts by its tokens, calls or arguments; dialogs of the same services are drawn
-    together.
+    A dialog counts by its tokens, calls or arguments.
 
     Parameters
     ----------
     measured : DataFrame
         As `run_answers` gives it.
-    seed : int
-        Of the bootstrap.
 
     Returns
     -------
@@ -522,13 +519,13 @@ def answers_summary(measured: pd.DataFrame, seed: int) -> pd.DataFrame:
         Columns `SUMMARY`.
     """
     rows = [
-        (*key, *_told(group, group.value.to_numpy(), seed))
+        (*key, *_told(group, group.value.to_numpy()))
         for key, group in measured.groupby(["policy", "budget", "metric"], sort=False)
     ]
     return pd.DataFrame(rows, columns=list(SUMMARY))
 
 
-def answers_paired(measured: pd.DataFrame, baseline: str, seed: int) -> pd.DataFrame:
+def answers_paired(measured: pd.DataFrame, baseline: str) -> pd.DataFrame:
     """Return the paired differences of every policy from a baseline over the same dialogs.
 
     Parameters
@@ -537,8 +534,6 @@ def answers_paired(measured: pd.DataFrame, baseline: str, seed: int) -> pd.DataF
         As `run_answers` gives it.
     baseline : str
         The name of a policy or control that ran.
-    seed : int
-        Of the bootstrap.
 
     Returns
     -------
@@ -553,13 +548,13 @@ def answers_paired(measured: pd.DataFrame, baseline: str, seed: int) -> pd.DataF
             continue
         other = groups[budget, metric, baseline]
         difference = differences(group.value.to_numpy(), other.value.to_numpy())
-        told = _told(group, difference, seed)
+        told = _told(group, difference)
         rows.append((budget, metric, policy, baseline, *told, significant(*told[-2:])))
     return pd.DataFrame(rows, columns=list(PAIRED))
 
 
-def _told(group: pd.DataFrame, values: NDArray[Any], seed: int) -> tuple[Any, ...]:
+def _told(group: pd.DataFrame, values: NDArray[Any]) -> tuple[Any, ...]:
     """Return dialogs, sets of services, count, and the weighted mean with its interval."""
     weights = group["count"].to_numpy(float)
-    n, services, *mean = over_services(values, group.services.tolist(), seed, weights)
+    n, services, *mean = over_services(values, group.services.tolist(), weights)
     return n, services, int(weights.sum()), *mean

@@ -16,7 +16,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fdkvc.experiments.statistics import RESAMPLES, drawn_kinds, pareto_front, percentiles
+from fdkvc.experiments.statistics import (
+    CONFIDENCE,
+    RESAMPLES,
+    cluster_interval,
+    cluster_numbers,
+    pareto_front,
+)
 
 FILE = Path(__file__).parent / "policy_map.csv"
 
@@ -63,14 +69,14 @@ AXES: Mapping[str, Axis] = {
 def placed(measured: pd.DataFrame, axis: str, seed: int = 0) -> pd.DataFrame:
     """Return the mean and the rank of every policy on an axis, with their 95 % intervals.
 
-    Kinds of dialogs are drawn anew, the same for all policies, so that a rank is as stable as the
-    order of the policies is over such draws.
+    For ranks, clusters of dialogs are drawn anew, the same for all policies, so that a rank is as
+    stable as the order of the policies is over such draws.
 
     Parameters
     ----------
     measured : DataFrame
         Columns dialog, services, policy, value and count, of the same dialogs for every policy;
-        dialogs of the same services are of a kind, and `count` is how much a dialog counts.
+        dialogs of the same services are a cluster, and `count` is how much a dialog counts.
     axis : str
         One of `AXES`.
 
@@ -83,9 +89,11 @@ def placed(measured: pd.DataFrame, axis: str, seed: int = 0) -> pd.DataFrame:
         measured.pivot_table(column, "dialog", "policy", sort=False).dropna()
         for column in ("value", "count")
     )
-    kinds = measured.drop_duplicates("dialog").set_index("dialog").services[values.index]
-    kind, drawn = drawn_kinds(kinds.tolist(), seed, RESAMPLES)
-    weights = drawn[:, kind].astype(float)
+    services = measured.drop_duplicates("dialog").set_index("dialog").services[values.index]
+    clusters = cluster_numbers(services.tolist())
+    size = clusters.max() + 1
+    drawn = np.random.default_rng(seed).multinomial(size, [1 / size] * size, size=RESAMPLES)
+    weights = drawn[:, clusters].astype(float)
     numbers, sizes = values.to_numpy(float), counts.loc[values.index].to_numpy(float)
     sums, totals = weights @ (numbers * sizes), weights @ sizes
     means = np.divide(sums, totals, out=np.full(sums.shape, np.nan), where=totals > 0)
@@ -94,9 +102,10 @@ def placed(measured: pd.DataFrame, axis: str, seed: int = 0) -> pd.DataFrame:
     rank, ranks = _ranks(mean[None], lower)[0], _ranks(means, lower)
     rows = []
     for at, policy in enumerate(values.columns):
-        within = map(round, percentiles(ranks[:, at]))
-        figures = (len(values), mean[at], *percentiles(means[:, at]))
-        rows.append((policy, axis, *figures, int(rank[at]), *within))
+        ends = cluster_interval(numbers[:, at], clusters.tolist(), sizes[:, at])
+        within = np.quantile(ranks[:, at], [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+        figures = (len(values), mean[at], *ends)
+        rows.append((policy, axis, *figures, int(rank[at]), *map(round, within.tolist())))
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 

@@ -19,13 +19,10 @@ from fdkvc.experiments.answers import (
     answers_summary,
 )
 from fdkvc.experiments.known_services import known_services
-from fdkvc.experiments.statistics import drawn_kinds, percentiles, too_few_kinds
+from fdkvc.experiments.statistics import cluster_numbers, jackknife_interval
 
 DAMAGES = ("nats", "nats_arguments", "nats_old", "kl", "calls_exact", "arguments_right")
 """Measures whose loss is to be predicted: 0 under the full cache, and more where it is worse."""
-
-RESAMPLES = 499
-"""How often dialogs are drawn anew for an interval."""
 
 PROXIES_TABLE = (
     *("proxy", "damage", "over", "n", "services", "rho", "ci_low", "ci_high"),
@@ -118,19 +115,23 @@ OVER: Mapping[str, Callable[[Numbers, Numbers, Numbers], Numbers]] = {
 counts (r, D), to (r,)."""
 
 
-def _over_policies(
-    x: Numbers, y: Numbers, policies: Sequence[str], seed: int
-) -> tuple[float, float]:
-    """Return the interval of `over_cases` if policies are drawn anew, each with its budgets.
+def _over_policies(x: Numbers, y: Numbers, policies: Sequence[str]) -> tuple[float, float]:
+    """Return the interval of `over_cases` over policies, each with its budgets."""
+    one, inside = np.ones((1, len(x))), _inside(policies)
+    weights = np.concatenate([np.ones((1, len(policies))), 1 - inside])
+    rho, *without = rank_correlation(_means(x, one)[0], _means(y, one)[0], weights)
+    return _interval(rho, without, inside)
 
-    NaN for too few policies.
-    """
-    kind, drawn = drawn_kinds(policies, seed, RESAMPLES)
-    if too_few_kinds(drawn.shape[1]):
-        return np.nan, np.nan
-    one = np.ones((1, len(x)))
-    weights = drawn[:, kind].astype(float)
-    return percentiles(rank_correlation(_means(x, one)[0], _means(y, one)[0], weights))
+
+def _inside(clusters: Sequence[str]) -> Numbers:
+    """Return 1 where one of n is in one of k clusters, 0 elsewhere (k, n)."""
+    return np.eye(len(set(clusters)))[:, cluster_numbers(clusters)]
+
+
+def _interval(rho: float, without: Sequence[float], inside: Numbers) -> tuple[float, float]:
+    """Return the interval of a correlation, from what it is without each cluster."""
+    low, high = jackknife_interval(rho, np.array(without), inside.mean(axis=1))
+    return float(np.clip(low, -1, 1)), float(np.clip(high, -1, 1))
 
 
 def _means(x: Numbers, weights: Numbers) -> Numbers:
@@ -140,23 +141,21 @@ def _means(x: Numbers, weights: Numbers) -> Numbers:
     return np.where(counts > 0, weights @ np.where(known, x, 0) / np.maximum(counts, 1), np.nan)
 
 
-def proxies_table(answers: pd.DataFrame, proxies: pd.DataFrame, seed: int) -> pd.DataFrame:
+def proxies_table(answers: pd.DataFrame, proxies: pd.DataFrame) -> pd.DataFrame:
     """Return how each proxy goes with each damage, with 95 % intervals over sets of services.
 
     Parameters
     ----------
     answers, proxies : DataFrame
         As `fdkvc.experiments.answers.run_answers` gives them.
-    seed : int
-        Of the bootstrap, which draws dialogs of the same services together.
 
     Returns
     -------
     DataFrame
         Columns `PROXIES_TABLE`. A row for each proxy, damage and what the rank correlation is over
         (`OVER`), but where it cannot be told; n are the dialogs of which both say something. Over
-        policies and budgets there is a second interval, of a bootstrap that draws policies, each
-        with all of its budgets: how far the correlation depends on which policies are compared.
+        policies and budgets there is a second interval, over policies, each with all of its
+        budgets: how far the correlation depends on which policies are compared.
     """
     known = {name: _by_case(proxies, name) for name in PROXIES}
     asked = {name: _by_case(answers, name) for name in DAMAGES}
@@ -168,18 +167,16 @@ def proxies_table(answers: pd.DataFrame, proxies: pd.DataFrame, seed: int) -> pd
             services = services_of.loc[y.index].tolist()
             if not x.size:
                 continue
-            kind, drawn = drawn_kinds(services, seed, RESAMPLES)
-            weights = np.concatenate([np.ones((1, len(x))), drawn[:, kind]])
+            inside = _inside(services)
+            weights = np.concatenate([np.ones((1, len(x))), 1 - inside])
             policies = x.columns.get_level_values("policy").tolist()
-            over_policies = _over_policies(x.to_numpy(float), y.to_numpy(float), policies, seed)
+            over_policies = _over_policies(x.to_numpy(float), y.to_numpy(float), policies)
             for name, statistic in OVER.items():
-                rho, *resampled = statistic(x.to_numpy(float), y.to_numpy(float), weights)
+                rho, *without = statistic(x.to_numpy(float), y.to_numpy(float), weights)
                 if np.isfinite(rho):
-                    kinds = drawn.shape[1]
-                    ends = percentiles(np.array(resampled))
-                    interval = (np.nan, np.nan) if too_few_kinds(kinds) else ends
+                    interval = _interval(rho, without, inside)
                     other = over_policies if name == "policies and budgets" else (np.nan, np.nan)
-                    about = (proxy, damage, name, len(x), kinds, rho, *interval)
+                    about = (proxy, damage, name, len(x), len(inside), rho, *interval)
                     rows.append((*about, len(set(policies)), *other))
     return pd.DataFrame(rows, columns=list(PROXIES_TABLE))
 
@@ -204,7 +201,7 @@ class AnswersTables:
 
 
 def answers_tables(
-    measured: AnswerScores, baseline: str, seed: int, trained_on: Set[str] = frozenset()
+    measured: AnswerScores, baseline: str, trained_on: Set[str] = frozenset()
 ) -> AnswersTables:
     """Return all tables of answers.
 
@@ -213,16 +210,14 @@ def answers_tables(
     measured : AnswerScores
     baseline : str
         The name of a policy or control that ran.
-    seed : int
-        Of the bootstrap.
     trained_on : set of str
         The services that the model was trained on; empty where that is not known.
     """
     return AnswersTables(
         baseline,
-        answers_summary(measured.answers, seed),
-        answers_paired(measured.answers, baseline, seed),
-        proxies_table(measured.answers, measured.proxies, seed),
+        answers_summary(measured.answers),
+        answers_paired(measured.answers, baseline),
+        proxies_table(measured.answers, measured.proxies),
         known_services(measured.answers, trained_on),
     )
 

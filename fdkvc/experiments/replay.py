@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from fdkvc.corpora.recordings import Recording, many_rows
 from fdkvc.experiments.benchmark import Progress, check_different
 from fdkvc.experiments.statistics import cluster_interval, differences
-from fdkvc.parameters import BUDGET, SEED, Field
+from fdkvc.parameters import BUDGET, Field
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.policies.together import Together
 from fdkvc.run.bounds import most_evidence
@@ -228,15 +228,13 @@ def _best(settings: Replay, recordings: Sequence[Recording]) -> Iterator[Row]:
                 yield said.name, said.services, BEST, mode, budget, metric.name, most
 
 
-def replay_summary(replayed: pd.DataFrame, seed: int) -> pd.DataFrame:
+def replay_summary(replayed: pd.DataFrame) -> pd.DataFrame:
     """Return the mean over dialogs of each number with its 95 % interval over sets of services.
 
     Parameters
     ----------
     replayed : DataFrame
         As `replay` returns it.
-    seed : int
-        Of the bootstrap, which draws dialogs of the same services together.
 
     Returns
     -------
@@ -245,7 +243,7 @@ def replay_summary(replayed: pd.DataFrame, seed: int) -> pd.DataFrame:
         that says nothing of any has no row. The interval is NaN for too few sets of services.
     """
     rows = [
-        (*key, *over_services(group.value.to_numpy(), group.services.tolist(), seed))
+        (*key, *over_services(group.value.to_numpy(), group.services.tolist()))
         for key, group in _groups(replayed)
     ]
     return pd.DataFrame(rows, columns=list(REPLAY_SUMMARY))
@@ -269,7 +267,7 @@ def replay_services(replayed: pd.DataFrame) -> pd.DataFrame:
     return known.agg(["size", "mean"]).reset_index().set_axis(list(REPLAY_SERVICES), axis=1)
 
 
-def replay_paired(replayed: pd.DataFrame, baseline: str, seed: int) -> pd.DataFrame:
+def replay_paired(replayed: pd.DataFrame, baseline: str) -> pd.DataFrame:
     """Return the paired differences of every policy from a baseline over the same dialogs.
 
     Parameters
@@ -278,8 +276,6 @@ def replay_paired(replayed: pd.DataFrame, baseline: str, seed: int) -> pd.DataFr
         As `replay` returns it.
     baseline : str
         The name of a policy that ran.
-    seed : int
-        Of the bootstrap, which draws dialogs of the same services together.
 
     Returns
     -------
@@ -292,7 +288,7 @@ def replay_paired(replayed: pd.DataFrame, baseline: str, seed: int) -> pd.DataFr
         if policy != baseline and (baseline, *case) in groups:
             other = groups[baseline, *case]
             difference = differences(group.value.to_numpy(), other.value.to_numpy())
-            told = over_services(difference, group.services.tolist(), seed)
+            told = over_services(difference, group.services.tolist())
             rows.append((*case, policy, baseline, *told, significant(*told[-2:])))
     return pd.DataFrame(rows, columns=list(REPLAY_PAIRED))
 
@@ -300,7 +296,6 @@ def replay_paired(replayed: pd.DataFrame, baseline: str, seed: int) -> pd.DataFr
 def over_services(
     values: NDArray[np.float64],
     services: Sequence[str],
-    seed: int,
     weights: NDArray[np.float64] | None = None,
 ) -> tuple[int, int, float, float, float]:
     """Return dialogs, sets of services, and the weighted mean with the ends of its interval.
@@ -309,10 +304,8 @@ def over_services(
     ----------
     values, services, weights
         As `fdkvc.experiments.statistics.cluster_interval` takes them.
-    seed : int
     """
-    SEED.check(seed, "seed")
-    interval = cluster_interval(values, services, seed, weights=weights)
+    interval = cluster_interval(values, services, weights)
     return len(values), len(set(services)), float(np.average(values, weights=weights)), *interval
 
 

@@ -69,7 +69,7 @@ def _defuse(cell: object) -> object:
 
 
 def run_json(
-    seed: int,
+    seed: int | None,
     parameters: Mapping[str, object],
     seconds: float,
     files: Mapping[str, str] | None = None,
@@ -78,6 +78,8 @@ def run_json(
 
     Parameters
     ----------
+    seed : int, optional
+        Of what was drawn; None if nothing was.
     parameters : mapping of name to anything that JSON can hold
         Everything else that the numbers depend on; see `benchmark_parameters`.
     seconds : float
@@ -89,7 +91,7 @@ def run_json(
     """
     known = files or {}
     run = {
-        "seed": seed,
+        **({} if seed is None else {"seed": seed}),
         "parameters": dict(parameters),
         "versions": versions(),
         "processor": processor(),
@@ -229,8 +231,8 @@ def replay_files(
     """
     numbers = {
         "replay.csv": csv_text(replayed),
-        "replay_summary.csv": csv_text(replay_summary(replayed, seed)),
-        "replay_paired.csv": csv_text(replay_paired(replayed, baseline, seed)),
+        "replay_summary.csv": csv_text(replay_summary(replayed)),
+        "replay_paired.csv": csv_text(replay_paired(replayed, baseline)),
         "replay_services.csv": csv_text(replay_services(replayed)),
     }
     parameters = {
@@ -253,7 +255,6 @@ def answers_files(
     *,
     model: AnyModel,
     file: str,
-    seed: int,
     seconds: float,
     more: Mapping[str, object] | None = None,
 ) -> dict[str, str]:
@@ -267,8 +268,6 @@ def answers_files(
     model : AnyModel
     file : str
         A digest of the file of dialogs.
-    seed : int
-        Of the bootstrap.
     seconds : float
     more : mapping of name to anything that JSON can hold, optional
         What else the numbers depend on.
@@ -294,7 +293,7 @@ def answers_files(
             {"key": policy.key, **dataclasses.asdict(policy)} for policy in settings.policies
         ],
     }
-    return {**numbers, "run.json": run_json(seed, parameters, seconds, numbers)}
+    return {**numbers, "run.json": run_json(None, parameters, seconds, numbers)}
 
 
 def check_entries(policy: Policy, scenario: Scenario, budget: int) -> None:

@@ -105,15 +105,12 @@ class AnswersRecord(RunInfo):
         Digests of the model and of the file of dialogs.
     baseline : str
         The policy or control that the paired differences are from.
-    seed : int
-        Of the bootstrap.
     """
 
     answers: Answers
     model: str
     file: str
     baseline: str
-    seed: int
 
 
 def read_run(content: bytes | str) -> Record:
@@ -294,7 +291,6 @@ def _answers(
         model=_part(_part(parameters, "model", dict), "digest", str),
         file=_part(parameters, "file", str),
         baseline=baseline,
-        seed=_part(run, "seed", int),
     )
 
 

@@ -13,7 +13,7 @@ from fdkvc.experiments.benchmark import ADAPTATION, Benchmark, Latency, Results,
 from fdkvc.experiments.known_services import known_sentence
 from fdkvc.experiments.proxies import AnswersTables
 from fdkvc.experiments.replay import replay_summary
-from fdkvc.experiments.statistics import Paired, over_kinds
+from fdkvc.experiments.statistics import Paired, over_clusters
 from fdkvc.experiments.study import Study
 from fdkvc.experiments.sweep import Sweep
 from fdkvc.experiments.tuning import Tuned
@@ -126,9 +126,9 @@ OF_HEADS = {"each": "", "together": ", heads together", "kv": ", by KV head"}
 """What stands after a policy's name, by who decides."""
 
 
-def replay_text(replayed: pd.DataFrame, seed: int) -> str:
+def replay_text(replayed: pd.DataFrame) -> str:
     """Return the means of a replay for a terminal, a column for each budget."""
-    table = replay_summary(replayed, seed)
+    table = replay_summary(replayed)
     budgets = [int(budget) for budget in table.budget.unique()]
     cells: dict[tuple[str, str], list[str]] = {}
     for metric in dict.fromkeys(replayed.metric):
@@ -146,7 +146,7 @@ def replay_text(replayed: pd.DataFrame, seed: int) -> str:
     dialogs = count(int(replayed.dialog.nunique()), "dialog")
     return (
         f"Means over {dialogs} by budget, ± half of the 95 % interval, which is\n"
-        f"{over_kinds(int(replayed.services.nunique()))}\n\n"
+        f"{over_clusters(int(replayed.services.nunique()))}\n\n"
         f"{text_table(['metric', 'policy', *map(str, budgets)], rows, 2, grouped=True)}"
     )
 
@@ -177,7 +177,7 @@ def answers_text(told: AnswersTables) -> str:
     dialogs = count(int(table.n.max()), "dialog")
     text = (
         f"Means over {dialogs} by budget, with the 95 % interval, which is "
-        f"{over_kinds(int(table.services.max()))};\n= where it cannot be told from "
+        f"{over_clusters(int(table.services.max()))};\n= where it cannot be told from "
         f"{told.baseline}\n\n"
         f"{text_table(['measure', 'policy', *map(str, budgets)], rows, 2, grouped=True)}"
     )

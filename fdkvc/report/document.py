@@ -20,7 +20,7 @@ from fdkvc.experiments.benchmark import Benchmark, is_the_papers
 from fdkvc.experiments.known_services import known_sentence
 from fdkvc.experiments.proxies import AnswersTables
 from fdkvc.experiments.replay import Replay, replay_paired, replay_summary
-from fdkvc.experiments.statistics import over_kinds
+from fdkvc.experiments.statistics import over_clusters
 from fdkvc.experiments.study import Study
 from fdkvc.experiments.workers import processor
 from fdkvc.files.export import digest, versions
@@ -212,19 +212,19 @@ def replay_command(
     return command_line("dialogs", options | {"baseline": baseline, "seed": seed})
 
 
-def answers_command(settings: Answers, baseline: str, seed: int) -> str:
+def answers_command(settings: Answers, baseline: str) -> str:
     """Return the command that lets the model answer a file again.
 
     Examples
     --------
-    >>> answers_command(Answers(budgets=(32,)), "full", 0)
-    'python -m fdkvc answers --dialogs FILE --budgets 32 --baseline full --seed 0 --out results'
+    >>> answers_command(Answers(budgets=(32,)), "full")
+    'python -m fdkvc answers --dialogs FILE --budgets 32 --baseline full --out results'
     """
     options: dict[str, Any] = {"dialogs": FILE}
     options |= _chosen(settings, Answers(), ("policies", "budgets", "decides", "every"))
     if "policies" in options or not settings.cut_text:
         options["policies"] = settings.names[1:]
-    return command_line("answers", options | {"baseline": baseline, "seed": seed})
+    return command_line("answers", options | {"baseline": baseline})
 
 
 def _chosen(settings: object, usual: object, names: Sequence[str]) -> dict[str, Any]:
@@ -243,13 +243,13 @@ def _chosen(settings: object, usual: object, names: Sequence[str]) -> dict[str, 
     }
 
 
-def ran_on(seed: int, packages: Mapping[str, str], ran: Mapping[str, str]) -> dict[str, str]:
-    """Return what numbers rest on: their seed, versions of packages, and the processor."""
+def ran_on(seed: int | None, packages: Mapping[str, str], ran: Mapping[str, str]) -> dict[str, str]:
+    """Return what numbers rest on: a seed if they have one, versions, and the processor."""
     on = {f"processor, {name}": which for name, which in ran.items()}
-    return {"seed": str(seed), **packages, **on}
+    return {**({} if seed is None else {"seed": str(seed)}), **packages, **on}
 
 
-def ran_here(seed: int) -> dict[str, str]:
+def ran_here(seed: int | None) -> dict[str, str]:
     """Return what numbers that were measured just now rest on."""
     return ran_on(seed, versions(), processor())
 
@@ -468,12 +468,12 @@ def replay_parts(
     body = (
         f"<p>{escape(count(int(replayed.dialog.nunique()), 'dialog'))}, replayed: the cache of "
         f"{escape(recordings[0].source)}. Means over dialogs, with their 95 % interval "
-        f"{over_kinds(replayed.services.nunique())}; a ≠ where the difference from "
+        f"{over_clusters(replayed.services.nunique())}; a ≠ where the difference from "
         f"{escape(baseline)} is significant.</p>"
     )
     summary, paired = (
         table.assign(policy=table.policy + table.heads.map(OF_HEADS))
-        for table in (replay_summary(replayed, seed), replay_paired(replayed, baseline, seed))
+        for table in (replay_summary(replayed), replay_paired(replayed, baseline))
     )
     for metric in dict.fromkeys(summary.metric):
         known = late_metric(metric)
@@ -499,7 +499,6 @@ def answers_parts(
     settings: Answers,
     told: AnswersTables,
     model: str,
-    seed: int,
     files: Mapping[str, str],
     ran: Mapping[str, str] | None = None,
 ) -> list[Part]:
@@ -511,8 +510,6 @@ def answers_parts(
     told : AnswersTables
     model : str
         Its name.
-    seed : int
-        Of the intervals.
     files : mapping of name to text
     ran : mapping of str to str, optional
         As for `study_report`.
@@ -532,10 +529,10 @@ def answers_parts(
         title = f"{measure.label}, {measure.unit}"
         body += f"<h3>{escape(title)}</h3><p>{escape(measure.help)}</p>"
         body += tables.plain_html(columns, title)
-    commands = [answers_command(settings, told.baseline, seed)]
+    commands = [answers_command(settings, told.baseline)]
     if settings == Answers():
         commands.append("python -m fdkvc report --answers FILE --out report.html")
-    again = provenance(commands, ran or ran_here(seed), files, "the answers")
+    again = provenance(commands, ran or ran_here(None), files, "the answers")
     return [Part("Answers of a model", body), again]
 
 

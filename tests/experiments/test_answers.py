@@ -32,7 +32,6 @@ from fdkvc.experiments.answers import (
 )
 from fdkvc.experiments.proxies import OVER, proxies_table, rank_correlation, row_correlations
 from fdkvc.experiments.replay import Replay, replay
-from fdkvc.experiments.statistics import cluster_interval, drawn_kinds
 from fdkvc.files.repeat import read_any_run, read_run
 from fdkvc.lm import BUNDLED
 from fdkvc.lm.language_model import LanguageModel, load_language_model
@@ -41,7 +40,6 @@ from fdkvc.lm.talk import write
 from fdkvc.lm.text_cache import Evicting, TextCache, read
 from fdkvc.policies import policy_named
 from tests.models import write_model
-from tests.refusals import assert_one_sentence
 
 CAPTURED = pytest.CaptureFixture[str]
 FEW = Answers(policies=(policy_named("fifo"), policy_named("h2o")), budgets=(12, 40), proxies=False)
@@ -304,8 +302,8 @@ def test_means_weigh_dialogs_by_what_they_count_and_differences_are_paired() -> 
     table = measured({FULL: base.tolist(), "fifo": worse.tolist(), "sink": (base + 1e-9).tolist()})
     weights = 1 + np.arange(12) % 3
 
-    summary = answers_summary(table, seed=1).set_index("policy")
-    paired = answers_paired(table, FULL, seed=1).set_index("policy")
+    summary = answers_summary(table).set_index("policy")
+    paired = answers_paired(table, FULL).set_index("policy")
 
     assert summary["mean"][FULL] == pytest.approx(np.average(base, weights=weights))
     assert summary.services[FULL] == 6
@@ -319,37 +317,8 @@ def test_means_weigh_dialogs_by_what_they_count_and_differences_are_paired() -> 
 def test_too_few_sets_of_services_have_no_interval() -> None:
     table = measured({FULL: [1.0, 2, 3, 4], "fifo": [2.0, 3, 5, 5]})
 
-    assert answers_summary(table, seed=0).ci_low.isna().all()
-    assert answers_paired(table, FULL, seed=0).significant.tolist() == [None]
-
-
-def test_an_interval_over_kinds_is_wider_where_dialogs_of_a_kind_are_alike() -> None:
-    kinds = np.repeat(np.arange(10), 20)
-    values = np.random.default_rng(3).normal(size=10)[kinds]
-
-    low, high = cluster_interval(values, kinds.tolist(), seed=0)
-    alone = cluster_interval(values, list(range(200)), seed=0)
-
-    assert high - low > 3 * (alone[1] - alone[0])
-    assert low < values.mean() < high
-    assert cluster_interval(values, kinds.tolist(), seed=0) == (low, high)
-
-
-def test_an_interval_over_kinds_is_that_of_its_resamples() -> None:
-    values, weights = np.array([1.0, 2, 4, 8, 16]), np.array([1.0, 2, 1, 3, 1])
-    clusters = ["a", "b", "b", "c", "d"]
-    kind, drawn = drawn_kinds(clusters, seed=4, resamples=200)
-    means = []
-    for row in drawn:
-        again = np.repeat(np.arange(5), row[kind])
-        means.append(np.average(values[again], weights=weights[again]))
-
-    found = cluster_interval(values, clusters, 4, weights=weights, resamples=200)
-
-    assert found == pytest.approx(np.quantile(means, [0.025, 0.975]))
-    with pytest.raises(ValueError, match="there are 5 values, 5 weights and 4 kinds") as raised:
-        cluster_interval(values, clusters[:4], seed=0)
-    assert_one_sentence(raised.value)
+    assert answers_summary(table).ci_low.isna().all()
+    assert answers_paired(table, FULL).significant.tolist() == [None]
 
 
 def test_a_weighted_rank_correlation_is_that_of_repeated_pairs() -> None:
@@ -393,7 +362,7 @@ def test_proxies_that_predict_are_told_from_those_that_do_not() -> None:
         ]
     )
 
-    table = proxies_table(answers, proxies, seed=0).set_index(["proxy", "over"])
+    table = proxies_table(answers, proxies).set_index(["proxy", "over"])
 
     for over in OVER:
         assert table.rho["call_recall", over] == -1
@@ -419,7 +388,7 @@ def test_a_correlation_that_rests_on_one_policy_has_a_wide_interval_by_policies(
         told = 9 - lost if not (odd and at == 7) else 9 + lost
         proxies.append(measured({policy: told.tolist()}, "call_recall"))
 
-    table = proxies_table(pd.concat(answers), pd.concat(proxies), seed=0).set_index("over")
+    table = proxies_table(pd.concat(answers), pd.concat(proxies)).set_index("over")
     row = table.loc["policies and budgets"]
 
     ranks = [*range(8, 1, -1), 9] if odd else [*range(8, 0, -1)]
@@ -439,7 +408,7 @@ def test_few_policies_have_no_interval_by_policies() -> None:
     for at, more in ((1, 3.0), (2, 1.0)):
         answers[at]["value"] += more
 
-    table = proxies_table(pd.concat(answers), pd.concat(proxies), seed=0).set_index("over")
+    table = proxies_table(pd.concat(answers), pd.concat(proxies)).set_index("over")
 
     assert table.policies["policies and budgets"] == 3
     assert np.isnan(table.policies_low["policies and budgets"])
@@ -464,7 +433,7 @@ def test_the_command_writes_what_its_help_and_document_say(
     ]
     conversations = [{"id": name, "messages": messages} for name in ("one", "two")]
     (tmp_path / "chat.json").write_text(json.dumps(conversations))
-    few = ("--policies", "fifo", "h2o", "sink", "cut-text", "--budgets", "8", "--seed", "3")
+    few = ("--policies", "fifo", "h2o", "sink", "cut-text", "--budgets", "8")
     out = tmp_path / "out"
     files = ("--model", folder, "--dialogs", tmp_path / "chat.json", "--out", out)
     assert run("answers", *files, *few) == 0
@@ -512,7 +481,6 @@ def test_the_command_writes_what_its_help_and_document_say(
         (["--decides", "all"], "decides is 'all', but must be one of head, layer"),
         (["--every", "0"], "every is 0, but must be a whole number of at least 1"),
         (["--baseline", "tova"], "baseline 'tova' is not among the policies: choose from full"),
-        (["--seed", "-1"], "seed is -1, but must be a whole number from 0 to 2147483648"),
         (["--workers", "0"], "workers is 0, but must be a whole number from 1 to 256"),
         (["--model", "nowhere"], "the model 'nowhere' cannot be loaded: there is no such folder"),
         (["--dialogs", "nowhere"], "the file 'nowhere' cannot be read: No such file"),

@@ -16,7 +16,7 @@ from fdkvc.corpora.formats import EXAMPLES, read_dialogs, read_file
 from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.corpora.trace_file import trace_bytes
 from fdkvc.experiments.replay import Replay, replay
-from fdkvc.experiments.statistics import FEW_KINDS
+from fdkvc.experiments.statistics import MIN_CLUSTERS
 from fdkvc.explain.explain import explain
 from fdkvc.files.export import csv_text, digest
 from fdkvc.limits import MAX_SHOWN_HEADS, MAX_SHOWN_TURNS
@@ -377,7 +377,7 @@ def test_all_dialogs_are_measured_and_give_the_command_lines_files() -> None:
 
 def test_few_kinds_of_dialogs_have_no_intervals_and_more_do() -> None:
     said = [{"role": "user", "content": "hold a table"}, {"role": "bot", "content": "at six?"}]
-    for dialogs, intervals in ((2, False), (FEW_KINDS, True)):
+    for dialogs, intervals in ((2, False), (MIN_CLUSTERS, True)):
         lines = "\n".join(json.dumps(said) for _ in range(dialogs))
         file = read_dialog_file(lines.encode(), "own.jsonl")
         app = section(open_dialogs(file, policies="fifo"), "All dialogs of the file")
@@ -386,7 +386,7 @@ def test_few_kinds_of_dialogs_have_no_intervals_and_more_do() -> None:
         assert ("±" in html(app)) == intervals
         assert ("interval" in specs(app)[0]["title"]["subtitle"]) == intervals
         assert any("they count as one" in each.value for each in app.info) != intervals
-        said_of_it = "over 8 sets of services" if intervals else "unknown: these dialogs have 2"
+        said_of_it = "over 4 sets of services" if intervals else "unknown: these dialogs have 2"
         assert said_of_it in words_of(app)
 
 

@@ -73,11 +73,9 @@ def shipped() -> Shipped:
 def report() -> str:
     """Return what was measured as a report."""
     known = shipped()
-    ran = ran_on(known.run.seed, known.run.versions, known.run.processor)
+    ran = ran_on(None, known.run.versions, known.run.processor)
     return dialogs_report(
-        answers_parts(
-            known.run.answers, known.told, bundled_model().name, known.run.seed, known.files, ran
-        ),
+        answers_parts(known.run.answers, known.told, bundled_model().name, known.files, ran),
         made=MEASURED_ON,
     )
 

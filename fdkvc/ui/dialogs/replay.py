@@ -21,7 +21,7 @@ from fdkvc.experiments.replay import (
     replay_services,
     replay_summary,
 )
-from fdkvc.experiments.statistics import FEW_KINDS, over_kinds
+from fdkvc.experiments.statistics import MIN_CLUSTERS, over_clusters
 from fdkvc.files.export import replay_files
 from fdkvc.parameters import Field
 from fdkvc.report.document import dialogs_report, replay_parts
@@ -138,21 +138,21 @@ def _choose(page: str, file: DialogFile, lanes: Sequence[Lane], asked: tuple[str
 def _about(done: Replayed, settings: Replay, file: DialogFile) -> None:
     """Say which run is shown, and whether it is of what stands above."""
     finished, asked = done.table.dialog.nunique(), done.file.measured
-    kinds = done.table.services.nunique()
+    services = done.table.services.nunique()
     st.caption(
         plain(
             f"Shown: {count(finished, 'dialog')}, "
             f"{count(len(done.settings.policies), 'policy', 'policies')}, "
             f"{count(len(done.settings.budgets), 'budget')}, {done.seconds:.1f} s. The 95 % "
-            f"interval is {over_kinds(kinds)}. {BEST.capitalize()} is the most that any cache of "
-            "the same size could have held, worked out exactly from what is demanded; a second "
-            "tier may exceed it."
+            f"interval is {over_clusters(services)}. {BEST.capitalize()} is the most that any "
+            "cache of the same size could have held, worked out exactly from what is demanded; a "
+            "second tier may exceed it."
         )
     )
-    if finished == asked and kinds < FEW_KINDS:
+    if finished == asked and services < MIN_CLUSTERS:
         st.info(
             "Dialogs of the same services resemble each other, so they count as one: for intervals "
-            "that say something bring a file of more services, such as one of SGD.",
+            "bring a file of more services, such as one of SGD.",
             icon=":material/stacked_line_chart:",
         )
     if finished < asked:
@@ -201,7 +201,7 @@ def _show(page: str, done: Replayed) -> None:
 @cached
 def _summary(done: Replayed) -> pd.DataFrame:
     """Return means and intervals; a policy under both ways of the heads has two names."""
-    table = replay_summary(done.table, SEED)
+    table = replay_summary(done.table)
     return table.assign(policy=_titles(done, table))
 
 
