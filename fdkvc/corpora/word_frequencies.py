@@ -59,5 +59,6 @@ def surprisal_in(text: str, spans: Iterable[tuple[int, int]]) -> list[float]:
 @cache
 def _counts() -> Mapping[str, int]:
     """Return how often each word is said; the empty one stands for all."""
-    lines = (line.split("\t") for line in TABLE.read_text("utf-8").splitlines() if line[0] != "#")
-    return {word: int(count) for word, count in lines}
+    lines = TABLE.read_text("utf-8").splitlines()
+    rows = (line.split("\t") for line in lines if "\t" in line)  # a word, too, may begin with #
+    return {word: int(count) for word, count in rows}

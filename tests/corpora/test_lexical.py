@@ -17,6 +17,7 @@ from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.lexical import LexicalRecordings, lexical_recording, word_vector
 from fdkvc.corpora.recordings import Recording, Token, many_rows
 from fdkvc.corpora.transcripts import Mention, Transcript, Turn
+from fdkvc.corpora.word_frequencies import TABLE, word_surprisal
 from fdkvc.experiments.replay import Replay, replay
 from fdkvc.policies import policy_named
 from fdkvc.run.simulate import simulate
@@ -179,6 +180,15 @@ def test_vectors_that_do_not_fit_are_named(name: str, array: Any, sentence: str)
     recording = lexical_recording(said("one two three"))
     with pytest.raises(ValueError, match=sentence):
         dataclasses.replace(recording, **{name: array})
+
+
+def test_every_row_of_the_table_is_a_word() -> None:
+    rows = [line.split("\t") for line in TABLE.read_text("utf-8").splitlines() if "\t" in line]
+
+    assert len(rows) == 4_076
+    for word, count in rows:
+        assert word_surprisal(word) == pytest.approx(math.log(2_647_357 / int(count)))
+    assert word_surprisal("#") == pytest.approx(8.23, abs=0.005)
 
 
 def test_the_surprisal_of_a_word_is_that_of_its_frequency() -> None:
