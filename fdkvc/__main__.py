@@ -732,7 +732,7 @@ def _reported_answers(file: str, place: Mapping[str, Any]) -> list[Part]:
 
     _, transcripts, sha = _said(file)
     asked, model, began = Answers(), load_language_model(BUNDLED), perf_counter()
-    measured = run_answers(asked, model, transcripts, **place)
+    measured = run_answers(asked, model, _readable(model, transcripts), **place)
     told = answers_tables(measured, FULL, BUNDLED_SERVICES)
     files = answers_files(
         *(asked, measured, told),
@@ -818,6 +818,7 @@ def _answers_again(
     file = hashlib.sha256(content).hexdigest()
     if file != record.file:
         raise ValueError("the run read another file of dialogs: name it with --dialogs")
+    transcripts = _readable(model, transcripts)
     measured = run_answers(record.answers, model, transcripts, **place, on_progress=on_progress)
     trained_on = BUNDLED_SERVICES if settings.model is None else frozenset()
     tables = answers_tables(measured, record.baseline, trained_on)
@@ -886,6 +887,7 @@ def _answers(settings: Any) -> None:
     asked, baseline = _chosen_answers(settings)
     model = load_language_model(BUNDLED if settings.model is None else settings.model)
     transcripts, content = _transcripts(settings)
+    transcripts = _readable(model, transcripts)
     shape = model.decoder.shape
     _tell_idle(asked.policies, speakers=True, words=True, heads=shape.heads, layers=shape.layers)
     began = perf_counter()
@@ -962,6 +964,7 @@ def _live(settings: Any) -> None:
     model = load_live(settings.model, pool=settings.pool, positions=settings.positions)
     _tell_idle(asked.policies, heads=2, layers=2)  # several, however many there are
     transcripts, content = _transcripts(settings)
+    transcripts = _readable(model, transcripts)
     began = perf_counter()
     with _progress() as on_progress:
         measured = run_answers(asked, model, transcripts, workers=1, on_progress=on_progress)
@@ -1017,6 +1020,16 @@ def _capture(settings: Any) -> None:
         f"{count(len(first.heads), 'head')} of {first.keys.shape[2]} dimensions"
     )
     _print(text + _left_out(left), settings.out)
+
+
+def _readable(model: AnyModel, transcripts: Sequence[Transcript]) -> Sequence[Transcript]:
+    """Return the dialogs that a model can read; say which are left out, and why."""
+    from fdkvc.experiments.answers import readable
+
+    found, left = readable(model, transcripts)
+    if left:
+        _say(_left_out(left).lstrip())
+    return found
 
 
 def _left_out(left: Sequence[str]) -> str:

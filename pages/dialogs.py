@@ -32,7 +32,7 @@ with st.sidebar:
     policies = choose_lanes(PAGE, choices.POLICIES)
     asked = sidebar.choose_metrics(PAGE)
 if chosen is None:
-    choices.ask_for_file()
+    choices.ask_for_file(PAGE)
     fields.write_link(PAGE, choices.FIELDS)
     st.stop()
 

@@ -311,6 +311,30 @@ def encode_dialog(model: AnyModel, transcript: Transcript) -> list[EncodedPassag
     return passages
 
 
+def readable(
+    model: AnyModel, transcripts: Sequence[Transcript]
+) -> tuple[list[Transcript], list[str]]:
+    """Return the dialogs that a model can read, and why others are left out.
+
+    Raises
+    ------
+    ValueError
+        If it can read none.
+    """
+    found: list[Transcript] = []
+    left: list[str] = []
+    for transcript in transcripts:
+        try:
+            encode_dialog(model, transcript)
+        except ValueError as error:
+            left.append(str(error))
+        else:
+            found.append(transcript)
+    if not found:
+        raise ValueError(left[0])
+    return found, left
+
+
 # ------------------------------------------------------------------------------- reading
 
 

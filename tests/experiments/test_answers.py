@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -470,6 +471,40 @@ def test_the_command_writes_what_its_help_and_document_say(
     about["parameters"]["baseline"] = "tova"
     with pytest.raises(ValueError, match="not right at baseline: 'tova' is none of its policies"):
         read_any_run(json.dumps(about))
+
+
+def test_a_dialog_that_the_model_cannot_hold_is_left_out_and_named(
+    folder: Path, tmp_path: Path, capsys: CAPTURED
+) -> None:
+    short = [{"role": "user", "content": "to Trieste"}, {"role": "assistant", "content": "when?"}]
+    long = [{"role": "user", "content": "x " * 1000}, {"role": "assistant", "content": "y " * 1000}]
+    file, out = tmp_path / "chat.json", tmp_path / "out"
+    conversations = [{"id": name, "messages": short} for name in ("one", "three")]
+    conversations.insert(1, {"id": "two", "messages": long})
+    file.write_text(json.dumps(conversations))
+    which = ("--model", folder, "--dialogs", file)
+    few = ("--policies", "fifo", "--budgets", 8)
+
+    assert run("answers", *which, *few, "--out", out) == 0
+
+    told = capsys.readouterr()
+    assert re.search(
+        r"Left out:\n  two: [\d,]+ tokens, but the model holds at most 2,048", told.err
+    )
+    assert json.loads((out / "run.json").read_text())["parameters"]["dialogs"] == 2
+    file.write_text(json.dumps(conversations[::2]))
+    alone = tmp_path / "alone"
+    assert run("answers", *which, *few, "--out", alone) == 0
+    assert "Left out" not in capsys.readouterr().err
+    assert (alone / "answers.csv").read_bytes() == (out / "answers.csv").read_bytes()
+    file.write_text(json.dumps(conversations))
+    assert run("repeat", out / "run.json", *which) == 0
+    told = capsys.readouterr()
+    assert "Left out:\n  two: " in told.err
+    assert "the same, byte for byte" in told.out
+    file.write_text(json.dumps(conversations[1:2]))
+    assert run("answers", *which, *few, "--out", tmp_path / "none") == 2
+    assert capsys.readouterr().err.startswith("fdkvc: two: ")
 
 
 @pytest.mark.parametrize(

@@ -459,6 +459,25 @@ def test_a_dialog_can_be_pasted() -> None:
     assert "1 dialog is left out: dialog 1, turn 0: it has 1025 tokens" in warning
 
 
+def test_a_file_that_cannot_be_shown_is_not_asked_for_again() -> None:
+    app = open_page("dialogs", file="own", policies="fifo")
+    assert "Bring a file of dialogs in the sidebar" in words_of(app)
+
+    settled(app.text_area(key="dialogs/pasted").set_value("no speaker").run())
+    _assert_not_asked(app, "pasted.txt cannot be read: line 1 names no")
+    settled(app.text_area(key="dialogs/pasted").set_value(60 * f"User: {'7 ' * 20}\n").run())
+    assert not app.error
+    settled(app.selectbox(key="dialogs/vectors").set_value("bundled").run())
+    _assert_not_asked(app, "dialog 0: ")
+    assert app.error[0].value.endswith("tokens, but the model holds at most 1,024.")
+
+
+def _assert_not_asked(app: AppTest, error: str) -> None:
+    assert app.error[0].value.startswith(error)
+    assert "Bring a file of dialogs" not in words_of(app)
+    assert "This cannot be shown: the sidebar says why." in words_of(app)
+
+
 @pytest.mark.parametrize("vectors", ["lexical", "bundled"])
 def test_calls_are_among_the_words_where_a_person_wants_them(vectors: str) -> None:
     app = open_dialogs(file="chat", vectors=vectors, policies="fifo", turn=3)

@@ -322,8 +322,12 @@ def _kinds() -> str:
     return f"{', '.join(kinds)}, or a trace of a model by python -m fdkvc capture (.npz)"
 
 
-def ask_for_file() -> None:
-    """Say what can be brought, while there is nothing to show."""
+def ask_for_file(page: str) -> None:
+    """Say what can be brought, while there is nothing to show; or that it cannot be shown."""
+    brought, _ = st.session_state.get(f"{page}/brought/last", ((), ""))
+    if brought or held(page, FILE) != OWN:
+        st.info("This cannot be shown: the sidebar says why.", icon=":material/error:")
+        return
     st.info(
         plain(
             f"Bring a file of dialogs in the sidebar: {_kinds()}. The README says where people "
