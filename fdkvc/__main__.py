@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fdkvc.corpora.transcripts import Transcript
     from fdkvc.experiments.answers import Answers
     from fdkvc.experiments.benchmark import Benchmark, Progress, Results
-    from fdkvc.files.repeat import AnswersRecord
+    from fdkvc.files.record import Record
     from fdkvc.lm.language_model import AnyModel
     from fdkvc.policies import Policy
     from fdkvc.report.document import Part
@@ -541,7 +541,7 @@ def _benchmark(settings: Any, whole: bool = False) -> None:
     with _place(settings) as place, _progress() as on_progress:
         study = run_study(benchmark, whole=whole, **place, on_progress=on_progress)
     if whole:
-        from fdkvc.files.report import study_files, study_text
+        from fdkvc.files.studies import study_files, study_text
 
         files, text = study_files(study), study_text(study)
     else:
@@ -552,7 +552,7 @@ def _benchmark(settings: Any, whole: bool = False) -> None:
 
 def _sweep(settings: Any) -> None:
     from fdkvc.experiments.sweep import Sweep, read_values, suggested_values
-    from fdkvc.files.report import sweep_files
+    from fdkvc.files.studies import sweep_files
     from fdkvc.files.text import sweep_text
     from fdkvc.policies import read_policy
     from fdkvc.synthetic.scenarios import scenario_named
@@ -591,7 +591,7 @@ def _tune(settings: Any) -> None:
     from time import perf_counter
 
     from fdkvc.experiments.tuning import Tuning, tune
-    from fdkvc.files.report import tuning_files
+    from fdkvc.files.studies import tuning_files
     from fdkvc.files.text import tuning_text
     from fdkvc.files.write import check_folder
     from fdkvc.policies import read_policy
@@ -689,12 +689,10 @@ def _reported(settings: Any, place: Mapping[str, Any]) -> str:
         return papers_report(recordings)
     from fdkvc.corpora.formats import read_bytes
     from fdkvc.experiments.study import run_study
-    from fdkvc.files.repeat import read_run
+    from fdkvc.files.record import read_run
     from fdkvc.limits import MAX_RUN_JSON_BYTES
 
-    record = read_run(read_bytes(settings.run_file, MAX_RUN_JSON_BYTES))
-    if record.sweep is not None:
-        raise ValueError("the file is of a sweep, but a report is of a benchmark or a study")
+    record = read_run(read_bytes(settings.run_file, MAX_RUN_JSON_BYTES), "benchmark", "study")
     return study_report(run_study(record.benchmark, **place), recordings)
 
 
@@ -760,48 +758,45 @@ def _repeat(settings: Any) -> None:
     from pathlib import Path
 
     from fdkvc.corpora.formats import read_bytes
-    from fdkvc.experiments.benchmark import run_benchmark
-    from fdkvc.experiments.study import run_study
-    from fdkvc.experiments.tuning import tune
-    from fdkvc.files.export import benchmark_files
-    from fdkvc.files.repeat import (
-        NOTHING_COMPARED,
-        Record,
-        compare,
-        comparison_sentence,
-        read_any_run,
-        with_files,
-    )
-    from fdkvc.files.report import study_files, sweep_files, tuning_files
+    from fdkvc.files.record import read_run
+    from fdkvc.files.repeat import NOTHING_COMPARED, compare, comparison_sentence
     from fdkvc.limits import MAX_RUN_JSON_BYTES
 
-    record = read_any_run(read_bytes(settings.file, MAX_RUN_JSON_BYTES))
+    record = read_run(read_bytes(settings.file, MAX_RUN_JSON_BYTES))
     if not record.digests:
         raise ValueError(NOTHING_COMPARED)
     with _place(settings) as place, _progress() as on_progress:
-        if not isinstance(record, Record):
-            files = _answers_again(settings, record, place, on_progress)
-        elif record.tuning is not None:
-            files = tuning_files(record.tuning, tune(record.tuning, on_progress=on_progress))
-        elif record.needs_study:
-            files = study_files(run_study(record.benchmark, **place, on_progress=on_progress))
-        else:
-            results = run_benchmark(record.benchmark, **place, on_progress=on_progress)
-            files = (
-                benchmark_files(results, [], record.baseline)
-                if record.sweep is None
-                else sweep_files(record.sweep, results)
-            )
-    record = with_files(record, Path(settings.file).parent, files)
+        files = _again(settings, record, {**place, "on_progress": on_progress})
+    record = record.with_folder(Path(settings.file).parent)
     comparison = compare(record, files)
     if not comparison.repeated:
         raise ValueError(comparison_sentence(record, comparison))
     _print(f"Repeated: {comparison_sentence(record, comparison)}.", None)
 
 
-def _answers_again(
-    settings: Any, record: AnswersRecord, place: Mapping[str, Any], on_progress: Any
-) -> Mapping[str, str]:
+def _again(settings: Any, record: Record, place: Mapping[str, Any]) -> Mapping[str, str]:
+    """Run what a record is of, and return its files."""
+    from fdkvc.experiments.benchmark import run_benchmark
+    from fdkvc.experiments.study import run_study
+    from fdkvc.experiments.tuning import tune
+    from fdkvc.files.export import benchmark_files
+    from fdkvc.files.studies import study_files, sweep_files, tuning_files
+
+    ran = record.settings
+    match record.kind:
+        case "answers":
+            return _answers_again(settings, record, place)
+        case "search":
+            return tuning_files(ran, tune(ran, on_progress=place["on_progress"]))
+        case "study":
+            return study_files(run_study(ran, **place))
+        case "sweep":
+            return sweep_files(ran, run_benchmark(ran.benchmark, **place))
+        case _:
+            return benchmark_files(run_benchmark(ran, **place), [], record.baseline)
+
+
+def _answers_again(settings: Any, record: Record, place: Mapping[str, Any]) -> Mapping[str, str]:
     """Run answers as a record says, with the model and the dialogs that it was of."""
     import hashlib
 
@@ -812,18 +807,17 @@ def _answers_again(
     from fdkvc.lm.language_model import load_language_model
 
     model = load_language_model(BUNDLED if settings.model is None else settings.model)
-    if model.digest != record.model:
+    if model.digest != record.about["model"].get("digest"):
         raise ValueError("the run was of another model: name its folder with --model")
     transcripts, content = _transcripts(settings)
     file = hashlib.sha256(content).hexdigest()
-    if file != record.file:
+    if file != record.about["file"]:
         raise ValueError("the run read another file of dialogs: name it with --dialogs")
     transcripts = _readable(model, transcripts)
-    measured = run_answers(record.answers, model, transcripts, **place, on_progress=on_progress)
+    measured = run_answers(record.settings, model, transcripts, **place)
     trained_on = BUNDLED_SERVICES if settings.model is None else frozenset()
     tables = answers_tables(measured, record.baseline, trained_on)
-    files = answers_files(record.answers, measured, tables, model=model, file=file, seconds=0)
-    return {name: text for name, text in files.items() if name in record.digests}
+    return answers_files(record.settings, measured, tables, model=model, file=file, seconds=0)
 
 
 def _dialogs(settings: Any) -> None:

@@ -47,7 +47,6 @@ MAX_CALLS = 2  # that a model makes before the words of a turn
 MAX_REGRET_STEPS = 2**24  # of the search for the best schedule: some seconds, and 300 MB
 
 # Files that are written
-MAX_EMBEDDED_CHARACTERS = 60_000  # of a file inside a run.json; of a larger one, its digest
 MAX_ENTRY_ROWS = 1_000_000  # of a table of entries
 MAX_EXPLAINED_ENTRIES = 2000  # of a scene, explained in full: about 2 ms and 20 bytes each
 

@@ -1,30 +1,22 @@
-"""Results as files: tables as CSV, and how a run was made as ``run.json``."""
+"""Results as files: tables as CSV, and beside them the ``run.json`` of `fdkvc.files.record`."""
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
-import json
-import platform
-import tomllib
 from collections.abc import Iterable, Mapping
-from functools import cache
-from importlib import metadata
-from pathlib import Path
 
 import pandas as pd
 
 from fdkvc.experiments.answers import Answers, AnswerScores
-from fdkvc.experiments.benchmark import Benchmark, Latency, Results
+from fdkvc.experiments.benchmark import Latency, Results
 from fdkvc.experiments.proxies import AnswersTables
 from fdkvc.experiments.replay import Replay, replay_paired, replay_services, replay_summary
 from fdkvc.experiments.study import Study
-from fdkvc.experiments.workers import processor
 from fdkvc.explain.tables import entries_table, turns_table
-from fdkvc.limits import MAX_EMBEDDED_CHARACTERS, MAX_ENTRY_ROWS
+from fdkvc.files.record import run_json
+from fdkvc.limits import MAX_ENTRY_ROWS
 from fdkvc.lm.language_model import AnyModel
 from fdkvc.paper.tables import BASELINE
-from fdkvc.policies import Policy, as_record
+from fdkvc.policies import Policy
 from fdkvc.replication import tables
 from fdkvc.run.trace import Trace
 from fdkvc.synthetic.batch import DialogBatch
@@ -68,107 +60,6 @@ def _defuse(cell: object) -> object:
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA_STARTS) else cell
 
 
-def run_json(
-    seed: int | None,
-    parameters: Mapping[str, object],
-    seconds: float,
-    files: Mapping[str, str] | None = None,
-) -> str:
-    """Return what is needed to repeat a run, as JSON with its keys in a fixed order.
-
-    Parameters
-    ----------
-    seed : int, optional
-        Of what was drawn; None if nothing was.
-    parameters : mapping of name to anything that JSON can hold
-        Everything else that the numbers depend on; see `benchmark_parameters`.
-    seconds : float
-        How long the run took.
-    files : mapping of name to text, optional
-        Files of which the same run gives the same bytes. Their digests are kept, and the lines of
-        those that are not large, so that a later run can be compared with this one: on the same
-        machine byte for byte, on another number by number.
-    """
-    known = files or {}
-    run = {
-        **({} if seed is None else {"seed": seed}),
-        "parameters": dict(parameters),
-        "versions": versions(),
-        "processor": processor(),
-        "seconds": seconds,
-        "digests": {name: digest(text) for name, text in known.items()},
-        "numbers": {
-            name: text.splitlines()
-            for name, text in known.items()
-            if len(text) <= MAX_EMBEDDED_CHARACTERS
-        },
-    }
-    return json.dumps(run, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of the project, of its code, and of what its numbers rest on."""
-    packages = ("numpy", "scipy", "pandas")
-    return {
-        "fdkvc-lab": project_version(),
-        "source": source_digest(),
-        "python": platform.python_version(),
-        **{package: metadata.version(package) for package in packages},
-    }
-
-
-def project_version() -> str:
-    """Return the version of this project, installed or run from its folder."""
-    source = Path(__file__).parents[2] / "pyproject.toml"
-    if source.is_file():
-        return str(tomllib.loads(source.read_text("utf-8"))["project"]["version"])
-    try:
-        return metadata.version("fdkvc-lab")
-    except metadata.PackageNotFoundError:
-        return "unknown"
-
-
-def digest(text: str) -> str:
-    """Return the SHA-256 of a text as UTF-8."""
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-@cache
-def source_digest() -> str:
-    """Return a digest of this package's source, which says which code a run is of."""
-    folder = Path(__file__).parents[1]
-    joined = hashlib.sha256()
-    for path in sorted(folder.rglob("*.py")):
-        joined.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
-    return joined.hexdigest()[:16]
-
-
-def benchmark_parameters(benchmark: Benchmark, baseline: str) -> dict[str, object]:
-    """Return everything that a benchmark's numbers depend on apart from the seed."""
-    return {
-        "dialogs": benchmark.dialogs,
-        "budget": benchmark.budget,
-        "baseline": baseline,
-        "metrics": list(benchmark.metrics),
-        "scenarios": [dataclasses.asdict(scenario) for scenario in benchmark.scenarios],
-        "policies": list(map(as_record, benchmark.policies)),
-        "world": dataclasses.asdict(benchmark.world),
-    }
-
-
-def results_parameters(results: Results, baseline: str) -> dict[str, object]:
-    """Return those of the benchmark that ran; if it was cut short, also what was finished.
-
-    That is how many dialogs of each scenario, where ``dialogs`` are those that were asked for.
-    """
-    benchmark = results.benchmark
-    parameters = benchmark_parameters(benchmark, baseline)
-    if results.complete:
-        return parameters
-    finished = {scenario.key: results.dialogs(scenario.key) for scenario in benchmark.scenarios}
-    return {**parameters, "finished": finished}
-
-
 # ------------------------------------------------------------------------------- what files hold
 
 
@@ -186,9 +77,20 @@ def benchmark_files(
         **numbers,
         "latency.csv": csv_text(tables.latency_table(Study(results, latencies=tuple(latencies)))),
         "run.json": run_json(
-            results.benchmark.seed, results_parameters(results, baseline), results.seconds, numbers
+            "benchmark",
+            results.benchmark,
+            numbers,
+            results.seconds,
+            baseline=baseline,
+            finished=finished(results),
         ),
     }
+
+
+def finished(results: Results) -> dict[str, int] | None:
+    """Return how many dialogs of each scenario were finished of a run that was cut short."""
+    keys = [scenario.key for scenario in results.benchmark.scenarios]
+    return None if results.complete else {key: results.dialogs(key) for key in keys}
 
 
 def ablation_files(results: Results, parameter: str) -> dict[str, str]:
@@ -235,17 +137,9 @@ def replay_files(
         "replay_paired.csv": csv_text(replay_paired(replayed, baseline)),
         "replay_services.csv": csv_text(replay_services(replayed)),
     }
-    parameters = {
-        "source": source,
-        "file": file,
-        "dialogs": int(replayed.dialog.nunique()),
-        "budgets": list(settings.budgets),
-        "heads": list(settings.heads),
-        "metrics": list(settings.metrics),
-        "baseline": baseline,
-        "policies": list(map(as_record, settings.policies)),
-    }
-    return {**numbers, "replay.json": run_json(seed, parameters, seconds, numbers)}
+    about = {"source": source, "file": file, "dialogs": int(replayed.dialog.nunique())}
+    about |= {"baseline": baseline, "seed": seed}
+    return {**numbers, "replay.json": run_json("replay", settings, numbers, seconds, **about)}
 
 
 def answers_files(
@@ -280,20 +174,13 @@ def answers_files(
     }
     if not told.known.empty:
         numbers["answers_services.csv"] = csv_text(told.known)
-    parameters = {
+    about = {
         "model": {"name": model.name, "digest": model.digest, **(more or {})},
         "file": file,
         "dialogs": int(measured.answers.dialog.nunique()),
-        "budgets": list(settings.budgets),
-        "decides": settings.decides,
-        "every": settings.every,
-        "cut_text": settings.cut_text,
         "baseline": told.baseline,
-        "policies": [
-            {"key": policy.key, **dataclasses.asdict(policy)} for policy in settings.policies
-        ],
     }
-    return {**numbers, "run.json": run_json(None, parameters, seconds, numbers)}
+    return {**numbers, "run.json": run_json("answers", settings, numbers, seconds, **about)}
 
 
 def check_entries(policy: Policy, scenario: Scenario, budget: int) -> None:

@@ -19,7 +19,7 @@ from fdkvc.experiments.benchmark import Benchmark, Latency, PolicyScores, Result
 from fdkvc.experiments.study import Probes, Study, ablation
 from fdkvc.experiments.sweep import Sweep
 from fdkvc.experiments.workers import processor
-from fdkvc.files.export import project_version
+from fdkvc.files.record import project_version
 from fdkvc.paper.tables import ABLATION_DIALOGS, ABLATIONS, DIALOGS, published_sweep
 from fdkvc.policies import POLICIES, policy_named, read_policy
 from fdkvc.run.metrics import CacheBytes, usual_metrics

@@ -23,9 +23,9 @@ from fdkvc.experiments.replay import Replay, replay_paired, replay_summary
 from fdkvc.experiments.statistics import over_clusters
 from fdkvc.experiments.study import Study
 from fdkvc.experiments.workers import processor
-from fdkvc.files.export import digest, versions
-from fdkvc.files.report import study_files
+from fdkvc.files.record import digest, versions
 from fdkvc.files.shipped import papers_run
+from fdkvc.files.studies import study_files
 from fdkvc.files.text import OF_HEADS
 from fdkvc.policies import Policy, policy_named
 from fdkvc.replication.cells import measured_tables, reproduced_sentence, verdicts_of

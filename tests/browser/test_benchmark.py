@@ -15,8 +15,9 @@ from benchmarks.live_app import settled
 from fdkvc.experiments.benchmark import Benchmark
 from fdkvc.experiments.study import run_study
 from fdkvc.experiments.sweep import Sweep
-from fdkvc.files.repeat import compare, read_run
-from fdkvc.files.report import TIMED, study_files
+from fdkvc.files.record import read_run
+from fdkvc.files.repeat import compare
+from fdkvc.files.studies import TIMED, study_files
 from tests.browser.address import expect_linked
 
 SECONDS = 90_000
@@ -205,9 +206,8 @@ def test_a_sweep_of_one_has_curves_with_the_published_points(page: Page, tmp_pat
     expect(page.get_by_text(re.compile("On the front of [0-9]+ settings"))).to_be_visible()
     packed = downloaded(page, "Everything as a ZIP", tmp_path)
     with zipfile.ZipFile(io.BytesIO(packed)) as archive:
-        record = read_run(archive.read("run.json"))
-        assert compare(record, {"sweep.csv": archive.read("sweep.csv").decode()}).same == (
-            "sweep.csv",
-        )
+        files = {name: archive.read(name).decode() for name in ("run.json", "sweep.csv")}
+        record = read_run(files["run.json"])
+        assert compare(record, files).same == ("sweep.csv",)
         assert "figures/tradeoff.svg" in archive.namelist()
-    assert record.sweep == Sweep(dialogs=6)
+    assert record.settings == Sweep(dialogs=6)

@@ -24,7 +24,7 @@ from fdkvc.experiments.benchmark import Benchmark, Latency, run_benchmark
 from fdkvc.experiments.study import run_study
 from fdkvc.experiments.sweep import MAX_SETTINGS, can_be_swept
 from fdkvc.files.export import benchmark_files, trace_files
-from fdkvc.files.report import TIMED, study_files
+from fdkvc.files.studies import TIMED, study_files
 from fdkvc.paper.tables import ABLATION_DIALOGS, published_sweep
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named
 from fdkvc.run.simulate import simulate
@@ -68,7 +68,7 @@ def test_benchmark_writes_its_files_and_prints_its_tables(tmp_path: Path, capsys
     assert latency.policy.tolist() == list(PAPER_POLICIES)
     assert (latency.ms_per_turn > 0).all()
     settings = json.loads((out / "run.json").read_text())
-    assert (settings["seed"], settings["parameters"]["dialogs"]) == (4, 3)
+    assert (settings["parameters"]["seed"], settings["parameters"]["dialogs"]) == (4, 3)
 
 
 def test_benchmark_takes_its_options(tmp_path: Path, capsys: CAPTURED) -> None:
@@ -219,7 +219,7 @@ def test_repeat_says_whether_the_numbers_are_the_same(tmp_path: Path, capsys: CA
     seen = capsys.readouterr()
     assert not seen.out
     assert seen.err.startswith("fdkvc: the numbers are not the same in summary.csv, paired.csv, ")
-    bare = {**json.loads(record.read_text()), "digests": {}, "numbers": {}}
+    bare = {**json.loads(record.read_text()), "digests": {}}
     record.write_text(json.dumps(bare))
     assert run("repeat", record) == 2
     assert capsys.readouterr().err == (

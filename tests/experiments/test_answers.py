@@ -33,7 +33,7 @@ from fdkvc.experiments.answers import (
 )
 from fdkvc.experiments.proxies import OVER, proxies_table, rank_correlation, row_correlations
 from fdkvc.experiments.replay import Replay, replay
-from fdkvc.files.repeat import read_any_run, read_run
+from fdkvc.files.record import read_run
 from fdkvc.lm import BUNDLED
 from fdkvc.lm.language_model import LanguageModel, load_language_model
 from fdkvc.lm.recorded import recordings
@@ -466,11 +466,21 @@ def test_the_command_writes_what_its_help_and_document_say(
     for other, sentence in others:
         assert run("repeat", out / "run.json", "--model", other) == 2
         assert capsys.readouterr().err == f"fdkvc: {sentence}\n"
-    with pytest.raises(ValueError, match=r"answers of a language model: run `python -m fdkvc"):
-        read_run((out / "run.json").read_text())
-    about["parameters"]["baseline"] = "tova"
-    with pytest.raises(ValueError, match="not right at baseline: 'tova' is none of its policies"):
-        read_any_run(json.dumps(about))
+    with pytest.raises(ValueError, match=r"of the kind 'answers': run `python -m fdkvc repeat"):
+        read_run((out / "run.json").read_text(), "benchmark")
+    parameters = about["parameters"]
+    for name, value, sentence in (
+        ("baseline", "tova", "parameters.baseline: 'tova' is none of its policies"),
+        ("baseline", "fifo", "the numbers are not the same in answers_paired.csv"),
+        ("dialogs", 7, "the run does not have what the file says at parameters.dialogs"),
+        ("model", {**parameters["model"], "name": "x"}, "says at parameters.model.name"),
+        ("model", {**parameters["model"], "pool": "max"}, "says at parameters.model.pool"),
+        ("file", "x", "the run read another file of dialogs"),
+    ):
+        text = json.dumps({**about, "parameters": {**parameters, name: value}})
+        (out / "run.json").write_text(text)
+        assert run("repeat", out / "run.json", *files[:4]) == 2
+        assert sentence in capsys.readouterr().err
 
 
 def test_a_dialog_that_the_model_cannot_hold_is_left_out_and_named(

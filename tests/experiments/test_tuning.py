@@ -8,6 +8,7 @@ import os
 import shlex
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -18,9 +19,9 @@ from streamlit.testing.v1 import AppTest
 
 from fdkvc.__main__ import _parser, main
 from fdkvc.experiments.tuning import FRESH_SEED, Tuning, remeasured_front, suggested, tune
-from fdkvc.files.export import digest
-from fdkvc.files.repeat import compare, found_by, read_run
-from fdkvc.files.report import tuning_files
+from fdkvc.files.record import digest, read_run
+from fdkvc.files.repeat import compare, found_by
+from fdkvc.files.studies import tuning_files
 from fdkvc.files.text import tuning_text
 from fdkvc.policies import policy_named, read_policy
 from fdkvc.ui.ablation import search
@@ -91,12 +92,11 @@ def test_what_was_found_is_told_on_fresh_dialogs() -> None:
 
     files = tuning_files(SMALL, tuned)
     record = read_run(files["run.json"])
-    assert record.tuning == SMALL
-    assert not record.needs_study
+    assert (record.kind, record.settings) == ("search", SMALL)
     assert compare(record, files).repeated
     run = json.loads(files["run.json"])
-    run["parameters"]["policies"].append({"key": "fifo"})
-    with pytest.raises(ValueError, match="it needs one policy"):
+    run["parameters"]["policies"] = [{"key": "fifo"}]
+    with pytest.raises(ValueError, match=r"parameters\.policies: only policy, names, metrics"):
         read_run(json.dumps(run))
 
 
@@ -203,12 +203,10 @@ def test_a_search_of_the_command_is_opened_from_its_run_json_also_without_optuna
     tuning = Tuning(read_policy("blocks(h2o, size=8)"), ("size",), trials=3, dialogs=2, fresh=3)
     found = some_of(tuning)
     files = tuning_files(tuning, found)
-    assert tuning_files(tuning, found_by(read_run(files["run.json"]))) == files
-    long = json.loads(files["run.json"])
-    del long["numbers"]["trials.csv"]  # as where there are too many to be kept
-    for run_json in (files["run.json"], json.dumps(long)):
+    assert tuning_files(tuning, found_by(read_run(files["run.json"]).with_texts(files))) == files
+    for some in (files, {name: files[name] for name in ("run.json", "front.csv", "gains.csv")}):
         app = open_page("ablation", section="search")
-        bring(app, run_json)
+        bring(app, some)
 
         assert any("Of 3 settings that were tried" in each.value for each in app.markdown)
         assert not app.warning
@@ -216,21 +214,29 @@ def test_a_search_of_the_command_is_opened_from_its_run_json_also_without_optuna
         app.session_state["ablation-search/picked"] = found.front.setting.iloc[-1]
         assert [each.proto.query_string for each in settled(app.run()).get("page_link")]
 
-    del long["parameters"]["tuning"]
-    bring(app, json.dumps(long))
-    assert app.error[0].value.startswith("This file cannot be opened: the file is not of a search")
+    for some, sentence in (
+        ({"front.csv": files["front.csv"]}, "one run.json is needed, but 0 were chosen"),
+        ({"run.json": files["run.json"]}, "its front.csv is missing, or not as the run wrote it"),
+        ({**files, "gains.csv": "other"}, "its gains.csv is missing, or not as the run wrote it"),
+        (
+            {"run.json": files["run.json"].replace('"search"', '"study"')},
+            "the file is of the kind 'study'",
+        ),
+    ):
+        bring(app, some)
+        assert app.error[0].value.startswith(f"This file cannot be opened: {sentence}")
 
 
-def bring(app: AppTest, run_json: str) -> None:
-    content = run_json.encode()
-    settled(app.file_uploader[0].set_value(("run.json", content, "application/json")).run())
+def bring(app: AppTest, files: Mapping[str, str]) -> None:
+    loaded = [(name, text.encode(), "text/plain") for name, text in files.items()]
+    settled(app.file_uploader[0].set_value(loaded).run())
 
 
 @pytest.mark.parametrize(
     ("name", "old", "new", "sentence"),
     [
-        ("front.csv", "setting,", "sitting,", "it does not keep front.csv"),
-        ("front.csv", None, "", "it does not keep front.csv"),
+        ("front.csv", "setting,", "sitting,", "its front.csv is missing, or not as"),
+        ("front.csv", None, "", "its front.csv is missing, or not as"),
         ("front.csv", "diversity", "regret", "front.csv is not of this search"),
         ("front.csv", ",4,", ",four,", "front.csv is not of this search"),
         ("front.csv", ",4,", ",inf,", "front.csv is not of this search"),
@@ -242,14 +248,14 @@ def test_tables_that_are_not_of_the_search_are_not_opened(
     name: str, old: str | None, new: str, sentence: str
 ) -> None:
     found = remeasured_front(SMALL, [("h2o window=0.25", [1.0, 1.0])])
-    run = json.loads(tuning_files(SMALL, found)["run.json"])
+    files = tuning_files(SMALL, found)
+    run = json.loads(files["run.json"])
     for file in ("front.csv", "gains.csv") if new == "tova" else (name,):
-        text = "".join(f"{line}\n" for line in run["numbers"][file])
-        text = new if old is None else text.replace(old, new)
-        run["numbers"][file], run["digests"][file] = text.splitlines(), digest(text)
+        files[file] = new if old is None else files[file].replace(old, new)
+        run["digests"][file] = digest(files[file])
 
     with pytest.raises(ValueError, match=sentence):
-        found_by(read_run(json.dumps(run)))
+        found_by(read_run(json.dumps(run)).with_texts(files))
 
 
 def test_what_has_nothing_to_search_is_said_on_the_page(monkeypatch: pytest.MonkeyPatch) -> None:

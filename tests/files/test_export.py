@@ -24,11 +24,9 @@ from fdkvc.files.export import (
     ablation_files,
     benchmark_files,
     csv_text,
-    project_version,
-    run_json,
-    source_digest,
     trace_files,
 )
+from fdkvc.files.record import project_version, run_json, source_digest
 from fdkvc.files.text import ablation_text, at_least, benchmark_text, text_table, trace_text
 from fdkvc.files.write import check_folder, write_files
 from fdkvc.policies import POLICIES, policy_named
@@ -184,16 +182,9 @@ def test_files_are_the_same_bytes_for_any_workers_and_chunks(results: Results) -
 
 def test_run_json_says_all_that_the_numbers_depend_on(results: Results) -> None:
     run = json.loads(benchmark_files(results, LATENCIES, "fifo")["run.json"])
-    assert list(run) == [
-        "seed",
-        "parameters",
-        "versions",
-        "processor",
-        "seconds",
-        "digests",
-        "numbers",
-    ]
-    assert run["seed"] == 5
+    keys = ["kind", "parameters", "versions", "processor", "seconds", "digests"]
+    assert (list(run), run["kind"]) == (keys, "benchmark")
+    assert run["parameters"]["seed"] == 5
     assert run["seconds"] == results.seconds
     parameters = run["parameters"]
     assert (parameters["dialogs"], parameters["budget"], parameters["baseline"]) == (7, 56, "fifo")
@@ -221,7 +212,7 @@ def test_the_version_is_the_projects() -> None:
 
 def test_run_json_refuses_what_json_does_not_know() -> None:
     with pytest.raises(ValueError, match="JSON"):
-        run_json(0, {"noise": math.nan}, 1.0)
+        run_json("benchmark", Benchmark(), {}, noise=math.nan)
 
 
 # ------------------------------------------------------------------------------- writing

@@ -6,6 +6,7 @@ import dataclasses
 import io
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +15,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fdkvc.__main__ import main
+from fdkvc.experiments.answers import Answers
 from fdkvc.experiments.benchmark import Benchmark, default_baseline, run_benchmark
 from fdkvc.experiments.sweep import Sweep
-from fdkvc.files.export import benchmark_files, benchmark_parameters, csv_text, digest, run_json
-from fdkvc.files.repeat import (
-    Comparison,
-    Record,
-    compare,
-    comparison_sentence,
-    difference,
-    read_run,
-    with_files,
-)
-from fdkvc.files.report import study_files, sweep_files
+from fdkvc.experiments.tuning import Tuning, remeasured_front
+from fdkvc.files.export import benchmark_files, csv_text
+from fdkvc.files.record import INFORMATIVE, KINDS, Record, digest, read_run, run_json
+from fdkvc.files.repeat import Comparison, compare, comparison_sentence, difference
+from fdkvc.files.studies import study_files, sweep_files, tuning_files
 from fdkvc.limits import MAX_RUN_JSON_BYTES
-from fdkvc.policies import policy_named
+from fdkvc.policies import policy_named, read_policy
 from fdkvc.synthetic.scenarios import SCENARIOS, World, own_scenario
 from tests.refusals import any_json
 from tests.studies import few_dialogs
@@ -36,7 +33,7 @@ from tests.studies import few_dialogs
 
 def written(benchmark: Benchmark) -> str:
     baseline = default_baseline(benchmark.policies)
-    return run_json(benchmark.seed, benchmark_parameters(benchmark, baseline), 1.0)
+    return run_json("benchmark", benchmark, {}, 1.0, baseline=baseline)
 
 
 @pytest.mark.parametrize(
@@ -66,15 +63,17 @@ def test_the_same_numbers_are_the_same_byte_for_byte_and_others_are_not() -> Non
     record = read_run(files["run.json"])
     assert record.versions["fdkvc-lab"]
     assert record.processor["blas"]
-    assert record.needs_study
+    assert record.kind == "study"
     both = compare(record, files)
     assert (set(both.same), both.close, both.apart, both.unknown) == (
         *(set(record.digests), {}, {}, ()),
     )
     other = {**files, "paired.csv": files["paired.csv"] + "\n"}
-    assert compare(record, other).apart == {"paired.csv": math.inf}
-    few = benchmark_files(study.results, [])
-    assert compare(record, few).same == ("summary.csv", "adaptation.csv", "paired.csv")
+    assert compare(record.with_texts(files), other).apart == {"paired.csv": math.inf}
+    few = compare(record, benchmark_files(study.results, []))
+    assert few.same == ("summary.csv", "adaptation.csv", "paired.csv")
+    assert set(few.other) == set(record.digests) - set(few.same)
+    assert not few.repeated
 
 
 def test_a_run_that_was_cut_short_says_what_was_finished() -> None:
@@ -94,7 +93,7 @@ def test_a_run_that_was_cut_short_says_what_was_finished() -> None:
     record = read_run(files["run.json"])
     assert (record.benchmark, record.finished) == (asked, finished)
     words = comparison_sentence(record, compare(record, benchmark_files(whole, [], "fifo")))
-    assert words.startswith("the numbers are not the same in summary.csv")
+    assert words.startswith("the run does not have what the file says at parameters.dialogs and ")
     assert (
         f"the run that wrote it was cut short, after 0 to {done} of 500 dialogs a scenario" in words
     )
@@ -103,9 +102,10 @@ def test_a_run_that_was_cut_short_says_what_was_finished() -> None:
 def test_differences_from_another_baseline_are_the_same_again() -> None:
     results = few_dialogs().results
     record = read_run(benchmark_files(results, [], "fifo")["run.json"])
-    assert not record.needs_study
+    assert record.kind == "benchmark"
     assert compare(record, benchmark_files(results, [], record.baseline)).repeated
-    assert list(compare(record, benchmark_files(results, [], "h2o")).apart) == ["paired.csv"]
+    others = compare(record, benchmark_files(results, [], "h2o"))
+    assert (others.other, others.unknown) == (("parameters.baseline",), ("paired.csv",))
 
 
 def rounded(change: float, **parts: Any) -> tuple[Record, dict[str, str]]:
@@ -116,8 +116,8 @@ def rounded(change: float, **parts: Any) -> tuple[Record, dict[str, str]]:
     summary = csv_text(table)
     run = json.loads(files["run.json"])
     run["digests"]["summary.csv"] = digest(summary)
-    run["numbers"]["summary.csv"] = summary.splitlines()
-    return read_run(json.dumps({**run, **parts})), files
+    record = read_run(json.dumps({**run, **parts}))
+    return record.with_texts({**files, "summary.csv": summary}), files
 
 
 def test_what_rounding_changes_is_the_same_to_so_much() -> None:
@@ -161,35 +161,28 @@ def test_other_rows_words_or_missing_numbers_are_no_rounding() -> None:
     assert difference("t\n100\n", "t\n101\n") == (0, False)
 
 
-def test_a_file_that_is_too_large_for_run_json_is_read_beside_it(tmp_path: Path) -> None:
+def test_tables_are_read_beside_run_json(tmp_path: Path) -> None:
     record, files = rounded(3e-9)
-    summary = record.numbers["summary.csv"]
-    bare = dataclasses.replace(record, numbers={})
+    summary = record.texts["summary.csv"]
+    bare = dataclasses.replace(record, texts={})
     comparison = compare(bare, files)
     assert comparison.unknown == ("summary.csv",)
     assert "not the same byte for byte in summary.csv" in comparison_sentence(bare, comparison)
 
     (tmp_path / "summary.csv").write_text("another run's")
-    assert compare(with_files(bare, tmp_path, files), files).unknown == ("summary.csv",)
+    assert compare(bare.with_folder(tmp_path), files).unknown == ("summary.csv",)
     (tmp_path / "summary.csv").write_text(summary)
-    assert list(compare(with_files(bare, tmp_path, files), files).close) == ["summary.csv"]
+    assert list(compare(bare.with_folder(tmp_path), files).close) == ["summary.csv"]
 
 
 def test_without_digests_nothing_was_compared() -> None:
     record = read_run(written(Benchmark()))
 
-    nothing = compare(record, {"summary.csv": ""})
+    nothing = compare(record, {"run.json": written(Benchmark()), "summary.csv": ""})
 
     assert nothing == Comparison((), {}, {}, ())
     assert not nothing.repeated
     assert comparison_sentence(record, nothing).startswith("nothing was compared")
-
-
-def test_numbers_that_do_not_fit_their_digest_are_refused() -> None:
-    run = json.loads(benchmark_files(few_dialogs().results, [], "fifo")["run.json"])
-    run["numbers"]["summary.csv"][1] = "changed by hand"
-    with pytest.raises(ValueError, match=r"numbers: summary\.csv does not fit its digest"):
-        read_run(json.dumps(run))
 
 
 @pytest.mark.parametrize(
@@ -203,26 +196,31 @@ def test_numbers_that_do_not_fit_their_digest_are_refused() -> None:
 def test_a_sweep_is_read_again_and_gives_the_same_numbers(sweep: Sweep) -> None:
     files = sweep_files(sweep, run_benchmark(sweep.benchmark))
     record = read_run(files["run.json"])
-    assert (record.sweep, record.benchmark) == (sweep, sweep.benchmark)
+    assert (record.settings, record.benchmark) == (sweep, sweep.benchmark)
     again = sweep_files(sweep, run_benchmark(record.benchmark, workers=1, chunk=1))
     assert list(compare(record, again).same) == [name for name in files if name != "run.json"]
 
 
 @pytest.mark.parametrize(
-    ("swept", "sentence"),
+    ("changes", "sentence"),
     [
-        (3, "'sweep' is missing or not"),
-        ({"policy": "fd-kvc", "axes": {"gamma": 0.8}}, "gamma has no list of numbers"),
-        ({"policy": "fd-kvc", "axes": {"gamma": [2]}}, "gamma is 2, but must be"),
-        ({"policy": "fifo", "axes": {"gamma": [0.8]}}, "'gamma' is unknown to fifo"),
-        ({"policy": "fd-kvc", "axes": {"gamma": [0.8] * 99}}, "more settings than policies"),
-        ({"policy": "fd-kvc", "axes": {}}, "must be one or two"),
+        ({"axes": 3}, "at parameters.axes: it is not a list"),
+        ({"axes": [["gamma", 0.8]]}, r"at parameters.axes\[0\]\[1\]: it is not a list"),
+        ({"axes": [["gamma"]]}, r"axes\[0\]: it has 1 parts, but must have 2"),
+        ({"axes": [["gamma", [2]]]}, "gamma is 2, but must be"),
+        ({"axes": [["gamma", ["2"]]]}, r"axes\[0\]\[1\]\[0\]: it is not a number"),
+        ({"policy": "fifo"}, "'gamma' is unknown to fifo"),
+        ({"axes": [["gamma", [0.8] * 999]]}, "is given twice|settings, but at most"),
+        ({"axes": []}, "must be one or two"),
+        ({"world": {"noise": 1}}, "at parameters.world: only policy, axes, scenario"),
     ],
 )
-def test_a_sweep_that_is_not_right_gets_a_sentence(swept: object, sentence: str) -> None:
+def test_a_sweep_that_is_not_right_gets_a_sentence(
+    changes: dict[str, object], sentence: str
+) -> None:
     sweep = Sweep(dialogs=2)
     run = json.loads(sweep_files(sweep, run_benchmark(sweep.benchmark))["run.json"])
-    run["parameters"]["sweep"] = swept
+    run["parameters"] |= changes
     with pytest.raises(ValueError, match=sentence):
         read_run(json.dumps(run))
 
@@ -240,37 +238,43 @@ def changed(**parts: Any) -> str:
         ("", "the file is not a run.json: it is no JSON"),
         (b"\xff\xfe\x00", "the file is not a run.json: it is no JSON"),
         ("[" * 100_000, "the file is not a run.json: it is no JSON"),
-        ("[]", "the file is not a run.json: it holds no object"),
-        ("{}", "'parameters' is missing or not an object"),
+        ("[]", "the file is not a run.json: it has no parameters"),
+        ("{}", "the file is not a run.json: it has no parameters"),
         (" " * (MAX_RUN_JSON_BYTES + 1), "but a run.json has at most 1,000,000"),
-        (changed(seed="0"), "'seed' is missing or not a whole number"),
+        (changed(seed="0"), "at parameters.seed: it is not a whole number"),
         (changed(seed=-1), "seed is -1, but must be a whole number from 0 to 2147483648"),
         (changed(dialogs=0), "dialogs is 0"),
-        (changed(dialogs=True), "'dialogs' is missing or not a whole number"),
-        (changed(policies={}), "'policies' is missing or not a list"),
-        (changed(policies=[1]), "policy 0 is not an object"),
-        (changed(policies=[{"key": "lru"}]), "not right at policy 0: policy 'lru' is unknown"),
-        (changed(policies=[{}]), "policy 0 has the parts nothing"),
-        (changed(policies=[{"key": "fd-kvc", "gamma": "x"}]), "at policy 0: gamma is 'x'"),
-        (changed(scenarios=[{"key": "x"}]), "at scenario 0: it needs key, label and schedule"),
+        (changed(dialogs=True), "at parameters.dialogs: it is not a whole number"),
+        (changed(policies={}), "at parameters.policies: it is not a list"),
+        (changed(policies=[1]), "at parameters.policies[0]: it is not an object"),
+        (
+            changed(policies=[{"key": "lru"}]),
+            "policies[0]: policy 'lru' is unknown",
+        ),
+        (changed(policies=[{}]), "at parameters.policies[0]: it has only nothing"),
+        (
+            changed(policies=[{"key": "fd-kvc", "gamma": "x"}]),
+            "policies[0]: gamma is 'x'",
+        ),
+        (changed(scenarios=[{"key": "x"}]), "at parameters.scenarios[0]: it has only key"),
         (
             changed(scenarios=[{"key": "x", "label": "x", "schedule": "aß"}]),
-            "at scenario 0: the schedule is 'aß'",
+            "at parameters.scenarios[0]: the schedule is 'aß'",
         ),
         (
             changed(scenarios=[{"key": "x", "label": "x", "schedule": "AB", "blend": 3}]),
-            "at scenario 0: its blend is not a list",
+            "at parameters.scenarios[0].blend: it is not a list",
         ),
-        (changed(world={"noise": -1}), "not right at world: noise is -1"),
-        (changed(world={"size": 1}), "world has the parts size"),
+        (changed(world={"noise": -1}), "not right at parameters.world: noise is -1"),
+        (changed(world={"size": 1}), "at parameters.world.size: only tokens_per_turn, dimension"),
         (changed(metrics=["beauty"]), "metric 'beauty' is unknown"),
-        (changed(metrics=[]), "it names no metrics"),
+        (changed(extra=1), "at parameters.extra: only scenarios, policies, dialogs, seed"),
         (changed(dialogs=10**12), "dialogs is 1000000000000, but must be a whole number from 1"),
         (changed(seed=10**400), "but must be a whole number from 0 to 2147483648"),
         (changed(budget=10**9), "budget is 1000000000, but must be a whole number from 1 to 8192"),
         (
             changed(scenarios=[{"key": "x", "label": "x", "schedule": "A" * 900_000}]),
-            "at scenario 0: the schedule has 900,000 turns, but at most 512 may be",
+            "at parameters.scenarios[0]: the schedule has 900,000 turns, but at most 512 may be",
         ),
         (
             changed(world={"tokens_per_turn": 4096, "dimension": 4096}),
@@ -281,7 +285,7 @@ def changed(**parts: Any) -> str:
             "policy has 998 values, but at most 512 are allowed",
         ),
         (changed(metrics=["retention"] * 2), "metric 'retention' is given twice"),
-        (changed(baseline="tova"), "baseline 'tova' is not among the policies: choose from fifo"),
+        (changed(baseline="tova"), "at parameters.baseline: 'tova' is none of its policies"),
         (changed(scenarios=[]), "needs at least one scenario"),
     ],
 )
@@ -305,7 +309,7 @@ def read_or_refused(content: str) -> str:
     return "read"
 
 
-@given(JSON, st.sampled_from(["seed", "parameters", "versions", "digests", "numbers", "processor"]))
+@given(JSON, st.sampled_from(["kind", "parameters", "versions", "digests", "seconds", "processor"]))
 def test_any_other_content_is_refused_in_a_sentence_or_read(value: Any, name: str) -> None:
     run = json.loads(written(Benchmark()))
     run[name] = value
@@ -315,3 +319,104 @@ def test_any_other_content_is_refused_in_a_sentence_or_read(value: Any, name: st
 @given(JSON, st.sampled_from(["dialogs", "budget", "metrics", "scenarios", "policies", "world"]))
 def test_any_other_parameter_is_refused_in_a_sentence_or_read(value: Any, name: str) -> None:
     assert read_or_refused(changed(**{name: value}))
+
+
+# ------------------------------------------------------------------------------- every leaf
+
+SMALL = Benchmark(
+    scenarios=(SCENARIOS["shift"], SCENARIOS["gradual"]),
+    policies=(policy_named("fifo"), read_policy("recall(fd-kvc, tier=2)")),
+    dialogs=2,
+)
+SWEEP = Sweep(axes=(("gamma", (0.8, 0.9)),), dialogs=2, metrics=("retention",))
+SEARCH = Tuning(policy_named("h2o"), ("window",), trials=3, dialogs=2, fresh=3)
+
+
+def small_runs() -> dict[str, dict[str, str]]:
+    """Return the files of a small run of each kind but answers, by kind."""
+    start = [(SEARCH.policy.name, [0.0] * len(SEARCH.metrics))]
+    swept = run_benchmark(SWEEP.benchmark)
+    return {
+        "benchmark": benchmark_files(run_benchmark(SMALL), [], "fifo"),
+        "study": study_files(few_dialogs()),
+        "sweep": sweep_files(SWEEP, swept),
+        "search": tuning_files(SEARCH, remeasured_front(SEARCH, start)),
+        "answers": {
+            "run.json": run_json(
+                "answers",
+                Answers(every=3),
+                {},
+                baseline="full",
+                model={"name": "x", "digest": "y"},
+                file="z",
+                dialogs=2,
+            )
+        },
+    }
+
+
+Place = tuple[str | int, ...]
+
+
+def leaves(value: Any, place: Place = ()) -> Iterator[Place]:
+    """Yield the places of all that is no list or object, and of each list and object itself."""
+    if place:
+        yield place
+    if isinstance(value, dict | list):
+        parts = value.items() if isinstance(value, dict) else enumerate(value)
+        for name, part in parts:
+            yield from leaves(part, (*place, name))
+
+
+def others(value: Any) -> list[Any]:
+    """Return values that may stand in place of one, but say something else."""
+    if isinstance(value, dict):
+        return [{**value, "more": 1}, 7]
+    if isinstance(value, list):
+        return [[*value, *value[-1:]], [*value, "more"], value[:-1], "more"]
+    if isinstance(value, bool):
+        return [not value, "more"]
+    if isinstance(value, int | float):
+        return [value + 1, value / 2, value + 0.125, -1, "1"]
+    return [f"{value}x", "full", 1, {}]
+
+
+def at(value: Any, place: Place) -> Any:
+    for name in place:
+        value = value[name]
+    return value
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_that_a_file_says_runs_or_is_refused(kind: str) -> None:
+    run = json.loads(small_runs()[kind]["run.json"])
+    ran, refused = 0, 0
+    for place in leaves(run):
+        if place[0] in INFORMATIVE:
+            continue
+        for other in others(at(run, place)):
+            changed = json.loads(json.dumps(run))
+            at(changed, place[:-1])[place[-1]] = other
+            try:
+                record = read_run(json.dumps(changed))
+            except ValueError:
+                refused += 1
+                continue
+            again = json.loads(run_json(record.kind, record.settings, {}, **record.about))
+            runs = at({**again, "digests": record.digests}, place)
+            assert runs == other, place
+            ran += 1
+    assert min(ran, refused) > 10
+
+
+def test_a_changed_file_is_not_repeated_byte_for_byte(tmp_path: Path) -> None:
+    for kind in ("benchmark", "sweep"):
+        run = json.loads(small_runs()[kind]["run.json"])
+        for place in leaves(run):
+            if place[0] in INFORMATIVE or place[-1] in ("label", "series"):
+                continue  # these two run, but no table holds what comes of them
+            other = others(at(run, place))[0]
+            changed = json.loads(json.dumps(run))
+            at(changed, place[:-1])[place[-1]] = other
+            (tmp_path / "run.json").write_text(json.dumps(changed))
+            assert main(["repeat", str(tmp_path / "run.json"), "--workers", "1"]) == 2, place

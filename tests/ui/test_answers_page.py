@@ -16,7 +16,7 @@ from streamlit.testing.v1 import AppTest
 from fdkvc.__main__ import _parser
 from fdkvc.experiments.answers import MEASURES
 from fdkvc.explain.answer_causes import grade_call
-from fdkvc.files.export import digest
+from fdkvc.files.record import digest
 from fdkvc.lm import MEASURED, MEASURED_ON
 from fdkvc.lm.talk import Talk
 from fdkvc.ui.answers import choices, conversation, scene

@@ -18,7 +18,8 @@ from fdkvc.corpora.trace_file import trace_bytes
 from fdkvc.experiments.replay import Replay, replay
 from fdkvc.experiments.statistics import MIN_CLUSTERS
 from fdkvc.explain.explain import explain
-from fdkvc.files.export import csv_text, digest
+from fdkvc.files.export import csv_text
+from fdkvc.files.record import digest
 from fdkvc.limits import MAX_SHOWN_HEADS, MAX_SHOWN_TURNS
 from fdkvc.policies import policy_named
 from fdkvc.policies.together import Together

@@ -16,7 +16,7 @@ from streamlit.delta_generator import DeltaGenerator
 from streamlit.testing.v1 import AppTest
 
 from fdkvc.experiments.benchmark import Benchmark
-from fdkvc.files.export import benchmark_parameters, run_json
+from fdkvc.files.record import run_json
 from fdkvc.ui.kit.markdown import Markdown, plain
 from tests.app_pages import ROOT, open_page, settled
 from tests.hostile import HOST, HOSTILE, hostile_dialogs, refused_dialogs
@@ -272,12 +272,12 @@ def test_what_a_file_says_is_text() -> None:
 
 
 def bring(app: AppTest, content: bytes) -> None:
-    app.file_uploader[0].set_value((f"{HOSTILE}.json", content, "application/json")).run()
+    app.file_uploader[0].set_value([(f"{HOSTILE}.json", content, "application/json")]).run()
 
 
 def hostile_runs() -> dict[str, str]:
     """Return files that ask for a run to be repeated, each hostile in one place."""
-    run = json.loads(run_json(0, benchmark_parameters(Benchmark(dialogs=2), "h2o"), 1.0))
+    run = json.loads(run_json("benchmark", Benchmark(dialogs=2), {}, baseline="h2o"))
     parameters = run["parameters"]
     other: dict[str, Any] = {
         "metrics": [HOSTILE],

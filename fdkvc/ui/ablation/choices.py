@@ -10,8 +10,8 @@ import streamlit as st
 
 from fdkvc.experiments.benchmark import Results
 from fdkvc.experiments.sweep import Number, Sweep, can_be_swept, read_values, suggested_values
-from fdkvc.files.report import sweep_files
 from fdkvc.files.shipped import papers_run
+from fdkvc.files.studies import sweep_files
 from fdkvc.limits import MAX_SWEEP_VALUES
 from fdkvc.paper.tables import ABLATED_POLICY, ABLATED_SCENARIO
 from fdkvc.parameters import DIALOGS, SEED, Field

@@ -15,9 +15,8 @@ from fdkvc.charts.sweep import tradeoff_chart
 from fdkvc.charts.theme import Spec, with_data
 from fdkvc.experiments.statistics import pareto_front
 from fdkvc.experiments.tuning import DIALOGS, FRESH, TRIALS, Tuning, check_installed, searchable
-from fdkvc.files.repeat import found_by, read_run
-from fdkvc.files.report import tuning_files
-from fdkvc.limits import MAX_RUN_JSON_BYTES
+from fdkvc.files.repeat import found_by
+from fdkvc.files.studies import tuning_files
 from fdkvc.parameters import SEED, Field
 from fdkvc.policies import Policy, read_policy
 from fdkvc.run.metrics import metric_named, metrics_of
@@ -26,7 +25,7 @@ from fdkvc.ui.ablation.sections import STEP_PAGE, link_to_step
 from fdkvc.ui.kit import fields, past
 from fdkvc.ui.kit.downloads import clicked_setting, show_chart, shown_charts
 from fdkvc.ui.kit.fields import pick, running
-from fdkvc.ui.kit.files import show_run_files
+from fdkvc.ui.kit.files import brought_run, show_run_files
 from fdkvc.ui.kit.frame import page_theme
 from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.lru import cached
@@ -207,19 +206,18 @@ def show(page: str) -> None:
 
 def _open(page: str) -> Searched | None:
     """Let a person open a search that has ended elsewhere, as that of the command has."""
-    with st.expander("Open a search from its run.json", icon=":material/folder_open:"):
-        loaded = st.file_uploader("run.json", type="json", key=f"{page}/open", max_upload_size=1)
-        if loaded is None:
-            return None
+    with st.expander("Open a search from its files", icon=":material/folder_open:"):
         try:
-            record = read_run(loaded.read(MAX_RUN_JSON_BYTES + 1))
+            label = "run.json, front.csv, gains.csv and trials.csv"
+            record = brought_run(f"{page}/open", label, "search")
+            if record is None:
+                return None
             tuned = found_by(record)
         except ValueError as error:
             st.error(plain(f"This file cannot be opened: {error}."), icon=":material/error:")
             return None
-    tuning = record.tuning
-    assert tuning is not None  # or there was nothing to be found
-    tried = len(tuned.trials) if "trials.csv" in record.numbers else tuning.trials
+    tuning: Tuning = record.settings
+    tried = len(tuned.trials) if "trials.csv" in record.texts else tuning.trials
     ran = ", ".join(f"{name} {version}" for name, version in record.versions.items())
     st.caption(plain(f"Shown, until you take the file away: {_described(tuning)}; with {ran}."))
     _tell_cancelled(tried, tuning)

@@ -19,7 +19,7 @@ from fdkvc.charts.theme import Spec, with_data
 from fdkvc.experiments.answers import CUT_TEXT, MEASURES, PROXIES, Measure
 from fdkvc.experiments.known_services import known_sentence
 from fdkvc.experiments.proxies import DAMAGES, AnswersTables
-from fdkvc.files.repeat import AnswersRecord, read_any_run
+from fdkvc.files.record import Record, read_run
 from fdkvc.lm import MEASURED, MEASURED_ON
 from fdkvc.policies import read_policy
 from fdkvc.report.document import answers_parts, dialogs_report, ran_on
@@ -46,26 +46,25 @@ class Shipped:
         As the command wrote them.
     told : AnswersTables
         The tables in them.
-    run : AnswersRecord
+    run : Record
         What its ``run.json`` says.
     """
 
     files: Mapping[str, str]
     told: AnswersTables
-    run: AnswersRecord
+    run: Record
 
     @property
     def budgets(self) -> tuple[int, ...]:
         """Those that were measured, in rising order."""
-        return tuple(sorted(self.run.answers.budgets))
+        return tuple(sorted(self.run.settings.budgets))
 
 
 @lru_cache(maxsize=1)
 def shipped() -> Shipped:
     """Read the files, once."""
     files = {name: (MEASURED / name).read_text("utf-8") for name in (*TABLES, "run.json")}
-    run = read_any_run(files["run.json"])
-    assert isinstance(run, AnswersRecord)
+    run = read_run(files["run.json"], "answers")
     tables = (pd.read_csv(StringIO(files[name])) for name in TABLES)
     return Shipped(files, AnswersTables(run.baseline, *tables), run)
 
@@ -75,7 +74,7 @@ def report() -> str:
     known = shipped()
     ran = ran_on(None, known.run.versions, known.run.processor)
     return dialogs_report(
-        answers_parts(known.run.answers, known.told, bundled_model().name, known.files, ran),
+        answers_parts(known.run.settings, known.told, bundled_model().name, known.files, ran),
         made=MEASURED_ON,
     )
 

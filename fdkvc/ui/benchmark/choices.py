@@ -9,8 +9,8 @@ import streamlit as st
 
 from fdkvc.experiments.benchmark import Benchmark
 from fdkvc.experiments.study import Study
-from fdkvc.files.report import study_files
 from fdkvc.files.shipped import papers_run
+from fdkvc.files.studies import study_files
 from fdkvc.parameters import DIALOGS, SEED, Field
 from fdkvc.synthetic.scenarios import SCENARIOS
 from fdkvc.ui.kit import fields

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import streamlit as st
 
 from fdkvc.experiments.study import Study
 from fdkvc.files.export import benchmark_files
-from fdkvc.files.repeat import Record, compare, comparison_sentence, read_run
-from fdkvc.limits import MAX_BENCHMARK_POLICIES, MAX_RUN_JSON_BYTES
+from fdkvc.files.record import Record
+from fdkvc.files.repeat import compare, comparison_sentence
+from fdkvc.limits import MAX_BENCHMARK_POLICIES
 from fdkvc.synthetic.scenarios import SCENARIOS, World
 from fdkvc.ui.benchmark.choices import DIALOGS_HERE
-from fdkvc.ui.kit.files import files_of
+from fdkvc.ui.kit.files import brought_run, files_of
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.run_panel import start_run
 from fdkvc.ui.kit.sidebar import BUDGET_HERE
@@ -21,13 +24,11 @@ from fdkvc.words import count, sentence
 def choose_record(page: str) -> None:
     """Let a person load a run.json and repeat its run."""
     with st.expander("Repeat a run from its run.json", icon=":material/replay:"):
-        loaded = st.file_uploader(
-            "run.json", type="json", key=f"{page}/record/file", max_upload_size=1
-        )
-        if loaded is None:
-            return
+        label = "run.json, and its tables for numbers of another processor"
         try:
-            record = read_run(loaded.read(MAX_RUN_JSON_BYTES + 1))
+            record = brought_run(f"{page}/record/file", label, "benchmark", "study")
+            if record is None:
+                return
             _check_size(record)
         except ValueError as error:
             st.error(plain(f"This file cannot be repeated: {error}."), icon=":material/error:")
@@ -59,7 +60,9 @@ def tell_repeated(page: str, study: Study) -> None:
     if not study.results.complete:
         st.warning("Cancelled: the run was not repeated as a whole.", icon=":material/replay:")
         return
-    files = {**files_of(study), **benchmark_files(study.results, [], record.baseline)}
+    files: Mapping[str, str] = files_of(study)
+    if record.kind == "benchmark":
+        files = benchmark_files(study.results, [], record.baseline)
     comparison = compare(record, files)
     words = sentence(f"repeated: {comparison_sentence(record, comparison)}")
     if comparison.repeated:
@@ -79,8 +82,6 @@ def _check_size(record: Record) -> None:
     """Raise a ValueError if the run is not one for this page."""
     benchmark = record.benchmark
     elsewhere = "run `python -m fdkvc repeat run.json`"
-    if record.sweep is not None:
-        raise ValueError(f"it is of a sweep: {elsewhere}")
     if benchmark.dialogs > DIALOGS_HERE.high:
         raise ValueError(
             f"it has {benchmark.dialogs:,} dialogs, but at most {DIALOGS_HERE.high:,} run here: "

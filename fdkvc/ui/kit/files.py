@@ -14,8 +14,10 @@ from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.experiments.benchmark import Results
 from fdkvc.experiments.study import Study
 from fdkvc.experiments.sweep import Sweep
-from fdkvc.files.report import as_zip, study_files, sweep_files
+from fdkvc.files.record import Record, read_run
 from fdkvc.files.shipped import papers_run
+from fdkvc.files.studies import as_zip, study_files, sweep_files
+from fdkvc.limits import MAX_RUN_JSON_BYTES
 from fdkvc.report.document import papers_report, study_report
 from fdkvc.report.figures import figure_charts
 from fdkvc.ui.kit.downloads import KINDS, PICTURE_WIDTH, download_pictures, shown_charts
@@ -54,6 +56,28 @@ def files_of(study: Study) -> Mapping[str, str]:
 def file_of(study: Study, name: str) -> str:
     """Return one file of a study."""
     return files_of(study)[name]
+
+
+def brought_run(key: str, label: str, *kinds: str) -> Record | None:
+    """Let a person bring a ``run.json``, and the tables beside it, of some kinds of run.
+
+    Raises
+    ------
+    ValueError
+        In a sentence that says what is wrong with it.
+    """
+    loaded = st.file_uploader(
+        plain(label), type=["json", "csv"], key=key, max_upload_size=1, accept_multiple_files=True
+    )
+    if not loaded:
+        return None
+    texts = {
+        each.name: each.read(MAX_RUN_JSON_BYTES + 1).decode("utf-8", "replace") for each in loaded
+    }
+    runs = [name for name in texts if name.endswith(".json")]
+    if len(runs) != 1:
+        raise ValueError(f"one run.json is needed, but {len(runs)} were chosen")
+    return read_run(texts[runs[0]], *kinds).with_texts(texts)
 
 
 def report_of(study: Study) -> str:

@@ -15,8 +15,8 @@ import pandas as pd
 import streamlit as st
 
 from fdkvc.experiments.benchmark import Results
-from fdkvc.files.report import as_zip
 from fdkvc.files.shipped import papers_run
+from fdkvc.files.studies import as_zip
 from fdkvc.parameters import Field
 from fdkvc.policies import read_policy
 from fdkvc.replication.cells import scenario_label

@@ -19,8 +19,9 @@ from fdkvc.experiments.benchmark import Benchmark, run_benchmark
 from fdkvc.experiments.statistics import holm
 from fdkvc.experiments.study import Study, run_study
 from fdkvc.experiments.sweep import Sweep
-from fdkvc.files.export import benchmark_files, digest
-from fdkvc.files.report import TIMED, as_zip, latex, markdown, study_files, sweep_files
+from fdkvc.files.export import benchmark_files
+from fdkvc.files.record import digest
+from fdkvc.files.studies import TIMED, as_zip, latex, markdown, study_files, sweep_files
 from fdkvc.paper.claims import CLAIMS
 from fdkvc.policies import POLICIES, policy_named
 from fdkvc.replication.cells import measured_tables

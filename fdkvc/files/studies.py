@@ -15,11 +15,10 @@ from fdkvc.experiments.tuning import Tuned, Tuning
 from fdkvc.files.export import (
     ablation_files,
     benchmark_files,
-    benchmark_parameters,
     csv_text,
-    results_parameters,
-    run_json,
+    finished,
 )
+from fdkvc.files.record import run_json
 from fdkvc.files.write import Files
 from fdkvc.replication import tables
 from fdkvc.replication.cells import (
@@ -71,9 +70,9 @@ def study_files(study: Study) -> dict[str, str]:
     }
     files |= {f"{name}.csv": csv_text(frame) for name, frame in frames.items()}
     files |= {"tables.md": markdown(measured), "tables.tex": latex(measured)}
-    parameters = results_parameters(results, baseline)
     numbers = {name: text for name, text in files.items() if name not in (*TIMED, "run.json")}
-    return files | {"run.json": run_json(benchmark.seed, parameters, results.seconds, numbers)}
+    record = run_json("study", benchmark, numbers, results.seconds, finished=finished(results))
+    return files | {"run.json": record}
 
 
 def study_text(study: Study) -> str:
@@ -88,10 +87,8 @@ def sweep_files(sweep: Sweep, results: Results) -> dict[str, str]:
     files = {"sweep.csv": csv_text(tables.sweep_table(sweep, results))}
     if len(sweep.axes) == 1:
         files |= ablation_files(swept_only(sweep, results), sweep.parameters[0])
-    swept = {"policy": sweep.policy, "axes": dict(sweep.axes)}
-    baseline = default_baseline(sweep.benchmark.policies)
-    parameters = {**results_parameters(results, baseline), "sweep": swept}
-    return files | {"run.json": run_json(sweep.seed, parameters, results.seconds, files)}
+    record = run_json("sweep", sweep, files, results.seconds, finished=finished(results))
+    return files | {"run.json": record}
 
 
 def tuning_files(tuning: Tuning, tuned: Tuned, seconds: float = 0.0) -> dict[str, str]:
@@ -101,10 +98,7 @@ def tuning_files(tuning: Tuning, tuned: Tuned, seconds: float = 0.0) -> dict[str
         "front.csv": csv_text(tuned.front),
         "gains.csv": csv_text(tuned.gains),
     }
-    benchmark = tuning.benchmark(tuning.dialogs, tuning.seed, [tuning.policy])
-    searched = {"names": list(tuning.names), "trials": tuning.trials, "fresh": tuning.fresh}
-    parameters = {**benchmark_parameters(benchmark, tuning.policy.name), "tuning": searched}
-    return files | {"run.json": run_json(tuning.seed, parameters, seconds, files)}
+    return files | {"run.json": run_json("search", tuning, files, seconds)}
 
 
 def dialogs_table(results: Results) -> pd.DataFrame:

@@ -1,0 +1,328 @@
+"""A run as ``run.json``: the settings that ran, field by field, and again from it.
+
+What a file holds is derived from the fields of the settings, so a new field is written and read
+without a word here. A file says nothing that does not run, but for `INFORMATIVE`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import platform
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from types import NoneType
+from typing import Any, NoReturn, cast, get_args, get_origin, get_type_hints
+
+from fdkvc.experiments.answers import Answers
+from fdkvc.experiments.benchmark import Benchmark, default_baseline
+from fdkvc.experiments.sweep import Sweep
+from fdkvc.experiments.tuning import Tuning
+from fdkvc.experiments.workers import processor
+from fdkvc.limits import MAX_RUN_JSON_BYTES
+from fdkvc.policies import Policy, as_record, recorded_policy
+
+INFORMATIVE = ("versions", "processor", "seconds")
+"""What a file says of how a run was made; it does not run, and is told where numbers differ."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A kind of run that a file may be of.
+
+    Attributes
+    ----------
+    settings : type
+        A dataclass of what ran.
+    about : mapping of name to type
+        What else the numbers rest on.
+    """
+
+    settings: type
+    about: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+FINISHED = {"finished": dict[str, int] | None}
+"""How many dialogs of each scenario were finished, if a run was cut short."""
+
+KINDS: Mapping[str, Kind] = {
+    "benchmark": Kind(Benchmark, {"baseline": str, **FINISHED}),
+    "study": Kind(Benchmark, FINISHED),
+    "sweep": Kind(Sweep, FINISHED),
+    "search": Kind(Tuning),
+    "answers": Kind(
+        Answers,
+        {"baseline": str, "model": dict[str, Any], "file": str, "dialogs": int},
+    ),
+}
+"""The runs that can be repeated."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """What a ``run.json`` says.
+
+    Attributes
+    ----------
+    kind : str
+        One of `KINDS`.
+    settings : Benchmark, Sweep, Tuning or Answers
+        What ran.
+    about : mapping of str to anything
+        See `Kind`.
+    parameters : mapping of str to anything
+        Both of these as in the file.
+    digests : mapping of file name to str
+        SHA-256 of the files that the same run gives again.
+    versions, processor : mapping of str to str
+        Of the packages and of the code that ran, and what it ran on.
+    texts : mapping of file name to text
+        Those of the files that are at hand.
+    """
+
+    kind: str
+    settings: Any
+    about: Mapping[str, Any]
+    parameters: Mapping[str, Any]
+    digests: Mapping[str, str]
+    versions: Mapping[str, str]
+    processor: Mapping[str, str]
+    texts: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def benchmark(self) -> Benchmark:
+        """The benchmark that ran, of a benchmark, a study or a sweep."""
+        return cast("Benchmark", self.settings.benchmark if self.kind == "sweep" else self.settings)
+
+    @property
+    def baseline(self) -> str:
+        """The policy that the paired differences are from."""
+        return str(self.about.get("baseline") or default_baseline(self.benchmark.policies))
+
+    @property
+    def finished(self) -> Mapping[str, int]:
+        """The dialogs of each scenario that were finished; empty if all were."""
+        return self.about.get("finished") or {}
+
+    def with_texts(self, texts: Mapping[str, str]) -> Record:
+        """Add texts of files, if they are as the run wrote them."""
+        known = {
+            name: text for name, text in texts.items() if digest(text) == self.digests.get(name)
+        }
+        return dataclasses.replace(self, texts={**self.texts, **known})
+
+    def with_folder(self, folder: Path) -> Record:
+        """Add those of its files that lie in a folder."""
+        paths = {name: folder / Path(name).name for name in self.digests}
+        return self.with_texts(
+            {
+                name: path.read_text("utf-8", "replace")
+                for name, path in paths.items()
+                if path.is_file()
+            }
+        )
+
+
+# ------------------------------------------------------------------------------- written
+
+
+def run_json(
+    kind: str, settings: Any, files: Mapping[str, str], seconds: float = 0.0, **about: Any
+) -> str:
+    """Return what is needed to repeat a run, as JSON with its keys in a fixed order.
+
+    Parameters
+    ----------
+    kind : str
+    settings : dataclass
+        What ran.
+    files : mapping of name to text
+        Files of which the same run gives the same bytes; their digests are kept.
+    seconds : float
+        How long the run took.
+    **about : anything that JSON can hold
+        What else the numbers rest on; None is left out.
+    """
+    known = {name: value for name, value in about.items() if value is not None}
+    run = {
+        "kind": kind,
+        "parameters": {**as_values(settings), **known},
+        "versions": versions(),
+        "processor": processor(),
+        "seconds": seconds,
+        "digests": {name: digest(text) for name, text in files.items()},
+    }
+    return json.dumps(run, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def as_values(settings: Any) -> Any:
+    """Return settings as JSON can hold them.
+
+    Examples
+    --------
+    >>> as_values(Sweep(axes=(("gamma", (0.8, 0.9)),)))["axes"]
+    [['gamma', [0.8, 0.9]]]
+    """
+    if isinstance(settings, Policy):
+        return as_record(settings)
+    if isinstance(settings, tuple):
+        return list(map(as_values, settings))
+    if dataclasses.is_dataclass(settings):
+        named = (
+            (field.name, getattr(settings, field.name)) for field in dataclasses.fields(settings)
+        )
+        return {name: as_values(value) for name, value in named}
+    return settings
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the project, of its code, and of what its numbers rest on."""
+    packages = ("numpy", "scipy", "pandas")
+    return {
+        "fdkvc-lab": project_version(),
+        "source": source_digest(),
+        "python": platform.python_version(),
+        **{package: metadata.version(package) for package in packages},
+    }
+
+
+def project_version() -> str:
+    """Return the version of this project, installed or run from its folder."""
+    source = Path(__file__).parents[2] / "pyproject.toml"
+    if source.is_file():
+        return str(tomllib.loads(source.read_text("utf-8"))["project"]["version"])
+    try:
+        return metadata.version("fdkvc-lab")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def digest(text: str) -> str:
+    """Return the SHA-256 of a text as UTF-8."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@cache
+def source_digest() -> str:
+    """Return a digest of this package's source, which says which code a run is of."""
+    folder = Path(__file__).parents[1]
+    joined = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        joined.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
+    return joined.hexdigest()[:16]
+
+
+# ------------------------------------------------------------------------------- read
+
+
+def read_run(content: bytes | str, *kinds: str) -> Record:
+    """Read a ``run.json``, of some kinds or of any.
+
+    Raises
+    ------
+    ValueError
+        In a sentence that says what is wrong with it, and where.
+    """
+    if len(content) > MAX_RUN_JSON_BYTES:
+        raise ValueError(
+            f"the file has {len(content):,} bytes, but a run.json has at most "
+            f"{MAX_RUN_JSON_BYTES:,}"
+        )
+    try:
+        run = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"the file is not a run.json: it is no JSON ({error})") from None
+    if not isinstance(run, dict) or "parameters" not in run:
+        raise ValueError("the file is not a run.json: it has no parameters")
+    if "kind" not in run:
+        raise ValueError(
+            "the file names no kind of run: an earlier version wrote it, and can repeat it"
+        )
+    texts = dict.fromkeys(("digests", "versions", "processor"), dict[str, str])
+    parts = {"kind": str, "parameters": dict[str, Any], "seconds": float, **texts}
+    found = _read_fields(parts, run, "")
+    name, parameters = found["kind"], found["parameters"]
+    if name not in KINDS:
+        raise ValueError(f"the file is of the kind {name!r}, but only {', '.join(KINDS)} run")
+    if kinds and name not in kinds:
+        raise ValueError(f"the file is of the kind {name!r}: run `python -m fdkvc repeat run.json`")
+    kind = KINDS[name]
+    beside = {key: value for key, value in parameters.items() if key in kind.about}
+    own = {key: value for key, value in parameters.items() if key not in kind.about}
+    about = _read_fields(kind.about, beside, "parameters")
+    for missing in kind.about.keys() - about.keys() - FINISHED.keys():
+        _refuse(f"parameters.{missing}", "it is missing")
+    settings = _read(kind.settings, own, "parameters")
+    if "baseline" in about:
+        names = getattr(settings, "names", None) or [each.name for each in settings.policies]
+        if about["baseline"] not in names:
+            _refuse("parameters.baseline", f"{about['baseline']!r} is none of its policies")
+    return Record(
+        name,
+        settings,
+        about,
+        parameters,
+        *(found.get(each, {}) for each in ("digests", "versions", "processor")),
+    )
+
+
+JSON: Mapping[Any, tuple[Any, str]] = {
+    bool: (bool, "true or false"),
+    int: (int, "a whole number"),
+    float: (float, "a number"),
+    str: (str, "a text"),
+    tuple: (list, "a list"),
+    dict: (dict, "an object"),
+}
+"""What JSON has for a type, and in words."""
+
+
+def _read(kind: Any, value: Any, place: str) -> Any:
+    """Read a value of a type: a number, a text, a list, an object, a policy or settings."""
+    inner, own = get_args(kind), f"{place}." if place else ""
+    if kind is Any or (value is None and NoneType in inner):
+        return value
+    if NoneType in inner:
+        return _read(next(each for each in inner if each is not NoneType), value, place)
+    plain = float if set(inner) == {int, float} else get_origin(kind) or kind
+    json_kind, words = JSON.get(plain, JSON[dict])
+    if type(value) is not json_kind and not (plain is float and type(value) is int):
+        _refuse(place, f"it is not {words}")
+    if plain is tuple:
+        kinds = inner[:1] * len(value) if inner[-1] is Ellipsis else inner
+        if len(kinds) != len(value):
+            _refuse(place, f"it has {len(value)} parts, but must have {len(kinds)}")
+        numbered = enumerate(zip(kinds, value, strict=True))
+        return tuple(_read(each, part, f"{place}[{at}]") for at, (each, part) in numbered)
+    if plain is dict:
+        return {name: _read(inner[1], each, own + name) for name, each in value.items()}
+    if plain in JSON:
+        return value
+    make, values = recorded_policy, value
+    if kind is not Policy:
+        hints = get_type_hints(kind)
+        fields = {each.name: hints[each.name] for each in dataclasses.fields(kind)}
+        make, values = kind, _read_fields(fields, value, place)
+    try:
+        return make(**values)
+    except TypeError:  # something that has no default is missing
+        _refuse(place, f"it has only {', '.join(value) or 'nothing'}")
+    except ValueError as error:
+        _refuse(place, str(error))
+
+
+def _read_fields(kinds: Mapping[str, Any], values: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """Read those parts of an object that are there; there may be no others."""
+    own = f"{place}." if place else ""
+    for name in values:
+        if name not in kinds:
+            _refuse(own + name, f"only {', '.join(kinds)} run")
+    return {name: _read(kinds[name], value, own + name) for name, value in values.items()}
+
+
+def _refuse(place: str, why: str) -> NoReturn:
+    raise ValueError(f"the file is not right at {place}: {why}") from None
