@@ -134,7 +134,7 @@ def _numbers(path: Path) -> int:
         raise ValueError(f"there is no file {path.name}")
     size = path.stat().st_size
     with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
+        length = int.from_bytes(file.read(min(8, size)), "little")
         if length > min(size - 8, MAX_MODEL_JSON_BYTES):
             raise ValueError(f"{path.name} is cut off, or is not safetensors")
         header = _parsed(file.read(length), f"the header of {path.name}")

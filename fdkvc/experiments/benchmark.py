@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 from collections import Counter
@@ -64,6 +65,7 @@ TIMED = "mixed"
 Values = NDArray[np.float32]
 
 _THREAD = threading.local()
+_LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -454,6 +456,10 @@ def run_chunks(
                     # Lost with its workers, perhaps. A chunk gives the same numbers anywhere, and
                     # a mistake in it comes again.
                     finished[number] = run(jobs[number])
+                    _LOGGER.warning(
+                        "A worker failed or was killed: its part of the run was run again here, "
+                        "with the same numbers."
+                    )
                 done += len(jobs[number])
                 if on_progress is not None:
                     title = f"{done} of {total} dialogs"

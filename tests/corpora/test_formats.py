@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import copy
 import json
+import os
+import stat
 import time
 from collections.abc import Iterator
 from itertools import pairwise, takewhile
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +22,7 @@ from fdkvc.corpora.formats import (
     EXAMPLES,
     FORMATS,
     endings,
+    read_bytes,
     read_dialogs,
     read_file,
     read_transcripts,
@@ -858,3 +862,20 @@ def test_a_new_format_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     upload = app.get("file_uploader")[0].proto
     assert list(upload.type) == [".json", ".jsonl", ".txt", ".tsv", ".npz"]
     assert "tables (.tsv), pairs of a name and words (.json), or a trace" in upload.help
+
+
+def test_a_file_of_the_system_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.mkfifo(tmp_path / "kmsg")
+    writer = os.open(tmp_path / "kmsg", os.O_RDWR)
+    try:
+        with pytest.raises(ValueError, match=r"kmsg' cannot be read: it is no regular file$"):
+            read_bytes(tmp_path / "kmsg", 10)
+        monkeypatch.setattr(stat, "S_ISREG", lambda mode: True)  # as /proc/kmsg says of itself
+        with pytest.raises(ValueError, match=r"kmsg' cannot be read: it has nothing to read now$"):
+            read_bytes(tmp_path / "kmsg", 10)
+        os.write(writer, b"a message")
+        assert read_bytes(tmp_path / "kmsg", 10) == b"a message"
+    finally:
+        os.close(writer)

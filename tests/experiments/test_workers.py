@@ -6,12 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from fdkvc.experiments import workers
-from fdkvc.experiments.benchmark import Benchmark, Progress, run_benchmark
+from fdkvc.experiments.benchmark import Benchmark, Progress, run_benchmark, run_chunks
 from fdkvc.files.export import benchmark_files
 
 ROOT = Path(__file__).parents[2]
@@ -61,6 +62,22 @@ def test_a_worker_that_dies_costs_no_result() -> None:
     assert files(workers=2, chunk=2, on_progress=kill) == files(workers=1)
     assert killed
     assert killed[0] not in processes()
+
+
+def _killed_elsewhere(here: int, job: list[int]) -> int:
+    if os.getpid() != here:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return sum(job)
+
+
+def test_a_worker_that_is_killed_is_mentioned(caplog: pytest.LogCaptureFixture) -> None:
+    run = partial(_killed_elsewhere, os.getpid())
+
+    assert run_chunks(run, [[1, 2], [3]], workers=2) == [3, 3]
+    assert caplog.messages == 2 * [
+        "A worker failed or was killed: its part of the run was run again here, with the same "
+        "numbers."
+    ]
 
 
 def test_a_function_that_fails_says_what_failed_and_spares_the_next() -> None:

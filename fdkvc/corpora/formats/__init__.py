@@ -6,6 +6,8 @@ that names the place.
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -138,15 +140,26 @@ def read_bytes(path: str | Path, most: int) -> bytes:
     Raises
     ------
     ValueError
-        If it cannot be read.
+        If it cannot be read, or is a pipe, a device, or a file of the system that would be waited
+        for.
     """
     try:
-        if Path(path).exists() and not Path(path).is_file():  # a pipe would be waited for
-            raise ValueError(f"the file {str(path)!r} cannot be read: it is no regular file")
-        with Path(path).open("rb") as file:
-            return file.read(most + 1)
+        with open(path, "rb", opener=_open_at_once) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ValueError(f"the file {str(path)!r} cannot be read: it is no regular file")
+            content: bytes | None = file.read(most + 1)
+    except IsADirectoryError:
+        raise ValueError(f"the file {str(path)!r} cannot be read: it is no regular file") from None
     except OSError as error:
         raise ValueError(f"the file {str(path)!r} cannot be read: {error.strerror}") from None
+    if content is None:  # one of the system's own, such as /proc/kmsg, that waits for more
+        raise ValueError(f"the file {str(path)!r} cannot be read: it has nothing to read now")
+    return content
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file so that nothing is waited for: neither the writer of a pipe nor its content."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _conversations(text: str, by_line: bool, calls: bool) -> Iterator[Transcript | TooLargeError]:
