@@ -141,6 +141,15 @@ def test_a_link_to_what_does_not_go_together_is_explained() -> None:
         "This link is not quite right: full evicts nothing, so blocks changes nothing. "
         "Using fd-kvc instead."
     ]
+    for levels, reason in (
+        (120, "window stands within itself, but each wrapper is allowed once"),
+        (1_000, "a policy's name has 8,003 characters, but may have 1,000 at most"),
+        (2_000, "Policy has 16,003 characters, but may have 10,000 at most"),
+    ):
+        app = open_page("step", policy="window(" * levels + "h2o" + ")" * levels)
+        assert [each.value for each in app.error] == [
+            f"This link is not quite right: {reason}. Using fd-kvc instead."
+        ]
     app = open_page("step", policy="fd-kvc", around="recall")
     (said,) = app.error
     assert "Around it is 'recall', but must be one of" in said.value
