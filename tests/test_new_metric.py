@@ -1,4 +1,4 @@
-"""A new metric is one entry: pages, commands, verdicts and files follow."""
+"""A new metric is one entry: pages, commands and files follow, a verdict where one is published."""
 
 from __future__ import annotations
 

@@ -300,7 +300,7 @@ def test_the_verdicts_are_those_of_the_papers_run() -> None:
         f"Of {sum(counts.values())} published figures {counts['reproduced']} are reproduced: "
         f"{spreads['varying']} varying figures, {spreads['constant']} constants and "
         f"{spreads['percentile']} percentiles. {counts['open']} are open, "
-        f"{len(apart) + counts['cannot be told from zero']}"
+        f"{len(apart) + counts['indistinguishable from zero']}"
     )
     assert numbers in README
     power_words = re.search(r"(\d+) % of figures are reproduced, 5 %\s+differ", README)

@@ -1,6 +1,7 @@
 """Colours, and what all charts share.
 
-All colours of charts and pages are here. Topics have hues: those of Okabe and Ito (2008, *Color
+The colours of charts, topics, policies and verdicts are here; those of the page around them are in
+`fdkvc.ui.kit.style` and `fdkvc.report.page`. Topics have hues: those of Okabe and Ito (2008, *Color
 Universal Design*), which people with colour-vision deficiencies can tell apart, and an eighth after
 Tol (2021, *Colour Schemes*). Policies have tints of grey, so that no line is taken for a topic.
 A letter, a dash, a shape or a pattern always says the same again.
@@ -40,6 +41,14 @@ TOPICLESS = "#999999"
 
 MET, UNMET = "#009E73", "#D55E00"
 """What holds and what does not, each beside a sign or a word that says so."""
+
+TINTS = {
+    "neutral": f"{TOPICLESS}26",
+    "good": f"{MET}26",
+    "bad": f"{UNMET}33",
+    "open": f"{TOPICS[1]}26",
+}
+"""Backgrounds of verdicts, by their tone; text shows on them on light and dark pages."""
 
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 

@@ -35,7 +35,7 @@ _BOOTSTRAP_CELLS = 2**20  # resampled numbers held at once, so memory does not g
 
 @dataclass(frozen=True)
 class Summary:
-    """The mean of one number a dialog, and how surely it is known.
+    """The mean of one number a dialog, and its interval.
 
     Attributes
     ----------
@@ -609,9 +609,9 @@ def holm(p_values: Iterable[float | None]) -> Doubles:
 
 
 def significant(tests: Sequence[Paired]) -> list[bool]:
-    """Say of each of several tests whether it surely has a difference, however many they are.
+    """Say of each of several tests whether its difference is significant, however many they are.
 
-    By p adjusted with `holm`; a difference that is the same in every dialog is sure.
+    By p adjusted with `holm`; a difference that is the same in every dialog is significant.
 
     Examples
     --------

@@ -177,7 +177,7 @@ def answers_text(told: AnswersTables) -> str:
     dialogs = count(int(table.n.max()), "dialog")
     text = (
         f"Means over {dialogs} by budget, with the 95 % interval, which is "
-        f"{over_clusters(int(table.services.max()))};\n= where it cannot be told from "
+        f"{over_clusters(int(table.services.max()))};\n= where it is indistinguishable from "
         f"{told.baseline}\n\n"
         f"{text_table(['measure', 'policy', *map(str, budgets)], rows, 2, grouped=True)}"
     )

@@ -25,12 +25,11 @@ def has_chance(policies: Sequence[Policy]) -> bool:
 
 
 def behind_chance(results: Results) -> list[str]:
-    """Say in a sentence for each metric which policies are surely worse than chance.
+    """Say in a sentence for each metric which policies are below random eviction.
 
-    Surely means that the paired test tells them apart, its p adjusted for all tests that are made
-    here: of every policy in every metric. The numbers are
-    means over the five benchmark scenarios; without all of those, or without a run of chance,
-    nothing is said.
+    Only significant differences count, by paired tests whose p is adjusted for all that are made
+    here: of every policy in every metric. The numbers are means over the five benchmark scenarios;
+    without all of those, or without a run of random eviction, nothing is said.
 
     Examples
     --------

@@ -110,10 +110,10 @@ def _size(claim: Claim, measured: Measurement, study: Study) -> str | None:
     figure, wanted = claim.published, claim.measure
     if figure is None or not measured.n:
         return None
-    chance = wanted.kind == "change" and by_the_papers_tests(
-        study.results, wanted.scenario or COMPOSITE
-    )
-    return verdict(mean_case(measured.value, measured.spread, measured.n, figure, chance))
+    change = wanted.kind == "change"
+    chance = change and by_the_papers_tests(study.results, wanted.scenario or COMPOSITE)
+    size = (measured.value, measured.spread, measured.n)
+    return verdict(mean_case(*size, figure, chance=chance, difference=change))
 
 
 def claims_table(judged: Sequence[ClaimResult]) -> pd.DataFrame:

@@ -36,7 +36,6 @@ from fdkvc.paper.tables import (
 )
 from fdkvc.policies import policy_named, read_policy
 from fdkvc.replication.rules import (
-    FEWEST_DIALOGS,
     TWO_SIDED,
     Case,
     mean_case,
@@ -86,7 +85,7 @@ class Fact(NamedTuple):
     rule : str
         What it is judged as; see `fdkvc.replication.rules`.
     chance : bool
-        Whether what is published cannot be told from chance.
+        Whether what is published may as well be chance.
     """
 
     source: str
@@ -232,7 +231,7 @@ def _late(results: Results, swept: str = "") -> Iterator[Fact]:
             if figure is not None and kind == "alignment":
                 spread = unrelated_spread(results, *place[:2])
                 chance = not math.isnan(spread) and not told_from_zero(figure, spread)
-            yield _mean(source, place, values, figure, kind, chance)
+            yield _mean_fact(source, place, values, figure, kind, chance)
 
 
 def _differences(results: Results) -> Iterator[Fact]:
@@ -243,7 +242,7 @@ def _differences(results: Results) -> Iterator[Fact]:
             place = (scenario, DIFFERENCE, "late_alignment")
             figure = printed(results.benchmark, *place)
             chance = by_the_papers_tests(results, scenario)
-            yield _mean(PAIR, place, values, figure, "difference", chance)
+            yield _mean_fact(PAIR, place, values, figure, "difference", chance)
 
 
 def by_the_papers_tests(results: Results, scenario: str) -> bool:
@@ -291,7 +290,7 @@ def _adaptations(results: Results) -> Iterator[Fact]:
         if values is None:
             continue
         place = (ADAPTATION, policy.name, "mean")
-        yield _mean(ADAPTATION, place, values, printed(results.benchmark, *place))
+        yield _mean_fact(ADAPTATION, place, values, printed(results.benchmark, *place))
         for name, share in PERCENTILES.items():
             place = (ADAPTATION, policy.name, name)
             figure = printed(results.benchmark, *place)
@@ -299,7 +298,7 @@ def _adaptations(results: Results) -> Iterator[Fact]:
             low, high = percentile_interval(values, share)
             fact = Fact(ADAPTATION, *place, len(values), turns, rule="percentile")
             case = None if figure is None else percentile_case(values, share, figure)
-            yield _beside(fact._replace(low=low, high=high), figure, case)
+            yield _with_published(fact._replace(low=low, high=high), figure, case)
 
 
 def _latencies(study: Study) -> Iterator[Fact]:
@@ -307,7 +306,7 @@ def _latencies(study: Study) -> Iterator[Fact]:
         place = (TIMED, latency.policy, TIME)
         fact = Fact(TIME, *place, 0, latency.milliseconds, rule="time")
         figure = printed(study.results.benchmark, *place)
-        yield _beside(fact, figure)
+        yield _with_published(fact, figure)
 
 
 def _defaults() -> Iterator[Fact]:
@@ -317,10 +316,10 @@ def _defaults() -> Iterator[Fact]:
         value = getattr(policy, printed.key)
         figure = Published(printed.default, 0.0, f"{printed.default:.2f}", "Table 7", 0)
         fact = Fact(DEFAULT, "", policy.name, printed.key, 0, value, rule="constant")
-        yield _beside(fact, figure)
+        yield _with_published(fact, figure)
 
 
-def _mean(
+def _mean_fact(
     source: str,
     place: tuple[str, str, str],
     values: ArrayLike,
@@ -328,24 +327,24 @@ def _mean(
     kind: Kind = "mean",
     chance: bool = False,
 ) -> Fact:
-    """Judge a mean over dialogs; of a level that may be chance, it is told beside the verdict."""
+    """Judge a mean over dialogs."""
     s = summarize(values)
     fact = Fact(source, *place, s.n, s.mean, s.sd, s.low, s.high, rule=kind, chance=chance)
     if figure is None:
         return fact
-    decides = chance and kind == "difference"
-    return _beside(fact, figure, mean_case(s.mean, s.sd, s.n, figure, decides))
+    difference = kind == "difference"
+    case = mean_case(s.mean, s.sd, s.n, figure, chance=chance, difference=difference)
+    return _with_published(fact, figure, case)
 
 
-def _beside(fact: Fact, figure: Published | None, case: Case | None = None) -> Fact:
-    """Set what the paper prints beside a fact, with the verdict where there is one."""
+def _with_published(fact: Fact, figure: Published | None, case: Case | None = None) -> Fact:
+    """Add what the paper prints to a fact, and the verdict of the case if there is one."""
     if figure is None:
         return fact
-    judged = None if case is None or fact.n < FEWEST_DIALOGS else verdict(case)
     return fact._replace(
         published=figure.value,
         rounding=figure.rounding,
         printed=figure.printed,
         printed_in=figure.source,
-        verdict=judged,
+        verdict=None if case is None else verdict(case),
     )

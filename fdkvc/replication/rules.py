@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from fdkvc.experiments.benchmark import Values
 from fdkvc.experiments.statistics import FUZZ
@@ -32,6 +32,9 @@ class Case:
         Behind our figure, and behind the published one.
     chance : bool
         Whether the published figure may as well be chance.
+    difference : bool
+        Whether it is the difference of two alignments, of which chance decides; of a single
+        alignment it is only said beside the verdict.
     """
 
     apart: float
@@ -39,6 +42,7 @@ class Case:
     dialogs: int
     published_dialogs: int
     chance: bool = False
+    difference: bool = False
 
     @property
     def margin(self) -> float:
@@ -54,8 +58,8 @@ class Rule(NamedTuple):
     applies : function of Case to bool
     sign, tex : str
         Its sign beside a figure, and the same as a command of LaTeX.
-    tint : str
-        A colour of CSS that lets text show on light and dark.
+    tone : {"neutral", "good", "bad", "open"}
+        By which `fdkvc.charts.theme.TINTS` colours it.
     meaning : str
         Markdown, behind the verdict.
     """
@@ -64,13 +68,13 @@ class Rule(NamedTuple):
     applies: Callable[[Case], bool]
     sign: str
     tex: str
-    tint: str
+    tone: Literal["neutral", "good", "bad", "open"]
     meaning: str
 
 
 def by_chance(case: Case) -> bool:
     """Whether no measurement could confirm the published figure, by the paper's own tests."""
-    return case.chance
+    return case.chance and case.difference
 
 
 def by_equivalence(case: Case) -> bool:
@@ -118,11 +122,11 @@ REPRODUCED, OPEN = "reproduced", "open"
 
 RULES: tuple[Rule, ...] = (
     Rule(
-        "cannot be told from zero",
+        "indistinguishable from zero",
         by_chance,
         "○",
         r"\circ",
-        "#99999926",
+        "neutral",
         "the published difference of two alignments may as well be chance, so that nothing could "
         "confirm it. The paper's own t-tests decide (Section 5.6); where it prints none, the "
         "spread that unrelated vectors have in this run: the same differences with the topic "
@@ -133,7 +137,7 @@ RULES: tuple[Rule, ...] = (
         by_equivalence,
         "✓",
         r"\checkmark",
-        "#009E7326",
+        "good",
         "statistically equivalent within a margin: the rounding of the printed figure + "
         "1.96·s/√n_published, half of its own 95 % interval, s being the standard deviation over "
         "our dialogs. |measured − published| + 1.645·s/√n is no more than that (a test of "
@@ -145,7 +149,7 @@ RULES: tuple[Rule, ...] = (
         by_difference,
         "≠",
         r"\neq",
-        "#D55E0033",
+        "bad",
         "they are further apart than the rounding of the printed figure + "
         "1.96·s·√(1/n + 1/n_published), which two samples alike would hardly be.",
     ),
@@ -154,7 +158,7 @@ RULES: tuple[Rule, ...] = (
         otherwise,
         "?",
         "?",
-        "#E69F0026",
+        "open",
         "neither equivalence nor a difference is shown, which is no evidence against the figure. "
         "Of a figure that varies from dialog to dialog it takes some 420 dialogs to reproduce one "
         "of the paper's 600 at all, and 140 to reproduce one of its 200. Where both samples are of "
@@ -178,8 +182,8 @@ SIGNS = {rule.verdict: rule.sign for rule in RULES}
 """The sign of each verdict."""
 
 
-def verdict(case: Case) -> str:
-    """Judge a case by the first rule that applies.
+def verdict(case: Case) -> str | None:
+    """Judge a case by the first rule that applies; None with fewer than `FEWEST_DIALOGS`.
 
     Examples
     --------
@@ -191,16 +195,24 @@ def verdict(case: Case) -> str:
     >>> verdict(mean_case(0.702, 0.02, 200, figure))
     'open'
     """
+    if case.dialogs < FEWEST_DIALOGS:
+        return None
     return next(rule.verdict for rule in RULES if rule.applies(case))
 
 
 def mean_case(
-    mean: float, spread: float, dialogs: int, figure: Published, chance: bool = False
+    mean: float,
+    spread: float,
+    dialogs: int,
+    figure: Published,
+    *,
+    chance: bool = False,
+    difference: bool = False,
 ) -> Case:
     """Return the case of a mean, up to `FUZZ`, the rounding of metrics in float32."""
     fuzz = FUZZ * max(abs(mean), abs(figure.value))
     apart = abs(mean - figure.value) - figure.rounding - fuzz
-    return Case(apart, spread, dialogs, figure.dialogs, chance)
+    return Case(apart, spread, dialogs, figure.dialogs, chance, difference)
 
 
 def percentile_case(values: Values, share: float, figure: Published) -> Case:

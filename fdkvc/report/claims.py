@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from fdkvc.charts.theme import MET, UNMET
 from fdkvc.paper.claims import TIMES
 from fdkvc.replication.claims import ClaimResult, figure_words, measured_words, recomputed_words
 from fdkvc.words import minus
@@ -26,7 +27,9 @@ MEANINGS: dict[str | None, str] = {
 }
 """The sign of each verdict on a claim, and what it means."""
 
-STYLE = """
+STYLE = (
+    f".claims {{ --met: {MET}; --unmet: {UNMET}; }}"
+    + """
 .claims { list-style: none; margin: 0 !important; padding: 0 !important; max-width: 66rem; }
 .claims li { margin: 0; }
 .claims li { border-top: 1px solid color-mix(in srgb, currentColor 18%, transparent); }
@@ -51,7 +54,7 @@ STYLE = """
   content: ""; position: absolute; inset: 12.5px 0 auto; border-top: 1px solid; opacity: .35;
 }
 .claims .line i { position: absolute; }
-.claims .line .true { inset: 3px auto; min-width: 3px; background: #009E73; opacity: .3; }
+.claims .line .true { inset: 3px auto; min-width: 3px; background: var(--met); opacity: .3; }
 .claims .line .interval { top: 11.5px; height: 3px; background: currentColor; }
 .claims .line .measured::after {
   content: ""; position: absolute; left: -5px; top: 8px; width: 10px; height: 10px;
@@ -59,7 +62,7 @@ STYLE = """
 }
 .claims .line .printed::after {
   content: ""; position: absolute; left: -6px; top: 7px; width: 12px; height: 12px; rotate: 45deg;
-  border: 2px solid #D55E00;
+  border: 2px solid var(--unmet);
 }
 .claims .ends { display: flex; justify-content: space-between; gap: 1rem; max-width: 38rem; }
 .claims .ends { font-size: .8rem; opacity: .75; }
@@ -71,6 +74,7 @@ STYLE = """
   .claims dl { grid-template-columns: 1fr; }
 }
 """
+)
 
 
 def name_of(verdict: str | None) -> str:

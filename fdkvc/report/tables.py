@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
+from fdkvc.charts.theme import TINTS
 from fdkvc.replication.cells import MeasuredTable, figure_words, sign_of, unit_of
 from fdkvc.replication.judge import Fact
 from fdkvc.replication.rules import RULES
@@ -25,7 +26,8 @@ STYLE = """
 }
 .grid small { display: block; opacity: .8; font-size: .82em; }
 """ + "".join(
-    f".grid .{rule.verdict.replace(' ', '-')} {{ background: {rule.tint}; }}\n" for rule in RULES
+    f".grid .{rule.verdict.replace(' ', '-')} {{ background: {TINTS[rule.tone]}; }}\n"
+    for rule in RULES
 )
 
 

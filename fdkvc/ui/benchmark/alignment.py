@@ -184,8 +184,8 @@ def conclusion(table: pd.DataFrame, differences: pd.DataFrame) -> Markdown:
     )
     lines = [
         Markdown(
-            "- **The published differences cannot be told from zero**: the largest |t| is {:.2f}, "
-            "and 1.96 is needed."
+            "- **The published differences are indistinguishable from zero**: the largest |t| "
+            "is {:.2f}, and 1.96 is needed."
         ).format(published.t.abs().max())
         if len(published)
         else "",

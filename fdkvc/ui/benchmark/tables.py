@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from fdkvc.charts.spread import bars_data, means_data, spread_range, spread_spec
-from fdkvc.charts.theme import with_data
+from fdkvc.charts.theme import TINTS, with_data
 from fdkvc.experiments.study import Study
 from fdkvc.replication.cells import (
     MeasuredTable,
@@ -29,7 +29,7 @@ from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.words import decimal, minus, signed
 
-_TINTS = {rule.verdict: f"background-color: {rule.tint}" for rule in RULES}
+_TINTS = {rule.verdict: f"background-color: {TINTS[rule.tone]}" for rule in RULES}
 
 
 LAYOUTS = {"printed": "as the paper prints them", "sorted": "to sort and to click"}
