@@ -3,32 +3,24 @@
 import streamlit as st
 
 from fdkvc.ui import about
-from fdkvc.ui.kit import fields
-from fdkvc.ui.kit.frame import enter_page, heading, problems
+from fdkvc.ui.kit.frame import page
 
-PAGE = "about"
-
-enter_page()
-
-wrong = fields.adopt_link(PAGE, about.FIELDS, fields.arriving_link())
-
-heading(
+with page(
+    "about",
     "About",
     "FD-KVC decides which entries a key-value cache of fixed size keeps during a dialog. This "
     "laboratory runs it beside other policies, shows every decision, and measures what the paper "
     "claims.",
-)
-problems(wrong)
+    about.FIELDS,
+) as shown:
+    st.header("The method: one turn", anchor=False)
+    about.show_method(shown.name)
 
-st.header("The method: one turn", anchor=False)
-about.show_method(PAGE)
-fields.write_link(PAGE, about.FIELDS)
+    st.header("How to cite the paper", anchor=False)
+    about.show_citation()
 
-st.header("How to cite the paper", anchor=False)
-about.show_citation()
+    st.header("Its limitations, one by one", anchor=False)
+    about.show_limitations()
 
-st.header("Its limitations, one by one", anchor=False)
-about.show_limitations()
-
-st.header("What this project does not show", anchor=False)
-about.show_what_is_missing()
+    st.header("What this project does not show", anchor=False)
+    about.show_what_is_missing()

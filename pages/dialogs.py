@@ -5,50 +5,42 @@ import streamlit as st
 from fdkvc.ui.dialogs import choices, sections
 from fdkvc.ui.dialogs.evidence import show_headline
 from fdkvc.ui.dialogs.transcript import moment, tell_source
-from fdkvc.ui.kit import fields, sidebar
-from fdkvc.ui.kit.frame import enter_page, heading, problems
+from fdkvc.ui.kit import sidebar
+from fdkvc.ui.kit.frame import page
 from fdkvc.ui.kit.lanes import choose_lanes, load_lanes
 from fdkvc.ui.kit.variants import tell_idle_in
 from fdkvc.ui.stage.follow import open_on
 
 PAGE = "dialogs"
 
-enter_page()
+with page(
+    PAGE,
+    "Dialogs",
+    "Real conversations, yours too: see which words each cache forgot, and what later needed them.",
+    adopt=choices.adopt_link,
+    staged=True,
+) as shown:
+    with st.sidebar:
+        chosen = choices.choose_dialog(PAGE)
+        policies = choose_lanes(PAGE, choices.POLICIES)
+        asked = sidebar.choose_metrics(PAGE)
+    if chosen is None:
+        choices.ask_for_file(PAGE)
+        st.stop()
 
-link = fields.arriving_link()
-wrong = choices.adopt_link(PAGE, link)
+    lanes = load_lanes(chosen.head, policies, chosen.budget, asked)
+    with shown.beside_title:
+        view = choices.choose_view(PAGE)
+        lane = choices.choose_look(PAGE, lanes)
+        sections.downloads(PAGE, view, lanes, lane)
+    recording = chosen.recording
+    open_on(PAGE, shown.link, lambda: moment(recording, lane), choices.which_dialog(PAGE))
+    shown.say_wrong(sidebar.keep_to_dialog(PAGE, recording.dialogs, shown.link))
+    tell_idle_in(policies, lanes[0].run.dialogs)
 
-with st.container(horizontal=True, vertical_alignment="center", key="stage-head"):
-    heading(
-        "Dialogs",
-        "Real conversations, yours too: see which words each cache forgot, and what later needed "
-        "them.",
-    )
-    beside_title = st.container(horizontal=True, width="content")
-problems(wrong)
-
-with st.sidebar:
-    chosen = choices.choose_dialog(PAGE)
-    policies = choose_lanes(PAGE, choices.POLICIES)
-    asked = sidebar.choose_metrics(PAGE)
-if chosen is None:
-    choices.ask_for_file(PAGE)
-    fields.write_link(PAGE, choices.FIELDS)
-    st.stop()
-
-lanes = load_lanes(chosen.head, policies, chosen.budget, asked)
-with beside_title:
-    view = choices.choose_view(PAGE)
-    lane = choices.choose_look(PAGE, lanes)
-    sections.downloads(PAGE, view, lanes, lane)
-recording = chosen.recording
-open_on(PAGE, link, lambda: moment(recording, lane), choices.which_dialog(PAGE))
-problems(sidebar.keep_to_dialog(PAGE, recording.dialogs, link))
-tell_idle_in(policies, lanes[0].run.dialogs)
-
-with st.container(key="headline"):
-    show_headline(recording, lane)
-follow = sections.show_view(PAGE, view, chosen, lanes, lane)
-tell_source(recording)
-sections.open_section(PAGE, chosen, lanes, lane, asked)
-follow()
+    with st.container(key="headline"):
+        show_headline(recording, lane)
+    follow = sections.show_view(PAGE, view, chosen, lanes, lane)
+    tell_source(recording)
+    sections.open_section(PAGE, chosen, lanes, lane, asked)
+    follow()

@@ -63,8 +63,9 @@ def _measured(
     return means, behind_chance(results)
 
 
-def show_overview(metrics: tuple[str, ...]) -> None:
-    """Show what each policy looks at, and these metrics in the mean over the scenarios."""
+def show_overview(page: str) -> None:
+    """Show the metrics that are chosen of each policy, in the mean over the scenarios."""
+    metrics = fields.several(page, SHOWN)
     means, chance = _measured(metrics)
     st.dataframe(
         [

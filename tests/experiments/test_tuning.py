@@ -193,7 +193,7 @@ def test_the_page_searches_and_opens_what_was_found(monkeypatch: pytest.MonkeyPa
     again = open_page("ablation", **link_of(app))  # as a reload does
     assert not again.error
     assert len(again.dataframe) == 1
-    assert link_of(again)["past"] == link_of(app)["past"]
+    assert link_of(again) == link_of(app)
 
 
 def test_a_search_of_the_command_is_opened_from_its_run_json_also_without_optuna(

@@ -57,7 +57,7 @@ def open_dialogs(brought: DialogFile | None = None, **link: object) -> AppTest:
     if brought is None:
         return open_page("dialogs", **link)
     key = (brought.name, brought.digest)
-    BROUGHT.keep(key, brought)
+    BROUGHT.put(key, brought)
     own = {"file": "own", "sha": brought.digest[:16]}
     return open_page("dialogs", {"dialogs/brought": key}, **own, **link)
 

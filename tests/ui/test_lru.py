@@ -41,42 +41,42 @@ def test_a_size_counts_no_code() -> None:
 
 
 def test_what_was_used_the_longest_ago_leaves_first() -> None:
-    memory: ByteLRU[bytes] = ByteLRU(3500)
+    stored: ByteLRU[bytes] = ByteLRU(3500)
     for key in "abc":
-        memory.keep(key, bytes(1000))
-    assert memory.find("a") is not None
+        stored.put(key, bytes(1000))
+    assert stored.get("a") is not None
 
-    memory.keep("d", bytes(1000))
+    stored.put("d", bytes(1000))
 
-    assert [key for key in "abcd" if memory.find(key) is not None] == ["a", "c", "d"]
-    assert memory.size <= memory.most
+    assert [key for key in "abcd" if stored.get(key) is not None] == ["a", "c", "d"]
+    assert stored.size <= stored.most
 
 
 def test_the_last_one_stays_whatever_its_size_and_one_key_stands_for_one_value() -> None:
-    memory: ByteLRU[bytes] = ByteLRU(3500)
-    memory.keep("small", bytes(10))
+    stored: ByteLRU[bytes] = ByteLRU(3500)
+    stored.put("small", bytes(10))
 
     for _ in range(3):
-        memory.keep("large", bytes(5000))
+        stored.put("large", bytes(5000))
 
-    assert memory.find("small") is None
-    assert len(memory.find("large") or b"") == 5000
-    assert memory.size == size_of(bytes(5000))
+    assert stored.get("small") is None
+    assert len(stored.get("large") or b"") == 5000
+    assert stored.size == size_of(bytes(5000))
 
-    memory.keep("small", bytes(10))
-    assert memory.find("large") is None
-    assert memory.size == size_of(bytes(10))
+    stored.put("small", bytes(10))
+    assert stored.get("large") is None
+    assert stored.size == size_of(bytes(10))
 
 
 def test_many_files_take_no_more_than_their_bound() -> None:
-    memory: ByteLRU[DialogFile] = ByteLRU(100_000)
+    stored: ByteLRU[DialogFile] = ByteLRU(100_000)
     for number in range(30):
         text = "\n".join(f"User: file {number}, line {line}" for line in range(100))
         file = read_dialog_file(text.encode(), "said.txt")
-        memory.keep((file.name, file.digest), file)
+        stored.put((file.name, file.digest), file)
 
-        assert memory.size <= memory.most
-        assert memory.find((file.name, file.digest)) is file
+        assert stored.size <= stored.most
+        assert stored.get((file.name, file.digest)) is file
 
 
 def test_what_was_made_is_found_again_by_equal_arguments_and_made_anew_by_others() -> None:

@@ -187,9 +187,8 @@ def _described(sweep: Sweep) -> str:
     )
 
 
-def _shipped(sweep: Sweep) -> Swept | None:
-    results = papers_run().sweeps.get(sweep)
-    return None if results is None else (sweep, results)
+def _shipped() -> Mapping[Sweep, Swept]:
+    return {sweep: (sweep, results) for sweep, results in papers_run().sweeps.items()}
 
 
 def runs_of(page: str) -> Kind:

@@ -19,7 +19,7 @@ from fdkvc.ui.dialogs.choices import DIALOG, DIGEST, FILE, OWN, choose_own_file,
 from fdkvc.ui.dialogs.files import SHIPPED, DialogFile, shipped_file
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, hold
-from fdkvc.ui.kit.frame import problems
+from fdkvc.ui.kit.frame import problems, section_key
 from fdkvc.ui.kit.lanes import POLICIES as LANES
 from fdkvc.ui.kit.lanes import read_lane
 from fdkvc.ui.kit.sidebar import BUDGET_HERE
@@ -104,18 +104,13 @@ def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     """Let the page show what a link asks for; say what of it is not right, in sentences."""
     wrong = fields.adopt_link(page, FIELDS, link)
     if SECTION.name in link:
-        st.session_state[sections_key(page)] = SECTION.labels[held(page, SECTION)]
+        st.session_state[section_key(page)] = SECTION.labels[held(page, SECTION)]
     if len(held(page, SAID)) > MAX_TYPED_CHARACTERS:
         wrong.append(
             f"This link says more than {MAX_TYPED_CHARACTERS:,} characters. Using none instead."
         )
         hold(page, SAID, "")
     return wrong
-
-
-def sections_key(page: str) -> str:
-    """Return where the session holds the words of the open section."""
-    return f"{page}/sections"
 
 
 def choose_conversation(page: str, link: Mapping[str, str]) -> Conversation | None:

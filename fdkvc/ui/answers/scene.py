@@ -37,8 +37,14 @@ ANSWERS: ByteLRU[Answered] = ByteLRU(MAX_ANSWERS_MEGABYTES * 1_000_000)
 
 
 def answer(page: str, conversation: Conversation) -> Answered | None:
-    """Show the answers, as the model writes them if it has not yet; return them."""
-    known = ANSWERS.find(conversation)
+    """Show the answers, as the model writes them if it has not yet; return them, if any."""
+    if conversation.empty:
+        st.info(
+            "Say something as the user, such as: I am looking for a restaurant in San Jose.",
+            icon=":material/chat:",
+        )
+        return None
+    known = ANSWERS.get(conversation)
     headline, asked, lanes, button = st.container(), st.empty(), st.empty(), st.empty()
     try:
         if known is None:
@@ -81,16 +87,8 @@ def _write(
             lanes.html(_lanes_html(answered, writing=True))
             drawn = monotonic()
     button.empty()
-    ANSWERS.keep(conversation, answered)
+    ANSWERS.put(conversation, answered)
     return answered
-
-
-def invite() -> None:
-    """Say how to begin, where nothing was said yet."""
-    st.info(
-        "Say something as the user, such as: I am looking for a restaurant in San Jose.",
-        icon=":material/chat:",
-    )
 
 
 def talk_on(page: str, conversation: Conversation) -> None:

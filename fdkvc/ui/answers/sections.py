@@ -11,7 +11,7 @@ import streamlit as st
 from fdkvc.experiments.answers import MEASURES
 from fdkvc.files.export import csv_text
 from fdkvc.ui.answers.back import show_back
-from fdkvc.ui.answers.choices import BY, SECTION, sections_key
+from fdkvc.ui.answers.choices import BY, SECTION
 from fdkvc.ui.answers.conversation import Answered, bundled_model, size_in_words
 from fdkvc.ui.answers.damage import show_damage
 from fdkvc.ui.answers.measured import TABLES, report, shipped, show_measured
@@ -25,10 +25,10 @@ from fdkvc.ui.kit.downloads import (
     shown_charts,
     tell_address,
 )
-from fdkvc.ui.kit.fields import held, hold
+from fdkvc.ui.kit.fields import held
 from fdkvc.ui.kit.files import report_button
-from fdkvc.ui.kit.frame import problems
-from fdkvc.ui.kit.markdown import Markdown, plain
+from fdkvc.ui.kit.frame import open_section_of, problems
+from fdkvc.ui.kit.markdown import Markdown
 from fdkvc.words import sentence
 
 HELP = (
@@ -94,16 +94,8 @@ def open_section(page: str, answered: Answered) -> None:
         "damage": lambda: show_damage(page, answered),
         "measured": lambda: show_measured(page, answered),
     }
-    labels, opened = SECTION.labels, sections_key(page)
-    # Not as a default: one that changes makes new tabs of them, and the click on the old is lost.
-    st.session_state.setdefault(opened, labels[held(page, SECTION)])
-    tabs = st.tabs([plain(labels[key]) for key in sections], key=opened, on_change="rerun")
-    tables: dict[str, pd.DataFrame] = {"answers.csv": answers_table(answered)}
-    for tab, (key, show) in zip(tabs, sections.items(), strict=True):
-        if tab.open:
-            hold(page, SECTION, key)
-            with tab:
-                tables |= show()
+    tables = {"answers.csv": answers_table(answered)}
+    tables |= open_section_of(page, SECTION, sections)
     with st.container(horizontal=True):
         _downloads(page, tables)
         if tables.keys() >= set(TABLES):

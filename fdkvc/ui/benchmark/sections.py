@@ -8,15 +8,21 @@ import streamlit as st
 
 from fdkvc.experiments.benchmark import Benchmark
 from fdkvc.experiments.study import Study
+from fdkvc.ui.benchmark import repeat
 from fdkvc.ui.benchmark.alignment import show_alignment
+from fdkvc.ui.benchmark.choices import runs_of
 from fdkvc.ui.benchmark.claims import show_claims, show_scorecard
 from fdkvc.ui.benchmark.cost import show_cost
 from fdkvc.ui.benchmark.figures import show_figures
 from fdkvc.ui.benchmark.pair import show_comparison
 from fdkvc.ui.benchmark.tables import show_tables
+from fdkvc.ui.kit import past
 from fdkvc.ui.kit.files import show_files
-from fdkvc.ui.kit.markdown import plain
+from fdkvc.ui.kit.frame import open_tab, section_key, side_by_side
 from fdkvc.ui.kit.past import Past, about
+from fdkvc.ui.kit.run_panel import run_panel
+from fdkvc.ui.kit.variants import tell_idle
+from fdkvc.ui.kit.work import study_work
 from fdkvc.words import count
 
 SECTIONS: dict[str, Callable[[str, Study], None]] = {
@@ -30,26 +36,39 @@ SECTIONS: dict[str, Callable[[str, Study], None]] = {
 }
 
 
-def about_run(past: Past, chosen: Benchmark) -> None:
-    """Say which run is shown, and whether the settings have changed since."""
-    results = past.result.results
+def run(page: str, benchmark: Benchmark) -> None:
+    """Let a person run the benchmark or repeat another, and show what came out."""
+    runs = runs_of(page)
+    tell_idle(benchmark.policies)
+    run_panel(page, "Run", study_work(benchmark), content=benchmark)
+    shown = past.at_hand(runs, benchmark)
+    with side_by_side("runs"):
+        past.show_runs(runs, shown)
+        repeat.choose_record(page)
+    if shown is None:
+        past.offer()
+        return
+    _about_run(shown, benchmark)
+    repeat.tell_repeated(page, shown.result)
+    _show_sections(page, shown.result)
+
+
+def _about_run(shown: Past, chosen: Benchmark) -> None:
+    results = shown.result.results
     ran = results.benchmark
     finished = min(results.dialogs(scenario.key) for scenario in ran.scenarios)
     words = (
         f"{count(finished, 'dialog')} a scenario, seed {ran.seed}, budget {ran.budget}, "
         f"{count(len(ran.policies), 'policy', 'policies')}, {results.seconds:.1f} s"
     )
-    about(past, words, (finished, ran.dialogs), chosen)
+    about(shown, words, (finished, ran.dialogs), chosen)
 
 
-def show_sections(page: str, study: Study) -> None:
-    """Show the section that is open; the others cost nothing."""
+def _show_sections(page: str, study: Study) -> None:
     if not any(study.results.measured.values()):
         st.info("The run was cancelled before anything was finished.")
         return
     show_scorecard(page, study)
-    tabs = st.tabs([plain(name) for name in SECTIONS], key=f"{page}/sections", on_change="rerun")
-    for tab, show in zip(tabs, SECTIONS.values(), strict=True):
-        if tab.open:
-            with tab:
-                show(page, study)
+    name, tab = open_tab(section_key(page), {name: name for name in SECTIONS}, "Claims")
+    with tab:
+        SECTIONS[name](page, study)

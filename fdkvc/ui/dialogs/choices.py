@@ -28,10 +28,9 @@ from fdkvc.ui.dialogs.files import (
 )
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, hold
-from fdkvc.ui.kit.frame import problems
+from fdkvc.ui.kit.frame import problems, section_key
 from fdkvc.ui.kit.lanes import PAIR, Lane, read_lane
 from fdkvc.ui.kit.lanes import POLICIES as LANES
-from fdkvc.ui.kit.lru import LARGE, give_back
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.sidebar import ASKED, BUDGET_HERE, LOOK, ORDER, TURN
 from fdkvc.ui.stage.follow import open_as_linked
@@ -141,9 +140,6 @@ VIEW = Field(
     choices={"words": "Transcript", "lanes": "Caches side by side", "cache": "One cache"},
     chosen=False,
 )
-SECTIONS_KEY = "sections"
-"""Where the session holds the words of the open section."""
-
 PLACED = (
     DIALOG,
     TOPICS,
@@ -165,7 +161,7 @@ def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     wrong = fields.adopt_link(page, FIELDS, link)
     open_as_linked(page, link)
     if SECTION.name in link:
-        st.session_state[f"{page}/{SECTIONS_KEY}"] = SECTION.labels[held(page, SECTION)]
+        st.session_state[section_key(page)] = SECTION.labels[held(page, SECTION)]
     return wrong
 
 
@@ -254,7 +250,7 @@ def _brought(page: str) -> DialogFile | None:
         placeholder="User: a table for two, please\nSystem: at six?",
         help="A speaker and a colon before each turn; or JSON of any kind that a file may have.",
     )
-    before = BROUGHT.find(st.session_state.get(kept))
+    before = BROUGHT.get(st.session_state.get(kept))
     brought = {} if upload is None else {upload.file_id: (upload.name, upload.getvalue)}
     if pasted.strip():
         brought[pasted] = (_pasted_name(pasted), pasted.encode)
@@ -263,17 +259,13 @@ def _brought(page: str) -> DialogFile | None:
     if new or (brought and before is None and not problem):
         name, content = brought[new[-1]] if new else next(iter(brought.values()))
         problem = ""
-        data = content()
         try:
-            before = read_dialog_file(data, name)
+            before = read_dialog_file(content(), name)
             st.session_state[kept] = key = (before.name, before.digest)
-            BROUGHT.keep(key, before)
+            BROUGHT.put(key, before)
             _begin_anew(page, before)
         except ValueError as error:
             problem = f"{name} cannot be read: {error}."
-        if len(data) >= LARGE:
-            del data
-            give_back()
     st.session_state[last] = (tuple(brought), problem if brought else "")
     staying = f" Staying with {before.name}." if before is not None else ""
     problems([problem + staying] if brought and problem else [])
@@ -324,6 +316,7 @@ def _kinds() -> str:
 
 def ask_for_file(page: str) -> None:
     """Say what can be brought, while there is nothing to show; or that it cannot be shown."""
+    fields.write_link(page, FIELDS)
     brought, _ = st.session_state.get(f"{page}/brought/last", ((), ""))
     if brought or held(page, FILE) != OWN:
         st.info("This cannot be shown: the sidebar says why.", icon=":material/error:")

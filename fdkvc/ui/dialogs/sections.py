@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import streamlit as st
-
 from fdkvc.ui.compare import scenes
-from fdkvc.ui.dialogs.choices import FIELDS, FILE, OWN, SECTION, SECTIONS_KEY, Chosen
+from fdkvc.ui.dialogs.choices import FIELDS, FILE, OWN, SECTION, Chosen
 from fdkvc.ui.dialogs.evidence import show_evidence
 from fdkvc.ui.dialogs.heads import show_heads
 from fdkvc.ui.dialogs.replay import show_replay
 from fdkvc.ui.dialogs.transcript import show_transcript
 from fdkvc.ui.kit import fields
-from fdkvc.ui.kit.fields import held, hold
+from fdkvc.ui.kit.fields import held
+from fdkvc.ui.kit.frame import open_section_of
 from fdkvc.ui.kit.lanes import Lane
-from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.sidebar import MOVING
 from fdkvc.ui.step import scene
 
@@ -57,13 +55,4 @@ def open_section(
         "heads": lambda: show_heads(chosen, lanes, lane),
         "all": lambda: show_replay(page, chosen, lanes, asked),
     }
-    labels = SECTION.labels
-    opened = f"{page}/{SECTIONS_KEY}"
-    # Not as a default: one that changes makes new tabs of them, and the click on the old is lost.
-    st.session_state.setdefault(opened, labels[held(page, SECTION)])
-    tabs = st.tabs([plain(labels[key]) for key in sections], key=opened, on_change="rerun")
-    for tab, (key, show) in zip(tabs, sections.items(), strict=True):
-        if tab.open:
-            hold(page, SECTION, key)
-            with tab:
-                show()
+    open_section_of(page, SECTION, sections)

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from html import escape
+from typing import Any, TypeVar
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 from streamlit.navigation.page import StreamlitPage
 
 from fdkvc.charts.theme import DARK, LIGHT, Theme
-from fdkvc.ui.kit.fields import enter, take_pending
+from fdkvc.parameters import Field
+from fdkvc.ui.kit.fields import (
+    adopt_link,
+    arriving_link,
+    enter,
+    held,
+    hold,
+    take_pending,
+    write_link,
+)
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.ui.kit.style import STYLE
 
@@ -27,6 +39,8 @@ PAGES = (
 
 
 _FRAMED = "framed"
+
+Drawn = TypeVar("Drawn")
 
 
 def run_app() -> None:
@@ -45,27 +59,90 @@ def _navigation() -> StreamlitPage:
     return st.navigation([st.Page(path, title=title, icon=icon) for path, title, icon in PAGES])
 
 
-def enter_page() -> None:
-    """Let the app run a page that was run without it, and take what the run before has left.
+@dataclass(frozen=True)
+class Page:
+    """What a page has while it is drawn.
 
-    A new server whose first request is for a page runs that page alone, as it knows of no
-    navigation yet. Every page begins with this.
+    Attributes
+    ----------
+    name : str
+    link : mapping of str to str
+        The parameters of a link that was just followed; empty where none was.
+    beside_title : container
+        For what stands beside the title of a page that has a stage.
+    below_title : container
+        For what is said below it.
     """
+
+    name: str
+    link: Mapping[str, str]
+    beside_title: DeltaGenerator
+    below_title: DeltaGenerator
+
+    def say_wrong(self, sentences: Sequence[str]) -> None:
+        """Say below the title what is wrong."""
+        with self.below_title:
+            problems(sentences)
+
+
+Adopt = Callable[[str, Mapping[str, str]], list[str]]
+"""A function of (page, link) that lets the session hold what a link asks for.
+
+It returns a sentence for each part that is not allowed.
+"""
+
+
+@contextmanager
+def page(
+    name: str,
+    title: str,
+    introduction: str,
+    fields: Sequence[Field] | Callable[[str], Sequence[Field]] = (),
+    *,
+    adopt: Adopt | None = None,
+    staged: bool = False,
+) -> Iterator[Page]:
+    """Take over a link, show the title and what is wrong, draw the page, and write its address.
+
+    Parameters
+    ----------
+    name, title, introduction : str
+    fields : sequence of Field, or function of name to them
+        What the address says.
+    adopt : function, optional
+        Takes over a link; by default, its `fields`.
+    staged : bool
+        Whether the page has a stage, which writes the address itself.
+    """
+    # A new server whose first request is for a page runs that page alone, as it knows of no
+    # navigation yet.
     if _FRAMED not in st.session_state:
         _navigation()
         st.rerun()
     take_pending()
+    link = arriving_link()
+    wrong = adopt(name, link) if adopt else adopt_link(name, _fields_of(name, fields), link)
+    row: dict[str, Any] = {"horizontal": True, "vertical_alignment": "center", "key": "stage-head"}
+    with st.container(**row if staged else {}):
+        st.title(plain(title), anchor=False)
+        st.markdown(plain(introduction))
+        beside_title = st.container(horizontal=True, width="content")
+    shown = Page(name, link, beside_title, st.container())
+    shown.say_wrong(wrong)
+    yield shown
+    if not staged:
+        write_link(name, _fields_of(name, fields))
+
+
+def _fields_of(
+    name: str, fields: Sequence[Field] | Callable[[str], Sequence[Field]]
+) -> Sequence[Field]:
+    return fields(name) if callable(fields) else fields
 
 
 def page_theme() -> Theme:
     """Return the colours for the background that the reader has chosen."""
     return DARK if st.context.theme.type == "dark" else LIGHT
-
-
-def heading(title: str, introduction: str) -> None:
-    """Show a page's title and what it is for."""
-    st.title(plain(title), anchor=False)
-    st.markdown(plain(introduction))
 
 
 @contextmanager
@@ -80,6 +157,36 @@ def panel(name: str) -> Iterator[None]:
     """Open one panel of a row."""
     with st.container(key=f"panel-{name}"):
         yield
+
+
+def open_tab(key: str, labels: Mapping[str, str], opened: str) -> tuple[str, DeltaGenerator]:
+    """Show tabs; return the name of the open one, which alone is to be drawn, and its place.
+
+    Parameters
+    ----------
+    key : str
+        Where the session holds the label of the open tab.
+    labels : mapping of name to str
+    opened : str
+        The name of the tab that is open at first.
+    """
+    # Not as a default: one that changes makes new tabs of them, and the click on the old is lost.
+    st.session_state.setdefault(key, labels[opened])
+    tabs = st.tabs([plain(label) for label in labels.values()], key=key, on_change="rerun")
+    return next(found for found in zip(labels, tabs, strict=True) if found[1].open)
+
+
+def section_key(page: str) -> str:
+    """Return where the session holds the label of a page's open section."""
+    return f"{page}/sections"
+
+
+def open_section_of(page: str, field: Field, sections: Mapping[str, Callable[[], Drawn]]) -> Drawn:
+    """Show a page's sections as tabs, and draw the one that is open, which the field then names."""
+    name, place = open_tab(section_key(page), field.labels, held(page, field))
+    hold(page, field, name)
+    with place:
+        return sections[name]()
 
 
 def table_html(columns: Mapping[str, Sequence[str]], caption: str) -> str:

@@ -1,8 +1,6 @@
-"""Runs in the background, a few at once for all who use this server.
+"""Background runs, a few at once, and the results of the latest.
 
-A job outlives a rerun of its page and a change of page; whoever knows its name finds it, or its
-result, again, and whoever asks for the same finds what is finished. What one server takes on is
-bounded: how many jobs run, how many wait, and how many results are kept and for how long.
+A job outlives a rerun of its page, a change of page and a reload; all tabs see the same jobs.
 """
 
 from __future__ import annotations
@@ -11,29 +9,13 @@ import threading
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from itertools import accumulate
-from time import monotonic
 from typing import Any
 from uuid import uuid4
 
 from fdkvc.experiments.benchmark import Progress
 from fdkvc.experiments.workers import DaemonThreads
-from fdkvc.ui.kit.lru import give_back, size_of
-
-RUNNING = 2
-"""Jobs at work at once."""
-
-WAITING = 4
-"""Jobs that may wait for their turn."""
-
-KEPT = 64
-"""Finished jobs whose results are kept."""
-
-KEPT_MEGABYTES = 128
-"""Of the results that are kept; the last is kept whatever its size."""
-
-KEPT_SECONDS = 24 * 3600.0
-"""How long a result is kept after it was last asked for."""
+from fdkvc.limits import MAX_RESULTS_MEGABYTES, MAX_RUNNING_JOBS
+from fdkvc.ui.kit.lru import size_of
 
 Report = Callable[[Progress], None]
 Work = Callable[[Report, threading.Event], Any]
@@ -57,8 +39,6 @@ class Job:
         The last that it reported; None before it began.
     cancelled : Event
         Set once someone has told it to stop.
-    asked : float
-        When it was last looked for, by the clock of its `Jobs`.
     size : int
         Bytes of its result.
     """
@@ -67,7 +47,6 @@ class Job:
     content: Hashable = None
     cancelled: threading.Event = field(default_factory=threading.Event)
     progress: Progress | None = None
-    asked: float = 0.0
     size: int = 0
     future: Future[Any] = field(default_factory=Future)
 
@@ -118,27 +97,18 @@ class Jobs:
 
     Parameters
     ----------
-    running, waiting, kept : int
-        At most so many of each.
-    kept_seconds : float
-        A finished job that nobody asked for so long is forgotten.
-    kept_bytes : int
-        Of all results together.
-    clock : function
-        Returns seconds.
+    running : int
+        So many run at once; others wait for their turn.
+    most : int
+        Bytes of all results together. The oldest leave first; the latest stays, whatever its size.
     """
 
     def __init__(
         self,
-        running: int = RUNNING,
-        waiting: int = WAITING,
-        kept: int = KEPT,
-        kept_seconds: float = KEPT_SECONDS,
-        kept_bytes: int = KEPT_MEGABYTES * 1_000_000,
-        clock: Callable[[], float] = monotonic,
+        running: int = MAX_RUNNING_JOBS,
+        most: int = MAX_RESULTS_MEGABYTES * 1_000_000,
     ) -> None:
-        self.running, self.waiting, self.kept = running, waiting, kept
-        self._kept_seconds, self._kept_bytes, self._clock = kept_seconds, kept_bytes, clock
+        self.most = most
         self._threads = DaemonThreads(running)  # a server that is told to stop does
         self._jobs: dict[str, Job] = {}
         self._lock = threading.Lock()
@@ -151,72 +121,35 @@ class Jobs:
         work : function
         content : hashable, optional
             What tells its result from others.
-
-        Raises
-        ------
-        ValueError
-            If as many jobs as may are running and waiting already.
         """
         with self._lock:
-            self._forget()
-            ahead = sum(not job.finished for job in self._jobs.values())
-            if ahead >= self.running + self.waiting:
-                raise ValueError(
-                    f"this server is busy with {ahead} runs, and takes no more than "
-                    f"{self.running + self.waiting} at once: try again in a minute"
-                )
-            job = Job(uuid4().hex, content, asked=self._clock())
-            job.future = self._threads.submit(_measured, work, job)
+            job = Job(uuid4().hex, content)
+            job.future = self._threads.submit(self._run, work, job)
             self._jobs[job.name] = job
             return job
 
     def find(self, name: str | None) -> Job | None:
         """Return the job of this name, or None if it is not known any more."""
-        with self._lock:
-            job = None if name is None else self._jobs.get(name)
-            if job is not None:
-                job.asked = self._clock()
-            self._forget()
-            return job
+        return self._jobs.get(name or "")
 
-    def at_hand(self, content: Hashable) -> Job | None:
-        """Return the last job of this content that came to its end, None if there is none."""
+    def results(self, kind: type) -> list[Job]:
+        """Return the jobs that have a result, of contents of this type, oldest first."""
         with self._lock:
-            names = [
-                job.name
-                for job in self._jobs.values()
-                if job.content == content and job.result is not None and not job.cancelled.is_set()
-            ]
-        return self.find(names[-1]) if names else None
+            jobs = list(self._jobs.values())
+        return [job for job in jobs if isinstance(job.content, kind) and job.result is not None]
 
     def drop(self, name: str) -> None:
-        """Forget a finished job at once."""
+        """Forget a job at once."""
         with self._lock:
-            if name in self._jobs and self._jobs[name].finished:
-                del self._jobs[name]
+            self._jobs.pop(name, None)
 
-    def ahead_of(self, job: Job) -> int:
-        """Return how many unfinished jobs began before this one."""
+    def _run(self, work: Work, job: Job) -> Any:
+        result = work(job.report, job.cancelled)
+        job.size = size_of(result)
+        room = self.most - job.size
         with self._lock:
-            names = list(self._jobs)
-            before = names[: names.index(job.name)] if job.name in names else []
-            return sum(not self._jobs[name].finished for name in before)
-
-    def _forget(self) -> None:
-        """Drop the finished jobs that nobody has asked for the longest."""
-        finished = sorted(
-            (job for job in self._jobs.values() if job.finished), key=lambda job: -job.asked
-        )
-        oldest = self._clock() - self._kept_seconds
-        sizes = accumulate(job.size for job in finished)
-        for place, (job, size) in enumerate(zip(finished, sizes, strict=True)):
-            too_much = size > self._kept_bytes and place > 0
-            if place >= self.kept or too_much or job.asked < oldest:
-                del self._jobs[job.name]
-
-
-def _measured(work: Work, job: Job) -> Any:
-    result = work(job.report, job.cancelled)
-    job.size = size_of(result)
-    give_back()
-    return result
+            for other in reversed([each for each in self._jobs.values() if each.finished]):
+                room -= other.size
+                if room < 0:
+                    del self._jobs[other.name]
+        return result

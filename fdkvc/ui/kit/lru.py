@@ -1,8 +1,7 @@
-"""What a server keeps to show it again, bounded by bytes: a count says little of files and runs."""
+"""Caches bounded by bytes: a count says little of files and runs."""
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import sys
 import threading
@@ -43,72 +42,55 @@ def size_of(value: object) -> int:
     return size
 
 
-LARGE = 100_000
-"""Bytes of a file that takes so much to be read that it is worth to `give_back` at once."""
-
-
-def give_back() -> None:
-    """Give the system what is not used any more, sessions that have ended among it.
-
-    After something large, as everyone waits for it: Streamlit's closed sessions refer to
-    themselves, and the C library keeps what was freed for each of the threads that its runs had.
-    """
-    gc.collect()
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
-    if trim is not None:
-        trim(0)
-
-
 class ByteLRU(Generic[Value]):
-    """Values by their keys, of so many bytes together; for all sessions of the process.
+    """A cache of at most so many bytes, least recently used first out; all sessions share it.
 
     Parameters
     ----------
     most : int
-        Bytes. When a value comes, what was used the longest ago leaves until all fit; the one that
-        came stays, whatever its size. A value is measured once, when it comes.
+        Bytes. The value that came last stays, whatever its size. A value is measured once, when it
+        comes.
     """
 
     def __init__(self, most: int) -> None:
         self.most, self.size = most, 0
-        self._kept: OrderedDict[Hashable, tuple[Value, int]] = OrderedDict()
+        self._held: OrderedDict[Hashable, tuple[Value, int]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def keep(self, key: Hashable, value: Value) -> None:
-        """Keep a value in the place of what its key stood for."""
+    def put(self, key: Hashable, value: Value) -> None:
+        """Store a value in the place of what its key stood for."""
         size = size_of(value)
         with self._lock:
-            self.size += size - self._kept.pop(key, (value, 0))[1]
-            self._kept[key] = value, size
-            while self.size > self.most and len(self._kept) > 1:
-                self.size -= self._kept.popitem(last=False)[1][1]
+            self.size += size - self._held.pop(key, (value, 0))[1]
+            self._held[key] = value, size
+            while self.size > self.most and len(self._held) > 1:
+                self.size -= self._held.popitem(last=False)[1][1]
 
-    def find(self, key: Hashable) -> Value | None:
-        """Return the value of a key, or None if it is not kept; to look is to use."""
+    def get(self, key: Hashable) -> Value | None:
+        """Return the value of a key, or None if there is none; to look is to use."""
         with self._lock:
-            if key not in self._kept:
+            if key not in self._held:
                 return None
-            self._kept.move_to_end(key)
-            return self._kept[key][0]
+            self._held.move_to_end(key)
+            return self._held[key][0]
 
 
 _COMPUTED: ByteLRU[Any] = ByteLRU(MAX_COMPUTED_MEGABYTES * 1_000_000)
 
 
 def cached(make: Callable[[*Arguments], Value]) -> Callable[[*Arguments], Value]:
-    """Let a function find again what it made of the same arguments, within one bound for all.
+    """Cache what a function makes by its arguments, within one bound for all such functions.
 
-    What is the same only as itself, such as a run or a file, is not kept alive by having been an
-    argument.
+    An argument that equals only itself, such as a run or a file, is not kept alive by that.
     """
 
     @wraps(make)
     def find_or_make(*arguments: *Arguments) -> Value:
         key = make, _named(arguments)
-        value: Value | None = _COMPUTED.find(key)
+        value: Value | None = _COMPUTED.get(key)
         if value is None:
             value = make(*arguments)
-            _COMPUTED.keep(key, value)
+            _COMPUTED.put(key, value)
         return value
 
     return find_or_make

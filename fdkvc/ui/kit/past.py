@@ -1,8 +1,7 @@
 """Runs whose results are at hand: found by what was asked, listed, named, compared, deleted.
 
-What is shipped with the code, and what this server has run for anyone in the last day, is shown as
-soon as its settings are asked for: by a link, by a reload, or in the sidebar. The address names the
-last runs of the session, so that a reload lists them again; nobody guesses these names.
+What is shipped with the code, and what was run since the app started, is shown as soon as its
+settings are asked for: by a link, by a reload, in another tab, or in the sidebar.
 """
 
 from __future__ import annotations
@@ -29,13 +28,7 @@ from fdkvc.ui.kit.run_panel import latest_job, shared_jobs
 from fdkvc.words import count, minus
 
 SHIPPED = "shipped"
-"""Stands for the name of the job where a result came with the code."""
-
-MOST_LINKED = 8
-"""Runs of a session that its address names."""
-
-LINKED = Field("Runs", "", name="past", default=(), chosen=False)
-"""Their names."""
+"""Begins what stands for the name of the job where a result came with the code."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +49,7 @@ class Kind:
     results : function of result to Results, optional
         The numbers that are compared, if any are.
     files : function of result to mapping
-    shipped : function of content to result or None
+    shipped : function to mapping of content to result
         What came with the code.
     held_by : str
         The page whose settings they are; by default the same.
@@ -69,7 +62,7 @@ class Kind:
     describe: Callable[[Any], str]
     results: Callable[[Any], Results] | None
     files: Callable[[Any], Mapping[str, str]]
-    shipped: Callable[[Any], Any]
+    shipped: Callable[[], Mapping[Any, Any]]
     held_by: str = ""
 
 
@@ -85,12 +78,15 @@ class Past:
         What was asked.
     title : str
         What a person calls it.
+    whole : bool
+        Whether nobody has cancelled it.
     """
 
     name: str
     content: Hashable
     title: str
     result: Any
+    whole: bool = True
 
     @property
     def is_shipped(self) -> bool:
@@ -98,106 +94,73 @@ class Past:
         return self.name.startswith(SHIPPED)
 
 
+def runs_at_hand(kind: Kind) -> dict[str, Past]:
+    """Return every run whose result is at hand, by name: those shipped, then oldest first.
+
+    What is shipped is listed once its settings were looked at in this session.
+    """
+    shipped = (
+        (f"{SHIPPED} {kind.describe(content)}", content, result, True)
+        for content, result in kind.shipped().items()
+        if content in _seen(kind.page)
+    )
+    ran = (
+        (job.name, job.content, job.result, not job.cancelled.is_set())
+        for job in shared_jobs().results(kind.asked)
+    )
+    found = {}
+    for name, content, result, whole in (*shipped, *ran):
+        beginning = "The paper's run" if name.startswith(SHIPPED) else "Run"
+        usual = f"{beginning}: {kind.describe(content)}"
+        title = st.session_state.setdefault(_title(kind.page, name), usual)
+        found[name] = Past(name, content, title or kind.describe(content), result, whole)
+    return found
+
+
 def at_hand(kind: Kind, content: Hashable) -> Past | None:
     """Return the run to be shown for these settings, None if there is none to show.
 
-    What this session has run or chosen itself comes first, then what is shipped, then what anyone
-    has run here. Where there is nothing of these settings, it is the run that was shown before.
+    A run that has just ended is shown; then, of these settings, the last that was not cut short.
+    Where there is nothing of these settings, it is the run that was shown before.
     """
-    _list_linked(kind)
     page, job = kind.page, latest_job(kind.page)
-    if job is not None and job.name not in _listed(page):
-        _list(kind, job.name, job.content)
+    if content not in _seen(page):
+        _seen(page).append(content)
+    every = runs_at_hand(kind)
+    ended, looked_for = f"{page}/ended", _looked_for(page)
+    if job is not None and job.name != st.session_state.get(ended):
+        st.session_state[ended] = job.name
         _show(page, job.name)
-    elif st.session_state.get(_looked_for(page)) != content:
-        shown = st.session_state.get(f"{page}/showing")
-        same = [name for name, known in _listed(page).items() if known == content]
-        same = same or _found(kind, content)
-        if same and shown not in same:
+    elif st.session_state.get(looked_for) != content:
+        same = [past.name for past in every.values() if past.content == content and past.whole]
+        if same and st.session_state.get(f"{page}/showing") not in same:
             _show(page, same[-1])
-    st.session_state[_looked_for(page)] = content
-    return _past(kind, st.session_state.get(f"{page}/showing"))
-
-
-def _list_linked(kind: Kind) -> None:
-    """List what the address names and this server still has."""
-    for name in fields.held(kind.held_by or kind.page, LINKED)[:MOST_LINKED]:
-        job = None if name in _listed(kind.page) else shared_jobs().find(name)
-        if job is not None and isinstance(job.content, kind.asked) and job.result is not None:
-            _list(kind, name, job.content)
-
-
-def linked(page: str, held_by: str = "") -> list[Field]:
-    """Return what of the session's runs goes into the address: nothing if there are none.
-
-    Parameters
-    ----------
-    page, held_by : str
-        As of the `Kind` of these runs.
-    """
-    names = [name for name in _listed(page) if not name.startswith(SHIPPED)]
-    fields.hold(held_by or page, LINKED, names[-MOST_LINKED:])
-    return [LINKED] if names else []
+    st.session_state[looked_for] = content
+    return every.get(st.session_state.get(f"{page}/showing", ""))
 
 
 def _looked_for(page: str) -> str:
     return f"{page}/looked-for"
 
 
-def _found(kind: Kind, content: Hashable) -> list[str]:
-    """List what is at hand of these settings, and return its name."""
-    name = None
-    if kind.shipped(content) is not None:
-        name = f"{SHIPPED} {kind.describe(content)}"
-    elif (job := shared_jobs().at_hand(content)) is not None:
-        name = job.name
-    if name is None:
-        return []
-    _list(kind, name, content)
-    return [name]
-
-
-def _listed(page: str) -> dict[str, Hashable]:
-    """Return what each run of this session was asked, by name."""
-    listed: dict[str, Hashable] = st.session_state.setdefault(f"{page}/runs", {})
-    return listed
-
-
-def _list(kind: Kind, name: str, content: Hashable) -> None:
-    _listed(kind.page)[name] = content
-    beginning = "The paper's run" if name.startswith(SHIPPED) else "Run"
-    st.session_state[_title(kind.page, name)] = f"{beginning}: {kind.describe(content)}"
+def _seen(page: str) -> list[Hashable]:
+    """Return the settings that were looked at in this session."""
+    seen: list[Hashable] = st.session_state.setdefault(f"{page}/seen", [])
+    return seen
 
 
 def _title(page: str, name: str) -> str:
     return f"{page}/runs/{name}"
 
 
-def _show(page: str, name: str | None) -> None:
+def _show(page: str, name: str) -> None:
     st.session_state[f"{page}/showing"] = name
-
-
-def _past(kind: Kind, name: str | None) -> Past | None:
-    """Return a run of this session; where it is no longer kept, it is taken off the list."""
-    listed = _listed(kind.page)
-    if name is None or name not in listed:
-        return None
-    content = listed[name]
-    job = None if name.startswith(SHIPPED) else shared_jobs().find(name)
-    result = kind.shipped(content) if name.startswith(SHIPPED) else job and job.result
-    if result is None:
-        del listed[name]
-        return None
-    title = st.session_state.get(_title(kind.page, name), "")
-    return Past(name, content, title or kind.describe(content), result)
 
 
 def offer(button: str = "Run") -> None:
     """Say that there is nothing to show of these settings yet."""
     st.info(
-        plain(
-            f"Nothing of these settings is at hand on this server: press {button} to measure them."
-        ),
+        plain(f"Nothing of these settings is at hand: press {button} to measure them."),
         icon=":material/play_arrow:",
     )
 
@@ -241,20 +204,19 @@ def tell_changed(past: Past, chosen: Hashable) -> None:
 
 
 def show_runs(kind: Kind, shown: Past | None) -> None:
-    """List the runs of this session: to be shown, named, downloaded, compared and deleted."""
-    every = [past for name in list(_listed(kind.page)) if (past := _past(kind, name)) is not None]
+    """List all runs: to be shown, named, downloaded, compared and deleted."""
+    every = runs_at_hand(kind)
     if not every:
         return
-    with st.expander(plain(f"Runs of this session ({len(every)})"), icon=":material/history:"):
-        for past in every:
+    with st.expander(plain(f"Runs ({len(every)})"), icon=":material/history:"):
+        for past in every.values():
             _row(kind, past, past.name == (shown and shown.name))
         if len(every) > 1 and kind.results is not None:
-            _compare(kind, kind.results, {past.name: past for past in every})
+            _compare(kind, kind.results, every)
 
 
 def _row(kind: Kind, past: Past, is_shown: bool) -> None:
     page, key = kind.page, _title(kind.page, past.name)
-    st.session_state.setdefault(key, past.title)
     st.text_input(plain(kind.describe(past.content)), key=key, persist_state="session")
     with st.container(horizontal=True, key=f"past-{past.name}"):
         st.button(
@@ -291,11 +253,9 @@ def _choose(kind: Kind, name: str, content: Hashable) -> None:
 
 
 def _delete(page: str, name: str) -> None:
-    _listed(page).pop(name, None)
+    if st.session_state.get(f"{page}/shown") == name:
+        del st.session_state[f"{page}/shown"]
     shared_jobs().drop(name)
-    job = latest_job(page)
-    if job is None or job.name == name:
-        st.session_state.pop(f"{page}/shown", None)
     st.session_state.pop(_looked_for(page), None)
 
 

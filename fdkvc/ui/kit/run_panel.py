@@ -59,8 +59,7 @@ def run_panel(page: str, name: str, work: Work, *, help: str = "", content: Hash
             start_run(page, work, content)
             st.rerun()
         if job is not None and busy:
-            _watch(page, jobs, job)
-    problems(st.session_state.get(f"{page}/problems", []))
+            _watch(page, job)
     if job is not None and not busy:
         problems([job.problem] if job.problem else [])
         if job.result is not None:
@@ -80,15 +79,11 @@ def latest_job(page: str) -> Job | None:
 
 
 def start_run(page: str, work: Work, content: Hashable = None) -> None:
-    """Begin a page's run, or let the page say why it cannot begin."""
-    try:
-        st.session_state[f"{page}/job"] = shared_jobs().start(work, content).name
-        st.session_state[f"{page}/problems"] = []
-    except ValueError as error:
-        st.session_state[f"{page}/problems"] = [f"The run was not started: {error}."]
+    """Begin a page's run."""
+    st.session_state[f"{page}/job"] = shared_jobs().start(work, content).name
 
 
-def _watch(page: str, jobs: Jobs, job: Job) -> None:
+def _watch(page: str, job: Job) -> None:
     """Show the progress of a run, again and again until it is finished."""
 
     @st.fragment(run_every=POLL_SECONDS)
@@ -96,7 +91,7 @@ def _watch(page: str, jobs: Jobs, job: Job) -> None:
         if job.finished:
             st.rerun()
         with st.container(horizontal=True, vertical_alignment="center"):
-            share, words = _standing(jobs, job)
+            share, words = _standing(job)
             st.progress(share, text=plain(words), width=460)
             st.button(
                 "Cancel",
@@ -110,11 +105,10 @@ def _watch(page: str, jobs: Jobs, job: Job) -> None:
     watching()
 
 
-def _standing(jobs: Jobs, job: Job) -> tuple[float, str]:
+def _standing(job: Job) -> tuple[float, str]:
     """Return the share that is done, and what goes on, in words."""
     if job.waiting:
-        ahead = jobs.ahead_of(job)
-        return 0.0, f"Waiting: {ahead} run{'s' if ahead > 1 else ''} of this server before it"
+        return 0.0, "Waiting for another run to end"
     progress = job.progress
     if progress is None:
         return 0.0, "Starting"

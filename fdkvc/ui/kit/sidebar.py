@@ -299,6 +299,12 @@ def view_fields(page: str, link: Mapping[str, str] | None = None) -> list[Field]
     return [*DIALOG, *_policy_fields(page, link), *MOVING, ASKED]
 
 
+def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
+    """Let the step page show what a link asks for; say what of it is not right, in sentences."""
+    link = with_numbers_apart(link)
+    return fields.adopt_link(page, view_fields(page, link), link)
+
+
 def keep_to_dialog(page: str, dialogs: DialogBatch, link: Mapping[str, str]) -> list[str]:
     """Take the turn and the entry to what a dialog has; say where a link asked for others.
 

@@ -11,8 +11,7 @@ import streamlit as st
 from fdkvc.explain.counterfactual import Change, counterfactual, nearest_first
 from fdkvc.parameters import written
 from fdkvc.stage.moments import told
-from fdkvc.ui.kit.jobs import Job, Jobs, Report
-from fdkvc.ui.kit.lru import ByteLRU
+from fdkvc.ui.kit.jobs import Jobs, Report
 from fdkvc.ui.kit.runs import Run
 from fdkvc.ui.stage.component import listen, said, show_stage
 from fdkvc.ui.stage.follow import follow as take_over
@@ -32,15 +31,11 @@ def follow(page: str, run: Run) -> int:
 
 # ------------------------------------------------------------------------------- what it asks
 
-SEARCHES = 1
-"""Searches at work at once: each runs a dialog some thousand times."""
-
-_found: ByteLRU[list[Change]] = ByteLRU(4_000_000)
-
 
 @st.cache_resource(show_spinner=False)
 def _searches() -> Jobs:
-    return Jobs(running=SEARCHES, waiting=16, kept=16)
+    """Return the searches of this process, one at a time: each runs a dialog thousands of times."""
+    return Jobs(running=1)
 
 
 def answer(page: str, run: Run) -> None:
@@ -61,34 +56,24 @@ def _search(page: str, run: Run, turn: int, token: int) -> Mapping[str, Any]:
     """Return what was found, or start looking for it and for nothing else."""
     if not run.choice.dialog.alone:
         return {"done": True, "words": "This cache is one of several that decide together."}
-    question = (name_of(run), turn, token)
-    found = _found.find(question)
-    if found is not None:
-        return {"done": True, "changes": [_described(change) for change in found]}
-    key = f"{page}/stage-search"
-    asked, name = st.session_state.get(key, (None, None))
-    job = _searches().find(name)
-    if asked != question or job is None:
+    question, key, jobs = (name_of(run), turn, token), f"{page}/stage-search", _searches()
+    for done in jobs.results(tuple):
+        if done.content == question:
+            return {"done": True, "changes": [_described(change) for change in done.result]}
+    job = jobs.find(st.session_state.get(key))
+    if job is None or job.content != question:
         if job is not None:
             job.cancel()
-        try:
-            st.session_state[key] = question, _start(run, turn, token, question).name
-        except ValueError as error:
-            return {"done": False, "problem": str(error)}
+        trace, dialogs = run.trace, run.dialogs
+
+        def work(report: Report, cancelled: threading.Event) -> list[Change] | None:
+            changes = counterfactual(trace, dialogs, 0, turn, token, cancelled.is_set)
+            return None if cancelled.is_set() else nearest_first(changes)
+
+        st.session_state[key] = jobs.start(work, question).name
     elif job.problem:
         return {"done": True, "words": job.problem}
     return {"done": False}
-
-
-def _start(run: Run, turn: int, token: int, question: tuple[str, int, int]) -> Job:
-    trace, dialogs = run.trace, run.dialogs
-
-    def work(report: Report, cancelled: threading.Event) -> None:
-        changes = counterfactual(trace, dialogs, 0, turn, token, cancelled.is_set)
-        if not cancelled.is_set():
-            _found.keep(question, nearest_first(changes))
-
-    return _searches().start(work)
 
 
 def _described(change: Change) -> Mapping[str, Any]:
