@@ -29,7 +29,7 @@ from fdkvc.ui.answers.conversation import Answered, bundled_model
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.downloads import show_chart
 from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
-from fdkvc.ui.kit.markdown import Markdown
+from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.words import count, listed, ranged, signed
 
 TABLES = ("answers_summary.csv", "answers_paired.csv", "proxies.csv", "answers_services.csv")
@@ -119,7 +119,7 @@ def show_measured(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
     st.html(table_html(_table(rows, measure.unit == "%"), f"Damage: {measure.label}"))
     st.subheader("What predicts it", anchor=False)
     told = known.told
-    st.markdown(_what_predicts())
+    st.markdown(plain(_what_predicts()))
     st.html(table_html(proxies_columns(told.proxies), "Rank correlation of proxy and damage"))
     return dict(zip(TABLES, (told.summary, told.paired, told.proxies, told.known), strict=True))
 

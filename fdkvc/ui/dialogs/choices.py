@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -266,6 +267,7 @@ def _brought(page: str) -> DialogFile | None:
             _begin_anew(page, before)
         except ValueError as error:
             problem = f"{name} cannot be read: {error}."
+        gc.collect()  # closed sessions refer to themselves, and to the files that they brought
     st.session_state[last] = (tuple(brought), problem if brought else "")
     staying = f" Staying with {before.name}." if before is not None else ""
     problems([problem + staying] if brought and problem else [])
