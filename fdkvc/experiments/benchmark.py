@@ -473,7 +473,7 @@ def run_chunks(
 
 @contextmanager
 def _submitter(executor: Executor | None, workers: int) -> Iterator[Submit]:
-    """Give what hands a chunk to whoever runs it."""
+    """Yield the function that submits a chunk: to an executor, to workers, or to a thread."""
     if executor is not None:
         yield executor.submit
     elif workers > 1:

@@ -68,7 +68,7 @@ def expect(listener: Listener, layer: int, keys: Any, values: Any) -> None:
 
 
 def listen(model: Any) -> None:
-    """Let the attention of a model be heard by whoever expects it.
+    """Wrap a model's attention, so that the callbacks given to `expect` receive its inputs.
 
     Raises
     ------

@@ -127,8 +127,7 @@ class Talk:
     ) -> Generator[dict[str, tuple[Writer, int]]]:
         """Let the model answer under every memory: calls, if it makes any, and then its words.
 
-        Whoever has heard enough closes the generator; what is being written ends there, and the
-        conversation can go on.
+        Closing the generator ends what is being written there, and the conversation can go on.
 
         Parameters
         ----------

@@ -50,7 +50,7 @@ class Workspace:
         self._held: dict[str, Floats] = {}
 
     def array(self, name: str, shape: tuple[int, ...]) -> Floats:
-        """Return an array of this shape, not cleared; whoever held one of this name loses it."""
+        """Return an array of this shape, not cleared, in the place of the last of this name."""
         size = math.prod(shape)
         if name not in self._held or self._held[name].size < size:
             self._held[name] = np.empty(size, np.float32)

@@ -132,7 +132,7 @@ def choose_sweep(page: str) -> Sweep:
     st.caption(
         plain(
             f"At most {MAX_SWEEP_VALUES} values of a hyperparameter and {DIALOGS_HERE.high} "
-            "dialogs run here, because the server is shared. The command line runs more:"
+            "dialogs run here. The command line runs more:"
         )
     )
     st.code(sweep_command(sweep), language=None, wrap_lines=True)

@@ -107,8 +107,8 @@ def choose_search(page: str) -> Tuning:
     )
     st.caption(
         plain(
-            f"At most {NUMBERS[0].high} trials run here, because the server is shared. The command "
-            "line runs more, and goes on where it was stopped:"
+            f"At most {NUMBERS[0].high} trials run here. The command line runs more, and continues "
+            "where it was stopped:"
         )
     )
     st.code(command_of(tuning), language=None, wrap_lines=True)

@@ -24,7 +24,7 @@ ALL_SCENARIOS = Field(
     "Scenarios", "", name="scenarios", default=tuple(SCENARIOS), choices=SCENARIOS
 )
 DIALOGS_HERE = replace(DIALOGS, high=2000)
-"""Dialogs a scenario that a run on the page may have: it shares its server with others."""
+"""Dialogs a scenario that a run on the page may have."""
 
 NUMBERS = (DIALOGS_HERE, SEED, replace(BUDGET_HERE, follows=False))
 
@@ -40,8 +40,8 @@ def choose_benchmark(page: str) -> Benchmark:
     numbers = fields.numbers(page, NUMBERS)
     st.caption(
         plain(
-            f"At most {DIALOGS_HERE.high:,} dialogs a scenario run here, because the server is "
-            "shared. The command line runs more:"
+            f"At most {DIALOGS_HERE.high:,} dialogs a scenario run here. "
+            "The command line runs more:"
         )
     )
     names = [policy.name for policy in policies]

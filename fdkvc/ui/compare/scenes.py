@@ -40,7 +40,7 @@ from fdkvc.ui.kit.lanes import (
 )
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.kit.sidebar import ASKED, DIALOG, LOOK
-from fdkvc.ui.stage.lanes import beside, follow_lanes, packed, show_lanes
+from fdkvc.ui.stage.lane_stage import beside, follow_lanes, packed, show_lanes
 from fdkvc.ui.stage.save import save_scene
 from fdkvc.words import count, listed, percent
 

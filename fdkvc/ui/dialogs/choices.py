@@ -241,7 +241,7 @@ def _brought(page: str) -> DialogFile | None:
         type=[*endings(), "npz"],
         key=f"{page}/upload",
         max_upload_size=MAX_UPLOAD_MEGABYTES,
-        help=plain(f"{_kinds()}. It stays on this server while you look at it."),
+        help=plain(f"{_kinds()}. It stays in this app's memory while you look at it."),
     )
     pasted = st.text_area(
         "Or paste a dialog",

@@ -16,7 +16,7 @@ from fdkvc.ui.dialogs.files import HeadChoice
 from fdkvc.ui.kit.lanes import Lane
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.runs import Run
-from fdkvc.ui.stage.lanes import follow_lanes, show_words
+from fdkvc.ui.stage.lane_stage import follow_lanes, show_words
 from fdkvc.ui.stage.payload import Asked, Said
 
 

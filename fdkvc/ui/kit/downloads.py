@@ -39,7 +39,7 @@ def shown_charts(page: str) -> dict[str, Spec]:
 
 
 def show_chart(page: str, name: str, chart: Spec, **options: Any) -> None:
-    """Show a chart of a page, and keep it at hand for whoever wants it as a picture.
+    """Show a chart of a page, and store it for the pictures that are downloaded.
 
     Parameters
     ----------

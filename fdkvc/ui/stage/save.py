@@ -17,7 +17,7 @@ FILE = "scene.html"
 def save_scene(
     page: str, title: str, kind: Kind, packed: Callable[[], bytes], runs: Sequence[Run]
 ) -> None:
-    """Offer what is on the stage as a file that steps without this server.
+    """Offer what is on the stage as a file that steps without this app.
 
     Parameters
     ----------

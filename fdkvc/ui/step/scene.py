@@ -25,7 +25,7 @@ from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.lanes import Lane, changes
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.runs import Run
-from fdkvc.ui.stage.lanes import follow_lanes, show_lanes
+from fdkvc.ui.stage.lane_stage import follow_lanes, show_lanes
 from fdkvc.ui.stage.payload import payload
 from fdkvc.ui.stage.save import save_scene
 from fdkvc.ui.step import stage, story
