@@ -477,30 +477,12 @@ def _number(text: str) -> int | float | str:
 def _chosen_benchmark(settings: Any) -> Benchmark:
     """Return the benchmark that is asked for; its workers start while other things are loaded."""
     from fdkvc.experiments.benchmark import Benchmark, start_workers
-    from fdkvc.policies import read_policy
-    from fdkvc.synthetic.scenarios import scenario_named
+    from fdkvc.files.options import settings_from
 
-    chosen: dict[str, Any] = {}
-    if settings.scenarios is not None:
-        chosen["scenarios"] = tuple(scenario_named(key) for key in settings.scenarios)
-    if settings.policies is not None:
-        chosen["policies"] = tuple(read_policy(name) for name in settings.policies)
-    benchmark = Benchmark(
-        **chosen,
-        metrics=_metrics(settings),
-        dialogs=settings.dialogs,
-        seed=settings.seed,
-        budget=settings.budget,
-    )
+    benchmark = settings_from(Benchmark, settings)
     if settings.dask is None:
         start_workers(benchmark, settings.workers)
     return benchmark
-
-
-def _metrics(settings: Any) -> tuple[str, ...]:
-    from fdkvc.run.metrics import usual_metrics
-
-    return usual_metrics() if settings.metrics is None else tuple(dict.fromkeys(settings.metrics))
 
 
 @contextmanager
@@ -552,10 +534,10 @@ def _benchmark(settings: Any, whole: bool = False) -> None:
 
 def _sweep(settings: Any) -> None:
     from fdkvc.experiments.sweep import Sweep, read_values, suggested_values
+    from fdkvc.files.options import settings_from
     from fdkvc.files.studies import sweep_files
     from fdkvc.files.text import sweep_text
     from fdkvc.policies import read_policy
-    from fdkvc.synthetic.scenarios import scenario_named
 
     policy = read_policy(settings.policy)
     names = [(settings.parameter, settings.values)]
@@ -572,15 +554,7 @@ def _sweep(settings: Any) -> None:
         )
         for name, values in names
     )
-    sweep = Sweep(
-        policy=policy.name,
-        axes=axes,
-        scenario=scenario_named(settings.scenario),
-        dialogs=settings.dialogs,
-        seed=settings.seed,
-        budget=settings.budget,
-        metrics=_metrics(settings),
-    )
+    sweep = settings_from(Sweep, settings, policy=policy.name, axes=axes)
     _tell_idle([policy])
     results = _swept(settings, sweep.benchmark)
     _written(settings, sweep_files(sweep, results), sweep_text(sweep, results))
@@ -591,23 +565,12 @@ def _tune(settings: Any) -> None:
     from time import perf_counter
 
     from fdkvc.experiments.tuning import Tuning, tune
+    from fdkvc.files.options import settings_from
     from fdkvc.files.studies import tuning_files
     from fdkvc.files.text import tuning_text
     from fdkvc.files.write import check_folder
-    from fdkvc.policies import read_policy
-    from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS
 
-    tuning = Tuning(
-        policy=read_policy(settings.policy),
-        names=tuple(settings.names),
-        metrics=tuple(dict.fromkeys(settings.metrics)),
-        scenarios=tuple(settings.scenarios or BENCHMARK_SCENARIOS),
-        trials=settings.trials,
-        dialogs=settings.dialogs,
-        fresh=settings.fresh,
-        seed=settings.seed,
-        budget=settings.budget,
-    )
+    tuning = settings_from(Tuning, settings)
     check_folder(settings.out)
     _tell_idle([tuning.policy])
     began = perf_counter()
@@ -620,6 +583,7 @@ def _tune(settings: Any) -> None:
 def _ablation(settings: Any) -> None:
     from fdkvc.experiments.sweep import Sweep
     from fdkvc.files.export import ablation_files
+    from fdkvc.files.options import settings_from
     from fdkvc.files.text import ablation_text
     from fdkvc.paper.tables import ABLATED_POLICY, published_sweep
     from fdkvc.parameters import parameters_of
@@ -633,12 +597,7 @@ def _ablation(settings: Any) -> None:
         raise ValueError(
             f"the paper does not sweep {parameter}, so give the values to try with --values"
         )
-    sweep = Sweep(
-        axes=((parameter, tuple(values)),),
-        dialogs=settings.dialogs,
-        seed=settings.seed,
-        budget=settings.budget,
-    )
+    sweep = settings_from(Sweep, settings, axes=((parameter, tuple(values)),))
     results = _swept(settings, sweep.alone)
     _written(settings, ablation_files(results, parameter), ablation_text(results, parameter))
 
@@ -827,18 +786,11 @@ def _dialogs(settings: Any) -> None:
     from fdkvc.experiments.replay import Replay, default_heads, replay
     from fdkvc.explain.unsaid import unsaid
     from fdkvc.files import export
+    from fdkvc.files.options import settings_from
     from fdkvc.files.text import replay_text
     from fdkvc.files.write import check_folder, write_files
-    from fdkvc.policies import read_policy
 
-    chosen: dict[str, Any] = {"metrics": tuple(settings.metrics)}
-    if settings.heads is not None:
-        chosen["heads"] = tuple(settings.heads)
-    if settings.policies is not None:
-        chosen["policies"] = tuple(read_policy(name) for name in settings.policies)
-    if settings.budgets is not None:
-        chosen["budgets"] = tuple(settings.budgets)
-    asked = Replay(**chosen)
+    asked = settings_from(Replay, settings)
     baseline = settings.baseline
     if baseline is None:
         baseline = default_baseline(asked.policies)
@@ -909,16 +861,16 @@ def _about_answers(settings: Any, model: AnyModel, content: bytes, began: float)
 def _chosen_answers(settings: Any) -> tuple[Answers, str]:
     """Return what is asked for of answers, and the baseline."""
     from fdkvc.experiments.answers import CUT_TEXT, FULL, Answers
+    from fdkvc.files.options import settings_from
     from fdkvc.files.write import check_folder
     from fdkvc.policies import read_policy
 
-    chosen: dict[str, Any] = {"decides": settings.decides, "every": settings.every}
+    chosen: dict[str, Any] = {}
     if settings.policies is not None:
-        chosen["policies"] = tuple(read_policy(key) for key in settings.policies if key != CUT_TEXT)
+        policies = [key for key in settings.policies if key != CUT_TEXT]
+        chosen = {"policies": tuple(map(read_policy, policies))}
         chosen["cut_text"] = CUT_TEXT in settings.policies
-    if settings.budgets is not None:
-        chosen["budgets"] = tuple(settings.budgets)
-    asked = Answers(**chosen)
+    asked = settings_from(Answers, settings, **chosen)
     baseline = FULL if settings.baseline is None else settings.baseline
     if baseline not in asked.names:
         raise ValueError(

@@ -23,11 +23,12 @@ from fdkvc.experiments.replay import Replay, replay_paired, replay_summary
 from fdkvc.experiments.statistics import over_clusters
 from fdkvc.experiments.study import Study
 from fdkvc.experiments.workers import processor
+from fdkvc.files.options import options_of
 from fdkvc.files.record import digest, versions
 from fdkvc.files.shipped import papers_run
 from fdkvc.files.studies import study_files
 from fdkvc.files.text import OF_HEADS
-from fdkvc.policies import Policy, policy_named
+from fdkvc.policies import policy_named
 from fdkvc.replication.cells import measured_tables, reproduced_sentence, verdicts_of
 from fdkvc.replication.claims import judged_claims
 from fdkvc.replication.rules import LEGEND, SIGNS
@@ -39,7 +40,7 @@ from fdkvc.run.metrics import late_metric
 from fdkvc.stage.moments import Failure, failed_call, nearly_kept, rescued
 from fdkvc.stage.payload import pack
 from fdkvc.stage.run import DialogChoice, Run, RunChoice, build_run
-from fdkvc.synthetic.scenarios import Scenario, World, scenario_named
+from fdkvc.synthetic.scenarios import World, scenario_named
 from fdkvc.words import command_line, count, decimal, ranged
 
 PICTURE_WIDTH = 560
@@ -181,9 +182,7 @@ def study_command(benchmark: Benchmark) -> str:
     >>> study_command(Benchmark(dialogs=100))
     'python -m fdkvc study --dialogs 100 --seed 0 --budget 56 --out results'
     """
-    chosen = _chosen(benchmark, Benchmark(), ("scenarios", "policies", "metrics"))
-    numbers = {name: getattr(benchmark, name) for name in ("dialogs", "seed", "budget")}
-    return command_line("study", chosen | numbers)
+    return command_line("study", options_of(benchmark))
 
 
 def replay_command(
@@ -203,8 +202,7 @@ def replay_command(
     >>> replay_command(Replay(budgets=(32, 48)), "h2o", 0)
     'python -m fdkvc dialogs --dialogs FILE --budgets 32 48 --baseline h2o --seed 0 --out results'
     """
-    options: dict[str, Any] = {"trace" if trace else "dialogs": FILE}
-    options |= _chosen(settings, Replay(), ("policies", "budgets", "heads", "metrics"))
+    options: dict[str, Any] = {"trace" if trace else "dialogs": FILE, **options_of(settings)}
     if trace:  # whose heads may decide otherwise where nothing is said
         options["heads"] = settings.heads
     elif calls:
@@ -220,27 +218,10 @@ def answers_command(settings: Answers, baseline: str) -> str:
     >>> answers_command(Answers(budgets=(32,)), "full")
     'python -m fdkvc answers --dialogs FILE --budgets 32 --baseline full --out results'
     """
-    options: dict[str, Any] = {"dialogs": FILE}
-    options |= _chosen(settings, Answers(), ("policies", "budgets", "decides", "every"))
+    options: dict[str, Any] = {"dialogs": FILE, **options_of(settings)}
     if "policies" in options or not settings.cut_text:
         options["policies"] = settings.names[1:]
     return command_line("answers", options | {"baseline": baseline})
-
-
-def _chosen(settings: object, usual: object, names: Sequence[str]) -> dict[str, Any]:
-    """Return the options of a command that are not as usual, scenarios and policies by name."""
-
-    def word(each: object) -> object:
-        if isinstance(each, Scenario):
-            return each.key
-        return each.name if isinstance(each, Policy) else each
-
-    chosen = {name: getattr(settings, name) for name in names}
-    return {
-        name: [*map(word, value)] if isinstance(value, tuple) else value
-        for name, value in chosen.items()
-        if value != getattr(usual, name)
-    }
 
 
 def ran_on(seed: int | None, packages: Mapping[str, str], ran: Mapping[str, str]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shlex
 
@@ -9,7 +10,9 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from fdkvc.__main__ import _parser
+from fdkvc.experiments.benchmark import Benchmark
 from fdkvc.experiments.sweep import Sweep, can_be_swept
+from fdkvc.files.options import settings_from
 from fdkvc.files.shipped import papers_run
 from fdkvc.paper.claims import CLAIMS
 from fdkvc.policies import POLICIES, policy_named
@@ -300,8 +303,11 @@ def test_the_link_to_a_step_is_one_that_the_step_page_writes() -> None:
 def test_the_command_of_a_sweep_names_all_that_was_chosen(key: str) -> None:
     for name in can_be_swept(key):
         value = getattr(POLICIES[key](), name)
-        command = sweep_command(Sweep(policy=key, axes=((name, (value,)),)))
-        assert f"--policy {key} --parameter {name} --values {value:g} --scenario mixed" in command
+        sweep = Sweep(policy=key, axes=((name, (value,)),))
+        asked = _parser().parse_args(shlex.split(sweep_command(sweep))[3:])
+        assert (asked.parameter, asked.values) == (name, [f"{value:g}"])
+        again = settings_from(Sweep, asked, axes=sweep.axes)
+        assert again == dataclasses.replace(sweep, dialogs=2000)
 
 
 @pytest.mark.parametrize("page", ["benchmark", "ablation"])
@@ -318,8 +324,9 @@ def test_the_command_that_a_page_shows_is_one_that_the_command_line_takes(page: 
     asked = _parser().parse_args(arguments)
     assert (asked.seed, asked.budget, asked.metrics) == (3, 40, ["retention", "regret"])
     if page == "benchmark":
-        assert asked.policies == ["h2o", "fd-kvc:gamma=0.8:w_c=0.3", "pyramid(fifo,last=1.5)"]
-        assert asked.scenarios == list(SCENARIOS)
+        benchmark = settings_from(Benchmark, asked)
+        assert [policy.name for policy in benchmark.policies] == policies
+        assert [scenario.key for scenario in benchmark.scenarios] == list(SCENARIOS)
     else:
         assert (asked.policy, asked.scenario) == ("fd-kvc", "mixed")
         assert (asked.parameter, asked.second) == ("gamma", None)

@@ -10,6 +10,7 @@ import streamlit as st
 
 from fdkvc.experiments.benchmark import Results
 from fdkvc.experiments.sweep import Number, Sweep, can_be_swept, read_values, suggested_values
+from fdkvc.files.options import options_of
 from fdkvc.files.shipped import papers_run
 from fdkvc.files.studies import sweep_files
 from fdkvc.limits import MAX_SWEEP_VALUES
@@ -154,8 +155,7 @@ def sweep_command(sweep: Sweep, dialogs: int = 2000) -> str:
     options: dict[str, Any] = {"policy": sweep.policy}
     for parameter, values, (name, tried) in axes:
         options |= {parameter: name, values: [f"{value:g}" for value in tried]}
-    options |= {"scenario": sweep.scenario.key, "dialogs": dialogs, "seed": sweep.seed}
-    return command_line("sweep", options | {"budget": sweep.budget, "metrics": sweep.metrics})
+    return command_line("sweep", options | options_of(replace(sweep, dialogs=dialogs)))
 
 
 Swept = tuple[Sweep, Results]

@@ -15,6 +15,7 @@ from fdkvc.charts.sweep import tradeoff_chart
 from fdkvc.charts.theme import Spec, with_data
 from fdkvc.experiments.statistics import pareto_front
 from fdkvc.experiments.tuning import DIALOGS, FRESH, TRIALS, Tuning, check_installed, searchable
+from fdkvc.files.options import options_of
 from fdkvc.files.repeat import found_by
 from fdkvc.files.studies import tuning_files
 from fdkvc.parameters import SEED, Field
@@ -122,9 +123,7 @@ def _searched(line: str) -> Policy:
 
 def command_of(tuning: Tuning, trials: int = 1000) -> str:
     """Return the command that searches the same with more trials."""
-    names = {"names": tuning.names} if tuning.names else {}
-    options = {"policy": tuning.policy.name, **names, **_options(tuning), "trials": trials}
-    return command_line("tune", options)
+    return command_line("tune", options_of(replace(tuning, trials=trials)))
 
 
 def _options(tuning: Tuning) -> dict[str, object]:

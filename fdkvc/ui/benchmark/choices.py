@@ -9,6 +9,7 @@ import streamlit as st
 
 from fdkvc.experiments.benchmark import Benchmark
 from fdkvc.experiments.study import Study
+from fdkvc.files.options import options_of
 from fdkvc.files.shipped import papers_run
 from fdkvc.files.studies import study_files
 from fdkvc.parameters import DIALOGS, SEED, Field
@@ -44,13 +45,12 @@ def choose_benchmark(page: str) -> Benchmark:
             "The command line runs more:"
         )
     )
-    names = [policy.name for policy in policies]
-    chosen = {"scenarios": scenarios, "policies": names, "metrics": metrics}
-    more = command_line("study", {**numbers, "dialogs": 6000, **chosen})
-    st.code(more, language=None, wrap_lines=True)
-    return Benchmark(
+    chosen = Benchmark(
         tuple(SCENARIOS[key] for key in scenarios), policies, metrics=metrics, **numbers
     )
+    more = command_line("study", options_of(replace(chosen, dialogs=6000)))
+    st.code(more, language=None, wrap_lines=True)
+    return chosen
 
 
 def _link(benchmark: Benchmark) -> Mapping[str, str]:

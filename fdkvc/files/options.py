@@ -1,0 +1,91 @@
+"""Settings as the options of a command, and again from them: derived from their fields.
+
+A field of a number, a text, a policy or a scenario, or of several of one, is the option of its
+name; the command reads what it was given with `settings_from`, and `options_of` writes the options
+that give the same settings again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from types import NoneType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+from fdkvc.policies import Policy, read_policy
+from fdkvc.synthetic.scenarios import Scenario, scenario_named
+
+Settings = TypeVar("Settings")
+
+
+def _same(word: Any) -> Any:
+    return word
+
+
+WORDS: Mapping[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    int: (_same, _same),
+    float: (_same, _same),
+    str: (_same, _same),
+    Policy: (read_policy, lambda policy: policy.name),
+    Scenario: (scenario_named, lambda scenario: scenario.key),
+}
+"""How a word of an option is read, and written, by the type of a field."""
+
+
+def _options(kind: type) -> Iterator[tuple[dataclasses.Field[Any], type, bool]]:
+    """Yield the fields that are options, the type of a word, and whether there are several."""
+    hints = get_type_hints(kind)
+    for field in dataclasses.fields(kind):
+        hint = hints[field.name]
+        several = get_origin(hint) is tuple
+        inner = [each for each in get_args(hint) if each not in (NoneType, Ellipsis)]
+        word = inner[0] if len(inner) == 1 else hint
+        if word in WORDS:
+            yield field, word, several
+
+
+def settings_from(kind: type[Settings], options: argparse.Namespace, **chosen: Any) -> Settings:
+    """Return the settings that options ask for.
+
+    Parameters
+    ----------
+    kind : type
+        A dataclass.
+    options : Namespace
+        None, or no option of a field's name, leaves its default.
+    **chosen : anything
+        Fields that are no options by themselves.
+
+    Raises
+    ------
+    ValueError
+        In a sentence that names what is not allowed.
+    """
+    found = {}
+    for field, word, several in _options(kind):
+        given = getattr(options, field.name, None)
+        if given is not None and field.name not in chosen:
+            read = WORDS[word][0]
+            found[field.name] = tuple(map(read, given)) if several else read(given)
+    return kind(**found, **chosen)
+
+
+def options_of(settings: Any) -> dict[str, Any]:
+    """Return the options that ask for settings: all numbers, and what is not as by default.
+
+    Examples
+    --------
+    >>> from fdkvc.experiments.benchmark import Benchmark
+    >>> options_of(Benchmark(dialogs=3, metrics=("retention",)))
+    {'dialogs': 3, 'seed': 0, 'budget': 56, 'metrics': ['retention']}
+    """
+    found: dict[str, Any] = {}
+    for field, word, several in _options(type(settings)):
+        value, write = getattr(settings, field.name), WORDS[word][1]
+        default = field.default
+        if field.default_factory is not dataclasses.MISSING:
+            default = field.default_factory()
+        if value != default or type(value) is int:
+            found[field.name] = [*map(write, value)] if several else write(value)
+    return found

@@ -1,0 +1,83 @@
+"""A field of the settings is the option, the record and the command line of its name at once."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import shlex
+from typing import Any
+
+import pytest
+
+from fdkvc.__main__ import _parser
+from fdkvc.experiments.answers import Answers
+from fdkvc.experiments.benchmark import Benchmark
+from fdkvc.experiments.replay import Replay
+from fdkvc.experiments.sweep import Sweep
+from fdkvc.experiments.tuning import Tuning
+from fdkvc.files import record
+from fdkvc.files.options import options_of, settings_from
+from fdkvc.files.record import Kind, read_run, run_json
+from fdkvc.policies import policy_named, read_policy
+from fdkvc.synthetic.scenarios import SCENARIOS, Scenario
+from fdkvc.words import command_line
+
+POLICIES = (policy_named("fd-kvc", gamma=0.8), read_policy("pyramid(fifo, last=1.5)"))
+SEVERAL = (SCENARIOS["shift"], SCENARIOS["mixed"])
+
+
+@dataclasses.dataclass(frozen=True)
+class Wider(Benchmark):
+    """A benchmark with options that no command knows yet."""
+
+    depth: int = 3
+    share: float = 0.5
+    beside: tuple[Scenario, ...] = ()
+    how: str | None = None
+
+
+def test_a_field_that_is_added_is_seen_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record, "KINDS", {"wider": Kind(Wider)})
+    given = argparse.Namespace(dialogs=2, depth=4, share=0.25, beside=["shift"], how=None)
+
+    settings = settings_from(Wider, given)
+
+    expected = Wider(dialogs=2, depth=4, share=0.25, beside=(SCENARIOS["shift"],))
+    assert settings == expected
+    text = run_json("wider", settings, {})
+    assert json.loads(text)["parameters"]["depth"] == 4
+    assert read_run(text).settings == expected
+    assert command_line("wider", options_of(settings)) == (
+        "python -m fdkvc wider --dialogs 2 --seed 0 --budget 56 --depth 4 --share 0.25 "
+        "--beside shift --out results"
+    )
+    wrong = json.loads(text)
+    wrong["parameters"]["depth"] = "deep"
+    with pytest.raises(ValueError, match=r"at parameters\.depth: it is not a whole number"):
+        read_run(json.dumps(wrong))
+
+
+@pytest.mark.parametrize(
+    ("command", "settings", "fixed"),
+    [
+        ("study", Benchmark(SEVERAL, POLICIES, 7, 3, 40, metrics=("regret",)), {}),
+        ("benchmark", Benchmark(), {}),
+        (
+            "sweep --parameter gamma",
+            Sweep(scenario=SCENARIOS["shift"], dialogs=3, metrics=("regret", "retention")),
+            {"axes": Sweep().axes},
+        ),
+        ("tune", Tuning(POLICIES[0], ("gamma",), ("retention",), ("shift",), 9, 8, 7, 6, 50), {}),
+        ("dialogs", Replay(POLICIES, (32, 40), ("each", "kv"), ("attention_loss",)), {}),
+        ("answers", Answers(POLICIES, (40,), decides="layer", every=3), {}),
+    ],
+    ids=lambda value: value.split()[0] if isinstance(value, str) else "",
+)
+def test_the_command_line_asks_for_the_same_settings(
+    command: str, settings: Any, fixed: dict[str, Any]
+) -> None:
+    name, *more = command.split()
+    line = command_line(name, options_of(settings))
+    read = _parser().parse_args([*shlex.split(line)[3:], *more])
+    assert settings_from(type(settings), read, **fixed) == settings
