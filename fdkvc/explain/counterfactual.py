@@ -139,8 +139,9 @@ def counterfactual(
     as rows of one batch, of a fiftieth where they cannot, and of 1 for whole numbers (more where
     the range has more than a thousand). The first that turns the decision is the answer, and no
     nearer one of these does; where the step is wider than a thousandth, or 1, the last of them is
-    halved down to that. What lies between two other steps is not known. A hyperparameter that the
-    run never reads has no answer, and is not tried.
+    halved down to that. What lies between two other steps is not known: there two entries may swap
+    at the cutoff and swap back, so that a finer grid finds a nearer value. A hyperparameter that
+    the run never reads has no answer, and is not tried.
 
     Parameters
     ----------
