@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -145,23 +146,25 @@ def show_map(page: str) -> None:
 
 
 def _tell_best(points: pd.DataFrame, up: Axis) -> None:
-    """Say which is the best up the map, and what the simplest has; nothing where many are."""
+    """Say which has the best mean up the map, and what FIFO has; nothing where several share it."""
     every = points.sort_values("y", ascending=up.lower_is_better).to_dict("records")
     best, second = every[:2]
     if best["y"] == second["y"]:
         return
     (fifo,) = (point for point in every if point["setting"] == "fifo")
-    its, fifos = (ranged(point["y"], point["y_low"], point["y_high"]) for point in (best, fifo))
-    st.markdown(
-        Markdown(
-            "{}: within the budget, **FIFO**, which looks at age alone, is best with {}."
-        ).format(up.label, its)
-        if best is fifo
-        else Markdown(
-            "{}: within the budget, **{}** is best with {}; **FIFO**, which looks at age alone, "
-            "has {}."
-        ).format(up.label, best["name"], its, fifos)
+    told = Markdown("{}: within the budget, **{}** has the best mean, {}.").format(
+        up.label, best["name"], _with_places(best)
     )
+    simplest = Markdown("**FIFO**, which looks at age alone, has {}.").format(_with_places(fifo))
+    st.markdown(told if best is fifo else Markdown(" ").join([told, simplest]))
+
+
+def _with_places(point: Mapping[Hashable, Any]) -> str:
+    """Write a mean with its interval, and the places that it takes as other dialogs are drawn."""
+    low, high = int(point["y_rank_low"]), int(point["y_rank_high"])
+    places = f"place {low}" if low == high else f"place {low} to {high}"
+    mean = ranged(point["y"], point["y_low"], point["y_high"])
+    return f"{mean}, {places} of all over draws of dialogs"
 
 
 def _pick(page: str, name: str) -> None:
