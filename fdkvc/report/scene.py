@@ -12,7 +12,7 @@ from html import escape
 from fdkvc.limits import MAX_EXPLAINED_ENTRIES
 from fdkvc.report.page import page
 from fdkvc.stage.drawn import Kind, script, style
-from fdkvc.stage.moments import told
+from fdkvc.stage.moments import why_sentences
 from fdkvc.stage.run import Run
 
 Told = Mapping[str, Sequence[str]]
@@ -76,7 +76,7 @@ def told_of(runs: Sequence[Run], entry: int | None, *, every: bool = True) -> To
 
 
 def _said(runs: Sequence[Run], turn: int, token: int) -> Sequence[str]:
-    every = [told(run, turn, token) for run in runs]
+    every = [why_sentences(run, turn, token) for run in runs]
     return every[0] if len(every) == 1 else [" ".join(each) for each in every]
 
 

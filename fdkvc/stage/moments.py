@@ -139,15 +139,15 @@ def failed_call(recordings: Sequence[Recording], policy: Policy, budget: int) ->
     return None
 
 
-def told(run: Run, turn: int, token: int) -> list[str]:
+def why_sentences(run: Run, turn: int, token: int) -> list[str]:
     """Say why an entry is where it is in a turn; of what has gone before, why it went."""
     own = run.at(turn)
     why = explain(own.trace, own.dialogs, 0, turn, token)
     if why.left is not None and why.left[0] < turn:
-        return told(run, why.left[0], token)
+        return why_sentences(run, why.left[0], token)
     if own.trunk is not None and why.status == Status.empty and why.born < own.trace.first_turn:
         fork = own.trace.first_turn - 1
         if token in own.trunk.at(fork).trace.state_after(fork).cache.token:
             return [f"Token {token} was taken out by the fork, after turn {fork}."]
-        return told(own.trunk, fork, token)
+        return why_sentences(own.trunk, fork, token)
     return sentences(why)

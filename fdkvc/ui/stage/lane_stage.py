@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fdkvc.run.metrics import usual_metrics
-from fdkvc.stage.moments import told
+from fdkvc.stage.moments import why_sentences
 from fdkvc.ui.kit.lanes import Lane
 from fdkvc.ui.stage import component as stage
 from fdkvc.ui.stage.follow import follow
@@ -35,7 +35,7 @@ def follow_lanes(page: str, lanes: Sequence[Lane]) -> int:
         page,
         name_of_all([lane.run for lane in rows]),
         rows[0].run.dialogs,
-        lambda turn, token: [" ".join(told(lane.run, turn, token)) for lane in rows],
+        lambda turn, token: [" ".join(why_sentences(lane.run, turn, token)) for lane in rows],
     )
 
 

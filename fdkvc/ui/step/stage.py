@@ -10,7 +10,7 @@ import streamlit as st
 
 from fdkvc.explain.counterfactual import Change, counterfactual, nearest_first
 from fdkvc.parameters import written
-from fdkvc.stage.moments import told
+from fdkvc.stage.moments import why_sentences
 from fdkvc.ui.kit.jobs import Jobs, Report
 from fdkvc.ui.kit.runs import Run
 from fdkvc.ui.stage.component import listen, said, show_stage
@@ -26,7 +26,9 @@ def show(page: str, run: Run) -> None:
 
 def follow(page: str, run: Run) -> int:
     """Take over what the stage has come to, and tell it why the entry is where it is."""
-    return take_over(page, name_of(run), run.dialogs, lambda turn, token: told(run, turn, token))
+    return take_over(
+        page, name_of(run), run.dialogs, lambda turn, token: why_sentences(run, turn, token)
+    )
 
 
 # ------------------------------------------------------------------------------- what it asks
