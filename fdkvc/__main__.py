@@ -36,6 +36,9 @@ MISTAKE = 2
 MOST_LETTERS = 1000
 """Characters of a sentence about a mistake; the middle of a longer one is left out."""
 
+SECONDS_A_LINE = 10.0
+"""Between two lines of progress where no terminal can write over the first."""
+
 MOST_LEFT = 10
 """Dialogs of which it is said why they are left out of a trace."""
 
@@ -1015,9 +1018,8 @@ def _captured(
                     left.append(f"{transcript.name} and what follows: {grown.refusal}")
                     break
                 recordings += found
-            if on_progress is not None:
-                title = f"{done} of {len(transcripts)} dialogs"
-                on_progress(Progress(done, len(transcripts), title, perf_counter() - began))
+            title = f"{done} of {len(transcripts)} dialogs"
+            on_progress(Progress(done, len(transcripts), title, perf_counter() - began))
     return recordings, left
 
 
@@ -1152,21 +1154,26 @@ def _print(text: str, folder: str | None) -> None:
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[Progress], None] | None]:
-    """Give a function that shows progress in one line of a terminal, None where there is none."""
-    if not sys.stderr.isatty():
-        yield None
-        return
+def _progress() -> Iterator[Callable[[Progress], None]]:
+    """Give a function that shows progress: in one line of a terminal, elsewhere in a new one."""
+    terminal = sys.stderr.isatty()
+    due = SECONDS_A_LINE
 
     def show(progress: Progress) -> None:
+        nonlocal due
         share = progress.done / progress.total
         text = f"{share:4.0%}  {progress.title}, about {progress.seconds_left:.0f} s left"
-        _say(f"\r\x1b[K{text}", end="")
+        if terminal:
+            _say(f"\r\x1b[K{text}", end="")
+        elif progress.seconds >= due:
+            due = progress.seconds + SECONDS_A_LINE
+            _say(text)
 
     try:
         yield show
     finally:
-        _say("\r\x1b[K", end="")
+        if terminal:
+            _say("\r\x1b[K", end="")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +153,22 @@ def test_a_terminal_sees_progress_with_the_time_left(
     assert [re.sub(r"\d+ s", "N s", line) for line in seen[1:-1]] == [
         " 99%  100 of 101 dialogs, about N s left",
         "100%  101 of 101 dialogs, about N s left",
+    ]
+
+
+def test_without_a_terminal_progress_is_a_line_every_ten_seconds(
+    monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
+) -> None:
+    seconds = count(step=4)
+    monkeypatch.setattr(study_module, "perf_counter", lambda: next(seconds))
+    monkeypatch.setattr(benchmark_module, "CHUNK", 1)
+
+    assert run("benchmark", "--dialogs", "8", "--scenarios", "shift", "--workers", "1") == 0
+
+    # A chunk takes 4 s: the lines come after 12 s and 24 s.
+    assert capsys.readouterr().err.splitlines() == [
+        " 38%  3 of 8 dialogs, about 20 s left",
+        " 75%  6 of 8 dialogs, about 8 s left",
     ]
 
 
