@@ -44,6 +44,9 @@ MAX_FRONT_SETTINGS = 12  # of a search's front that are measured again, spread e
 MAX_RESTORED_SPANS = 8  # that are brought back, each by itself, to see which mends an answer
 MAX_WRITTEN_TOKENS = 128  # of a passage that a model writes
 MAX_CALLS = 2  # that a model makes before the words of a turn
+MAX_BOUND_TERMS = 20_000  # of the integer programme of the most evidence: about a second
+MAX_BOUND_SECONDS = 2.0  # of one such programme
+MAX_BOUND_NODES = 1000  # of its search
 MAX_REGRET_STEPS = 2**24  # of the search for the best schedule: some seconds, and 300 MB
 
 # Files that are written

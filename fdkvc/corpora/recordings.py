@@ -11,7 +11,7 @@ from functools import cache, cached_property
 from itertools import chain
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from fdkvc.attention import SPEAKERS, Floats
 from fdkvc.corpora.transcripts import Demand, Mention, Transcript, check_size, word_numbers
@@ -175,12 +175,17 @@ class Recording:
 
     def tokens_of(self, mention: Mention) -> tuple[int, ...]:
         """Return the indices of the tokens that stand for any of a mention's characters."""
-        first = self.starts[mention.turn]
-        return tuple(
-            first + at
-            for at, token in enumerate(self.tokens[mention.turn])
-            if max(token.start, mention.start) < min(token.end, mention.end)
-        )
+        first, spans = self.starts[mention.turn], self._spans[mention.turn]
+        start, end = np.maximum(spans[0], mention.start), np.minimum(spans[1], mention.end)
+        return tuple((first + np.flatnonzero(start < end)).tolist())
+
+    @cached_property
+    def _spans(self) -> list[NDArray[np.intp]]:
+        """Starts and ends of the tokens of each turn (2, n)."""
+        return [
+            np.array([[each.start for each in turn], [each.end for each in turn]], np.intp)
+            for turn in self.tokens
+        ]
 
     @cached_property
     def evidence(self) -> tuple[tuple[Demand, tuple[tuple[int, ...], ...]], ...]:
@@ -192,6 +197,17 @@ class Recording:
             if mentions:
                 found.append((demand, mentions))
         return tuple(found)
+
+    @cached_property
+    def needed(self) -> list[tuple[NDArray[np.int32], NDArray[np.intp]]]:
+        """The tokens of all mentions of each demand, one after the other, and where each begins."""
+        return [
+            (
+                np.fromiter(chain.from_iterable(mentions), np.int32),
+                np.cumsum([0, *map(len, mentions[:-1])]),
+            )
+            for _, mentions in self.evidence
+        ]
 
     def pieces(self, turn: int) -> list[Piece]:
         """Cut the text of a turn into its tokens and what lies between them.

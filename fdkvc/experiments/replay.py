@@ -19,6 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from fdkvc.corpora.recordings import Recording, many_rows
+from fdkvc.corpora.transcripts import TooLargeError
 from fdkvc.experiments.benchmark import Progress, check_different
 from fdkvc.experiments.statistics import cluster_interval, differences
 from fdkvc.parameters import BUDGET, Field
@@ -28,12 +29,16 @@ from fdkvc.run.bounds import most_evidence
 from fdkvc.run.evidence import Evidence
 from fdkvc.run.metrics import Metric, first_late_turn, metric_named, metrics_of
 from fdkvc.run.simulate import simulate
+from fdkvc.words import count
 
 BUDGETS = (32, 48, 64, 96, 128)
 """Budgets to try when no others are asked for."""
 
 BEST = "best possible"
 """Stands for a policy: the most evidence that a cache of this size could have held, exactly."""
+
+TOO_LARGE = "not computed (too large)"
+"""Stands for the most evidence where computing it takes too long."""
 
 Row = tuple[str, str, str, str, int, str, float]
 
@@ -130,7 +135,7 @@ def replay(
     on_progress : function, optional
         Called after some dialogs, in the calling thread.
     cancelled : Event, optional
-        Once set, no further dialogs begin; finished ones are returned.
+        Once set, nothing further begins; the dialogs that are finished are returned.
 
     Returns
     -------
@@ -144,11 +149,13 @@ def replay(
         If the recordings differ in dimensions, or in how their heads share keys where that matters.
     """
     began, done = perf_counter(), 0
+    cancelled = cancelled or threading.Event()
     rows: list[Row] = []
     for chunk in _chunks(recordings):
-        if cancelled is not None and cancelled.is_set():
+        found = _replay_chunk(settings, chunk, cancelled)
+        if found is None:
             break
-        rows += _replay_chunk(settings, chunk)
+        rows += found
         done += len(chunk)
         if on_progress is not None:
             title = f"{done} of {len(recordings)} dialogs"
@@ -199,12 +206,19 @@ def deciders(mode: str, recordings: Sequence[Recording]) -> int:
     return sizes.pop()
 
 
-def _replay_chunk(settings: Replay, recordings: Sequence[Recording]) -> list[Row]:
+def _replay_chunk(
+    settings: Replay, recordings: Sequence[Recording], cancelled: threading.Event
+) -> list[Row] | None:
+    """Return the rows of some dialogs, None if it is cancelled before all are there."""
+    if cancelled.is_set():  # making a batch of them takes long
+        return None
     dialogs, heads = many_rows(recordings), len(recordings[0].heads)
     late = [metric for metric in settings.measured if metric.needs == "dialogs"]
     outputs_from = first_late_turn(dialogs) if late else dialogs.turns
     found = []
     for policy, mode, budget in product(settings.policies, settings.heads, settings.budgets):
+        if cancelled.is_set():
+            return None
         deciding = Together(policy, deciders(mode, recordings)) if mode != "each" else policy
         trace = simulate(deciding, dialogs, budget, entries=False, outputs_from=outputs_from)
         of_rows = {metric: metric.late(trace, dialogs) for metric in late}
@@ -215,7 +229,12 @@ def _replay_chunk(settings: Replay, recordings: Sequence[Recording]) -> list[Row
             for metric in settings.measured:
                 values = of_rows[metric][rows] if metric in of_rows else metric.measure(evidence)
                 found.append((*case, metric.name, float(np.mean(values))))
-    return [*found, *_best(settings, recordings)] if settings.best else found
+    if settings.best:
+        for row in _best(settings, recordings):
+            if cancelled.is_set():
+                return None
+            found.append(row)
+    return found
 
 
 def _best(settings: Replay, recordings: Sequence[Recording]) -> Iterator[Row]:
@@ -223,9 +242,38 @@ def _best(settings: Replay, recordings: Sequence[Recording]) -> Iterator[Row]:
     for recording, budget, metric in product(recordings, settings.budgets, settings.measured):
         if metric.asked_of is not None:
             said = recording.transcript
-            most = most_evidence(recording, budget, metric.asked_of)
+            try:
+                most = most_evidence(recording, budget, metric.asked_of)
+            except TooLargeError:
+                most = float("nan")
             for mode in settings.heads:
                 yield said.name, said.services, BEST, mode, budget, metric.name, most
+
+
+def not_computed(replayed: pd.DataFrame) -> str:
+    """Say where the best possible is missing because it takes too long; empty if nowhere."""
+    lacking = replayed[_lacks_best(replayed)]
+    if lacking.empty:
+        return ""
+    budgets = ", ".join(map(str, sorted(lacking.budget.unique())))
+    dialogs = count(int(lacking.dialog.nunique()), "dialog")
+    return f"{BEST}: {TOO_LARGE} for {dialogs} at budget {budgets}; those means are left out"
+
+
+def _lacks_best(replayed: pd.DataFrame) -> pd.Series[bool]:
+    """Whether each row is of a best possible that was not computed, though evidence is demanded."""
+    case = ["dialog", "budget", "metric"]
+    best, known = replayed.policy == BEST, replayed.value.notna()
+    demanded = pd.MultiIndex.from_frame(replayed.loc[known & ~best, case])
+    return best & ~known & pd.MultiIndex.from_frame(replayed[case]).isin(demanded)
+
+
+def _known(replayed: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with a value; none of a best possible that some dialogs lack."""
+    lacking = replayed[_lacks_best(replayed)]
+    case = ["policy", "budget", "metric"]
+    partial = pd.MultiIndex.from_frame(replayed[case]).isin(pd.MultiIndex.from_frame(lacking[case]))
+    return replayed[replayed.value.notna() & ~partial]
 
 
 def replay_summary(replayed: pd.DataFrame) -> pd.DataFrame:
@@ -263,7 +311,7 @@ def replay_services(replayed: pd.DataFrame) -> pd.DataFrame:
         Columns `REPLAY_SERVICES`.
     """
     by = [name for name in REPLAY_SERVICES if name not in ("n", "mean")]
-    known = replayed[replayed.value.notna()].groupby(by, sort=False).value
+    known = _known(replayed).groupby(by, sort=False).value
     return known.agg(["size", "mean"]).reset_index().set_axis(list(REPLAY_SERVICES), axis=1)
 
 
@@ -320,4 +368,4 @@ def _groups(replayed: pd.DataFrame) -> Iterator[tuple[tuple[Any, ...], pd.DataFr
     Whether a metric says something of a dialog does not depend on the policy.
     """
     by = ["policy", "heads", "budget", "metric"]
-    yield from replayed[replayed.value.notna()].groupby(by, sort=False)
+    yield from _known(replayed).groupby(by, sort=False)

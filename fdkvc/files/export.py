@@ -9,7 +9,13 @@ import pandas as pd
 from fdkvc.experiments.answers import Answers, AnswerScores
 from fdkvc.experiments.benchmark import Latency, Results
 from fdkvc.experiments.proxies import AnswersTables
-from fdkvc.experiments.replay import Replay, replay_paired, replay_services, replay_summary
+from fdkvc.experiments.replay import (
+    Replay,
+    not_computed,
+    replay_paired,
+    replay_services,
+    replay_summary,
+)
 from fdkvc.experiments.study import Study
 from fdkvc.explain.tables import entries_table, turns_table
 from fdkvc.files.record import run_json
@@ -139,7 +145,9 @@ def replay_files(
     }
     about = {"source": source, "file": file, "dialogs": int(replayed.dialog.nunique())}
     about |= {"baseline": baseline, "seed": seed}
-    return {**numbers, "replay.json": run_json("replay", settings, numbers, seconds, **about)}
+    missing = not_computed(replayed) or None
+    record = run_json("replay", settings, numbers, seconds, **about, missing=missing)
+    return {**numbers, "replay.json": record}
 
 
 def answers_files(

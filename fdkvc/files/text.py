@@ -12,7 +12,7 @@ from fdkvc.experiments.answers import MEASURES
 from fdkvc.experiments.benchmark import ADAPTATION, Benchmark, Latency, Results, late_metrics
 from fdkvc.experiments.known_services import known_sentence
 from fdkvc.experiments.proxies import AnswersTables
-from fdkvc.experiments.replay import replay_summary
+from fdkvc.experiments.replay import not_computed, replay_summary
 from fdkvc.experiments.statistics import Paired, over_clusters
 from fdkvc.experiments.study import Study
 from fdkvc.experiments.sweep import Sweep
@@ -144,11 +144,13 @@ def replay_text(replayed: pd.DataFrame) -> str:
         for (metric, policy), texts in cells.items()
     ]
     dialogs = count(int(replayed.dialog.nunique()), "dialog")
-    return (
+    parts = [
         f"Means over {dialogs} by budget, ± half of the 95 % interval, which is\n"
-        f"{over_clusters(int(replayed.services.nunique()))}\n\n"
-        f"{text_table(['metric', 'policy', *map(str, budgets)], rows, 2, grouped=True)}"
-    )
+        f"{over_clusters(int(replayed.services.nunique()))}",
+        text_table(["metric", "policy", *map(str, budgets)], rows, 2, grouped=True),
+        not_computed(replayed),
+    ]
+    return "\n\n".join(filter(None, parts))
 
 
 def answers_text(told: AnswersTables) -> str:

@@ -19,7 +19,7 @@ from fdkvc.experiments.answers import MEASURES, Answers
 from fdkvc.experiments.benchmark import Benchmark, is_the_papers
 from fdkvc.experiments.known_services import known_sentence
 from fdkvc.experiments.proxies import AnswersTables
-from fdkvc.experiments.replay import Replay, replay_paired, replay_summary
+from fdkvc.experiments.replay import Replay, not_computed, replay_paired, replay_summary
 from fdkvc.experiments.statistics import over_clusters
 from fdkvc.experiments.study import Study
 from fdkvc.experiments.workers import processor
@@ -462,6 +462,8 @@ def replay_parts(
         title = f"{known.title}{', %' if known.percent else ''}"
         columns = _by_budget(summary, paired, metric, scale, digits)
         body += f"<h3>{escape(title)}</h3>{tables.plain_html(columns, title)}"
+    if missing := not_computed(replayed):
+        body += f"<p>{escape(missing)}</p>"
     parts = [Part("Dialogs that people said", body)]
     policies = {policy.key: policy for policy in reversed(settings.policies)}
     policy = policies.get(MOMENT_POLICY, settings.policies[0])

@@ -13,7 +13,7 @@ its bound is an integer programme; it is small, because no other tokens need be 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from weakref import WeakKeyDictionary
 
@@ -22,7 +22,13 @@ from numpy.typing import NDArray
 
 from fdkvc.attention import Bools, Floats
 from fdkvc.corpora.recordings import Recording
-from fdkvc.limits import MAX_REGRET_STEPS
+from fdkvc.corpora.transcripts import TooLargeError
+from fdkvc.limits import (
+    MAX_BOUND_NODES,
+    MAX_BOUND_SECONDS,
+    MAX_BOUND_TERMS,
+    MAX_REGRET_STEPS,
+)
 from fdkvc.parameters import check_count
 from fdkvc.run.evidence import Demands
 from fdkvc.synthetic.batch import DialogBatch
@@ -35,6 +41,9 @@ BITS = 40
 
 NEVER = np.int64(-(2**60))
 """What a token gains by what it cannot do."""
+
+LIMIT_REACHED = 1
+"""What SciPy calls a programme that was not solved within its limits."""
 
 
 def check_schedule(turns: int, tokens: int, budget: int) -> None:
@@ -193,6 +202,8 @@ def most_evidence(recording: Recording, budget: int, asked: Demands) -> float:
     ------
     ValueError
         For a budget below 1.
+    TooLargeError
+        If it cannot be computed within the limits.
 
     Examples
     --------
@@ -213,19 +224,25 @@ def most_evidence(recording: Recording, budget: int, asked: Demands) -> float:
     if not wanted:
         return float("nan")
     born = np.repeat(np.arange(len(recording.tokens)), [len(turn) for turn in recording.tokens])
-    last: dict[int, int] = {}
-    for _, turn, mentions in wanted:
-        last.update((token, max(turn, last.get(token, 0))) for token in mentions[-1])
+    last = np.full(len(born), -1)
+    for weight, (demand, _), (needed, starts) in zip(
+        weights, recording.evidence, recording.needed, strict=True
+    ):
+        if weight:
+            newest = needed[starts[-1] :]
+            last[newest] = np.maximum(last[newest], demand.turn - 1)
     if _places(born, last).max() <= budget:  # the last mentions of all fit in together
         return 1.0
+    if 2 * sum(len(mention) for *_, mentions in wanted for mention in mentions) > MAX_BOUND_TERMS:
+        raise TooLargeError(f"{recording.transcript.name}: its best cache is not computed")
     return _most_met(wanted, born, budget)
 
 
-def _places(born: NDArray[np.intp], last: Mapping[int, int]) -> NDArray[np.intp]:
-    """Return how many tokens are held at the end of each turn, if each is until its last."""
+def _places(born: NDArray[np.intp], last: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return how many tokens are held at the end of each turn, if each is until its last, or −1."""
     change = np.zeros(born[-1] + 2, np.intp)
-    np.add.at(change, born[[*last]], 1)
-    np.add.at(change, np.array([*last.values()]) + 1, -1)
+    np.add.at(change, born[last >= 0], 1)
+    np.add.at(change, last[last >= 0] + 1, -1)
     return np.cumsum(change)
 
 
@@ -276,8 +293,14 @@ def _most_met(
         integrality=np.ones(len(worth), np.intp),
         bounds=Bounds(0, 1),
         constraints=LinearConstraint(matrix.tocsr(), ub=[most for _, most in rows]),
-        options={"mip_rel_gap": 0.0},
+        options={
+            "mip_rel_gap": 0.0,
+            "node_limit": MAX_BOUND_NODES,
+            "time_limit": MAX_BOUND_SECONDS,
+        },
     )
+    if solved.status == LIMIT_REACHED:
+        raise TooLargeError(f"the search for the best cache takes too long: {solved.message}")
     if solved.x is None:
         raise RuntimeError(f"the integer programme was not solved: {solved.message}")
     return float(worth @ np.round(solved.x))

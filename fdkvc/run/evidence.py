@@ -74,15 +74,11 @@ class Answer:
 def answers(trace: Trace, recording: Recording) -> list[Answer]:
     """Ask every demand of a dialog of the caches of its heads, recorded from the first turn on."""
     held = _held(trace, recording)
-    return [
-        Answer(
-            demand,
-            np.logical_or.reduce(
-                [held[:, demand.turn - 1, list(mention)].all(axis=1) for mention in mentions]
-            ),
-        )
-        for demand, mentions in recording.evidence
-    ]
+    found = []
+    for (demand, _), (needed, starts) in zip(recording.evidence, recording.needed, strict=True):
+        whole = np.logical_and.reduceat(held[:, demand.turn - 1, needed], starts, axis=1)
+        found.append(Answer(demand, np.asarray(whole.any(axis=1))))
+    return found
 
 
 def lost_in(trace: Trace, recording: Recording) -> list[Ints]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.lexical import lexical_recording
+from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.transcripts import Transcript, Turn
 from fdkvc.experiments import replay as replay_module
 from fdkvc.experiments.benchmark import Progress
@@ -21,7 +24,9 @@ from fdkvc.experiments.replay import (
     BEST,
     BUDGETS,
     REPLAYED,
+    TOO_LARGE,
     Replay,
+    not_computed,
     replay,
     replay_paired,
     replay_services,
@@ -31,6 +36,8 @@ from fdkvc.experiments.statistics import cluster_interval, summarize
 from fdkvc.files.export import replay_files
 from fdkvc.files.text import replay_text
 from fdkvc.policies import policy_named, read_policy
+from fdkvc.report.document import replay_parts
+from fdkvc.run import bounds
 from fdkvc.run.metrics import metric_named, metrics_of
 from fdkvc.run.simulate import simulate
 from tests.worlds import measure
@@ -156,6 +163,51 @@ def test_differences_are_paired_over_the_same_dialogs() -> None:
     difference = values("fd-kvc gamma=0.8", 24, "call_recall") - values("h2o", 24, "call_recall")
     row: Any = table.xs(("fd-kvc gamma=0.8", 24, "call_recall"))
     assert row.mean_diff == pytest.approx(difference.mean())
+
+
+def test_a_bound_that_is_too_large_is_named_and_never_averaged_over_other_dialogs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bounds, "MAX_BOUND_TERMS", 100)
+    settings = dataclasses.replace(SMALL, budgets=(4, 64))
+    found = replay(settings, RECORDINGS)
+    best = found[(found.policy == BEST) & (found.metric == "call_recall")]
+
+    assert best.value[best.budget == 4].isna().any()
+    assert not best.value[best.budget == 64].isna().any()
+    summary = replay_summary(found).set_index(["policy", "budget", "metric"])
+    assert (BEST, 4, "call_recall") not in summary.index
+    assert summary.loc[(BEST, 64, "call_recall"), "n"] == summary.n["h2o", 64, "call_recall"]
+    paired = replay_paired(found, "h2o").set_index(["policy", "budget", "metric"])
+    assert (BEST, 4, "call_recall") not in paired.index
+    told = not_computed(found)
+    assert re.fullmatch(
+        rf"{BEST}: {re.escape(TOO_LARGE)} for \d dialogs? at budget 4; those means are left out",
+        told,
+    )
+    assert told in replay_text(found)
+    files = replay_files(settings, found, "h2o", source="x", file="0", seed=3, seconds=1.0)
+    assert json.loads(files["replay.json"])["parameters"]["missing"] == told
+    parts = replay_parts(settings, found, RECORDINGS, "h2o", 0, files)
+    assert told in parts[0].body
+    assert not_computed(REPLAYED_ONCE) == ""
+
+
+def test_a_run_that_is_cancelled_amid_a_dialog_leaves_it_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(replay_module, "CHUNK_NUMBERS", 1)
+    stop, bounded = threading.Event(), []
+
+    def last(recording: Recording, *_: object) -> float:
+        bounded.append(recording)
+        stop.set()
+        return 1.0
+
+    monkeypatch.setattr(replay_module, "most_evidence", last)
+
+    assert replay(SMALL, RECORDINGS, cancelled=stop).empty
+    assert len(bounded) == 1
 
 
 def test_files_and_text_hold_every_table() -> None:

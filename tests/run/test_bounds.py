@@ -14,9 +14,10 @@ from scipy.optimize import linprog
 
 from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.corpora.recordings import Recording
-from fdkvc.corpora.transcripts import Demand, Mention, Transcript, Turn
+from fdkvc.corpora.transcripts import Demand, Mention, TooLargeError, Transcript, Turn
 from fdkvc.experiments.benchmark import Benchmark
 from fdkvc.policies import POLICIES, Policy, policy_named
+from fdkvc.run import bounds
 from fdkvc.run.bounds import (
     best_schedule,
     check_schedule,
@@ -214,3 +215,35 @@ def test_the_most_evidence_is_what_trying_everything_finds() -> None:
     assert np.isnan(most_evidence(demanding(0), 3, Demands("state")))
     with pytest.raises(ValueError, match="budget is 0, but must be a whole number of at least 1"):
         most_evidence(demanding(0), 0, asked)
+
+
+def repeating(words: int, demands: int) -> Recording:
+    """Return seven turns of one word, and calls of 1, 2, … of it, each mentioned in every turn."""
+    turns = tuple(Turn("User", "q " * words) for _ in range(7))
+    asked = tuple(
+        Demand("call", 7, "f", f"s{n}", "v", tuple(Mention(turn, 0, 2 * n) for turn in range(7)))
+        for n in range(1, demands + 1)
+    )
+    return lexical_recording(Transcript("own", (*turns, Turn("User", "q")), asked))
+
+
+def test_the_most_evidence_of_too_many_terms_is_refused_before_any_is_built() -> None:
+    recording = repeating(1000, 450)
+    assert len(recording.needed) == 450
+    tracemalloc.start()
+
+    with pytest.raises(TooLargeError, match="not computed"):
+        most_evidence(recording, 32, Demands("call"))
+
+    assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    tracemalloc.stop()
+    assert most_evidence(recording, 1000, Demands("call")) == 1  # all fit: nothing to search
+
+
+def test_the_search_for_the_most_evidence_ends_at_its_limits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bounds, "MAX_BOUND_SECONDS", 1e-9)
+
+    with pytest.raises(TooLargeError, match="too long"):
+        most_evidence(repeating(60, 12), 8, Demands("call"))

@@ -24,6 +24,7 @@ from fdkvc.limits import MAX_SHOWN_HEADS, MAX_SHOWN_TURNS
 from fdkvc.policies import policy_named
 from fdkvc.policies.together import Together
 from fdkvc.report.document import replay_command
+from fdkvc.run import bounds
 from fdkvc.run.evidence import answers, lost_in
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Status
@@ -398,6 +399,19 @@ def test_as_many_dialogs_are_measured_as_the_page_allows(monkeypatch: pytest.Mon
     assert file.measured == 3
     app = section(open_dialogs(file), "All dialogs of the file")
     assert "on the first 3 of the 5 dialogs of this file" in words_of(app)
+
+
+def test_a_bound_that_is_too_large_is_said_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "MAX_BOUND_TERMS", 0)
+    app = open_dialogs(policies="fifo")
+    app.session_state["dialogs/budgets"] = ["16", "128"]
+
+    run_until(press(section(app, "All dialogs of the file"), "Run"), "Shown: 2 dialogs")
+
+    assert "Best possible: not computed (too large) for 2 dialogs at budget 16; those" in (
+        words_of(app)
+    )
+    assert "<td>not computed (too large)</td>" in html(app)
 
 
 def test_the_work_of_a_file_is_the_command_lines() -> None:

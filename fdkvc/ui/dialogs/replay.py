@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 
+import numpy as np
 import pandas as pd
 import streamlit as st
 
@@ -16,7 +17,9 @@ from fdkvc.experiments.benchmark import default_baseline
 from fdkvc.experiments.replay import (
     BEST,
     BUDGETS,
+    TOO_LARGE,
     Replay,
+    not_computed,
     replay,
     replay_services,
     replay_summary,
@@ -160,6 +163,8 @@ def _about(done: Replayed, settings: Replay, file: DialogFile) -> None:
             plain(f"Cancelled: {finished} of {count(asked, 'dialog')} finished, and shown."),
             icon=":material/cancel:",
         )
+    if missing := not_computed(done.table):
+        st.info(plain(f"{missing.capitalize()}."), icon=":material/hourglass_disabled:")
     if done.settings != settings or done.file.key != file.key:
         st.info(
             "The file or the settings are no longer those of this run: press Run to measure them.",
@@ -281,8 +286,10 @@ def _table(summary: pd.DataFrame, key: str) -> dict[str, list[str]]:
     for budget, group in rows.groupby("budget"):
         by_policy = group.set_index("policy")
         columns[f"budget {budget}"] = [
-            plus_minus(row["mean"], row["mean"] + row["half"], scale, digits) + unit
-            for row in by_policy.loc[columns["policy"]].to_dict("records")
+            TOO_LARGE
+            if np.isnan(row["mean"])  # of what is best possible alone
+            else plus_minus(row["mean"], row["mean"] + row["half"], scale, digits) + unit
+            for row in by_policy.reindex(columns["policy"]).to_dict("records")
         ]
     columns["dialogs"] = [str(rows[rows.policy == policy].n.max()) for policy in columns["policy"]]
     return columns
@@ -299,6 +306,9 @@ def _by_services(done: Replayed, key: str) -> dict[str, list[str]]:
     services, policies = zip(*means.index, strict=True)
     columns = {"services": list(services), "policy": list(policies)}
     for budget in sorted(done.settings.budgets):
-        columns[f"budget {budget}"] = [f"{decimal(scale * x, digits)}{unit}" for x in means[budget]]
+        columns[f"budget {budget}"] = [
+            TOO_LARGE if np.isnan(x) else f"{decimal(scale * x, digits)}{unit}"
+            for x in means[budget]
+        ]
     columns["dialogs"] = list(map(str, counts.loc[means.index]))
     return columns
