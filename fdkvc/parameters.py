@@ -297,11 +297,6 @@ def share(default: float, label: str, help: str, **facts: Any) -> Any:
     return parameter(default, label, help, low=0, high=1, by_row=True, **facts)
 
 
-def with_default(owner: Any, name: str, default: float | int | str) -> Any:
-    """Declare a parameter of a dataclass again for one derived from it, with another default."""
-    return dataclasses.field(default=default, metadata={"parameter": parameters_of(owner)[name]})
-
-
 def parameters_of(owner: Any) -> Mapping[str, Parameter]:
     """Return the declared parameters of a dataclass or of an instance, in order, by field name."""
     return {

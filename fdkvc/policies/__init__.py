@@ -15,12 +15,10 @@ from fdkvc.policies.blocks import Blocks
 from fdkvc.policies.expected_attention import ExpectedAttention
 from fdkvc.policies.fastgen import FastGen
 from fdkvc.policies.fd_kvc import FDKVC
-from fdkvc.policies.fd_kvc_salience import FDKVCSalience
-from fdkvc.policies.fd_kvc_window import FDKVCWindow
+from fdkvc.policies.fd_kvc_adaptive import FDKVCAdaptive
 from fdkvc.policies.fifo import Fifo
 from fdkvc.policies.full import Full
 from fdkvc.policies.h2o import H2O
-from fdkvc.policies.h2o_decay import H2ODecay
 from fdkvc.policies.h2o_mean import H2OMean
 from fdkvc.policies.keydiff import KeyDiff
 from fdkvc.policies.knorm import Knorm
@@ -32,6 +30,7 @@ from fdkvc.policies.retrieval import Retrieval
 from fdkvc.policies.scissorhands import Scissorhands
 from fdkvc.policies.sink import SinkWindow
 from fdkvc.policies.snapkv import SnapKV
+from fdkvc.policies.surprisal import Surprisal
 from fdkvc.policies.tova import Tova
 from fdkvc.policies.turns import Turns
 from fdkvc.policies.whitelist import Whitelist
@@ -45,9 +44,8 @@ POLICIES: dict[str, type[Policy]] = {
         SinkWindow,
         H2O,
         FDKVC,
-        FDKVCWindow,
-        FDKVCSalience,
-        H2ODecay,
+        FDKVCAdaptive,
+        Surprisal,
         H2OMean,
         Tova,
         SnapKV,
@@ -126,8 +124,8 @@ def policy_named(key: str, /, **hyperparameters: float | int | str) -> Policy:
 
     Examples
     --------
-    >>> policy_named("h2o-decay", forgetting=0.9)
-    H2ODecay(window=0.5, queries='mean', forgetting=0.9)
+    >>> policy_named("h2o", forgetting=0.9)
+    H2O(window=0.5, queries='mean', forgetting=0.9)
     """
     if key in WRAPPERS:
         raise ValueError(f"a policy stands inside {key}: write {key}(POLICY), such as {key}(h2o)")
@@ -138,7 +136,7 @@ def policy_named(key: str, /, **hyperparameters: float | int | str) -> Policy:
 
 
 def wrapped(key: str, policy: Policy, /, **hyperparameters: float | int | str) -> Policy:
-    """Put a wrapper around a policy; one that can do the same by itself does it.
+    """Put a wrapper around a policy.
 
     Raises
     ------
@@ -149,19 +147,11 @@ def wrapped(key: str, policy: Policy, /, **hyperparameters: float | int | str) -
     --------
     >>> wrapped("recall", policy_named("h2o"), tier=2).name
     'recall(h2o, tier=2.0)'
-    >>> wrapped("recall", policy_named("fd-kvc"), tier=2).name
-    'fd-kvc recall=2.0'
     """
     if key not in WRAPPERS:
         raise ValueError(f"{key!r} cannot stand around a policy: choose from {', '.join(WRAPPERS)}")
     kind = WRAPPERS[key]
     _check_known(kind, hyperparameters)
-    if kind.option and all(
-        has in policy.settings and policy.settings[has].help == parameters_of(kind)[name].help
-        for name, has in kind.option.items()
-    ):
-        values = {**defaults_of(kind), **hyperparameters}
-        return policy.variant(**{kind.option[name]: value for name, value in values.items()})
     return kind(policy, **hyperparameters)
 
 

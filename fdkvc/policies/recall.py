@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
@@ -29,50 +28,6 @@ RECALL = Step(
 )
 
 
-def tier_parameter(default: float) -> Any:
-    """Declare how large the second tier is."""
-    return parameter(
-        default,
-        "Second tier",
-        "Places of a second tier, as a share of the budget: evicted entries wait there, and come "
-        "back when the query returns to their page; 0 has none.",
-        low=0,
-        high=4,
-    )
-
-
-def page_match_parameter() -> Any:
-    """Declare how much like the query a page must be."""
-    return share(
-        0.7,
-        "Page match",
-        "How similar a page's mean key must be to the turn's, as a cosine, for the query to be on "
-        "that page.",
-        symbol=r"\vartheta",
-    )
-
-
-def returned_to(cache: Cache, tier: Ints, turn: Observation, page_match: float) -> Bools:
-    """Mark the tokens of the second tier (B, R) to whose pages the query returns.
-
-    A page is what one turn brought, its summary the mean key of those still held in the cache
-    or the tier; the query stands for itself by the mean key of the turn's own tokens. It
-    returns if the newest page held does not match it, and a page of the tier does.
-    """
-    waiting = tier >= 0
-    if not waiting.any():
-        return waiting
-    held = np.concatenate([cache.token, tier], axis=1)
-    page = turn.born(held)
-    of_one_page = (page[:, :, None] == page[:, None, :]) & (held >= 0)[:, None, :]
-    summary = of_one_page.astype(np.float32) @ turn.keys(held)  # a cosine asks no length
-    now = entry_total(turn.keys(turn.new))[:, None]
-    matches = cosine(summary, now) >= page_match
-    stays = (matches & (page == page.max(axis=1, keepdims=True))).any(axis=1)
-    back: Bools = matches[:, -tier.shape[1] :] & waiting & ~stays[:, None]
-    return back
-
-
 @dataclass(frozen=True)
 class Recall(Wrapper):
     """Give a policy a second tier, from which evicted entries are recalled by page.
@@ -88,10 +43,22 @@ class Recall(Wrapper):
         "is of, all of that page comes back, as if it were new."
     )
     source = "after Tang et al. 2024, Quest"
-    option = MappingProxyType({"tier": "recall", "page_match": "page_match"})
 
-    tier: float = tier_parameter(1.0)
-    page_match: float = page_match_parameter()
+    tier: float = parameter(
+        1.0,
+        "Second tier",
+        "Places of a second tier, as a share of the budget: evicted entries wait there, and come "
+        "back when the query returns to their page; 0 has none.",
+        low=0,
+        high=4,
+    )
+    page_match: float = share(
+        0.7,
+        "Page match",
+        "How similar a page's mean key must be to the turn's, as a cosine, for the query to be on "
+        "that page.",
+        symbol=r"\vartheta",
+    )
 
     def __post_init__(self) -> None:
         """Check the hyperparameters, and that the two go together.
@@ -131,5 +98,21 @@ class Recall(Wrapper):
         return int(budget * self.tier)
 
     def recalls(self, cache: Cache, tier: Ints, turn: Observation) -> Bools:
-        """Bring back the pages that the query returns to."""
-        return returned_to(cache, tier, turn, self.page_match)
+        """Bring back the pages that the query returns to.
+
+        A page is what one turn brought, its summary the mean key of those still held in the cache
+        or the tier; the query stands for itself by the mean key of the turn's own tokens. It
+        returns if the newest page held does not match it, and a page of the tier does.
+        """
+        waiting = tier >= 0
+        if not waiting.any():
+            return waiting
+        held = np.concatenate([cache.token, tier], axis=1)
+        page = turn.born(held)
+        of_one_page = (page[:, :, None] == page[:, None, :]) & (held >= 0)[:, None, :]
+        summary = of_one_page.astype(np.float32) @ turn.keys(held)  # a cosine asks no length
+        now = entry_total(turn.keys(turn.new))[:, None]
+        matches = cosine(summary, now) >= self.page_match
+        stays = (matches & (page == page.max(axis=1, keepdims=True))).any(axis=1)
+        back: Bools = matches[:, -tier.shape[1] :] & waiting & ~stays[:, None]
+        return back

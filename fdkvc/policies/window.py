@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 from fdkvc.attention import Bools, Observation
 from fdkvc.cache import Cache
@@ -15,14 +14,13 @@ from fdkvc.policies.wrapper import Wrapper, before_eviction
 class Window(Wrapper):
     """Keep a share of the budget for the newest entries; a policy decides on the rest.
 
-    As the window of Zhang et al. 2023, *H2O*; a policy that has one has its share changed.
+    As the window of Zhang et al. 2023, *H2O*; what the policy inside protects stays, too.
     """
 
     key = "window"
     label = "Window"
     idea = "The newest entries always stay; on the rest of the budget the policy inside decides."
     source = "after Zhang et al. 2023, H2O"
-    option = MappingProxyType({"share": "window"})
 
     share: float = window_parameter(0.5)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import ClassVar
 
 from fdkvc.attention import Bools, Floats, Ints, Observation
 from fdkvc.cache import Cache, Ties
@@ -27,11 +25,7 @@ class Wrapper(Policy):
     ----------
     policy : Policy
         The one inside.
-    option : mapping of str to str
-        What a policy that can do the same by itself calls each of the wrapper's hyperparameters.
     """
-
-    option: ClassVar[Mapping[str, str]] = MappingProxyType({})
 
     policy: Policy
 

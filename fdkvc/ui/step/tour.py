@@ -13,7 +13,7 @@ from fdkvc.explain.course import term_courses
 from fdkvc.explain.explain import explain, life, turn_view
 from fdkvc.explain.overlap import first_difference
 from fdkvc.policies import policy_named
-from fdkvc.policies.fd_kvc_steps import DECAY
+from fdkvc.policies.fd_kvc import DECAY
 from fdkvc.run.fork import Fork
 from fdkvc.run.trace import Rule
 from fdkvc.synthetic.scenarios import World, scenario_named

@@ -1,0 +1,123 @@
+"""Surprisal: what was surprising and is not repeated later stays beside the newest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fdkvc.attention import Bools, Floats, Observation, divide_by_max
+from fdkvc.cache import OF_ONE, Cache
+from fdkvc.parameters import parameter, share
+from fdkvc.policies.base import (
+    EVICTION,
+    RECENT_WINDOW,
+    Policy,
+    Step,
+    Update,
+    Worth,
+    window,
+    window_parameter,
+)
+
+
+@dataclass(frozen=True)
+class Surprisal(Policy):
+    """Keep the newest, and the tokens that were surprising unless a newer entry repeats them.
+
+    Neither attention nor similarity to the query decides. ``benchmarks/tune.py`` searched the
+    settings on training dialogues of the Schema-Guided Dialogue dataset;
+    ``fdkvc/policies/README.md`` has results on other dialogues, and each part left out.
+    """
+
+    key = "surprisal"
+    label = "Surprisal"
+    idea = (
+        "Half of the budget is for the newest entries. The rest goes to what was surprising when "
+        "it came, which fades turn by turn; what a newer entry repeats goes first."
+    )
+    source = "this project; tuned on the Schema-Guided Dialogue dataset"
+    looks_at = ("surprisal", "similarity", "history", "positions")
+    channels = ("surprisal", "redundancy")
+    ties = OF_ONE
+    steps = (
+        Step(
+            "Fading surprisal",
+            r"\sigma_i \leftarrow \delta\,\sigma_i, \qquad \text{new: } \sigma_j = -\ln p_j",
+            "p is how probable the token was when it came",
+            reads=("surprisal",),
+            writes=("surprisal",),
+            kind="change",
+            includes_new=True,
+        ),
+        Step(
+            "Redundancy",
+            r"d_i \leftarrow \max\!\Big(d_i,\; \max_{j \text{ new},\, j > i} \cos(e_i, e_j)\Big)",
+            "a new entry starts at 0; later tokens of its own turn count, too",
+            reads=("redundancy",),
+            writes=("redundancy",),
+            kind="change",
+            includes_new=True,
+        ),
+        RECENT_WINDOW,
+        Step(
+            EVICTION.name,
+            r"\begin{gathered} s_i = \sigma_i / \max_j \sigma_j - 2\,[d_i > \eta] \\ "
+            r"\text{keep the top } B \text{ by } s_i,\text{ ties to the older} \end{gathered}",
+            "repeated entries go first",
+            writes=("score",),
+            kind="evict",
+        ),
+    )
+
+    window: float = window_parameter(0.5)
+    decay: float = parameter(
+        0.8,
+        "Surprisal decay",
+        "Share of its surprisal that an entry keeps from one turn to the next.",
+        symbol=r"\delta",
+        low=0,
+        high=1,
+        open_low=True,
+        by_row=True,
+    )
+    redundancy: float = share(
+        0.75,
+        "Redundancy threshold",
+        "An entry goes first if the cosine of its embedding with that of a newer entry is above "
+        "this; 1 turns this off.",
+        symbol=r"\eta",
+    )
+
+    def update(self, cache: Cache, turn: Observation, worth: Worth) -> Update:
+        """Let surprisal fade."""
+        return Update(cache.with_channels(surprisal=self.decay * cache["surprisal"]))
+
+    def birth(self, turn: Observation) -> Mapping[str, Floats]:
+        """Start with the token's surprisal, repeated by nothing."""
+        return {**super().birth(turn), "surprisal": turn.surprisal(turn.new)}
+
+    def absorb(self, cache: Cache, turn: Observation) -> Cache:
+        """Note the largest cosine of each entry with a newer one.
+
+        This costs budget × new cosines a turn. A repeated entry stays marked when the entry that
+        repeats it has been evicted.
+        """
+        newer = turn.position(turn.new)[:, None] > turn.position(cache.token)[:, :, None]
+        cosines = np.where(newer, turn.likeness(cache.token, turn.new), 0)
+        largest = np.minimum(cosines.max(axis=2, initial=0), 1)  # rounding may exceed 1
+        most = np.maximum(cache["redundancy"], largest)
+        return cache.with_channels(redundancy=np.where(cache.present, most, 0))
+
+    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+        """Return surprisal as a share of the largest, and what repeated entries lose."""
+        repeated = cache["redundancy"] > self.redundancy
+        return {
+            "surprisal": divide_by_max(cache["surprisal"]),
+            "redundancy": np.where(repeated, np.float32(-2), np.float32(0)),
+        }
+
+    def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
+        """Protect the newest entries."""
+        return window(cache, budget, self.window)
