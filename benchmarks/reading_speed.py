@@ -30,7 +30,7 @@ from fdkvc.lm.language_model import LanguageModel, load_language_model
 from fdkvc.lm.text_cache import Evicting, TextCache, read
 from fdkvc.policies import policy_named
 
-POLICIES = ("fifo", "h2o", "fd-kvc", "fd-kvc-window")
+POLICIES = ("fifo", "h2o", "fd-kvc", "surprisal")
 BUDGETS = (48, 64, 96)
 LONGEST = 20  # dialogs that are read for the first two
 

@@ -391,8 +391,7 @@ def _add_answers(option: Callable[..., Any]) -> None:
         "--policies",
         nargs="+",
         metavar="KEY",
-        help="default: the paper's four, fd-kvc-window, random, and cut-text, which reads the last "
-        "tokens afresh",
+        help="default: the paper's four, random, and cut-text, which reads the last tokens afresh",
     )
     option(
         "--budgets",
@@ -1142,9 +1141,9 @@ def _written(settings: Any, files: Mapping[str, str | bytes], text: str) -> None
 def _tell_idle(policies: Sequence[Policy], **known: Any) -> None:
     """Say what of policies changes nothing where no more than this is known."""
     from fdkvc.explain.idle import idle
-    from fdkvc.policies.base import Known
+    from fdkvc.policies.base import Available
 
-    for said in idle(policies, Known(**known)):
+    for said in idle(policies, Available(**known)):
         _say(said)
 
 

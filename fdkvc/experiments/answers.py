@@ -147,9 +147,7 @@ class Answers:
         In one sentence, for anything that cannot be run.
     """
 
-    policies: tuple[Policy, ...] = tuple(
-        policy_named(key) for key in (*PAPER_POLICIES, "fd-kvc-window", "random")
-    )
+    policies: tuple[Policy, ...] = tuple(policy_named(key) for key in (*PAPER_POLICIES, "random"))
     budgets: tuple[int, ...] = (48, 96)
     cut_text: bool = True
     decides: str = DECIDES.default

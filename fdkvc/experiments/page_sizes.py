@@ -13,7 +13,7 @@ import pandas as pd
 
 FILE = Path(__file__).parent / "page_sizes.csv"
 
-INSIDE = ("fifo", "h2o", "snapkv", "fd-kvc", "fd-kvc-window")
+INSIDE = ("fifo", "h2o", "snapkv", "fd-kvc")
 """The policies that evict by pages."""
 
 SIZES = (1, 8, 16, 32)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
-from itertools import groupby
 
 import numpy as np
 
@@ -131,8 +130,7 @@ def counterfactual(
     For an entry that was evicted up to `turn`, it is what would have kept it in the turn that
     evicted it; for one in the cache, what would have evicted it by the end of `turn`. The dialog
     is run again from its first turn with one setting changed: each hyperparameter of the policy
-    of which one value can be nearer than another, in order, and the budget. One that weighs what
-    the dialogs do not have, such as surprisal, is left out.
+    of which one value can be nearer than another, in order, and the budget.
 
     An entry may stay and go several times over a setting's range, so every value is run, outward
     from the present one and both ways, in steps of a thousandth of the range where values can run
@@ -215,21 +213,13 @@ def counterfactual(
             is_read=is_read,
         )
 
-    def can_run(name: str) -> bool:
-        """Whether these dialogs have what the policy looks at with another value of a setting."""
-        if dialogs.surprisal is not None or name == BUDGET:
-            return True
-        known = policy.settings[name]
-        other = policy.variant(**{name: _Scale(known, known.default).closed[1]})
-        return "surprisal" not in other.looks_at
-
     places = Field(
         "Budget", "Entries that it may hold.", default=budget, low=1, high=max(tokens, budget)
     )
     return [
         smallest(name, known, _Scale(known, known.default))
         for name, known in {**policy.settings, BUDGET: places}.items()
-        if not known.choices and not known.nominal and can_run(name) and not stopped()
+        if not known.choices and not known.nominal and not stopped()
     ]
 
 
@@ -254,10 +244,7 @@ class _Runs:
         if not self.settings[name].by_row:
             variants = [self.policy.variant(**{name: value}) for value in values]
             return [self._run(variant, self.budget, 1) for variant in variants]
-        groups = [list(group) for _, group in groupby(values, key=bool)]  # off and on run apart
-        return [
-            self._run(by_row(self.policy, name, alike), self.budget, len(alike)) for alike in groups
-        ]
+        return [self._run(by_row(self.policy, name, values), self.budget, len(values))]
 
     def _reads(self, name: str) -> bool:
         """Whether a run reads a hyperparameter at all; only known of those by row."""

@@ -163,7 +163,7 @@ class TurnView:
     @cached_property
     def _terms_at_threshold(self) -> Mapping[str, Floats]:
         update = self.result.update
-        return self.policy.terms(update.judged or update.cache, self.dialogs.observe(self.turn))
+        return self.policy.terms(update.cache, self.dialogs.observe(self.turn))
 
     def deciding_terms(self, entry: int) -> tuple[str, ...]:
         """Return the terms of which each alone decided whether the budget keeps an entry.

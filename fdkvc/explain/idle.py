@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fdkvc.policies import Policy
-from fdkvc.policies.base import Known
+from fdkvc.policies.base import Available
 from fdkvc.synthetic.batch import DialogBatch
 
 
-def known_of(dialogs: DialogBatch) -> Known:
+def known_of(dialogs: DialogBatch) -> Available:
     """Return what is known of dialogs."""
-    return Known(
+    return Available(
         speakers=dialogs.speakers is not None,
         words=dialogs.words is not None,
         heads=dialogs.heads,
@@ -19,15 +19,17 @@ def known_of(dialogs: DialogBatch) -> Known:
     )
 
 
-def idle(policies: Sequence[Policy], known: Known) -> list[str]:
+def idle(policies: Sequence[Policy], available: Available) -> list[str]:
     """Say, a sentence each, what of these policies changes nothing where no more is known.
 
     Examples
     --------
     >>> from fdkvc.policies import read_policy
-    >>> idle([read_policy("fifo"), read_policy("pyramid(fifo)")], Known())
+    >>> idle([read_policy("fifo"), read_policy("pyramid(fifo)")], Available())
     ['Pyramid (FIFO): There is one layer here, so that pyramid gives it the equal budget.']
     """
     return [
-        f"{policy.title}: {said}" for policy in policies for said in policy.without_effect(known)
+        f"{policy.title}: {said}"
+        for policy in policies
+        for said in policy.without_effect(available)
     ]

@@ -4,8 +4,8 @@ A turn asks a policy, in this order:
 
 1. `recalls`: what comes back from the second tier, where it has one?
 2. `update`: what does this turn change in the entries that were already here?
-3. `birth`: what does a new entry start with?
-4. `absorb`: what changes once old and new stand together?
+3. `init_channels`: what does a new entry start with?
+4. `after_insert`: what changes once old and new stand together?
 5. `terms`: what is each entry worth? The sum of these named terms is its score.
 6. `budgets`, `protects`, `places`: how many entries may each row keep, and which of them must
    stay whatever their score?
@@ -121,7 +121,7 @@ RECENT_WINDOW = Step(
 """The step of a policy that protects a share of the budget for the newest entries."""
 
 
-Worth = Callable[[Cache], Floats]
+Score = Callable[[Cache], Floats]
 """Says what entries are worth (B, C): the total of the terms, as eviction will see it."""
 
 
@@ -137,18 +137,15 @@ class Update:
         Entries below the policy's own threshold, removed before the new ones come in.
     recorded : mapping of name to array (B, C) or (B,)
         What the steps computed on the way, for whoever looks at them.
-    judged : Cache, optional
-        The entries as the threshold saw them, if that is not how they go on.
     """
 
     cache: Cache
     stale: Bools | None = None
     recorded: Mapping[str, Floats] = field(default_factory=dict)
-    judged: Cache | None = None
 
 
 @dataclass(frozen=True)
-class Known:
+class Available:
     """What is known of the dialogs that a policy runs on.
 
     Attributes
@@ -232,7 +229,7 @@ class Policy(Checked, ABC):
         """The innermost of policies around policies: this one, if it has none."""
         return self
 
-    def without_effect(self, known: Known) -> tuple[str, ...]:
+    def without_effect(self, available: Available) -> tuple[str, ...]:
         """Say, a sentence each, what of it changes nothing where no more is known than this."""
         return ()
 
@@ -263,19 +260,19 @@ class Policy(Checked, ABC):
         """
         return np.zeros(tier.shape, np.bool_)
 
-    def update(self, cache: Cache, turn: Observation, worth: Worth) -> Update:
+    def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
         """Bring the entries that were already cached up to this turn.
 
-        Who needs to know what they are worth by then asks `worth`, not `terms`: it answers for
+        Who needs to know what they are worth by then asks `score`, not `terms`: it answers for
         all that is wrapped around this policy.
         """
         return Update(cache)
 
-    def birth(self, turn: Observation) -> Mapping[str, Floats]:
+    def init_channels(self, turn: Observation) -> Mapping[str, Floats]:
         """Return what each channel of the turn's new tokens starts with (B, n)."""
         return {name: np.zeros(turn.new.shape, np.float32) for name in self.channels}
 
-    def absorb(self, cache: Cache, turn: Observation) -> Cache:
+    def after_insert(self, cache: Cache, turn: Observation) -> Cache:
         """Update channels once old and new entries stand together."""
         return cache
 

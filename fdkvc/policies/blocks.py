@@ -12,7 +12,7 @@ import numpy as np
 from fdkvc.attention import Bools, Floats, Observation
 from fdkvc.cache import Cache, Pages
 from fdkvc.parameters import parameter
-from fdkvc.policies.base import Look, Step, Update, Worth, total, within
+from fdkvc.policies.base import Look, Score, Step, Update, total, within
 from fdkvc.policies.wrapper import Wrapper, evicting, inside
 
 _EQUATION = MappingProxyType(
@@ -95,9 +95,9 @@ class Blocks(Wrapper):
         leader = np.minimum(leader, score.shape[1] - 1)
         return {name: np.take_along_axis(term, leader, axis=1) for name, term in terms.items()}
 
-    def update(self, cache: Cache, turn: Observation, worth: Worth) -> Update:
+    def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
         """Let a threshold evict only what it evicts of a whole page."""
-        update = self.policy.update(cache, turn, worth)
+        update = self.policy.update(cache, turn, score)
         if update.stale is None:
             return update
         stays = self._pages(cache, turn).of_whole(~update.stale, cache)

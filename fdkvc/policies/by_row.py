@@ -45,18 +45,14 @@ class ByRow(NDArrayOperatorsMixin):
         return np.array(self._values, dtype)
 
     def __bool__(self) -> bool:
-        """Whether the option that they stand for is on, in all rows or in none.
+        """Refuse: a policy that branches on a hyperparameter must not declare it ``by_row``.
 
         Raises
         ------
-        ValueError
-            If it is on in some rows only.
+        TypeError
+            Always.
         """
-        self.was_read = True
-        on = self._values != 0
-        if on.any() != on.all():
-            raise ValueError("some rows have the value 0 and some do not: run them apart")
-        return bool(on.all())
+        raise TypeError("a number for each row is neither true nor false")
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """Stand beside arrays row by row, in their precision."""
@@ -83,7 +79,7 @@ def by_row(policy: Policy, name: str, values: Sequence[float]) -> Policy:
     name : str
         A hyperparameter that is declared ``by_row``.
     values : sequence of numbers
-        For row after row; 0 for all or for none.
+        For row after row.
 
     Raises
     ------

@@ -105,7 +105,7 @@ class FastGen(Policy):
         """Start with the smallest structure, which holds all of nothing."""
         return {"structure": 0.0, "recovered": 1.0}
 
-    def absorb(self, cache: Cache, turn: Observation) -> Cache:
+    def after_insert(self, cache: Cache, turn: Observation) -> Cache:
         """Add this turn's attention, and take the first structure that holds enough of it."""
         a = observed_attention(turn, cache.token, self.queries).sum(axis=1)
         c = cache["cumulative"] + a

@@ -18,7 +18,7 @@ from fdkvc.attention import (
 )
 from fdkvc.cache import OF_ONE, Cache
 from fdkvc.parameters import parameter, share
-from fdkvc.policies.base import Policy, Step, Update, Worth, below_threshold, share_of_best
+from fdkvc.policies.base import Policy, Score, Step, Update, below_threshold, share_of_best
 
 CUMULATIVE = Step(
     "Cumulative attention",
@@ -104,7 +104,14 @@ class FDKVC(Policy):
     looks_at = ("attention", "similarity", "history")
     channels = ("cumulative", "recency")
     ties = OF_ONE
-    steps = (CUMULATIVE, DECAY, REINFORCEMENT, ADAPTIVE_RATE, SOFT_EVICTION, MODULATION)
+    steps: tuple[Step, ...] = (
+        CUMULATIVE,
+        DECAY,
+        REINFORCEMENT,
+        ADAPTIVE_RATE,
+        SOFT_EVICTION,
+        MODULATION,
+    )
     quantity_names = MappingProxyType({"cumulative": "cumulative attention"})
 
     gamma: float = parameter(
@@ -174,7 +181,7 @@ class FDKVC(Policy):
         """Start the learning rate at α₀."""
         return {"learning_rate": self.alpha_0, "ownership_loss": 0.0}
 
-    def update(self, cache: Cache, turn: Observation, worth: Worth) -> Update:
+    def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
         """Take steps 1 to 4 of Algorithm 1, and the threshold of step 5, on the old entries."""
         alpha = cache.state["learning_rate"]
         a = turn.attention(cache.token)
@@ -185,7 +192,7 @@ class FDKVC(Policy):
         rho = decayed + alpha[:, None] * r  # Eq. 3
         updated = cache.with_channels(cumulative=c, recency=rho)
 
-        h = worth(updated)  # Eq. 5
+        h = score(updated)  # Eq. 5
         h_hat = divide_by_max(h)
         count = np.maximum(cache.count, 1).astype(np.float32)
         loss = entry_sum(h_hat * (1 - h_hat)) / count  # Eq. 6
@@ -206,7 +213,7 @@ class FDKVC(Policy):
             },
         )
 
-    def birth(self, turn: Observation) -> Mapping[str, Floats]:
+    def init_channels(self, turn: Observation) -> Mapping[str, Floats]:
         """Start a new entry with c = 1 and ρ = max(cos(e, ē), 0) (Algorithm 1, step 5)."""
         c = np.ones(turn.new.shape, np.float32)
         return {"cumulative": c, "recency": np.maximum(turn.similarity(turn.new), 0)}

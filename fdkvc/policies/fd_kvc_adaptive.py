@@ -11,7 +11,7 @@ import numpy as np
 from fdkvc.attention import EPSILON, Floats, Observation, divide_by_max, entry_sum
 from fdkvc.cache import Cache
 from fdkvc.parameters import parameter
-from fdkvc.policies.base import Step, Update, Worth
+from fdkvc.policies.base import Score, Step, Update
 from fdkvc.policies.fd_kvc import FDKVC, SOFT_EVICTION
 
 ADAPTIVE_WEIGHTS = Step(
@@ -63,7 +63,7 @@ class FDKVCAdaptive(FDKVC):
     )
 
     kappa: float = parameter(
-        1.0,
+        0.5,
         "Weight shift",
         "How far the cumulative weight rises while the query stays with what is recent, and falls "
         "while it moves away; 0 leaves it fixed.",
@@ -86,13 +86,13 @@ class FDKVCAdaptive(FDKVC):
         """Start where the weights are FD-KVC's."""
         return {**super().initial_state(), "continuity": 0.0, "cumulative_weight": self.w_c}
 
-    def update(self, cache: Cache, turn: Observation, worth: Worth) -> Update:
+    def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
         """Shift the weights, then take FD-KVC's steps."""
         recent = cache["recency"]
         near = entry_sum(recent * (turn.similarity(cache.token) - self.theta))
         u = near / (entry_sum(recent) + EPSILON)
-        w_c = np.clip(self.w_c + self.kappa * u, 0, 1)
-        return super().update(cache.with_state(continuity=u, cumulative_weight=w_c), turn, worth)
+        w_c: Floats = np.clip(self.w_c + self.kappa * u, 0, 1)
+        return super().update(cache.with_state(continuity=u, cumulative_weight=w_c), turn, score)
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
         """Return the two parts of the hybrid score, with this turn's weights."""

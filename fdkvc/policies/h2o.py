@@ -72,7 +72,7 @@ class H2O(Policy):
         sums = SUMMED_ATTENTION if self.forgetting == 1 else FADING_ATTENTION
         return (sums, RECENT_WINDOW, EVICTION)
 
-    def absorb(self, cache: Cache, turn: Observation) -> Cache:
+    def after_insert(self, cache: Cache, turn: Observation) -> Cache:
         """Add this turn's attention over everything in the cache, the new tokens included."""
         c = cache["cumulative"]
         a = observed_attention(turn, cache.token, self.queries)

@@ -67,7 +67,7 @@ class H2OMean(Policy):
 
     queries: str = queries_parameter()
 
-    def absorb(self, cache: Cache, turn: Observation) -> Cache:
+    def after_insert(self, cache: Cache, turn: Observation) -> Cache:
         """Add this turn's attention, and count its queries."""
         a = observed_attention(turn, cache.token, self.queries).sum(axis=1)
         n = seen_by(turn, cache.token, self.queries).sum(axis=1, dtype=np.float32)

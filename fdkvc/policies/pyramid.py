@@ -9,7 +9,7 @@ import numpy as np
 
 from fdkvc.attention import Ints, Observation
 from fdkvc.parameters import parameter
-from fdkvc.policies.base import Known, Step
+from fdkvc.policies.base import Available, Step
 from fdkvc.policies.wrapper import Wrapper, evicting
 
 
@@ -45,10 +45,10 @@ class Pyramid(Wrapper):
         budget = r"B_l = B \left(2 - \lambda - \tfrac{2\,(1 - \lambda)\, l}{L - 1}\right)"
         return evicting(self.policy.steps, budget, "of layer l of L, rounded to L·B in all")
 
-    def without_effect(self, known: Known) -> tuple[str, ...]:
+    def without_effect(self, available: Available) -> tuple[str, ...]:
         """Have equal budgets where there is one layer."""
         alone = "There is one layer here, so that pyramid gives it the equal budget."
-        return (*super().without_effect(known), *([alone] if known.layers == 1 else []))
+        return (*super().without_effect(available), *([alone] if available.layers == 1 else []))
 
     def slots(self, budget: int, layers: int, heads: int) -> int:
         """Return what the largest layer may hold."""

@@ -83,7 +83,7 @@ class Scissorhands(Policy):
     window: float = window_parameter(0.1)
     queries: str = queries_parameter()
 
-    def absorb(self, cache: Cache, turn: Observation) -> Cache:
+    def after_insert(self, cache: Cache, turn: Observation) -> Cache:
         """Write down for each query whether an entry's attention was low."""
         a = observed_attention(turn, cache.token, self.queries)
         seen = seen_by(turn, cache.token, self.queries)

@@ -14,9 +14,9 @@ from fdkvc.policies.base import (
     EVICTION,
     RECENT_WINDOW,
     Policy,
+    Score,
     Step,
     Update,
-    Worth,
     window,
     window_parameter,
 )
@@ -90,15 +90,15 @@ class Surprisal(Policy):
         symbol=r"\eta",
     )
 
-    def update(self, cache: Cache, turn: Observation, worth: Worth) -> Update:
+    def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
         """Let surprisal fade."""
         return Update(cache.with_channels(surprisal=self.decay * cache["surprisal"]))
 
-    def birth(self, turn: Observation) -> Mapping[str, Floats]:
+    def init_channels(self, turn: Observation) -> Mapping[str, Floats]:
         """Start with the token's surprisal, repeated by nothing."""
-        return {**super().birth(turn), "surprisal": turn.surprisal(turn.new)}
+        return {**super().init_channels(turn), "surprisal": turn.surprisal(turn.new)}
 
-    def absorb(self, cache: Cache, turn: Observation) -> Cache:
+    def after_insert(self, cache: Cache, turn: Observation) -> Cache:
         """Note the largest cosine of each entry with a newer one.
 
         This costs budget × new cosines a turn. A repeated entry stays marked when the entry that

@@ -11,7 +11,7 @@ import numpy as np
 from fdkvc.attention import Bools, Floats, Ints, Observation
 from fdkvc.cache import Cache
 from fdkvc.parameters import Field, check_count
-from fdkvc.policies.base import Policy, Update, Worth
+from fdkvc.policies.base import Policy, Score, Update
 from fdkvc.policies.wrapper import Wrapper
 
 POOL = Field(
@@ -64,9 +64,9 @@ class Together(Wrapper):
         pooled = self._mean if self.pool == "mean" else self._greatest
         return {name: pooled(term) for name, term in self.policy.terms(cache, turn).items()}
 
-    def update(self, cache: Cache, turn: Observation, worth: Worth) -> Update:
+    def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
         """Let the threshold evict what it evicts in all heads."""
-        update = self.policy.update(cache, turn, worth)
+        update = self.policy.update(cache, turn, score)
         stale = update.stale
         return dataclasses.replace(update, stale=None if stale is None else self._share(stale) == 1)
 

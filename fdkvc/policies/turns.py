@@ -11,7 +11,7 @@ import numpy as np
 from fdkvc.attention import Floats, Observation
 from fdkvc.cache import EXACT, Cache, Ties, among, best
 from fdkvc.parameters import parameter
-from fdkvc.policies.base import EVICTION, Look, Step, Update, Worth, total
+from fdkvc.policies.base import EVICTION, Look, Score, Step, Update, total
 from fdkvc.policies.recall import MOVES
 from fdkvc.policies.wrapper import Wrapper
 
@@ -83,13 +83,13 @@ class Turns(Wrapper):
         """Tie by nothing but the same place."""
         return EXACT
 
-    def birth(self, turn: Observation) -> Mapping[str, Floats]:
+    def init_channels(self, turn: Observation) -> Mapping[str, Floats]:
         """Begin unpicked."""
-        return {**self.policy.birth(turn), "picked": np.zeros(turn.new.shape, np.float32)}
+        return {**self.policy.init_channels(turn), "picked": np.zeros(turn.new.shape, np.float32)}
 
-    def absorb(self, cache: Cache, turn: Observation) -> Cache:
+    def after_insert(self, cache: Cache, turn: Observation) -> Cache:
         """Pick the best of the turn's own tokens."""
-        ready = self.policy.absorb(cache, turn)
+        ready = self.policy.after_insert(cache, turn)
         new = among(ready.token, turn.new)
         count = np.ceil(self.picks * new.sum(axis=1, keepdims=True)).astype(np.intp)
         own = Cache(np.where(new, ready.token, -1))
@@ -97,7 +97,7 @@ class Turns(Wrapper):
         picked = best(score, own, count, self.policy.ties)
         return ready.with_channels(**{"picked": np.where(new, picked, ready["picked"])})
 
-    def update(self, cache: Cache, turn: Observation, worth: Worth) -> Update:
+    def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
         """Let no threshold judge older turns, and the one inside see its own scores."""
         own = self.policy.update(cache, turn, lambda each: total(self.policy.terms(each, turn)))
         return dataclasses.replace(own, stale=None)

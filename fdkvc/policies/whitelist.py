@@ -9,7 +9,7 @@ import numpy as np
 from fdkvc.attention import SPEAKERS, Bools, Observation
 from fdkvc.cache import Cache
 from fdkvc.parameters import parameter, share
-from fdkvc.policies.base import Known, Look, Step, within
+from fdkvc.policies.base import Available, Look, Step, within
 from fdkvc.policies.wrapper import Wrapper, before_eviction
 
 NOBODY = "nobody"
@@ -89,17 +89,17 @@ class Whitelist(Wrapper):
         """Say that what is listed is protected."""
         return before_eviction(self.policy.steps, LISTED)
 
-    def without_effect(self, known: Known) -> tuple[str, ...]:
+    def without_effect(self, available: Available) -> tuple[str, ...]:
         """List nobody's words where nobody is known to speak, and no words where none is known."""
         own = []
-        if self.speaker != NOBODY and not known.speakers:
+        if self.speaker != NOBODY and not available.speakers:
             own.append(
                 f"Nobody is known to speak here, so that whitelist lists no word of the "
                 f"{self.speaker}."
             )
-        if self.words and not known.words:
+        if self.words and not available.words:
             own.append("No token is known to be a word here, so that whitelist marks none.")
-        return (*super().without_effect(known), *own)
+        return (*super().without_effect(available), *own)
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
         """Protect what is listed, and what the policy inside protects beside it."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fdkvc.attention import Bools, Floats, Ints, Observation
 from fdkvc.cache import Cache, Ties
 from fdkvc.parameters import Field, parameters_of
-from fdkvc.policies.base import Known, Look, Policy, Step, Update, Worth
+from fdkvc.policies.base import Available, Look, Policy, Score, Step, Update
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ class Wrapper(Policy):
     def quantity_names(self) -> Mapping[str, str]:
         return self.policy.quantity_names
 
-    def without_effect(self, known: Known) -> tuple[str, ...]:
-        return self.policy.without_effect(known)
+    def without_effect(self, available: Available) -> tuple[str, ...]:
+        return self.policy.without_effect(available)
 
     def initial_state(self) -> Mapping[str, float]:
         return self.policy.initial_state()
@@ -100,14 +100,14 @@ class Wrapper(Policy):
     def recalls(self, cache: Cache, tier: Ints, turn: Observation) -> Bools:
         return self.policy.recalls(cache, tier, turn)
 
-    def update(self, cache: Cache, turn: Observation, worth: Worth) -> Update:
-        return self.policy.update(cache, turn, worth)
+    def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
+        return self.policy.update(cache, turn, score)
 
-    def birth(self, turn: Observation) -> Mapping[str, Floats]:
-        return self.policy.birth(turn)
+    def init_channels(self, turn: Observation) -> Mapping[str, Floats]:
+        return self.policy.init_channels(turn)
 
-    def absorb(self, cache: Cache, turn: Observation) -> Cache:
-        return self.policy.absorb(cache, turn)
+    def after_insert(self, cache: Cache, turn: Observation) -> Cache:
+        return self.policy.after_insert(cache, turn)
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
         return self.policy.terms(cache, turn)

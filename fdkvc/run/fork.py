@@ -218,8 +218,8 @@ def _anew(cache: Cache, policy: Policy, turn: Observation) -> Cache:
         dict.fromkeys(policy.channels, np.zeros((len(cache.token), 0), np.float32)),
         _row_states(policy, len(cache.token)),
     )
-    born = nothing.insert(cache.token, policy.birth(brought))
-    return policy.absorb(born, brought).where(turn.active, born)
+    born = nothing.insert(cache.token, policy.init_channels(brought))
+    return policy.after_insert(born, brought).where(turn.active, born)
 
 
 def _row_states(policy: Policy, rows: int) -> dict[str, Floats]:

@@ -61,7 +61,7 @@ def with_recalled(policy: Policy, before: State, turn: Observation) -> tuple[Cac
         return cache, tier
     back = policy.recalls(cache, tier, turn) & turn.active[:, None]
     token = np.where(back, tier, EMPTY)
-    joined = cache.insert(token, policy.birth(turn.with_new(token)))
+    joined = cache.insert(token, policy.init_channels(turn.with_new(token)))
     ordered = joined.in_order(turn.position(joined.token))
     if not turn.everyone:
         ordered = ordered.where(turn.active, joined)
@@ -152,8 +152,8 @@ def take_turn(
         stale = None
     survivors = update.cache if stale is None else update.cache.without(stale)
 
-    births = policy.birth(turn)
-    entries = policy.absorb(survivors.insert(turn.new, births), turn)
+    births = policy.init_channels(turn)
+    entries = policy.after_insert(survivors.insert(turn.new, births), turn)
     if not everyone:
         entries = entries.where(turn.active, old.insert(turn.new, births))
 

@@ -76,15 +76,15 @@ LIMITATIONS = (
     (
         "Static channel weights",
         "w_c and w_ρ are fixed during a dialog.",
-        "Fixed by default, too. Weight shift κ, an option of FD-KVC, lets them follow the query: "
-        "w_c rises while it stays with what is recent, w_ρ while it moves away. With κ = 0.5, "
+        "Fixed in FD-KVC, too. FD-KVC adaptive lets them follow the query: w_c rises while it "
+        "stays with what is recent, w_ρ while it moves away. With weight shift κ = 0.5, its "
         "retention on Mixed rises from 64 % to 69 %, and falls on Topic Return from 55 % to 49 % "
         "(600 dialogs, seed 0).",
     ),
 )
 """The paper's Section 9 one by one: its title, what it says, what is shown here."""
 
-QUESTIONS = ("update", "birth", "absorb", "terms", "protects", "modulate", "recalls")
+QUESTIONS = ("update", "init_channels", "after_insert", "terms", "protects", "modulate", "recalls")
 """What a turn asks a policy, in this order; what only a second tier needs comes last."""
 
 NOT_SHOWN = (

@@ -25,7 +25,7 @@ from fdkvc.policies import (
     recorded_policy,
     wrapped,
 )
-from fdkvc.policies.base import Known
+from fdkvc.policies.base import Available
 from fdkvc.policies.recall import Recall
 from fdkvc.policies.together import Together
 from fdkvc.run.fork import Fork
@@ -285,18 +285,18 @@ def test_a_piece_of_a_marked_word_is_of_that_word() -> None:
 @pytest.mark.parametrize(
     ("name", "known", "said"),
     [
-        ("whitelist(fifo, speaker=user)", Known(), "Nobody is known to speak here"),
-        ("blocks(whitelist(fifo, words=rome))", Known(speakers=True), "No token is known to be"),
-        ("ada-heads(h2o)", Known(layers=2), "One head decides here by itself"),
-        ("pyramid(ada-heads(h2o))", Known(heads=2), "There is one layer here"),
+        ("whitelist(fifo, speaker=user)", Available(), "Nobody is known to speak here"),
+        ("blocks(whitelist(fifo, words=rome))", Available(speakers=True), "No token is known to be"),
+        ("ada-heads(h2o)", Available(layers=2), "One head decides here by itself"),
+        ("pyramid(ada-heads(h2o))", Available(heads=2), "There is one layer here"),
     ],
 )
-def test_what_changes_nothing_somewhere_is_said(name: str, known: Known, said: str) -> None:
+def test_what_changes_nothing_somewhere_is_said(name: str, available: Available, said: str) -> None:
     policy = read_policy(name)
 
-    (sentence,) = policy.without_effect(known)
+    (sentence,) = policy.without_effect(available)
     assert sentence.startswith(said)
-    assert policy.without_effect(Known(speakers=True, words=True, heads=2, layers=2)) == ()
+    assert policy.without_effect(Available(speakers=True, words=True, heads=2, layers=2)) == ()
 
 
 def test_turns_are_judged_once_worked_by_hand() -> None:

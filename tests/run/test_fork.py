@@ -364,7 +364,7 @@ def test_who_starts_anew_takes_all_entries_as_if_the_turn_had_brought_them(
     brought = turn.with_new(trace.kept[:, 2])
     alone = take_turn(policy, initial_state(policy, 1, 8, 4), brought, 8).after.cache
     if empty:  # nothing was asked
-        births = policy.birth(brought)
+        births = policy.init_channels(brought)
         assert {name: column.tolist() for name, column in cache.channels.items()} == {
             name: births[name].tolist() for name in policy.channels
         }

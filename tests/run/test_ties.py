@@ -68,14 +68,14 @@ def test_rounding_does_not_move_who_is_frequent(nudge: float) -> None:
     turn = _alike(nudge)
     policy = policy_named("fastgen", frequent=0.5, local=0.0, sinks=0, recovery=0.25)
 
-    assert policy.absorb(_nothing_yet(turn), turn)["chosen"].tolist() == [[1, 1, 0, 0]]
+    assert policy.after_insert(_nothing_yet(turn), turn)["chosen"].tolist() == [[1, 1, 0, 0]]
 
 
 def test_a_structure_that_holds_enough_but_for_rounding_is_taken() -> None:
     policy = policy_named("fastgen", frequent=0.5, local=0.0, sinks=0, recovery=0.5)
     turn = _alike(1 + 2**-22)
 
-    assert policy.absorb(_nothing_yet(turn), turn).state["structure"].tolist() == [1]
+    assert policy.after_insert(_nothing_yet(turn), turn).state["structure"].tolist() == [1]
 
 
 def _nothing_yet(turn: Observation) -> Cache:

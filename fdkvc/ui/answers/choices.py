@@ -13,7 +13,7 @@ from fdkvc.limits import MAX_ANSWERING_POLICIES, MAX_TURNS, MAX_TYPED_CHARACTERS
 from fdkvc.lm.deciding import DECIDES
 from fdkvc.parameters import Field
 from fdkvc.policies import Policy
-from fdkvc.policies.base import Known
+from fdkvc.policies.base import Available
 from fdkvc.ui.answers.conversation import FULL, Conversation, bundled_model
 from fdkvc.ui.dialogs.choices import DIALOG, DIGEST, FILE, OWN, choose_own_file, tell_left
 from fdkvc.ui.dialogs.files import SHIPPED, DialogFile, shipped_file
@@ -193,7 +193,7 @@ def _choose_policies(page: str) -> tuple[Policy, ...]:
     # The full cache stands beside all of them anyway.
     present = tuple(each for each in chosen if each not in seers and each.name != EVERYTHING)
     shape = bundled_model().decoder.shape
-    tell_idle(present, Known(True, True, heads=shape.heads, layers=shape.layers))
+    tell_idle(present, Available(True, True, heads=shape.heads, layers=shape.layers))
     return present
 
 

@@ -183,16 +183,17 @@ def choose_around(page: str, policy: Policy) -> Policy:
 
 @lru_cache(maxsize=256)
 def around_of(policy: Policy) -> Field:
-    """Return the choice of what goes around a policy; what it does by itself does not."""
-    able = {key: each for key, each in WRAPPERS.items() if _goes_around(key, policy)}
+    """Return the choice of what can be put around a policy."""
+    able = {key: each for key, each in WRAPPERS.items() if _fits(key, policy)}
     return replace(AROUND, choices={NOTHING: "nothing", **able})
 
 
-def _goes_around(key: str, policy: Policy) -> bool:
+def _fits(key: str, policy: Policy) -> bool:
     try:
-        return isinstance(wrapped(key, policy), WRAPPERS[key])
+        wrapped(key, policy)
     except ValueError:
         return False
+    return True
 
 
 def with_numbers_apart(link: Mapping[str, str]) -> Mapping[str, str]:

@@ -11,7 +11,7 @@ from fdkvc.explain.idle import idle, known_of
 from fdkvc.limits import MAX_BENCHMARK_POLICIES
 from fdkvc.parameters import Field
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named, read_policy
-from fdkvc.policies.base import Known
+from fdkvc.policies.base import Available
 from fdkvc.synthetic.batch import DialogBatch
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, hold, key_of
@@ -27,7 +27,7 @@ from fdkvc.ui.kit.sidebar import (
 CHOSEN = Field("Policies", "", name=LANES, default=PAPER_POLICIES, read=read_name)
 """The names of the policies that are chosen, variants among them."""
 
-DRAWN = Known()
+DRAWN = Available()
 """What is known of drawn dialogs."""
 
 LINE = Field(
@@ -75,9 +75,9 @@ def _follow_one(page: str, field: Field, most: int) -> None:
     fields.follow(POLICY.name, "")
 
 
-def tell_idle(policies: Iterable[Policy], known: Known = DRAWN) -> None:
+def tell_idle(policies: Iterable[Policy], available: Available = DRAWN) -> None:
     """Say what of these policies changes nothing where no more than this is known."""
-    for said in idle([*policies], known):
+    for said in idle([*policies], available):
         st.info(plain(said), icon=":material/do_not_disturb_on:")
 
 
