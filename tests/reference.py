@@ -149,7 +149,6 @@ class Verdict:
     protected: set[int] = field(default_factory=set)
     below_threshold: list[int] = field(default_factory=list)
     threshold_margin: float = math.inf
-    recalled: list[int] = field(default_factory=list)
 
 
 State = dict[str, float]
@@ -247,19 +246,7 @@ def newest_tokens(entries: list[Entry], count: int) -> set[int]:
 
 
 def h2o(seen: Seen, cache: list[Entry], state: State) -> Verdict:
-    """Keep a window of the newest, then the largest sums of attention received."""
-    entries = cache + [Entry(token, {"cumulative": 0.0}) for token in seen.new]
-    for logits, visible in queries_of(seen, entries):
-        weights = paid(logits, visible)
-        for entry in visible:
-            entry.scores["cumulative"] += weights[entry.token]
-    terms = {entry.token: {"cumulative": entry.scores["cumulative"]} for entry in entries}
-    window = int(seen.budget * seen.parameters["window"])
-    return Verdict(entries, terms, protected=newest_tokens(entries, window))
-
-
-def h2o_decay(seen: Seen, cache: list[Entry], state: State) -> Verdict:
-    """As H2O, but every query first makes all sums fade."""
+    """Keep a window of the newest, then the largest sums of attention, which every query fades."""
     entries = cache + [Entry(token, {"cumulative": 0.0}) for token in seen.new]
     for logits, visible in queries_of(seen, entries):
         weights = paid(logits, visible)
@@ -461,25 +448,24 @@ def oracle(seen: Seen, cache: list[Entry], state: State) -> Verdict:
 
 def fd_kvc(seen: Seen, cache: list[Entry], state: State) -> Verdict:
     """Algorithm 1 up to the budget; `state` carries the learning rate and the ownership loss."""
-    gamma, tau = seen.parameters["gamma"], seen.parameters["tau"]
-    alpha_0, mu = seen.parameters["alpha_0"], seen.parameters["mu"]
-    w_c = seen.parameters["w_c"]
-    averaged = seen.parameters["reinforcement"] == "averaged"
-    by_attention = seen.parameters["relevance"] == "attention"
+    return algorithm_1(seen, cache, state, seen.parameters["w_c"])
+
+
+def fd_kvc_adaptive(seen: Seen, cache: list[Entry], state: State) -> Verdict:
+    """Algorithm 1 with a cumulative weight that follows the query."""
+    recent = [entry.scores["recency"] for entry in cache]
+    cosines = [cosine(seen.dialog.embeddings[entry.token], seen.mean_embedding) for entry in cache]
+    near = dot(recent, [each - seen.parameters["theta"] for each in cosines])
+    state["continuity"] = near / (math.fsum(recent) + EPSILON)
+    shifted = seen.parameters["w_c"] + seen.parameters["kappa"] * state["continuity"]
+    state["cumulative_weight"] = min(max(shifted, 0.0), 1.0)
+    return algorithm_1(seen, cache, state, state["cumulative_weight"])
+
+
+def algorithm_1(seen: Seen, old: list[Entry], state: State, w_c: float) -> Verdict:
+    """Take the turn of Algorithm 1 with this weight of cumulative attention."""
     below_threshold: list[int] = []
-    recalled, margin = returning(seen, cache)
-    old = sorted([*cache, *newborn(seen, recalled)], key=lambda entry: entry.token)
-    cosines = [cosine(seen.dialog.embeddings[entry.token], seen.mean_embedding) for entry in old]
-
-    # Channel weights that follow the query
-    kappa, theta = seen.parameters["kappa"], seen.parameters["theta"]
-    if kappa:
-        recent = [entry.scores["recency"] for entry in old]
-        near = dot(recent, [each - theta for each in cosines])
-        state["continuity"] = near / (math.fsum(recent) + EPSILON)
-        shifted = w_c + kappa * state["continuity"]
-        w_c = state["cumulative_weight"] = min(max(shifted, 0.0), 1.0)
-
+    margin = math.inf
     if old:
         # 1. Cumulative attention (equation 1)
         weights = attention([seen.logits[entry.token] for entry in old])
@@ -488,83 +474,96 @@ def fd_kvc(seen: Seen, cache: list[Entry], state: State) -> Verdict:
 
         # 2. Recency decay (equation 2)
         for entry in old:
-            entry.scores["recency"] *= gamma
+            entry.scores["recency"] *= seen.parameters["gamma"]
 
         # 3. Relevance reinforcement (equations 3 and 4), at the rate that the last turn left
-        alpha = 1 - gamma if averaged else state["learning_rate"]
-        raw = weights if by_attention else cosines
+        raw = [cosine(seen.dialog.embeddings[entry.token], seen.mean_embedding) for entry in old]
         lowest, highest = min(raw), max(raw)
         for entry, each in zip(old, raw, strict=True):
             relevance = (each - lowest) / (highest - lowest + EPSILON)
-            entry.scores["recency"] += alpha * relevance
-
-        # Salience fades
-        if seen.parameters["salience"]:
-            for entry in old:
-                entry.scores["salience"] *= seen.parameters["salience_decay"]
+            entry.scores["recency"] += state["learning_rate"] * relevance
 
         # 4. Adaptive learning rate (equations 5, 6 and 7)
-        worth = hybrid_terms(old, w_c, seen.parameters["salience"])
-        hybrid = {token: sum(terms.values()) for token, terms in worth.items()}
+        hybrid = {token: sum(terms.values()) for token, terms in hybrid_terms(old, w_c).items()}
         highest_hybrid = max(hybrid.values())
         shares = [share(h, highest_hybrid) for h in hybrid.values()]
         state["ownership_loss"] = math.fsum(h * (1 - h) for h in shares) / len(shares)
-        state["learning_rate"] = alpha_0 / (1 + mu * state["ownership_loss"])
+        scale = 1 + seen.parameters["mu"] * state["ownership_loss"]
+        state["learning_rate"] = seen.parameters["alpha_0"] / scale
 
         # 5. Soft eviction (equation 8)
-        threshold = tau * highest_hybrid
+        threshold = seen.parameters["tau"] * highest_hybrid
         below_threshold = [token for token, h in hybrid.items() if h < threshold]
-        margin = min(margin, *(abs(h - threshold) for h in hybrid.values()))
-    if averaged:
-        state["learning_rate"] = 1 - gamma
+        margin = min(abs(h - threshold) for h in hybrid.values())
 
     entries = [entry for entry in old if entry.token not in below_threshold]
-    entries += newborn(seen, seen.new)
-    terms = hybrid_terms(entries, w_c, seen.parameters["salience"])
-    limit = seen.parameters["redundancy"]
-    if limit:
-        # What a newer entry repeats is worth less than all that none does
-        best_of_all = max(sum(each.values()) for each in terms.values())
-        for entry in entries:
-            for token in seen.new:
-                if token > entry.token:
-                    like = cosine(
-                        seen.dialog.embeddings[entry.token], seen.dialog.embeddings[token]
-                    )
-                    entry.scores["redundancy"] = max(entry.scores["redundancy"], like)
-            margin = min(margin, abs(entry.scores["redundancy"] - limit))
-            repeated = entry.scores["redundancy"] > limit
-            terms[entry.token]["redundancy"] = -(1 + best_of_all) if repeated else 0.0
-    protected = newest_tokens(entries, int(seen.budget * seen.parameters["window"]))
-    return Verdict(entries, terms, protected, below_threshold, margin, recalled)
+    entries += [Entry(token, new_fd_kvc(seen, token)) for token in seen.new]
+    return Verdict(entries, hybrid_terms(entries, w_c), set(), below_threshold, margin)
 
 
-def newborn(seen: Seen, tokens: list[int]) -> list[Entry]:
-    """Make entries as they start: c = 1, and ρ by similarity or by attention among them."""
-    recency = [
-        max(cosine(seen.dialog.embeddings[token], seen.mean_embedding), 0.0) for token in tokens
-    ]
-    if seen.parameters["relevance"] == "attention":
-        weights = attention([seen.logits[token] for token in tokens])
-        recency = [share(weight, max(weights)) for weight in weights]
-    options: dict[str, Callable[[int], float]] = {
-        "salience": lambda token: seen.dialog.surprisal[token],
-        "redundancy": lambda token: 0.0,
+def new_fd_kvc(seen: Seen, token: int) -> dict[str, float]:
+    """Start with c = 1, and ρ by similarity."""
+    similarity = cosine(seen.dialog.embeddings[token], seen.mean_embedding)
+    return {"cumulative": 1.0, "recency": max(similarity, 0.0)}
+
+
+def hybrid_terms(entries: list[Entry], w_c: float) -> dict[int, dict[str, float]]:
+    """Give the two terms of equation 5, by token: w_c·ĉ and w_ρ·ρ."""
+    highest = max(entry.scores["cumulative"] for entry in entries)
+    return {
+        entry.token: {
+            "cumulative": w_c * share(entry.scores["cumulative"], highest),
+            "recency": (1 - w_c) * entry.scores["recency"],
+        }
+        for entry in entries
     }
-    started = {name: start for name, start in options.items() if seen.parameters[name]}
-    return [
-        Entry(
-            token,
-            {
-                **{"cumulative": 1.0, "recency": rho},
-                **{name: start(token) for name, start in started.items()},
-            },
-        )
-        for token, rho in zip(tokens, recency, strict=True)
-    ]
 
 
-def returning(seen: Seen, cache: list[Entry]) -> tuple[list[int], float]:
+def surprisal(seen: Seen, cache: list[Entry], state: State) -> Verdict:
+    """Keep a window of the newest, then what was surprising; what is repeated goes first."""
+    for entry in cache:
+        entry.scores["surprisal"] *= seen.parameters["decay"]
+    entries = cache + [Entry(token, new_surprisal(seen, token)) for token in seen.new]
+    most = max(entry.scores["surprisal"] for entry in entries)
+    terms, margin = {}, math.inf
+    for entry in entries:
+        mine = seen.dialog.embeddings[entry.token]
+        for token in seen.new:
+            if token > entry.token:
+                like = min(cosine(mine, seen.dialog.embeddings[token]), 1.0)
+                entry.scores["redundancy"] = max(entry.scores["redundancy"], like)
+        limit = seen.parameters["redundancy"]
+        margin = min(margin, abs(entry.scores["redundancy"] - limit))
+        terms[entry.token] = {
+            "surprisal": share(entry.scores["surprisal"], most),
+            "redundancy": -2.0 if entry.scores["redundancy"] > limit else 0.0,
+        }
+    window = int(seen.budget * seen.parameters["window"])
+    return Verdict(entries, terms, newest_tokens(entries, window), [], margin)
+
+
+def new_surprisal(seen: Seen, token: int) -> dict[str, float]:
+    """Start with the token's surprisal, repeated by nothing."""
+    return {"surprisal": seen.dialog.surprisal[token], "redundancy": 0.0}
+
+
+def new_without_memory(seen: Seen, token: int) -> dict[str, float]:
+    """Start with nothing."""
+    return {}
+
+
+NEW: dict[str, Callable[[Seen, int], dict[str, float]]] = {
+    **dict.fromkeys(("fd-kvc", "fd-kvc-adaptive"), new_fd_kvc),
+    "surprisal": new_surprisal,
+    "h2o": lambda seen, token: {"cumulative": 0.0},
+    "h2o-mean": lambda seen, token: {"cumulative": 0.0, "queries": 0.0},
+    "scissorhands": lambda seen, token: {"low": 0.0},
+    "fastgen": lambda seen, token: {"cumulative": 0.0},
+}
+"""What an entry that comes back starts with, where a policy remembers anything of it."""
+
+
+def returning(seen: Seen, cache: list[Entry], page_match: float) -> tuple[list[int], float]:
     """Give the tokens of the second tier whose page the query returns to, and by what margin."""
     if not seen.tier:
         return [], math.inf
@@ -577,31 +576,11 @@ def returning(seen: Seen, cache: list[Entry]) -> tuple[list[int], float]:
         page: cosine(now, mean([seen.dialog.keys[token] for token in tokens]))
         for page, tokens in pages.items()
     }
-    limit = seen.parameters["page_match"]
-    margin = min(abs(each - limit) for each in match.values())
-    if match[max(pages)] >= limit:
+    margin = min(abs(each - page_match) for each in match.values())
+    if match[max(pages)] >= page_match:
         return [], margin
-    back = [token for page in pages for token in pages[page] if match[page] >= limit]
+    back = [token for page in pages for token in pages[page] if match[page] >= page_match]
     return sorted(set(back) & set(seen.tier)), margin
-
-
-def hybrid_terms(
-    entries: list[Entry], w_c: float, w_salience: float
-) -> dict[int, dict[str, float]]:
-    """Give the two terms of equation 5, by token: w_c·ĉ and w_ρ·ρ; and that of salience."""
-    highest = max(entry.scores["cumulative"] for entry in entries)
-    terms = {
-        entry.token: {
-            "cumulative": (1 - w_salience) * w_c * share(entry.scores["cumulative"], highest),
-            "recency": (1 - w_salience) * (1 - w_c) * entry.scores["recency"],
-        }
-        for entry in entries
-    }
-    if w_salience:
-        most = max(entry.scores["salience"] for entry in entries)
-        for entry in entries:
-            terms[entry.token]["salience"] = w_salience * share(entry.scores["salience"], most)
-    return terms
 
 
 def fd_kvc_modulation(kept: list[Entry], parameters: dict[str, float]) -> list[float]:
@@ -713,7 +692,6 @@ POLICIES: dict[str, Policy] = {
     "full": fifo,
     "sink": sink,
     "h2o": h2o,
-    "h2o-decay": h2o_decay,
     "h2o-mean": h2o_mean,
     "tova": tova,
     "snapkv": snapkv,
@@ -725,14 +703,17 @@ POLICIES: dict[str, Policy] = {
     "random": random,
     "oracle": oracle,
     "fd-kvc": fd_kvc,
+    "fd-kvc-adaptive": fd_kvc_adaptive,
+    "surprisal": surprisal,
 }
+
+PAPERS = {"gamma": 0.88, "alpha_0": 0.3, "mu": 0.4, "tau": 0.02, "beta": 0.25, "w_c": 0.45}
 
 DEFAULTS: dict[str, dict[str, Any]] = {
     "fifo": {},
     "full": {},
     "sink": {"sinks": 4},
-    "h2o": {"window": 0.5, "queries": "mean"},
-    "h2o-decay": {"window": 0.5, "queries": "mean", "forgetting": 0.88},
+    "h2o": {"window": 0.5, "queries": "mean", "forgetting": 1.0},
     "h2o-mean": {"queries": "mean"},
     "tova": {},
     "snapkv": {"window": 0.25, "kernel": 5},
@@ -743,24 +724,9 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "knorm": {},
     "random": {"chance_seed": 0},
     "oracle": {},
-    "fd-kvc": {
-        "gamma": 0.88,
-        "alpha_0": 0.3,
-        "mu": 0.4,
-        "tau": 0.02,
-        "beta": 0.25,
-        "w_c": 0.45,
-        "window": 0.0,
-        "reinforcement": "added",
-        "relevance": "similarity",
-        "kappa": 0.0,
-        "theta": 0.5,
-        "salience": 0.0,
-        "salience_decay": 0.88,
-        "redundancy": 0.0,
-        "recall": 0.0,
-        "page_match": 0.7,
-    },
+    "fd-kvc": PAPERS,
+    "fd-kvc-adaptive": {**PAPERS, "kappa": 0.5, "theta": 0.5},
+    "surprisal": {"window": 0.5, "decay": 0.8, "redundancy": 0.75},
 }
 
 RELATIVE = (1.5e-6, 0.0)
@@ -768,12 +734,13 @@ RELATIVE = (1.5e-6, 0.0)
 
 TIES: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("fifo", "full", "sink", "scissorhands", "random"), (0.0, 0.0)),
-    **dict.fromkeys(("keydiff", "fd-kvc"), (1.5e-6, 1.5e-6)),
+    **dict.fromkeys(("keydiff", "fd-kvc", "fd-kvc-adaptive", "surprisal"), (1.5e-6, 1.5e-6)),
 }
 """Policies of which other scores tie: exact ones, and sums of what is of the size of 1."""
 
 MODULATIONS: dict[str, Callable[[list[Entry], dict[str, float]], list[float]]] = {
-    "fd-kvc": fd_kvc_modulation
+    "fd-kvc": fd_kvc_modulation,
+    "fd-kvc-adaptive": fd_kvc_modulation,
 }
 
 
@@ -825,15 +792,14 @@ def run(
         budget = max(budget, len(tokens))
     settings = {**DEFAULTS[policy], **parameters}
     state: State = {}
-    if policy == "fd-kvc":
-        averaged = settings["reinforcement"] == "averaged"
-        rate = 1 - settings["gamma"] if averaged else settings["alpha_0"]
-        state = {"ownership_loss": 0.0, "learning_rate": rate}
-        if settings["kappa"]:
-            state |= {"continuity": 0.0, "cumulative_weight": settings["w_c"]}
-        if settings["recall"]:
-            state["moves"] = 0.0
-    places = int(budget * settings.get("recall", 0))
+    if policy.startswith("fd-kvc"):
+        state = {"ownership_loss": 0.0, "learning_rate": settings["alpha_0"]}
+    if policy == "fd-kvc-adaptive":
+        state |= {"continuity": 0.0, "cumulative_weight": settings["w_c"]}
+    recall = next((each.parameters for each in around if each.key == "recall"), {})
+    places = int(budget * recall.get("tier", 0))
+    if recall.get("tier"):
+        state["moves"] = 0.0
 
     cache: list[Entry] = []
     tier: list[int] = []
@@ -855,10 +821,15 @@ def run(
             budget=budget,
             parameters=settings,
         )
-        verdict = POLICIES[policy](seen, cache, state)
+        recalled, recall_margin = returning(seen, cache, recall.get("page_match", 0.0))
+        start = NEW.get(policy, new_without_memory)
+        old = [*cache, *(Entry(token, start(seen, token)) for token in recalled)]
+        old.sort(key=lambda entry: entry.token)
+        verdict = POLICIES[policy](seen, old, state)
         ties, size = TIES.get(policy, RELATIVE), 1
         for each in around:
-            verdict = WRAPPERS[each.key](each, seen, verdict, ties)
+            if each.key != "recall":
+                verdict = WRAPPERS[each.key](each, seen, verdict, ties)
             ties = (0.0, 0.0) if each.key == "turns" else ties
             size = each.parameters.get("size", size)
         scores = {token: sum(terms.values()) for token, terms in verdict.terms.items()}
@@ -871,10 +842,10 @@ def run(
         evicted = dict.fromkeys(verdict.below_threshold, "threshold")
         evicted |= dict.fromkeys(over, "budget")
         if places:
-            waiting = [token for token in tier if token not in verdict.recalled]
+            waiting = [token for token in tier if token not in recalled]
             tier = (waiting + sorted(evicted))[-places:]
-            state["moves"] += len(verdict.recalled) + min(len(evicted), places)
-        margin = min(margin, verdict.threshold_margin)
+            state["moves"] += len(recalled) + min(len(evicted), places)
+        margin = min(margin, verdict.threshold_margin, recall_margin)
 
         before = attention([seen.logits[token] for token in kept])
         after = before

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import ClassVar
 
 import numpy as np
 
@@ -104,7 +105,7 @@ class FDKVC(Policy):
     looks_at = ("attention", "similarity", "history")
     channels = ("cumulative", "recency")
     ties = OF_ONE
-    steps: tuple[Step, ...] = (
+    steps: ClassVar[tuple[Step, ...]] = (
         CUMULATIVE,
         DECAY,
         REINFORCEMENT,

@@ -314,10 +314,7 @@ COMMANDS = (
     "'benchmark', 'ablation', 'study', 'sweep', 'report', 'tune', 'repeat', 'dialogs', 'capture', "
     "'answers', 'live', 'trace'"
 )
-HYPERPARAMETERS = (
-    "gamma, alpha_0, mu, tau, beta, w_c, window, reinforcement, relevance, kappa, theta, salience, "
-    "salience_decay, redundancy, recall, page_match"
-)
+HYPERPARAMETERS = "gamma, alpha_0, mu, tau, beta, w_c"
 LONG = {
     "{huge}": "9" * 400,
     "{nested}": "window(" * 1_100 + "h2o" + ")" * 1_100,

@@ -420,7 +420,7 @@ def test_more_than_one_text_is_refused(llama: Any) -> None:
     [
         ("oracle", {}, "looks at the future of the dialog, which a model has yet to write"),
         ("retrieval", {}, "stores everything and chooses afresh what each turn reads, but a"),
-        ("fd-kvc-salience", {}, "weighs how surprising tokens are, of which a cache hears nothing"),
+        ("surprisal", {}, "weighs how surprising tokens are, of which a cache hears nothing"),
         ("h2o", {"budget": 0}, "budget is 0, but must be a whole number"),
         ("h2o", {"every": 0}, "every is 0, but must be a whole number of at least 1"),
         ("h2o", {"decides": "all"}, "decides is 'all', but must be one of head, layer, model"),
@@ -640,8 +640,8 @@ def test_the_command_writes_what_its_document_says(
         (["--trace", "--every", "3"], "--trace and --every do not go together: what a trace"),
         # What no cache can do is said before a model is looked for.
         (
-            ["--model", "nowhere", "--policies", "fifo", "fd-kvc-salience"],
-            "FD-KVC with salience weighs how surprising tokens are, of which a cache hears nothing",
+            ["--model", "nowhere", "--policies", "fifo", "surprisal"],
+            "Surprisal weighs how surprising tokens are, of which a cache hears nothing",
         ),
     ],
 )

@@ -96,7 +96,7 @@ def test_surprisal_is_what_the_model_gave_each_token_before_it_read_it(decoder: 
     decoder = dataclasses.replace(decoder, rarity=None)  # of its tokens nothing else is known
     lengths = [7, 0, 12, 4]
     ids = text(decoder, sum(lengths))
-    policy = policy_named("fd-kvc", salience=0.9)
+    policy = policy_named("surprisal")
     memory = Evicting(decoder, policy, 10)
     logits = read_in_turns(memory, ids, lengths).astype(float)
     told = np.log(np.exp(logits).sum(axis=1))[:-1] - logits[np.arange(len(ids) - 1), ids[1:]]
@@ -116,13 +116,13 @@ def test_tokens_of_a_model_are_as_surprising_as_their_words_are_rare() -> None:
     model = load_language_model(BUNDLED)
     ids, _ = model.tokens.encode("in the Ferry")
     texts = [model.tokens.text([token]) for token in ids]
-    memory = model.evicting(policy_named("fd-kvc-salience"), 10)
+    memory = model.evicting(policy_named("surprisal"), 10)
     read([memory], [*model.tokens.marks["user"], *ids])
 
     assert texts[:2] == ["in", " the"]
     rare = [word_surprisal(each.strip()) for each in texts]
     assert memory.surprisal == pytest.approx([0, *rare])
-    predicting = model.with_own_surprisal().evicting(policy_named("fd-kvc-salience"), 10)
+    predicting = model.with_own_surprisal().evicting(policy_named("surprisal"), 10)
     read([predicting], [*model.tokens.marks["user"], *ids])
     assert predicting.surprisal is not None
     assert predicting.surprisal[0] == pytest.approx(np.log(model.decoder.shape.vocabulary))

@@ -13,7 +13,7 @@ import pytest
 from fdkvc.attention import Observation
 from fdkvc.parameters import Parameter, defaults_of, parameters_of
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named, read_policy
-from fdkvc.policies.by_row import by_row
+from fdkvc.policies.by_row import ByRow, by_row
 from fdkvc.run.online import OnlineCache
 from fdkvc.run.simulate import initial_state, simulate, take_turn
 from fdkvc.run.trace import Rule, Status, Trace
@@ -35,14 +35,12 @@ BUDGET = 20
 SMALL = World(tokens_per_turn=12, dimension=16, head_dimension=4)
 
 OPTIONS = (
-    "fd-kvc window=0.5",
-    "fd-kvc reinforcement=averaged",
-    "fd-kvc relevance=attention",
-    "fd-kvc kappa=1",
-    "fd-kvc salience=0.5",
-    "fd-kvc redundancy=0.9",
-    "fd-kvc window=0.5 salience=0.9 redundancy=0.8 recall=1",
-    "fd-kvc recall=1",
+    "window(fd-kvc)",
+    "recall(fd-kvc)",
+    "recall(window(fd-kvc-adaptive kappa=2), tier=2)",
+    "recall(surprisal window=0.25 redundancy=0.8)",
+    "h2o forgetting=0.88",
+    "h2o forgetting=0.88 queries=each",
     "recall(h2o window=0.25, tier=1)",
     "recall(fifo, tier=0.5, page_match=0.5)",
     "window(tova, share=0.3)",
@@ -138,8 +136,7 @@ def test_every_field_is_a_described_hyperparameter(key: str) -> None:
         if facts.paper:
             low, high = facts.paper
             assert facts.low <= low < high <= facts.high, name
-            off = name == "tau" and default == 0  # without a threshold, as a preset may be
-            assert low <= default <= high or off, name
+            assert low <= default <= high, name
 
 
 # ------------------------------------------------------------------------------- its turn
@@ -597,9 +594,10 @@ def test_values_by_row_are_checked() -> None:
         by_row(policy_named("fd-kvc"), "gamma", [0.5, 1.5])
     with pytest.raises(ValueError, match="kernel of snapkv is one for all rows"):
         by_row(policy_named("snapkv"), "kernel", [3, 5])
-    mixed = by_row(policy_named("fd-kvc"), "kappa", [0.0, 1.0])
-    with pytest.raises(ValueError, match="some rows have the value 0 and some do not"):
-        simulate(mixed, generate(SCENARIOS["shift"], dialogs=2, world=SMALL), BUDGET)
+    with pytest.raises(ValueError, match="forgetting of h2o is one for all rows"):
+        by_row(policy_named("h2o"), "forgetting", [0.5, 1])
+    with pytest.raises(TypeError, match="a number for each row is neither true nor false"):
+        bool(ByRow([1, 1]))
 
 
 def test_an_unknown_policy_gets_one_clear_sentence() -> None:

@@ -65,11 +65,11 @@ def test_fifo_with_a_second_tier_worked_by_hand() -> None:
     assert narrate(trace, dialog, 0, 2)[0].name == "Recall"
 
 
-def test_without_places_it_is_the_policy_inside() -> None:
+def test_what_adds_nothing_leaves_the_policy_inside() -> None:
     dialogs = generate(SCENARIOS["return"], dialogs=2, seed=3)
     one, other = (
         simulate(read_policy(name), dialogs, 56, entries=False)
-        for name in ("recall(fd-kvc-window)", "fd-kvc-window recall=1")
+        for name in ("window(h2o, share=0.75)", "h2o window=0.75")
     )
     none, plain = (
         simulate(read_policy(name), dialogs, 56, entries=False)
@@ -119,13 +119,17 @@ def test_what_is_around_a_policy_is_asked_what_entries_are_worth() -> None:
             "recall(h2o window=0.25, tier=2.0)",
             "Recall (H2O window=0.25, tier=2.0)",
         ),
-        ("recall(fd-kvc gamma=0.8, tier=1)",) + 2 * ("fd-kvc gamma=0.8 recall=1.0",),
+        (
+            "window(fd-kvc gamma=0.8, share=0.25)",
+            "window(fd-kvc gamma=0.8, share=0.25)",
+            "Window (FD-KVC gamma=0.8, share=0.25)",
+        ),
     ],
 )
 def test_it_is_read_and_written_in_a_line(written: str, name: str, title: str) -> None:
     policy = read_policy(written)
 
-    assert (policy.name, policy.title.replace("FD-KVC", "fd-kvc")) == (name, title)
+    assert (policy.name, policy.title) == (name, title)
     assert read_policy(policy.name) == policy
     assert recorded_policy(**json.loads(json.dumps(as_record(policy)))) == policy
 
@@ -229,9 +233,10 @@ def test_a_window_around_a_policy_worked_by_hand() -> None:
     # The shortest keys stay; half of the budget, and its newest two tokens, whatever their keys.
     assert kept_by("knorm", dialog, 4) == [[0, 1], [0, 1, 2, 3], [0, 1, 2, 5]]
     assert kept_by("window(knorm)", dialog, 4) == [[0, 1], [0, 1, 2, 3], [1, 2, 4, 5]]
-    assert read_policy("window(h2o, share=0.75)") == policy_named("h2o", window=0.75)
-    # SnapKV's window is another: the share of a turn that votes.
-    assert read_policy("window(snapkv, share=0.75)").name == "window(snapkv, share=0.75)"
+    # By score the older of equals would stay: with w_c = 1 all are worth the same.
+    alike = plain_dialog([[1] * 5])
+    assert kept_by("window(fd-kvc w_c=1)", alike, 4) == [[0, 1, 3, 4]]
+    assert kept_by("window(fd-kvc w_c=1)", alike, 3) == [[0, 1, 4]]  # half of three is one
 
 
 def test_a_whitelist_worked_by_hand() -> None:
@@ -283,10 +288,14 @@ def test_a_piece_of_a_marked_word_is_of_that_word() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "known", "said"),
+    ("name", "available", "said"),
     [
         ("whitelist(fifo, speaker=user)", Available(), "Nobody is known to speak here"),
-        ("blocks(whitelist(fifo, words=rome))", Available(speakers=True), "No token is known to be"),
+        (
+            "blocks(whitelist(fifo, words=rome))",
+            Available(speakers=True),
+            "No token is known to be",
+        ),
         ("ada-heads(h2o)", Available(layers=2), "One head decides here by itself"),
         ("pyramid(ada-heads(h2o))", Available(heads=2), "There is one layer here"),
     ],

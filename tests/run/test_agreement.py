@@ -70,15 +70,10 @@ def agree(
 def rounding(trace: Trace, dialogs: DialogBatch, row: int, old: list[int], turn: int) -> float:
     """How far single precision may move a relevance in this turn.
 
-    Eq. 4 divides by the spread of what relevance is scaled from: of the old entries' cosines, each
-    rounded to about 1e-7, or of their attention, each rounded to some 1e-7 of itself.
+    Eq. 4 divides by the spread of the old entries' cosines, each rounded to about 1e-7.
     """
     if not old:
         return 0.0
-    if getattr(trace.policy, "relevance", "similarity") == "attention":
-        weights = entries_of(trace).recorded["attention"][row, turn]
-        spread = np.nanmax(weights) - np.nanmin(weights)
-        return float(1e-6 * np.nanmax(weights) / spread) if spread > 0 else 0.0
     tokens = dialogs.embeddings[row].astype(float)
     low, high = dialogs.bounds[row, turn : turn + 2]
     mean = tokens[low:high].mean(axis=0)
@@ -159,8 +154,6 @@ def random_settings(random: np.random.Generator, key: str) -> Policy:
     for name, known in parameters_of(POLICIES[key]).items():
         if name not in reference.DEFAULTS[key]:
             continue  # the oracle has the default only
-        if key == "fd-kvc" and not known.paper and random.random() < 0.5:
-            continue  # an option that stays off
         if known.choices:
             chosen[name] = str(random.choice(tuple(known.choices)))
             continue
@@ -327,6 +320,14 @@ def test_agreement_at_small_and_large_budgets(key: str, budget: int, tokens: int
     [
         "window(tova, share=0.3)",
         "window(fd-kvc w_c=0.2, share=0.75)",
+        "window(h2o forgetting=0.9, share=0.75)",
+        "recall(fd-kvc)",
+        "recall(fd-kvc tau=0.5, tier=2, page_match=0.4)",
+        "recall(window(fd-kvc-adaptive, share=0.25), page_match=0.5)",
+        "window(recall(h2o-mean, tier=0.5), share=0.1)",
+        "recall(fifo, tier=0.5, page_match=0.3)",
+        "recall(surprisal)",
+        "blocks(surprisal window=0, size=4)",
         "whitelist(h2o-mean queries=each, first=2, at_turn=4, most=0.4)",
         "whitelist(fd-kvc, first=0, speaker=user, most=0.7)",
         "whitelist(knorm, first=0, words=hotel+19, most=0.3)",

@@ -114,8 +114,10 @@ def test_fd_kvc_threshold_evicts_before_new_tokens_come_in() -> None:
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_turn_without_tokens_changes_nothing(policy: str) -> None:
     vectors = [[1.0, 0.2], [0.3, 1.0], [0.5, -0.4], [0.1, 0.9]]
-    with_gaps = run(policy, {}, 2, Dialog([[], [0, 1, 2], [], [3]], *[vectors] * 4))
-    without = run(policy, {}, 2, Dialog([[0, 1, 2], [3]], *[vectors] * 4))
+    with_gaps, without = (
+        run(policy, {}, 2, Dialog(turns, *[vectors] * 4, surprisal=[1.0, 3.0, 2.0, 4.0]))
+        for turns in ([[], [0, 1, 2], [], [3]], [[0, 1, 2], [3]])
+    )
 
     assert (with_gaps[0].kept, with_gaps[0].output) == ([], [0.0, 0.0])
     assert with_gaps[0].states.get("learning_rate") == DEFAULTS[policy].get("alpha_0")

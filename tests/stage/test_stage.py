@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -27,10 +25,10 @@ from tests.app_pages import unpacked
 every_policy = pytest.mark.parametrize("key", list(POLICIES))
 
 
-def run_of(key: str, schedule: str = "AABBA", budget: int = 12, **settings: Any) -> Run:
+def run_of(name: str, schedule: str = "AABBA", budget: int = 12) -> Run:
     world = World(tokens_per_turn=8)
     dialog = DialogChoice(own_scenario(schedule), 3, world)
-    return load_run(RunChoice(dialog, policy_named(key, **settings), budget))
+    return load_run(RunChoice(dialog, read_policy(name), budget))
 
 
 @every_policy
@@ -105,14 +103,11 @@ def test_sixty_turns_of_a_large_cache_are_sent_in_300_kilobytes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "settings"),
-    [("fd-kvc", {}), ("fd-kvc", {"kappa": 1.0, "recall": 1.0, "window": 0.5}), ("h2o", {})],
+    "name", ["fd-kvc", "recall(window(fd-kvc-adaptive kappa=1, share=0.5))", "h2o"]
 )
-def test_less_what_all_entries_lost_alike_each_has_gained(
-    key: str, settings: dict[str, Any]
-) -> None:
+def test_less_what_all_entries_lost_alike_each_has_gained(name: str) -> None:
     """Attention and relevance only ever add to a score."""
-    trace = run_of(key, **settings).trace
+    trace = run_of(name).trace
     for course in term_courses(trace):
         terms = [
             dict(zip(trace.entries_in(turn).token[0], result.terms[course.term][0], strict=True))
@@ -123,7 +118,7 @@ def test_less_what_all_entries_lost_alike_each_has_gained(
             share = np.prod([shares[turn] for shares in course.shares.values()])
             gained = [terms[turn][each] - share * terms[turn - 1][each] for each in stayed]
             assert stayed
-            if course.shares or key == "h2o":
+            if course.shares or name == "h2o":
                 assert min(gained) > -1e-5
                 assert max(gained) > 0
 

@@ -52,7 +52,7 @@ def answered(monkeypatch: pytest.MonkeyPatch, turn: int, entry: int, **link: obj
     ("policy", "words"),
     [
         ("fd-kvc", "Restore the paper's"),
-        ("fd-kvc-window", "Restore the defaults"),
+        ("fd-kvc-adaptive", "Restore the defaults"),
         ("h2o", "Restore the defaults"),
     ],
 )
@@ -62,7 +62,14 @@ def test_what_is_restored_is_called_what_it_is(policy: str, words: str) -> None:
 
 @pytest.mark.parametrize(
     ("page", "place", "link"),
-    [("step", "step/fd-kvc", {}), ("compare", "compare/draft/fd-kvc/fd-kvc", {"turn": 3})],
+    [
+        ("step", "step/fd-kvc-adaptive", {"policy": "fd-kvc-adaptive"}),
+        (
+            "compare",
+            "compare/draft/fd-kvc-adaptive/fd-kvc-adaptive",
+            {"turn": 3, "policies": "fd-kvc-adaptive,fifo"},
+        ),
+    ],
 )
 def test_the_papers_hyperparameters_come_first(
     page: str, place: str, link: dict[str, object]

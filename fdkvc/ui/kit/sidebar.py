@@ -274,6 +274,8 @@ def choose_hyperparameters(
             if field.rule:
                 beside[field.rule] = st.empty()
     changed = any(held(page, field) != field.default for field in others)
+    if not others:
+        return values, beside
     with st.expander("Beyond the paper", expanded=changed) if papers else st.container():
         for place, field in _placed(others, columns):
             with place:

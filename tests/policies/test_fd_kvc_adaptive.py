@@ -1,0 +1,55 @@
+"""FD-KVC with adaptive channel weights, worked by hand and beside FD-KVC."""
+
+import numpy as np
+import pytest
+
+from fdkvc.policies import policy_named
+from fdkvc.run.simulate import simulate
+from fdkvc.synthetic.batch import DialogBatch, one_dialog
+from fdkvc.synthetic.draw import generate
+from fdkvc.synthetic.scenarios import SCENARIOS
+from tests.worlds import by_token
+
+EAST, NORTH = [1.0, 0.0], [0.0, 1.0]
+
+
+def pointing(turns: list[list[list[float]]]) -> DialogBatch:
+    """Make a dialog whose tokens are vectors, which are their embeddings, queries and keys."""
+    tokens = [token for turn in turns for token in turn]
+    return one_dialog(
+        embeddings=tokens,
+        queries=tokens,
+        keys=tokens,
+        values=tokens,
+        turn_lengths=[len(turn) for turn in turns],
+    )
+
+
+EAST, NORTH = [1.0, 0.0], [0.0, 1.0]
+
+
+def test_the_weights_shift_as_the_query_moves() -> None:
+    dialog = pointing([[EAST], [EAST], [NORTH]])
+    trace = simulate(policy_named("fd-kvc-adaptive", kappa=0.5, theta=0.5), dialog, budget=3)
+
+    # What is recent points east: the cosine with the query is 1, then 0.
+    assert trace.state["continuity"][0] == pytest.approx([0, 1 / 2, -1 / 2])
+    assert trace.state["cumulative_weight"][0] == pytest.approx([0.45, 0.7, 0.2])
+    entries = trace.every_entry()
+    recency = by_token(entries, entries.channels["recency"], 0, 2)
+    assert by_token(entries, entries.terms["recency"], 0, 2) == pytest.approx(
+        {token: 0.8 * each for token, each in recency.items()}
+    )
+
+
+def test_without_a_shift_it_is_fd_kvc() -> None:
+    dialogs = generate(SCENARIOS["mixed"], dialogs=2, seed=1)
+    fixed, paper = (
+        simulate(policy, dialogs, 56)
+        for policy in (policy_named("fd-kvc-adaptive", kappa=0), policy_named("fd-kvc"))
+    )
+
+    np.testing.assert_array_equal(fixed.kept, paper.kept)
+    np.testing.assert_allclose(fixed.output, paper.output, atol=1e-6)
+    own = {step.name for step in fixed.policy.steps if step not in paper.policy.steps}
+    assert own == {"Adaptive channel weights", "Eviction and insertion"}

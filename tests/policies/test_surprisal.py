@@ -1,0 +1,180 @@
+"""Surprisal: worked by hand, and what decides and what does not."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from fdkvc.corpora.formats import EXAMPLES, read_file
+from fdkvc.corpora.lexical import lexical_recording
+from fdkvc.policies import Policy, policy_named
+from fdkvc.run.metrics import metric_named
+from fdkvc.run.online import OnlineCache
+from fdkvc.run.simulate import simulate
+from fdkvc.run.trace import Trace
+from fdkvc.synthetic.batch import one_dialog, stack
+from fdkvc.synthetic.draw import generate
+from fdkvc.synthetic.scenarios import SCENARIOS
+from tests.worlds import by_token, evictions, kept_tokens, random_dialog
+
+
+def test_the_newest_stay_and_of_the_rest_what_was_surprising_and_is_not_repeated() -> None:
+    words = "abcadc"
+    embeddings = np.eye(4)[["abcd".index(word) for word in words]]
+    dialog = one_dialog(
+        embeddings=embeddings,
+        queries=embeddings,  # which nothing asks for
+        keys=embeddings,
+        values=embeddings,
+        turn_lengths=[3, 1, 1, 1],
+        surprisal=[9, 1, 4, 9, 2, 4],
+    )
+    trace = simulate(policy_named("surprisal", decay=0.5), dialog, budget=4)
+    entries = trace.every_entry()
+
+    # Of four places two are the window's. Token 3 repeats token 0; all four still fit in.
+    assert kept_tokens(trace, 0, 1) == [0, 1, 2, 3]
+    # Five words: 9/4, 1/4 and 4/4 of the old remain; the first is repeated, and goes all the same.
+    surprisal = by_token(entries, entries.channels["surprisal"], 0, 2)
+    assert surprisal == {0: 9 / 4, 1: 1 / 4, 2: 1, 3: 9 / 2, 4: 2}
+    assert by_token(entries, entries.terms["redundancy"], 0, 2)[0] == -2
+    assert kept_tokens(trace, 0, 2) == [1, 2, 3, 4]
+    # Token 5 repeats token 2, so the least surprising one stays.
+    assert kept_tokens(trace, 0, 3) == [1, 3, 4, 5]
+
+
+def test_neither_attention_nor_similarity_decides() -> None:
+    recording = lexical_recording(read_file(EXAMPLES / "dialogues.json")[0])
+    other = lexical_recording(recording.transcript, seed=5)  # other vectors of the same words
+
+    kept, others = [
+        simulate(policy_named("surprisal"), each.dialogs, 48).kept for each in (recording, other)
+    ]
+    np.testing.assert_array_equal(kept, others)
+
+
+def test_after_a_shift_the_new_topic_has_nine_tenths_of_the_cache() -> None:
+    dialogs = generate(SCENARIOS["shift"], dialogs=20, seed=1)
+    trace = simulate(policy_named("surprisal"), dialogs, 56, entries=False)
+
+    assert metric_named("retention").late(trace, dialogs).mean() > 0.9
+    assert math.isclose(float(trace.last.cache["surprisal"].max()), 1)  # as all that are drawn
+
+
+def test_identical_words_are_not_above_a_threshold_of_1_which_turns_redundancy_off() -> None:
+    dialogs = lexical_recording(read_file(EXAMPLES / "dialogues.json")[0]).dialogs
+    entries = simulate(policy_named("surprisal", redundancy=1), dialogs, 48).every_entry()
+
+    assert np.nanmax(entries.channels["redundancy"]) <= 1
+    assert not np.nan_to_num(entries.terms["redundancy"]).any()
+
+
+def test_attention_is_not_bent() -> None:
+    dialogs = generate(SCENARIOS["mixed"], dialogs=2, seed=1)
+    entries = simulate(policy_named("surprisal"), dialogs, 56).every_entry()
+
+    np.testing.assert_array_equal(entries.attention_after, entries.attention_before)
+
+
+def said(
+    words: str, surprisal: list[float] | None, turn_lengths: list[int], policy: Policy, budget: int
+) -> Trace:
+    """Run words, each letter a word with a direction of its own; each query asks all alike."""
+    embeddings = np.eye(26)[[ord(letter) - ord("a") for letter in words]]
+    alike = np.zeros((len(words), 2))
+    dialog = one_dialog(
+        embeddings=embeddings,
+        queries=alike,
+        keys=alike,
+        values=alike,
+        turn_lengths=turn_lengths,
+        surprisal=surprisal,
+    )
+    return simulate(policy, dialog, budget)
+
+
+def test_what_was_surprising_stays_until_it_has_faded() -> None:
+    policy = policy_named("surprisal", window=0, decay=0.5)
+    trace = said("abcde", [8, 2, 3, 3, 3], [2, 1, 1, 1], policy, 2)
+    entries = trace.every_entry()
+
+    surprisal = [by_token(entries, entries.channels["surprisal"], 0, turn) for turn in range(4)]
+    assert surprisal == [
+        {0: 8, 1: 2},
+        {0: 4, 1: 1, 2: 3},
+        {0: 2, 2: 1.5, 3: 3},
+        {0: 1, 3: 1.5, 4: 3},
+    ]
+    assert [kept_tokens(trace, 0, turn) for turn in range(4)] == [[0, 1], [0, 2], [0, 3], [3, 4]]
+    score = by_token(entries, entries.score, 0, 1)
+    assert score == pytest.approx({0: 1, 1: 1 / 4, 2: 3 / 4})
+
+
+def test_a_policy_that_weighs_surprisal_says_so_where_there_is_none() -> None:
+    policy = policy_named("surprisal")
+    sentence = "^this policy weighs the surprisal of every token, which these dialogs do not have$"
+    vectors = dict.fromkeys(("queries", "keys", "values", "embeddings"), np.eye(2))
+
+    with pytest.raises(ValueError, match=sentence):
+        said("ab", None, [2], policy, 2)
+    with pytest.raises(ValueError, match=sentence):
+        OnlineCache(policy, 2).feed(**vectors)
+    cache = OnlineCache(policy, 2)
+    cache.feed(**vectors, surprisal=[1, 2])
+    with pytest.raises(ValueError, match="surprisal must be given in every turn of a stream"):
+        cache.feed(**vectors)
+    for wrong, said_of_it in (
+        ([1], "surprisal holds 1 numbers, but there are 2 tokens"),
+        ([1, -1], "surprisal holds a number below 0, but no probability is above 1"),
+        ([1, math.nan], "surprisal holds a number that is not finite"),
+    ):
+        with pytest.raises(ValueError, match=said_of_it):
+            OnlineCache(policy, 2).feed(**vectors, surprisal=wrong)
+
+
+def test_dialogs_with_surprisal_and_without_do_not_stand_in_one_batch() -> None:
+    with_surprisal = random_dialog(1, [3])
+    without = dataclasses.replace(with_surprisal, surprisal=None)
+
+    with pytest.raises(ValueError, match="some of the dialogs have the surprisal of tokens"):
+        stack([with_surprisal, without])
+
+
+def test_of_what_is_said_again_the_last_stays() -> None:
+    policy = policy_named("surprisal", window=0, decay=1, redundancy=0.9)
+    trace = said("abcab", [4, 4, 3, 2, 2], [3, 1, 1], policy, 3)
+    entries = trace.every_entry()
+
+    # Tokens 0 and 1 were the most surprising, and go because 3 and 4 repeat them.
+    assert [kept_tokens(trace, 0, turn) for turn in range(3)] == [[0, 1, 2], [1, 2, 3], [2, 3, 4]]
+    assert by_token(entries, entries.channels["redundancy"], 0, 1) == {0: 1, 1: 0, 2: 0, 3: 0}
+    terms = by_token(entries, entries.terms["redundancy"], 0, 1)
+    assert terms == {0: pytest.approx(-2), 1: 0, 2: 0, 3: 0}
+    assert by_token(entries, entries.score, 0, 1)[0] == pytest.approx(-1)
+    assert evictions(entries, 0, 1) == {0: "budget"}
+
+
+def test_what_is_repeated_stays_while_there_is_room_and_in_the_window() -> None:
+    alone, windowed = (policy_named("surprisal", window=share) for share in (0, 1))
+
+    assert kept_tokens(said("aab", [1, 1, 1], [1, 1, 1], alone, 3), 0, 2) == [0, 1, 2]
+    assert kept_tokens(said("baa", [1, 1, 1], [3], alone, 2), 0, 0) == [0, 2]
+    assert kept_tokens(said("baa", [1, 1, 1], [3], windowed, 2), 0, 0) == [1, 2]
+
+
+def test_what_is_less_alike_than_the_threshold_repeats_nothing() -> None:
+    dialog = one_dialog(
+        embeddings=[[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]],
+        queries=np.ones((3, 1)),
+        keys=np.zeros((3, 1)),
+        values=np.ones((3, 1)),
+        turn_lengths=[1, 1, 1],
+        surprisal=[1, 1, 1],
+    )
+    for threshold, kept in ((0.5, [0, 2]), (0.7, [0, 2]), (0.9, [0, 1])):
+        policy = policy_named("surprisal", window=0, decay=1, redundancy=threshold)
+        assert kept_tokens(simulate(policy, dialog, 2), 0, 2) == kept
+    entries = simulate(policy, dialog, 3).every_entry()
+    found = by_token(entries, entries.channels["redundancy"], 0, 2)
+    assert found == pytest.approx({0: 0.6, 1: 0.8, 2: 0})
