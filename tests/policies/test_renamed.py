@@ -1,10 +1,12 @@
 """Old names of policies and hyperparameters: answered in a sentence, in a line and in a record."""
 
+from typing import Any
+
 import pytest
 
 from fdkvc.policies import POLICIES, policy_named, read_policy, recorded_policy, renamed
 
-OLD_FD_KVC = {
+OLD_FD_KVC: dict[str, Any] = {
     **{"gamma": 0.8, "alpha_0": 0.3, "mu": 0.4, "tau": 0.02, "beta": 0.25, "w_c": 0.45},
     **{"window": 0.0, "reinforcement": "added", "relevance": "similarity", "kappa": 0.0},
     **{"theta": 0.5, "salience": 0.0, "salience_decay": 0.88, "redundancy": 0.0},

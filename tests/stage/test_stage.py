@@ -133,7 +133,7 @@ def test_only_a_policy_that_looks_at_history_remembers(key: str) -> None:
 
 
 def test_decay_and_reinforcement_are_told_apart() -> None:
-    cumulative, recency = term_courses(run_of("fd-kvc", gamma=0.7).trace)
+    cumulative, recency = term_courses(run_of("fd-kvc gamma=0.7").trace)
 
     assert recency.gained == "Relevance reinforcement"
     assert list(recency.shares) == ["Recency decay"]
