@@ -43,6 +43,7 @@ OF_HEADS = (
 VARIANTS = (
     "retrieval size=8",
     "h2o window=0.75",
+    "h2o forgetting=0.88",
     "window(snapkv, share=0.75)",
     "whitelist(fd-kvc)",
     "turns(snapkv)",
