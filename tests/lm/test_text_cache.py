@@ -208,7 +208,7 @@ def test_a_head_keeps_what_a_stream_of_its_vectors_keeps(tmp_path: Path, key: st
 
 def test_what_comes_back_from_a_second_tier_is_attended_to_again(decoder: Decoder) -> None:
     lengths = [6] * 8
-    memory = Evicting(decoder, policy_named("fd-kvc", recall=2.0, page_match=0.3), 6)
+    memory = Evicting(decoder, read_policy("recall(fd-kvc, tier=2, page_match=0.3)"), 6)
     ids = [token for token in (7, 7, 70, 70, 7, 7, 70, 7) for _ in range(6)]
 
     ours = read_in_turns(memory, ids, lengths)

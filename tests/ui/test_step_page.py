@@ -157,6 +157,6 @@ def test_a_link_to_what_does_not_go_together_is_explained() -> None:
         assert [each.value for each in app.error] == [
             f"This link is not quite right: {reason}. Using fd-kvc instead."
         ]
-    app = open_page("step", policy="fd-kvc", around="recall")
+    app = open_page("step", policy="full", around="recall")
     (said,) = app.error
     assert "Around it is 'recall', but must be one of" in said.value
