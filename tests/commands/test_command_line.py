@@ -340,7 +340,7 @@ MISTAKES = {
     ),
     "answers --baseline= --out {tmp}/out": (
         "baseline '' is not among the policies: choose from full, fifo, sink, h2o, fd-kvc, "
-        "fd-kvc-window, random, cut-text"
+        "random, cut-text"
     ),
     "sweep --parameter gamma --second-values 0.1 --out {tmp}/out": (
         "--second-values goes with --second: name what the values are of"

@@ -371,7 +371,7 @@ def chosen_again(why: Explanation, trace: Trace, row: int) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("scenario", ["shift", "complex", "gradual"])
-@pytest.mark.parametrize("key", ["fd-kvc", "surprisal", "fastgen"])
+@pytest.mark.parametrize("key", ["fd-kvc", "fd-kvc-adaptive", "fastgen"])
 def test_what_cost_or_won_the_place_is_confirmed_when_the_turn_chooses_again(
     key: str, scenario: str
 ) -> None:
