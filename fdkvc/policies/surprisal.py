@@ -28,7 +28,7 @@ class Surprisal(Policy):
 
     Neither attention nor similarity to the query decides. ``benchmarks/tune.py`` searched the
     settings on training dialogues of the Schema-Guided Dialogue dataset;
-    ``fdkvc/policies/README.md`` has results on other dialogues, and each part left out.
+    ``fdkvc/results.md`` has results on other dialogues, and each part left out.
     """
 
     key = "surprisal"
