@@ -369,7 +369,7 @@ def _moments(recordings: Sequence[Recording]) -> str:
 def _scene(run: Run, what: str, turn: int, token: int | None) -> Scene:
     return Scene(
         f"{what}: {run.trace.policy.title} on {run.choice.dialog.title}, turn {turn}",
-        "Stage",
+        "one",
         pack(run, "moment"),
         turn,
         token,
@@ -382,7 +382,7 @@ def failed_scene(failure: Failure) -> Scene:
     run, demand = failure.run, failure.demand
     return Scene(
         f"A failed call: {run.trace.policy.title} loses “{demand.value}” in turn {failure.turn}",
-        "Stage",
+        "one",
         pack(run, "moment"),
         failure.turn,
         failure.token,

@@ -93,9 +93,11 @@ def scene_html(scene: Scene) -> str:
     }
     sentences = zlib.compress(json.dumps(scene.told, separators=(",", ":")).encode(), 9)
     module = (
-        f"{script(scene.kind)}\n{_BEGIN}\n"
-        f"hub.view = {json.dumps(view)};\n"
-        f'hub.alone = {{ told: await opened("{_text(sentences)}") }};\n'
+        f"{_BEGIN}\n"
+        f'const alone = {{ told: await opened("{_text(sentences)}") }};\n'
+        f"const view = {json.dumps(view)};\n"
+        "globalThis.fdkvcStage = { view, answer: null, alone, tell: {}, changed: () => {} };\n"
+        f"{script(scene.kind)}\n"
         f'const data = bytes("{_text(scene.packed)}");\n'
         "mount({ data, parentElement: document.querySelector('#scene') });"
     )

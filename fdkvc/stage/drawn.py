@@ -1,8 +1,8 @@
-"""What draws a stage in a browser: its style, its scripts and its first HTML."""
+"""What draws a stage in a browser: its style, and its modules bundled into one script."""
 
 from __future__ import annotations
 
-import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -10,16 +10,21 @@ from typing import Literal
 from fdkvc.charts.theme import DARK, LIGHT, tint_of
 from fdkvc.limits import MAX_LANES
 
-Kind = Literal["Stage", "Lanes", "Reader"]
-"""The class that draws it: one run, several beside each other, or what was said above several."""
-
+Kind = Literal["one", "lanes", "transcript"]
+"""The module that draws it: one run, several beside each other, or what was said above several."""
 
 _HERE = Path(__file__).parent
-_MORE: dict[Kind, tuple[str, ...]] = {
-    "Stage": (),
-    "Lanes": ("lanes",),
-    "Reader": ("lanes", "transcript"),
+_STYLES: dict[Kind, tuple[str, ...]] = {
+    "one": ("stage",),
+    "lanes": ("stage", "lanes"),
+    "transcript": ("stage", "lanes", "transcript"),
 }
+
+_TYPES = re.compile(r"^ */\*\*.*?\*/\n", re.MULTILINE | re.DOTALL)
+_IMPORT = re.compile(r"^import \{ (.+) \} from '\./(\w+)\.js';$", re.MULTILINE)
+_EXPORT = re.compile(
+    r"^export (?=(?:async )?(?:function|class|const) (\w+|\[[^]]+\]))", re.MULTILINE
+)
 
 
 @cache
@@ -30,24 +35,37 @@ def style(kind: Kind) -> str:
         + " ".join(f"--track-{at}: {tint_of(at, theme)};" for at in range(MAX_LANES))
         for theme in (LIGHT, DARK)
     )
-    return f"{_read(kind, 'css')}\n.stage {{ {light} }}\n.stage.dark {{ {dark} }}"
+    rules = "\n".join(_read(f"{name}.css") for name in _STYLES[kind])
+    return f"{rules}\n.stage {{ {light} }}\n.stage.dark {{ {dark} }}"
 
 
 @cache
-def script(kind: Kind) -> str:
-    """Return a module whose one function, `mount`, draws a run within an element."""
-    html = f"const HTML = {json.dumps(read('stage.html'))};\n"
-    return f"{html}{_read(kind, 'js')}\nconst Scene = {kind};"
+def script(name: str) -> str:
+    """Return a module of this folder, and all that it imports, as one that imports nothing.
+
+    Each becomes a function that is called once and returns what it exports, so that its other names
+    are its own; what only the type checker reads stays out. The whole exports the module's `mount`.
+
+    Parameters
+    ----------
+    name : str
+        A `Kind`, or ``ear``.
+    """
+    bundled: dict[str, str] = {}
+    _bundle(name, bundled)
+    return "\n".join([*bundled.values(), f"const {{ mount }} = ${name};", "export default mount;"])
 
 
-def read(*names: str) -> str:
-    """Return files of this folder, one after the other."""
-    return "\n".join((_HERE / name).read_text(encoding="utf-8") for name in names)
+def _bundle(name: str, bundled: dict[str, str]) -> None:
+    """Add a module as a function's call, after those that it imports."""
+    source = _TYPES.sub("", _read(f"{name}.js"))
+    for _, other in _IMPORT.findall(source):
+        if other not in bundled:
+            _bundle(other, bundled)
+    exported = ", ".join(re.findall(r"\w+", " ".join(_EXPORT.findall(source))))
+    body = _EXPORT.sub("", _IMPORT.sub(r"const { \1 } = $\2;", source))
+    bundled[name] = f"const ${name} = (() => {{\n{body}return {{ {exported} }};\n}})();"
 
 
-def _read(kind: Kind, ending: str) -> str:
-    names = {
-        "css": ("stage",),
-        "js": ("hub", "record", "marks", "views", "why", "picture", "stage"),
-    }[ending]
-    return read(*(f"{name}.{ending}" for name in (*names, *_MORE[kind])))
+def _read(file: str) -> str:
+    return (_HERE / file).read_text(encoding="utf-8")

@@ -1,56 +1,88 @@
-// ---------------------------------------------------------------------------------- marks
+// @ts-check
+// What every view draws with: colours, words and lines on a canvas, and entries as tiles that move.
+
+import { EVICTED, NEW, NEW_EVICTED } from './record.js';
+
+/**
+ * @typedef {import('./record.js').Dialog} Dialog
+ * @typedef {import('./record.js').Lane} Lane
+ * @typedef {CanvasRenderingContext2D | OffscreenCanvasRenderingContext2D} Pen
+ * @typedef {{ pen: CanvasRenderingContext2D, width: number, height: number }} Surface
+ * @typedef {[x: number, y: number]} Point
+ * @typedef {number[]} At x, y, width, height, opacity, and what else a view draws of a mark
+ * @typedef {{ at: At, hue: number, look: string, dialog: Dialog }} Target
+ * @typedef {Target & { now: At, start: At, leaves?: boolean }} Mark
+ */
+
 // Entries as tiles on a canvas. As elements that move, 176 of them took 37 ms to the first frame
 // and 1,088 took 260; drawn, 4 and 11.
 
 const GLIDE = 220; // milliseconds; the next step begins wherever the last one has come to
 
-const NARROW = 5; // pixels; a tile of less has no room for a letter, and is a stripe
+export const NARROW = 5; // pixels; a tile of less has no room for a letter, and is a stripe
 
-const still = matchMedia('(prefers-reduced-motion: reduce)');
+export const still = matchMedia('(prefers-reduced-motion: reduce)');
 
 // The page's colours and letters, read again when its theme changes.
-const theme = { ink: '#000', paper: '#fff', faint: '#ddd', soft: '#777', font: 'sans-serif', terms: [] };
+/** @type {{ ink: string, paper: string, faint: string, soft: string, font: string, terms: string[] }} */
+export const theme = { ink: '#000', paper: '#fff', faint: '#ddd', soft: '#777', font: 'sans-serif', terms: [] };
 
-function readTheme(root) {
+/** @param {HTMLElement} root */
+export function readTheme(root) {
   const probe = root.appendChild(document.createElement('i'));
-  for (const name of ['ink', 'paper', 'faint', 'soft']) {
+  for (const name of /** @type {const} */ (['ink', 'paper', 'faint', 'soft'])) {
     probe.style.color = `var(--stage-${name})`;
     theme[name] = getComputedStyle(probe).color;
   }
   probe.remove();
-  const [red, green, blue] = theme.paper.match(/[\d.]+/g).map(Number);
+  const [red, green, blue] = (theme.paper.match(/[\d.]+/g) ?? []).map(Number);
   root.classList.toggle('dark', red + green + blue < 384);
   const style = getComputedStyle(root);
   theme.font = style.fontFamily;
   theme.terms = style.getPropertyValue('--stage-terms').trim().split(/\s+/);
 }
 
-// Pixels to the unit: of the screen, or of a picture while one is made.
-const resolution = { picture: 0 };
+/** Pixels to the unit: of the screen, or of a picture while one is made. */
+export const resolution = { picture: 0 };
 const pixels = () => resolution.picture || devicePixelRatio || 1;
 
-// Fits a canvas to its box; returns its context in CSS pixels, and the size. To ask a box for its
-// size makes the browser lay the page out: once, and not in every frame.
-function fitted(canvas) {
+/**
+ * Fits a canvas to its box; returns its context in CSS pixels, and the size. To ask a box for its
+ * size makes the browser lay the page out: once, and not in every frame.
+ * @param {HTMLCanvasElement} canvas
+ * @returns {Surface}
+ */
+export function fitted(canvas) {
   const { clientWidth: width, clientHeight: height } = canvas;
   const ratio = pixels();
   const wide = Math.round(width * ratio);
   const high = Math.round(height * ratio);
   if (canvas.width !== wide || canvas.height !== high) Object.assign(canvas, { width: wide, height: high });
-  const pen = canvas.getContext('2d');
+  const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext('2d'));
   pen.setTransform(ratio, 0, 0, ratio, 0, 0);
   return { pen, width, height };
 }
 
-function words(pen, text, x, y, { size = 11, bold = false, align = 'left', fill = theme.soft, base = 'alphabetic' } = {}) {
+/**
+ * @param {Pen} pen
+ * @param {string | number} text
+ * @param {number} x
+ * @param {number} y
+ * @param {{ size?: number, bold?: boolean, align?: CanvasTextAlign, fill?: string, base?: CanvasTextBaseline }} look
+ */
+export function words(pen, text, x, y, { size = 11, bold = false, align = 'left', fill = theme.soft, base = 'alphabetic' } = {}) {
   pen.font = `${bold ? 600 : 400} ${size}px ${theme.font}`;
   pen.textAlign = align;
   pen.textBaseline = base;
   pen.fillStyle = fill;
-  pen.fillText(text, x, y);
+  pen.fillText(`${text}`, x, y);
 }
 
-function line(pen, points, { stroke = theme.ink, width = 1, dash = [] } = {}) {
+/**
+ * @param {Pen} pen
+ * @param {Point[]} points
+ */
+export function line(pen, points, { stroke = theme.ink, width = 1, dash = /** @type {number[]} */ ([]) } = {}) {
   pen.beginPath();
   points.forEach(([x, y], place) => (place ? pen.lineTo(x, y) : pen.moveTo(x, y)));
   pen.setLineDash(dash);
@@ -60,18 +92,32 @@ function line(pen, points, { stroke = theme.ink, width = 1, dash = [] } = {}) {
   pen.setLineDash([]);
 }
 
-// Where an axis leaves something out.
-function zigzag(pen, from, to, y) {
+/**
+ * Where an axis leaves something out.
+ * @param {Pen} pen
+ * @param {number} from
+ * @param {number} to
+ * @param {number} y
+ */
+export function zigzag(pen, from, to, y) {
   pen.fillStyle = theme.paper;
   pen.fillRect(from, y - 3, to - from, 6);
   for (const shift of [-3, 3]) {
+    /** @type {Point[]} */
     const points = [];
     for (let x = from, up = 1; x <= to; x += 6, up = -up) points.push([x, y + shift + 1.2 * up]);
     line(pen, points, { stroke: theme.faint });
   }
 }
 
-function hatch(pen, x, y, width, height) {
+/**
+ * @param {Pen} pen
+ * @param {number} x
+ * @param {number} y
+ * @param {number} width
+ * @param {number} height
+ */
+export function hatch(pen, x, y, width, height) {
   pen.save();
   pen.beginPath();
   pen.rect(x, y, width, height);
@@ -82,18 +128,27 @@ function hatch(pen, x, y, width, height) {
   pen.restore();
 }
 
+/** @type {Map<string, OffscreenCanvas>} */
 const sprites = new Map();
 
-// A tile is drawn once for each look and then only copied.
+/**
+ * A tile, drawn once for each look and then only copied.
+ * @param {Dialog} dialog
+ * @param {number} hue
+ * @param {string} look
+ * @param {number} width
+ * @param {number} height
+ */
 function sprite(dialog, hue, look, width, height) {
   const ratio = pixels();
   const { fill, ink, hatched } = dialog.paint(hue);
   const letter = dialog.letter(hue);
   const key = [fill, hatched, letter, look, width, height, ratio, theme.ink, theme.paper].join();
-  if (!sprites.has(key)) {
+  let canvas = sprites.get(key);
+  if (!canvas) {
     if (sprites.size > 500) sprites.clear();
-    const canvas = new OffscreenCanvas(Math.ceil(width * ratio), Math.ceil(height * ratio));
-    const pen = canvas.getContext('2d');
+    canvas = new OffscreenCanvas(Math.ceil(width * ratio), Math.ceil(height * ratio));
+    const pen = /** @type {OffscreenCanvasRenderingContext2D} */ (canvas.getContext('2d'));
     pen.scale(ratio, ratio);
     const gone = look.includes('gone');
     const round = Math.min(3, width / 4);
@@ -136,27 +191,33 @@ function sprite(dialog, hue, look, width, height) {
     }
     sprites.set(key, canvas);
   }
-  return sprites.get(key);
+  return canvas;
 }
 
-const eased = (share) => 1 - (1 - share) ** 3;
+const eased = (/** @type {number} */ share) => 1 - (1 - share) ** 3;
 
 // Marks that keep their identity: each token's numbers glide from where they are to where they go.
 // The first five are x, y, width, height, opacity; others are what else a view draws of it.
-class Marks {
+export class Marks {
   constructor() {
+    /** @type {Map<number, Mark>} */
     this.shown = new Map();
     this.begun = 0;
   }
 
-  // `targets` is token → { at, hue, look }; those that come start at `from(at)`, those that go end at `to(at)`.
+  /**
+   * Those that come start at `from(at)`, those that go end at `to(at)`.
+   * @param {Map<number, Target>} targets by token
+   * @param {{ from: (at: At) => At, to: (at: At) => At, glide: boolean }} way
+   */
   go(targets, { from, to, glide }) {
     const now = performance.now();
     this.settle(now);
+    /** @type {Map<number, Mark>} */
     const next = new Map();
     for (const [token, target] of targets) {
       const before = this.shown.get(token);
-      next.set(token, { ...target, now: glide ? (before?.now ?? from(target.at)) : target.at });
+      next.set(token, { ...target, start: target.at, now: glide ? (before?.now ?? from(target.at)) : target.at });
     }
     if (glide) {
       for (const [token, mark] of this.shown) {
@@ -168,7 +229,10 @@ class Marks {
     this.begun = glide ? now : -Infinity;
   }
 
-  // Moves every mark to where it stands now; returns whether any still moves.
+  /**
+   * Moves every mark to where it stands now; returns whether any still moves.
+   * @param {number} now
+   */
   settle(now) {
     const share = Math.min(1, (now - this.begun) / GLIDE);
     const part = eased(share);
@@ -179,9 +243,13 @@ class Marks {
     return share < 1;
   }
 
+  /**
+   * @param {Pen} pen
+   * @param {Dialog} dialog
+   */
   draw(pen, dialog) {
     const ratio = pixels();
-    const snap = (x) => Math.round(x * ratio) / ratio;
+    const snap = (/** @type {number} */ x) => Math.round(x * ratio) / ratio;
     for (const { now: [x, y, , , opacity], at: [, , width, height], hue, look } of this.shown.values()) {
       if (width < NARROW) {
         pen.globalAlpha = opacity * (look.includes('gone') ? 0.4 : 1);
@@ -195,11 +263,16 @@ class Marks {
     pen.globalAlpha = 1;
   }
 
+  /**
+   * @param {Pen} pen
+   * @param {number} token
+   * @param {number} width
+   */
   ring(pen, token, width) {
     const mark = this.shown.get(token);
     if (!mark) return;
     const [x, y, w, h] = mark.now;
-    for (const [stroke, grow, thick] of [[theme.paper, 1 + width, width + 2], [theme.ink, 1 + width / 2, width]]) {
+    for (const { stroke, grow, thick } of [{ stroke: theme.paper, grow: 1 + width, thick: width + 2 }, { stroke: theme.ink, grow: 1 + width / 2, thick: width }]) {
       pen.beginPath();
       pen.roundRect(x - grow, y - grow, w + 2 * grow, h + 2 * grow, 4);
       pen.lineWidth = thick;
@@ -209,7 +282,12 @@ class Marks {
     pen.drawImage(sprite(mark.dialog, mark.hue, mark.look, mark.at[2], mark.at[3]), x, y, w, h);
   }
 
-  // The token at a point, or the nearest within so many pixels.
+  /**
+   * The token at a point, or the nearest within so many pixels.
+   * @param {number} x
+   * @param {number} y
+   * @returns {number | null}
+   */
   near(x, y, reach = 3) {
     let best = null;
     let least = reach;
@@ -222,7 +300,11 @@ class Marks {
   }
 }
 
-function lookOf(lane, i) {
+/**
+ * @param {Lane} lane
+ * @param {number} i
+ */
+export function lookOf(lane, i) {
   const status = lane.status[i];
   return [
     status >= EVICTED ? 'gone' : 'kept',

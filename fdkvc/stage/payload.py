@@ -18,8 +18,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fdkvc.charts.theme import TOPICS, letter_ink
+from fdkvc.charts.theme import TOPICLESS, TOPICS, letter_ink
 from fdkvc.explain.course import term_courses
+from fdkvc.explain.explain import turn_view
 from fdkvc.explain.narrate import headline
 from fdkvc.explain.tables import topic_changes
 from fdkvc.run.trace import Rule, Status
@@ -137,6 +138,7 @@ def _packed(
         "dialog": _dialog(run.dialogs, run.choice.dialog.words),
         "lanes": lanes,
         "palette": [[colour, letter_ink(place)] for place, colour in enumerate(TOPICS)],
+        "topicless": [TOPICLESS, letter_ink(-1)],
         "columns": [[column.dtype.str[1:], len(column)] for column in columns],
     }
     said = json.dumps(head, separators=(",", ":")).encode()
@@ -159,10 +161,13 @@ def _dialog(dialogs: DialogBatch, words: Sequence[str]) -> Mapping[str, Any]:
 
 
 def _course(run: Run) -> Mapping[str, Any]:
+    traces = [run.at(turn).trace for turn in range(run.dialogs.turns)]
     return {
         "label": run.trace.policy.label,
-        "budget": run.trace.budget,
-        "pages": [run.at(turn).trace.policy.page_size for turn in range(run.dialogs.turns)],
+        "budgets": [
+            turn_view(trace, run.dialogs, 0, turn).places for turn, trace in enumerate(traces)
+        ],
+        "pages": [trace.policy.page_size for trace in traces],
         "counts": np.bincount(run.entries["turn"], minlength=run.dialogs.turns).tolist(),
         "cutoffs": list(run.cutoffs),
     }

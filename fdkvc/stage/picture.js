@@ -1,13 +1,19 @@
-// ---------------------------------------------------------------------------------- the picture
+// @ts-check
 // The stage as it stands, as one picture: its canvases with more pixels, and the boxes and words
 // around them where the page has put them. What is only there to be pressed is left out.
 
-const PICTURE_PIXELS = 3; // to the unit
+import { theme, words } from './marks.js';
+
+export const PICTURE_PIXELS = 3; // to the unit
 const PRESSED = 'button, input, select, .order, .options, .heard';
 const MARGIN = 12;
 
-// Draws parts of a page, which stand below one another, under a line of words.
-function pictureOf(title, ...parts) {
+/**
+ * Draws parts of a page, which stand below one another, under a line of words.
+ * @param {string} title
+ * @param {Element[]} parts
+ */
+export function pictureOf(title, ...parts) {
   const boxes = parts.map((part) => part.getBoundingClientRect());
   const left = Math.min(...boxes.map((box) => box.left)) - MARGIN;
   const top = Math.min(...boxes.map((box) => box.top)) - (title ? 2 : 1) * MARGIN;
@@ -15,7 +21,7 @@ function pictureOf(title, ...parts) {
   const height = Math.max(...boxes.map((box) => box.bottom)) + MARGIN - top;
   const canvas = document.createElement('canvas');
   Object.assign(canvas, { width: Math.round(width * PICTURE_PIXELS), height: Math.round(height * PICTURE_PIXELS) });
-  const pen = canvas.getContext('2d');
+  const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext('2d'));
   pen.scale(PICTURE_PIXELS, PICTURE_PIXELS);
   pen.fillStyle = theme.paper;
   pen.fillRect(0, 0, width, height);
@@ -25,6 +31,10 @@ function pictureOf(title, ...parts) {
   return canvas;
 }
 
+/**
+ * @param {CanvasRenderingContext2D} pen
+ * @param {Element} element
+ */
 function paintElement(pen, element) {
   if (element.matches(PRESSED) || !element.checkVisibility()) return;
   const style = getComputedStyle(element);
@@ -45,12 +55,17 @@ function paintElement(pen, element) {
   pen.restore();
 }
 
+/**
+ * @param {CanvasRenderingContext2D} pen
+ * @param {DOMRect} box
+ * @param {CSSStyleDeclaration} style
+ */
 function paintBox(pen, { x, y, width, height }, style) {
   pen.beginPath();
   pen.roundRect(x, y, width, height, parseFloat(style.borderTopLeftRadius) || 0);
   pen.fillStyle = style.backgroundColor;
   pen.fill();
-  const [top, bottom, left] = ['Top', 'Bottom', 'Left'].map((side) => parseFloat(style[`border${side}Width`]));
+  const [top, bottom, left] = [style.borderTopWidth, style.borderBottomWidth, style.borderLeftWidth].map(parseFloat);
   if (left) { // a frame
     pen.beginPath();
     pen.roundRect(x + left / 2, y + left / 2, width - left, height - left, parseFloat(style.borderTopLeftRadius) || 0);
@@ -67,6 +82,11 @@ function paintBox(pen, { x, y, width, height }, style) {
   pen.fillRect(x, y + height - bottom, width, bottom);
 }
 
+/**
+ * @param {CanvasRenderingContext2D} pen
+ * @param {Text} text
+ * @param {CSSStyleDeclaration} style
+ */
 function paintText(pen, text, style) {
   pen.font = `${style.fontWeight} ${style.fontSize} ${style.fontFamily}`;
   pen.fillStyle = style.color;

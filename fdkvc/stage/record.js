@@ -1,19 +1,41 @@
-// ---------------------------------------------------------------------------------- the record
+// @ts-check
 // A run as the server packed it (payload.py), and everything that is asked of a turn.
 
-const STATUS = ['empty', 'kept', 'new', 'evicted', 'new_evicted'];
-const [, KEPT, NEW, EVICTED, NEW_EVICTED] = STATUS.keys();
-const BY_BUDGET = 1;
-const BY_THRESHOLD = 2;
+/**
+ * @typedef {{ topics: string[], current: number[], bounds: number[], changes: number[], names: string[], named: number[] | null, words: string[] }} DialogHead
+ * @typedef {[fill: string, ink: string]} Paint
+ * @typedef {{ name: string, remembers: boolean, gained: string, shares: { name: string, values: number[] }[] }} Term
+ * @typedef {{ label: string, low: number, high: number, start: number | null, digits: number, values: (number | null)[] }} State
+ * @typedef {{ label: string, budgets: number[], pages: number[], counts: number[], cutoffs: (number | null)[], terms: Term[] }} LaneHead
+ * @typedef {{ states: State[], headlines: string[] }} OneHead what a run that is alone has besides
+ * @typedef {{ places: number, note: string, figures: [name: string, values: string[]][], forks: [lane: number, turn: number] | null }} RowHead what one of several has besides
+ * @typedef {{ turn: number, source: string, values: [what: string, lost: string[], token: number][] }} Asked
+ * @typedef {{ speakers: string[], turns: [text: string, token: number][][], topics: string[], needed: number[], needs: string, asked: Asked[] }} Said
+ * @typedef {{ name: string, dialog: DialogHead, palette: Paint[], topicless: Paint, lanes: (LaneHead & OneHead & RowHead)[], said: Said, columns: Column[] }} Packed
+ * @typedef {Float32Array | Uint32Array | Uint8Array} Column
+ * @typedef {{ turn: number, term: number, name: string, value: number, own: boolean }} Part of a score: what a turn took or gave
+ * @typedef {{ turn: number, low: number, high: number, hue: number }} Neighbours of one topic by age
+ */
+
+export const STATUS = ['empty', 'kept', 'new', 'evicted', 'new_evicted'];
+export const [, KEPT, NEW, EVICTED, NEW_EVICTED] = STATUS.keys();
+export const BY_BUDGET = 1;
+export const BY_THRESHOLD = 2;
+
+/** @type {{ [kind: string]: new (buffer: ArrayBuffer) => Column }} */
 const KINDS = { f4: Float32Array, u4: Uint32Array, u1: Uint8Array };
 
-async function unpack(bytes) {
+/**
+ * @param {Uint8Array<ArrayBuffer>} bytes
+ * @returns {Promise<Packed>}
+ */
+export async function unpack(bytes) {
   const packed = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('deflate'));
   const all = new Uint8Array(await new Response(packed).arrayBuffer());
   const length = new DataView(all.buffer).getUint32(0, true);
   const head = JSON.parse(new TextDecoder().decode(all.subarray(4, 4 + length)));
   let at = 4 + length;
-  const columns = head.columns.map(([kind, count]) => {
+  const columns = head.columns.map((/** @type {[string, number]} */ [kind, count]) => {
     const size = Number(kind[1]);
     const value = new Uint8Array(count * size);
     for (let plane = 0; plane < size; plane += 1) {
@@ -25,37 +47,66 @@ async function unpack(bytes) {
   return { ...head, columns };
 }
 
-class Dialog {
-  constructor({ topics, current, bounds, changes, names, named, words }, palette) {
-    Object.assign(this, { topics, current, bounds, changes, palette, words: words.map((word) => word.trim()) });
+export class Dialog {
+  /**
+   * @param {DialogHead} head
+   * @param {Paint[]} palette
+   * @param {Paint} topicless
+   */
+  constructor({ topics, current, bounds, changes, names, named, words }, palette, topicless) {
+    this.topics = topics;
+    this.current = current;
+    this.bounds = bounds;
+    this.changes = changes;
+    this.palette = palette;
+    this.topicless = topicless;
+    this.words = words.map((word) => word.trim());
     this.turns = current.length;
-    this.born = new Uint16Array(bounds.at(-1));
+    this.born = new Uint16Array(bounds[this.turns]);
     for (let turn = 0; turn < this.turns; turn += 1) {
       this.born.fill(turn, bounds[turn], bounds[turn + 1]);
     }
-    this.topicOf = (token) => (named ? names[named[token]] : this.topics.at(this.hueOf(token)));
+    this.names = named ? named.map((place) => names[place]) : null;
   }
 
-  // A hue is the place of a topic; -1 for none.
+  /** @param {number} token @returns {string} empty where none is known */
+  topicOf(token) { return this.names ? this.names[token] : this.label(this.hueOf(token)); }
+
+  /** @param {number} token @returns {number} the place of its topic; -1 for none */
   hueOf(token) { return this.current[this.born[token]]; }
 
+  /** @param {number} turn */
   hue(turn) { return this.current[turn]; }
 
-  label(hue) { return this.topics.at(hue); }
+  /** @param {number} hue @returns {string} */
+  label(hue) { return this.topics.at(hue) ?? ''; }
 
+  /** @param {number} hue */
   letter(hue) { return this.label(hue).slice(0, 1); }
 
-  // Beyond the last colour they begin again, and a pattern tells them from those before.
+  /**
+   * Beyond the last colour they begin again, and a pattern tells them from those before.
+   * @param {number} hue
+   */
   paint(hue) {
-    if (hue < 0) return { fill: '#999999', ink: '#000000', hatched: false };
-    const [fill, ink] = this.palette[hue % this.palette.length];
+    const [fill, ink] = hue < 0 ? this.topicless : this.palette[hue % this.palette.length];
     return { fill, ink, hatched: hue >= this.palette.length };
   }
 }
 
-class Lane {
+export class Lane {
+  /**
+   * @param {LaneHead} head
+   * @param {Column[]} columns
+   * @param {Dialog} dialog
+   */
   constructor(head, columns, dialog) {
-    Object.assign(this, head);
+    this.label = head.label;
+    this.budgets = head.budgets;
+    this.budget = Math.max(...head.budgets);
+    this.pages = head.pages;
+    this.cutoffs = head.cutoffs;
+    this.terms = head.terms;
     this.dialog = dialog;
     const [difference, flags, score, ...terms] = columns;
     this.token = new Uint32Array(difference.length);
@@ -67,43 +118,60 @@ class Lane {
     this.score = score;
     this.values = terms.length ? terms : [score];
     this.first = [0];
-    this.counts.forEach((count) => this.first.push(this.first.at(-1) + count));
+    for (const count of head.counts) this.first.push(this.first[this.first.length - 1] + count);
+    /** @type {ReturnType<Lane['ordered']>[]} */
     this.turns = [];
     this.most = { kept: 1, gone: 0 }; // places of any turn, so that the cells stay where they are
     for (let turn = 0; turn < dialog.turns; turn += 1) {
       const size = this.pages[turn];
+      /** @type {{ kept: Set<number>, gone: Set<number> }} */
       const seen = { kept: new Set(), gone: new Set() };
       for (let i = this.first[turn]; i < this.first[turn + 1]; i += 1) {
         seen[this.status[i] < EVICTED ? 'kept' : 'gone'].add(this.pageOf(turn, i));
       }
-      for (const name of Object.keys(seen)) this.most[name] = Math.max(this.most[name], seen[name].size * size);
+      for (const name of /** @type {const} */ (['kept', 'gone'])) this.most[name] = Math.max(this.most[name], seen[name].size * size);
     }
   }
 
-  // The page of an entry; where entries leave by themselves, each is one.
+  /**
+   * The page of an entry; where entries leave by themselves, each is one.
+   * @param {number} turn
+   * @param {number} i
+   */
   pageOf(turn, i) { return Math.floor(this.token[i] / this.pages[turn]); }
 
-  // The place of each of these entries: one after the other, each page with all of its places.
+  /**
+   * The place of each of these entries: one after the other, each page with all of its places.
+   * @param {number} turn
+   * @param {number[]} entries
+   */
   laid(turn, entries) {
     const size = this.pages[turn];
+    /** @type {Map<number, number>} */
     const begins = new Map();
+    /** @type {Map<number, number>} */
     const places = new Map();
     for (const i of entries) {
       const page = this.pageOf(turn, i);
-      if (!begins.has(page)) begins.set(page, begins.size * size);
-      places.set(i, begins.get(page) + (this.token[i] % size));
+      const first = begins.get(page) ?? begins.size * size;
+      begins.set(page, first);
+      places.set(i, first + (this.token[i] % size));
     }
     return { places, begins: [...begins.values()] };
   }
 
-  // How a turn's memory is spent, where it comes in pages; nothing where it does not.
+  /**
+   * How a turn's memory is spent, where it comes in pages; nothing where it does not.
+   * @param {number} turn
+   */
   paged(turn) {
     const size = this.pages[turn];
     if (size === 1) return '';
     const { kept } = this.turn(turn);
     const pages = new Set(kept.map((i) => this.pageOf(turn, i))).size;
-    if (this.budget < size) return `part of a page of ${size}`;
-    const [all, beside] = [Math.floor(this.budget / size), this.budget % size];
+    const budget = this.budgets[turn];
+    if (budget < size) return `part of a page of ${size}`;
+    const [all, beside] = [Math.floor(budget / size), budget % size];
     const empty = pages * size - kept.length;
     return [
       `${pages} of ${all} pages of ${size}`,
@@ -112,13 +180,19 @@ class Lane {
     ].join(' · ');
   }
 
-  // All of a turn, put in order when it is first asked for.
+  /**
+   * All of a turn, put in order when it is first asked for.
+   * @param {number} turn
+   */
   turn(turn) {
-    return (this.turns[turn] ??= this.#ordered(turn));
+    return (this.turns[turn] ??= this.ordered(turn));
   }
 
-  #ordered(turn) {
+  /** @param {number} turn */
+  ordered(turn) {
+    /** @type {number[]} */
     const all = [];
+    /** @type {Map<number, number>} */
     const at = new Map();
     for (let i = this.first[turn]; i < this.first[turn + 1]; i += 1) {
       all.push(i);
@@ -126,7 +200,7 @@ class Lane {
     }
     all.sort((a, b) => this.token[a] - this.token[b]);
     // Of equal scores the older has the better place.
-    const byScore = (a, b) => this.score[b] - this.score[a] || this.token[a] - this.token[b];
+    const byScore = (/** @type {number} */ a, /** @type {number} */ b) => this.score[b] - this.score[a] || this.token[a] - this.token[b];
     const stood = all.filter((i) => this.rule[i] !== BY_THRESHOLD).sort(byScore);
     const stale = all.filter((i) => this.rule[i] === BY_THRESHOLD);
     const rank = new Map(stood.map((i, place) => [i, place + 1]));
@@ -149,10 +223,18 @@ class Lane {
     };
   }
 
-  // The place of an entry in the columns; undefined where it takes no part in a turn.
+  /**
+   * The place of an entry in the columns; undefined where it takes no part in a turn.
+   * @param {number} turn
+   * @param {number} token
+   */
   find(turn, token) { return this.turn(turn).at.get(token); }
 
-  // When a token was evicted for good, up to a turn; null while it is in the cache.
+  /**
+   * When a token was evicted for good, up to a turn; null while it is in the cache.
+   * @param {number} turn
+   * @param {number} token
+   */
   left(turn, token) {
     for (let past = turn; past >= this.dialog.born[token]; past -= 1) {
       const i = this.find(past, token);
@@ -161,7 +243,11 @@ class Lane {
     return null;
   }
 
-  // Where the terms of an entry's score came from: what each turn took and gave, in order.
+  /**
+   * Where the terms of an entry's score came from: what each turn took and gave, in order.
+   * @param {number} turn
+   * @param {number} token
+   */
   course(turn, token) {
     let first = turn;
     while (first > 0) {
@@ -169,11 +255,12 @@ class Lane {
       if (before === undefined || this.status[before] >= EVICTED) break;
       first -= 1;
     }
+    /** @type {Part[]} */
     const parts = [];
     this.terms.forEach((term, k) => {
       let value = 0;
       for (let past = term.remembers ? first : turn; past <= turn; past += 1) {
-        const now = this.values[k][this.find(past, token)];
+        const now = this.values[k][this.find(past, token) ?? NaN];
         if (past > first) {
           for (const share of term.shares) {
             const left = value * share.values[past];
@@ -191,10 +278,15 @@ class Lane {
     return parts.sort((a, b) => a.turn - b.turn);
   }
 
-  // Each turn's runs of neighbours by age that are of one topic, as [turn, low, high, hue].
+  /**
+   * Each turn's runs of neighbours by age that are of one topic, as [turn, low, high, hue].
+   * @returns {Neighbours[]}
+   */
   river() {
+    /** @type {Neighbours[]} */
     const runs = [];
     for (let turn = 0; turn < this.dialog.turns; turn += 1) {
+      /** @type {Neighbours | null} */
       let open = null;
       this.turn(turn).kept.forEach((i, slot) => {
         const hue = this.dialog.hueOf(this.token[i]);
@@ -205,8 +297,13 @@ class Lane {
     return runs;
   }
 
-  // The slot by age of a token at the end of each turn that keeps it.
+  /**
+   * The slot by age of a token at the end of each turn that keeps it.
+   * @param {number} token
+   * @returns {[turn: number, slot: number][]}
+   */
   path(token) {
+    /** @type {[number, number][]} */
     const path = [];
     for (let turn = this.dialog.born[token]; turn < this.dialog.turns; turn += 1) {
       const i = this.find(turn, token);
@@ -218,50 +315,11 @@ class Lane {
   }
 }
 
-// ---------------------------------------------------------------------------------- words
-
-const MOST_DIGITS = 6;
-
-// The numbers as told/ writes them: fdkvc/words.py.
-function written(x, digits = 3) {
-  if (!Number.isFinite(x)) return '–';
-  if (x === Math.round(x)) return `${x + 0}`;
-  if (Math.abs(x) >= 0.5 * 10 ** -digits) return x.toFixed(digits);
-  return String(Number(x.toPrecision(1)));
-}
-
-// As many decimals as it takes to tell numbers apart.
-function digitsFor(...numbers) {
-  const apart = new Set(numbers).size;
-  for (let digits = 3; digits <= MOST_DIGITS; digits += 1) {
-    if (new Set(numbers.map((x) => written(x, digits))).size === apart) return digits;
-  }
-  return 3;
-}
-
-// How far apart two numbers are as they are written, so that who subtracts finds the same.
-function gap(one, other, digits = digitsFor(one, other)) {
-  const [first, second] = [one, other].map((x) => written(x, digits));
-  if (first === second) return one === other ? '0' : written(one - other);
-  const places = Math.max(...[first, second].map((text) => (text.split('.')[1] ?? '').length));
-  return (Number(first) - Number(second)).toFixed(places);
-}
-
-const FATE = { kept: 'kept', new: 'new', evicted: 'evicted', new_evicted: 'new, evicted' };
-
-function nameOf(lane, turn, token) {
-  const { dialog } = lane;
-  const i = lane.find(turn, token);
-  const now = lane.turn(turn);
-  const said = dialog.words.length ? `“${dialog.words[token]}”, ` : '';
-  const rank = now.rank.get(i);
-  return [
-    `${said}token ${token}`,
-    `topic ${dialog.topicOf(token) || 'none'}`,
-    `from turn ${dialog.born[token]}`,
-    FATE[STATUS[lane.status[i]]],
-    ...(lane.isProtected[i] ? ['protected'] : []),
-    ...(lane.pages[turn] > 1 ? [`page ${lane.pageOf(turn, i)}`] : []),
-    rank ? `rank ${rank} of ${now.stood.length}` : 'below the threshold',
-  ].join(', ');
+/**
+ * The runs of a packed run over several.
+ * @param {Packed} run
+ */
+export function lanesOf(run) {
+  const dialog = new Dialog(run.dialog, run.palette, run.topicless);
+  return run.lanes.map((head, k) => new Lane(head, run.columns.slice(3 * k, 3 * k + 3), dialog));
 }

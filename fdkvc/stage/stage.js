@@ -1,51 +1,85 @@
-// ---------------------------------------------------------------------------------- the stage
+// @ts-check
+// The stage: the transport above a scene, which turn and entry it shows, and what the server hears.
+
+import { make, one } from './dom.js';
+import { hub } from './hub.js';
+import { readTheme, resolution, still } from './marks.js';
+import { STAGE } from './markup.js';
+import { PICTURE_PIXELS, pictureOf } from './picture.js';
+import { unpack } from './record.js';
 
 const REPORTED = 250; // milliseconds of rest after which the server hears of the turn
-const SEARCHED = 500; // and after which it looks for what would have decided otherwise
 const NAMED = 120; // and after which the names of the entries are written for those who hear them
 
-let stage = null;
+/**
+ * @typedef {import('./record.js').Dialog} Dialog
+ * @typedef {import('./record.js').Packed} Packed
+ * @typedef {{ turn: number, entry: number | null, order: string }} State
+ */
 
-class Stage {
-  constructor(root) {
+/**
+ * What a stage shows of a packed run.
+ * @typedef {object} Scene
+ * @property {Dialog} dialog
+ * @property {string} title of a picture
+ * @property {boolean} rests whether it pauses when something else on the page is used
+ * @property {() => void} layOut measures its boxes
+ * @property {(turn: number, order: string, glide: boolean) => string} show shows a turn; returns its headline
+ * @property {(turn: number, token: number | null) => void} point draws what follows the pointer
+ * @property {(moment: number) => boolean} paint draws what moves; returns whether any still does
+ * @property {() => void} draw draws again what stands beside the entries
+ * @property {() => void} name names the entries for those who hear the page
+ * @property {() => void} activate names the one that is pointed at
+ * @property {() => void} settled hears that another entry is looked at
+ */
+
+/** @typedef {(stage: Stage, run: Packed) => Scene} MakeScene */
+
+/** @type {Stage | null} */
+let current = null;
+
+export class Stage {
+  /**
+   * @param {HTMLElement & { given?: unknown }} root
+   * @param {MakeScene} makeScene
+   */
+  constructor(root, makeScene) {
     this.root = root;
+    this.makeScene = makeScene;
+    /** @type {State} */
     this.state = { turn: 0, entry: null, order: 'age' };
-    this.hover = null;
+    this.hover = /** @type {number | null} */ (null);
+    this.scene = /** @type {Scene | null} */ (null);
+    this.name = '';
+    this.session = '';
     this.asked = 0;
-    this.timers = {};
+    this.timers = /** @type {{ [name: string]: number }} */ ({});
     this.playing = 0;
-    this.part = (name) => root.querySelector(name);
+    this.frame = 0;
+    this.pointed = false;
+    this.ready = false; // to draw: its boxes are measured
+    this.part = (/** @type {string} */ selector) => one(root, selector);
     this.#listen();
-    this.listenToViews();
     new ResizeObserver(() => this.layOut()).observe(this.part('.frame'));
     // Its colour glides for a moment when the page's theme changes, and only then.
     root.addEventListener('transitionend', ({ target }) => { if (target === root) this.layOut(); });
   }
 
-  // Takes a run; what is looked at comes from the server's view (hub.view).
+  /**
+   * Takes a run; what is looked at comes from the server's view (hub.view).
+   * @param {Uint8Array<ArrayBuffer>} bytes
+   */
   async take(bytes) {
     const run = await unpack(bytes);
-    if (stage !== this) return;
-    this.dialog = new Dialog(run.dialog, run.palette);
-    this.lane = new Lane(run.lanes[0], run.columns, this.dialog);
-    this.name = run.name;
-    this.river = new River(this.part('.river'), this.lane);
-    this.cells = new Cells(this.part('.cells'), this.lane);
-    this.scores = new Scores(this.part('.scores'), this.lane);
-    this.why = new Why(this.part('.why'), this.lane, () => this.choose(null));
-    this.states = new States(this.part('.states'), this.lane);
-    this.part('.river').setAttribute('aria-label', `The kept entries of ${this.dialog.turns} turns by age and topic`);
-    this.begin(run.name);
-  }
-
-  // What does not change from turn to turn, and then the turn.
-  begin(name) {
-    const { dialog } = this;
+    if (current !== this) return;
     clearTimeout(this.timers.named); // of the run before, whose entries are gone
-    const range = this.part('input');
-    range.max = dialog.turns - 1;
+    this.ready = false;
+    this.name = run.name;
+    this.scene = this.makeScene(this, run);
+    const { dialog } = this.scene;
+    this.part('input').max = dialog.turns - 1;
     this.part('.scrub').style.setProperty('--turns', dialog.turns);
-    this.part('.turns').replaceChildren(...dialog.current.map((hue, turn) => {
+    this.part('.turns').replaceChildren(...dialog.current.map((hue) => {
       const { fill, ink, hatched } = dialog.paint(hue);
       const cell = make('span', { className: hatched ? 'hatched' : '' }, dialog.turns <= 40 ? dialog.letter(hue) : '');
       cell.style.background = fill;
@@ -54,25 +88,26 @@ class Stage {
     }));
     this.looked();
     this.layOut();
-    this.root.dataset.run = name;
+    this.root.dataset.run = run.name;
   }
 
   // ------------------------------------------------------------------------------ showing
 
   layOut() {
-    if (!this.lane || !this.root.isConnected) return;
+    if (!this.scene || !this.root.isConnected) return;
     this.root.hidden = false;
     readTheme(this.root);
-    for (const view of [this.river, this.states, this.cells, this.scores]) view.layOut();
+    this.scene.layOut();
+    this.ready = true;
     this.show(false);
   }
 
   // Takes over what the server shows, unless it has yet to hear of what was done here since.
   looked() {
     const { view } = hub;
-    if (!view || !this.lane) return;
+    if (!view || !this.scene) return;
     if (view.session !== this.session) [this.session, this.asked] = [view.session, view.heard];
-    const last = this.dialog.turns - 1;
+    const { dialog } = this.scene;
     // It may have heard more than this knows of, from the stage that stood here before.
     if (view.heard >= this.asked) {
       this.asked = view.heard;
@@ -80,23 +115,22 @@ class Stage {
       if (turn !== this.state.turn || this.playing) this.pause();
       this.state = { turn, entry, order };
     }
-    this.state.turn = Math.min(this.state.turn, last);
-    if (this.state.entry >= this.dialog.born.length) this.state.entry = null;
+    this.state.turn = Math.min(this.state.turn, dialog.turns - 1);
+    if (this.state.entry !== null && this.state.entry >= dialog.born.length) this.state.entry = null;
     this.show(false);
-    this.search();
+    this.scene.settled();
   }
 
+  /**
+   */
   show(glide = true) {
-    if (!this.cells?.side) return;
+    const { scene } = this;
+    if (!scene || !this.ready) return;
     const { turn, order } = this.state;
-    const moves = glide && !still.matches;
-    this.cells.show(turn, order, moves);
-    this.scores.show(turn, moves);
-    this.states.show(turn);
-    this.#texts();
+    this.#tellTurn(scene.show(turn, order, glide && !still.matches));
     this.point();
     clearTimeout(this.timers.named);
-    this.timers.named = setTimeout(() => this.nameEntries(), NAMED);
+    this.timers.named = setTimeout(() => this.scene?.name(), NAMED);
   }
 
   // Everything that follows the pointer is drawn in the next frame, once.
@@ -106,67 +140,45 @@ class Stage {
     this.frame = requestAnimationFrame((moment) => this.#draw(moment));
   }
 
-  // Saves what is shown as a PNG, each view drawn anew with as many pixels as the picture has.
-  savePicture() {
-    resolution.picture = PICTURE_PIXELS;
-    this.layOut();
-    this.#draw(performance.now());
-    this.why.draw();
-    const title = this.lanes ? '' : this.lane.label;
-    const canvas = pictureOf(title, this.part('.headline'), this.part('.frame'));
-    resolution.picture = 0;
-    this.layOut();
-    this.why.draw();
+  /** @param {number} moment */
+  #draw(moment) {
+    const { scene } = this;
+    if (!scene) return;
+    if (this.pointed) {
+      this.pointed = false;
+      scene.point(this.state.turn, this.hover ?? this.state.entry);
+    }
+    if (scene.paint(moment)) this.frame = requestAnimationFrame((now) => this.#draw(now));
+  }
+
+  /**
+   * Saves what is shown as a PNG, each view drawn anew with as many pixels as the picture has.
+   * @param {Scene} scene
+   */
+  #savePicture(scene) {
+    const drawn = (/** @type {number} */ pixels) => {
+      resolution.picture = pixels;
+      this.layOut();
+      this.#draw(performance.now());
+      scene.draw();
+    };
+    drawn(PICTURE_PIXELS);
+    const canvas = pictureOf(scene.title, this.part('.headline'), this.part('.frame'));
+    drawn(0);
     canvas.toBlob((blob) => {
-      const link = make('a', { href: URL.createObjectURL(blob), download: `turn-${this.state.turn}.png` });
+      const link = make('a', { href: URL.createObjectURL(/** @type {Blob} */ (blob)), download: `turn-${this.state.turn}.png` });
       link.click();
       URL.revokeObjectURL(link.href);
     });
   }
 
-  #draw(moment) {
-    const { turn, entry } = this.state;
-    if (this.pointed) {
-      this.pointed = false;
-      this.paintPointed(turn, this.hover ?? entry);
-    }
-    if (this.paintMarks(moment)) this.frame = requestAnimationFrame((now) => this.#draw(now));
-  }
-
-  paintPointed(turn, token) {
-    this.river.paint(turn, token);
-    this.why.show(turn, token, this.holds(), this.told(), this.#found());
-  }
-
-  // Returns whether any of them still moves.
-  paintMarks(moment) {
-    return [this.cells, this.scores].map((view) => view.paint(moment, this.hover, this.state.entry)).some(Boolean);
-  }
-
-  // Whether the entry that is pointed at is the one that is held.
+  // Whether the entry that is pointed at is the one that is pinned.
   holds() { return this.hover === null && this.state.entry !== null; }
 
-  #texts() {
-    const { lane } = this;
-    const { turn, order } = this.state;
-    const now = lane.turn(turn);
-    this.tellTurn(lane.headlines[turn]);
-    this.part('.kept-title').textContent = `Kept ${now.kept.length} of ${lane.budget}`;
-    const paged = lane.paged(turn);
-    for (const part of this.root.querySelectorAll('.of-pages')) part.hidden = !paged;
-    this.part('.of-pages b').textContent = paged;
-    this.part('.gone-title').textContent = now.gone.length ? `Evicted in this turn ${now.gone.length}` : 'Nothing evicted';
-    this.part('.decision-title').textContent = now.missed.length && now.stayed.length
-      ? `highest score first${this.scores.axis.zoomed ? ' · the axis is zoomed to the cutoff and broken beyond' : ''}`
-      : 'highest score first · no cutoff in this turn';
-    this.part('.scores').setAttribute('aria-label', `Scores of ${now.stood.length} entries, ${now.stayed.length} kept and ${now.missed.length} evicted by score, ${now.shielded.length} protected`);
-    for (const button of this.root.querySelectorAll('[data-order]')) {
-      button.setAttribute('aria-checked', button.dataset.order === order);
-    }
-  }
-
-  tellTurn(headline) {
-    const { dialog, state: { turn } } = this;
+  /** @param {string} headline */
+  #tellTurn(headline) {
+    const { dialog } = /** @type {Scene} */ (this.scene);
+    const { turn } = this.state;
     const range = this.part('input');
     range.value = turn;
     range.setAttribute('aria-valuetext', `${turn} of ${dialog.turns - 1}, topic ${dialog.label(dialog.hue(turn))}`);
@@ -174,71 +186,48 @@ class Stage {
     this.part('.scrub').style.setProperty('--at', (turn + 0.5) / dialog.turns);
     this.part('.where').textContent = `${turn} of ${dialog.turns - 1}`;
     this.part('.headline').textContent = headline;
-  }
-
-  // The entries of the turn for those who hear them, and for a finger that looks for one.
-  nameEntries() {
-    this.nameOptions(this.part('.options'), this.cells, this.lane, 'entry');
-    this.activate();
-  }
-
-  nameOptions(box, cells, lane, prefix) {
-    const { turn, entry } = this.state;
-    while (box.children.length < cells.order.length) box.append(make('div', { role: 'option' }));
-    while (box.children.length > cells.order.length) box.lastChild.remove();
-    cells.order.forEach((token, place) => {
-      const option = box.children[place];
-      const [x, y, width, height] = cells.marks.shown.get(token).at;
-      option.id = `${prefix}-${token}`;
-      option.style.cssText = `left:${x}px;top:${y}px;width:${width}px;height:${height}px`;
-      option.setAttribute('aria-label', nameOf(lane, turn, token));
-      option.setAttribute('aria-selected', token === entry);
-    });
-    box.dataset.turn = turn;
-  }
-
-  activate() {
-    this.activateOption(this.part('.cells'), this.lane, 'entry');
-  }
-
-  activateOption(list, lane, prefix) {
-    const token = this.hover ?? this.state.entry;
-    if (token !== null && lane.find(this.state.turn, token) !== undefined) list.setAttribute('aria-activedescendant', `${prefix}-${token}`);
-    else list.removeAttribute('aria-activedescendant');
+    for (const button of this.root.querySelectorAll('[data-order]')) {
+      button.setAttribute('aria-checked', `${button.getAttribute('data-order') === this.state.order}`);
+    }
   }
 
   // ------------------------------------------------------------------------------ doing
 
+  /** @param {number} turn */
   go(turn, entry = this.state.entry) {
-    const to = Math.min(Math.max(turn, 0), this.dialog.turns - 1);
+    if (!this.scene) return;
+    const to = Math.min(Math.max(turn, 0), this.scene.dialog.turns - 1);
     if (to === this.state.turn && entry === this.state.entry) return;
     this.state = { ...this.state, turn: to, entry };
     this.show();
     this.#report();
   }
 
+  /** @param {number | null} entry */
   choose(entry) {
     this.hover = null;
     this.state = { ...this.state, entry };
     this.point();
-    this.nameEntries();
+    this.scene?.name();
     this.#report();
-    this.search();
+    this.scene?.settled();
   }
 
+  /** @param {number | null} token */
   look(token) {
     if (token === this.hover) return;
     this.hover = token;
     this.point();
-    this.activate();
+    this.scene?.activate();
   }
 
   play() {
+    if (!this.scene) return;
     if (this.playing) {
       this.pause();
       return;
     }
-    const last = this.dialog.turns - 1;
+    const last = this.scene.dialog.turns - 1;
     if (this.state.turn >= last) this.go(0);
     // What the server has yet to say of where it stood would stop it.
     clearTimeout(this.timers.report);
@@ -272,22 +261,24 @@ class Stage {
     button.classList.toggle('playing', this.playing !== 0);
   }
 
+  /** @param {string} name */
   act(name) {
+    if (!this.scene) return;
     const { turn } = this.state;
-    const { changes, turns } = this.dialog;
-    const to = {
-      first: 0,
-      back: turn - 1,
-      next: turn + 1,
-      last: turns - 1,
-      before: changes.findLast((each) => each < turn) ?? 0,
-      ahead: changes.find((each) => each > turn) ?? turns - 1,
-    }[name];
+    const { changes, turns } = this.scene.dialog;
     if (name === 'play') this.play();
-    else if (name === 'picture') this.savePicture();
+    else if (name === 'picture') this.#savePicture(this.scene);
     else {
       this.pause();
-      this.go(to);
+      const to = /** @type {{ [name: string]: number }} */ ({
+        first: 0,
+        back: turn - 1,
+        next: turn + 1,
+        last: turns - 1,
+        before: changes.findLast((each) => each < turn) ?? 0,
+        ahead: changes.find((each) => each > turn) ?? turns - 1,
+      });
+      this.go(to[name]);
     }
   }
 
@@ -301,7 +292,10 @@ class Stage {
     this.timers.report = setTimeout(() => this.#tell(REPORTED * 8), REPORTED);
   }
 
-  // A server that is busy may miss it: it is told until it has heard.
+  /**
+   * A server that is busy may miss it: it is told until it has heard.
+   * @param {number} wait
+   */
   #tell(wait) {
     const { asked, session } = this;
     if (hub.view?.heard === asked || !this.root.isConnected) return;
@@ -309,144 +303,86 @@ class Stage {
     this.timers.report = setTimeout(() => { if (this.asked === asked) this.#tell(2 * wait); }, wait);
   }
 
+  // What the server has told of the entry that is pinned; nothing until it has.
   told() {
-    if (hub.alone) return hub.alone.told[`${this.state.turn} ${this.state.entry}`] ?? [];
     const { view } = hub;
     const { turn, entry } = this.state;
+    if (hub.alone) return hub.alone.told[`${turn} ${entry}`] ?? [];
     return view && view.run === this.name && view.turn === turn && view.entry === entry ? view.sentences : null;
   }
 
-  #question() {
-    const { turn, entry } = this.state;
-    if (entry === null || this.dialog.born[entry] > turn) return null;
-    return { run: this.name, turn: this.lane.left(turn, entry) ?? turn, entry };
-  }
-
-  #found() {
-    const { answer } = hub;
-    const question = this.#question();
-    const same = answer && question && ['run', 'turn', 'entry'].every((name) => answer[name] === question[name]);
-    return same && answer.done ? answer : null;
-  }
-
-  // Asks what would have decided otherwise, and asks again until it is told.
-  search(wait = SEARCHED) {
-    clearTimeout(this.timers.search);
-    if (hub.alone || !this.#question() || this.#found()) return;
-    this.timers.search = setTimeout(() => {
-      if (!this.root.isConnected) return;
-      hub.tell.answer?.({ ...this.#question(), again: performance.now() });
-      this.search(Math.min(2 * wait, 4000));
-    }, wait);
-  }
-
+  /** @param {string} what */
   heard(what) {
-    if (!this.lane) return;
     if (what === 'view') this.looked();
-    else this.point();
+    else if (this.scene) this.point();
   }
 
   // ------------------------------------------------------------------------------ listening
 
   #listen() {
-    const { part, root } = this;
-    root.addEventListener('click', ({ target }) => {
-      const button = target.closest('[data-go]');
-      if (button) this.act(button.dataset.go);
-      const order = target.closest('[data-order]')?.dataset.order;
+    this.root.addEventListener('click', (event) => {
+      const target = /** @type {Element} */ (event.target);
+      const name = target.closest('[data-go]')?.getAttribute('data-go');
+      if (name) this.act(name);
+      const order = target.closest('[data-order]')?.getAttribute('data-order');
       if (order) {
         this.state = { ...this.state, order };
         this.show();
         this.#report();
       }
     });
-    part('input').addEventListener('input', ({ target }) => {
+    this.part('input').addEventListener('input', () => {
       this.pause();
-      this.go(target.valueAsNumber);
+      this.go(this.part('input').valueAsNumber);
     });
-    part('.speed').value = '2';
-  }
-
-  listenToViews() {
-    this.listenToMarks(this.part('.cells'), () => this.cells.marks, 3);
-    this.listenToMarks(this.part('.scores'), () => this.scores.marks, 8);
-    this.listenToRiver(this.part('.river'), () => this.river);
-    this.listenToKeys(this.part('.cells'), () => this.cells);
-  }
-
-  listenToMarks(box, marks, reach) {
-    const token = (event) => {
-      const { left, top } = box.getBoundingClientRect();
-      return marks().near(event.clientX - left, event.clientY - top, reach);
-    };
-    box.addEventListener('pointermove', (event) => { if (event.pointerType === 'mouse') this.look(token(event)); });
-    box.addEventListener('pointerleave', () => this.look(null));
-    box.addEventListener('click', (event) => {
-      const hit = token(event);
-      if (hit !== null) this.choose(hit);
-    });
-  }
-
-  listenToRiver(box, river) {
-    const at = (event) => {
-      const { left, top } = box.getBoundingClientRect();
-      return river().at(event.clientX - left, event.clientY - top);
-    };
-    box.addEventListener('pointermove', (event) => { if (event.pointerType === 'mouse') this.look(at(event).token); });
-    box.addEventListener('pointerleave', () => this.look(null));
-    box.addEventListener('click', (event) => {
-      const { turn, token } = at(event);
-      this.hover = null;
-      this.pause();
-      this.go(turn, token ?? this.state.entry);
-      this.search();
-    });
-  }
-
-  // A click leaves the keys with the turns: they come to the entries by Tab.
-  listenToKeys(box, cells) {
-    box.addEventListener('mousedown', (event) => event.preventDefault());
-    box.addEventListener('keydown', (event) => {
-      if (/^(Arrow|Home$|End$)/.test(event.key)) {
-        this.look(cells().beside(this.hover ?? this.state.entry, event.key));
-      } else if ((event.key === 'Enter' || event.key === ' ') && this.hover !== null) {
-        this.choose(this.hover);
-      } else return;
-      event.preventDefault();
-      event.stopPropagation();
-    });
-    box.addEventListener('blur', () => this.look(null));
+    this.part('.speed').value = '2';
   }
 }
 
+/** @type {{ [key: string]: string }} */
 const KEYS = {
   ArrowLeft: 'back', ArrowRight: 'next', Home: 'first', End: 'last', p: 'play', P: 'play', '[': 'before', ']': 'ahead',
 };
 const TYPES = 'input:not([type=range]), textarea, select, [contenteditable], [role=combobox], [role=tab], [role=radiogroup] input';
 
-// Once for the window, whichever stage stands in it.
-document.addEventListener('keydown', (event) => {
-  if (!stage?.lane || !stage.root.isConnected || event.ctrlKey || event.metaKey || event.altKey) return;
+/** @param {any} event */
+function pressed(event) {
+  if (!current?.scene || !current.root.isConnected || event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.target.closest?.(TYPES)) return;
-  if (event.key === 'Escape' && stage.state.entry !== null) stage.choose(null);
+  if (event.key === 'Escape' && current.state.entry !== null) current.choose(null);
   const name = KEYS[event.key];
   if (!name) return;
   event.preventDefault();
-  stage.act(name);
-});
+  current.act(name);
+}
 
-export default function mount({ data, parentElement }) {
-  let root = parentElement.querySelector('.stage');
-  if (!root) {
-    parentElement.insertAdjacentHTML('beforeend', HTML);
-    root = parentElement.querySelector('.stage');
-  }
-  if (stage?.root !== root) {
-    stage = new Scene(root);
-    // Each kind of stage is a module of its own: the one that is shown is told.
-    hub.changed = (what) => stage.heard(what);
-    hub.answer = null;
-  }
-  if (root.given !== data) stage.take(data);
-  root.given = data;
+/** @param {any} event */
+function focused({ target }) {
+  if (current?.scene?.rests && current.root.isConnected && !current.root.contains(target)) current.pause();
+}
+
+/**
+ * Returns what draws a run within an element, and takes another when it is called again.
+ * @param {MakeScene} makeScene
+ */
+export function mountWith(makeScene) {
+  // Once for the window, whichever stage stands in it.
+  document.addEventListener('keydown', pressed);
+  document.addEventListener('focusin', focused);
+  return (/** @type {{ data: Uint8Array<ArrayBuffer>, parentElement: Element }} */ { data, parentElement }) => {
+    let root = one(parentElement, '.stage');
+    if (!root) {
+      parentElement.insertAdjacentHTML('beforeend', STAGE);
+      root = one(parentElement, '.stage');
+    }
+    if (current?.root !== root) {
+      const stage = new Stage(root, makeScene);
+      current = stage;
+      // Each kind of stage is a script of its own: the one that is shown is told.
+      hub.changed = (what) => stage.heard(what);
+      hub.answer = null;
+    }
+    if (root.given !== data) current?.take(data);
+    root.given = data;
+  };
 }

@@ -1,12 +1,42 @@
+// @ts-check
+// The views of a run, each on a canvas of its own.
+
+import { make, one } from './dom.js';
+import { Marks, NARROW, fitted, hatch, line, lookOf, theme, words, zigzag } from './marks.js';
+import { digitsFor, gap, number, decimal } from './numbers.js';
+import { EVICTED } from './record.js';
+
+/**
+ * @typedef {{ zoomed: boolean, ticks: number[], breaks: number[], y: (score: number) => number }} Axis of scores
+ * @typedef {import('./marks.js').At} At
+ * @typedef {import('./marks.js').Mark} Mark
+ * @typedef {import('./marks.js').Pen} Pen
+ * @typedef {import('./marks.js').Point} Point
+ * @typedef {import('./marks.js').Surface} Surface
+ * @typedef {import('./marks.js').Target} Target
+ * @typedef {import('./record.js').Lane} Lane
+ * @typedef {import('./record.js').Part} Part
+ * @typedef {import('./record.js').State} State
+ * @typedef {ReturnType<Lane['turn']>} Turn
+ */
+
 // ---------------------------------------------------------------------------------- the river
 
-class River {
-  constructor(box, lane, places = lane.budget) {
+export class River {
+  /**
+   * @param {HTMLElement} box
+   * @param {Lane} lane
+   * @param {number} places
+   */
+  constructor(box, lane, places) {
     this.lane = lane;
-    this.base = box.querySelector('.base');
-    this.over = box.querySelector('.over');
+    this.base = one(box, '.base');
+    this.over = one(box, '.over');
     this.places = Math.max(places, 1);
     this.runs = lane.river();
+    this.surface = NOWHERE;
+    this.bottom = 0;
+    this.step = 1;
   }
 
   // What no step changes.
@@ -21,7 +51,7 @@ class River {
     pen.clearRect(0, 0, width, height);
     for (const { turn, low, high, hue } of this.runs) {
       const { fill, ink, hatched } = dialog.paint(hue);
-      const box = [turn * this.step + gap, this.bottom - high * slot, this.step - 2 * gap, (high - low) * slot];
+      const box = /** @type {const} */ ([turn * this.step + gap, this.bottom - high * slot, this.step - 2 * gap, (high - low) * slot]);
       pen.fillStyle = fill;
       pen.fillRect(box[0], box[1] + 0.5, box[2], Math.max(box[3] - 1, 0.5));
       if (hatched) hatch(pen, ...box);
@@ -37,7 +67,10 @@ class River {
     }
   }
 
-  // Of a fork: the turns before are those of the run that it continues.
+  /**
+   * Of a fork: the turns before are those of the run that it continues.
+   * @param {number} turn
+   */
   begin(turn) {
     const { pen } = fitted(this.base);
     const x = turn * this.step;
@@ -48,14 +81,18 @@ class River {
     line(pen, [[x, 0], [x, this.bottom + 4]], { width: 2, dash: [4, 3] });
   }
 
+  /**
+   * @param {number} turn
+   * @param {number | null} token
+   */
   paint(turn, token) {
     const { lane, step, bottom, surface: { pen, width, height } } = this;
     const slot = bottom / this.places;
     pen.clearRect(0, 0, width, height);
     if (token !== null) {
-      const path = lane.path(token).map(([at, place]) => [(at + 0.5) * step, bottom - (place + 0.5) * slot]);
+      const path = lane.path(token).map(([at, place]) => /** @type {Point} */ ([(at + 0.5) * step, bottom - (place + 0.5) * slot]));
       const gone = lane.left(lane.dialog.turns - 1, token);
-      for (const [stroke, thick] of [[theme.paper, 5], [theme.ink, 2]]) {
+      for (const { stroke, thick } of [{ stroke: theme.paper, thick: 5 }, { stroke: theme.ink, thick: 2 }]) {
         line(pen, path, { stroke, width: thick });
         pen.fillStyle = stroke;
         for (const [x, y] of path) {
@@ -80,7 +117,11 @@ class River {
     words(pen, turn, label, height - 3, { align: 'center', bold: true, fill: theme.ink });
   }
 
-  // The turn and the token at a point.
+  /**
+   * The turn and the token at a point.
+   * @param {number} x
+   * @param {number} y
+   */
   at(x, y) {
     const turn = Math.min(Math.max(Math.floor(x / this.step), 0), this.lane.dialog.turns - 1);
     const slot = Math.floor(((this.bottom - y) / this.bottom) * this.places);
@@ -91,12 +132,56 @@ class River {
 
 // ---------------------------------------------------------------------------------- the cells
 
+/** @type {Surface} before its box is measured */
+const NOWHERE = /** @type {any} */ ({});
+
 const EDGE = 5; // around the cells, for the ring of those at the border
 
-class Cells {
+/**
+ * Of a page: what frames it in each row, and its empty places, unless it has left.
+ * @param {number} first
+ * @param {number} many
+ * @param {(place: number) => Point} at
+ * @param {Set<number> | null} taken
+ * @param {number} size
+ */
+function page(first, many, at, taken, size) {
+  /** @type {Map<number, [left: number, right: number]>} */
+  const rows = new Map();
+  /** @type {[x: number, y: number, size: number][]} */
+  const empty = [];
+  for (let place = first; place < first + many; place += 1) {
+    const [x, y] = at(place);
+    const [left] = rows.get(y) ?? [x];
+    rows.set(y, [left, x + size]);
+    if (taken && !taken.has(place)) empty.push([x, y, size]);
+  }
+  /** @type {{ left: number, right: number, top: number, bottom: number }[]} */
+  const frames = [];
+  for (const [y, [left, right]] of rows) {
+    const last = frames.at(-1);
+    if (last && last.left === left && last.right === right) last.bottom = y + size;
+    else frames.push({ left, right, top: y, bottom: y + size });
+  }
+  return { frames, empty, gone: !taken };
+}
+
+export class Cells {
+  /**
+   * @param {HTMLElement} box
+   * @param {Lane} lane
+   */
   constructor(box, lane) {
-    Object.assign(this, { lane, marks: new Marks(), canvas: box.querySelector('canvas') });
-    this.goneTitle = box.querySelector('.gone-title');
+    this.lane = lane;
+    this.marks = new Marks();
+    this.canvas = one(box, 'canvas');
+    this.goneTitle = one(box, '.gone-title');
+    this.surface = NOWHERE;
+    this.side = 4;
+    this.columns = 1;
+    this.below = 0;
+    this.pages = /** @type {ReturnType<typeof page>[]} */ ([]);
+    this.order = /** @type {number[]} */ ([]);
   }
 
   layOut() {
@@ -105,7 +190,7 @@ class Cells {
     const { kept, gone } = this.lane.most;
     const between = gone ? 30 : 0;
     const places = Math.max(Math.min(this.lane.budget, this.lane.token.length), kept);
-    const rows = (many, columns) => Math.ceil(many / columns);
+    const rows = (/** @type {number} */ many, /** @type {number} */ columns) => Math.ceil(many / columns);
     this.side = 4;
     for (let side = 42; side > 4; side -= 0.5) {
       const columns = this.#fitting(Math.floor((width - 2 * EDGE) / side));
@@ -119,34 +204,43 @@ class Cells {
     this.goneTitle.style.top = `${this.below - 21}px`;
   }
 
-  // So many columns or a few less, such that no page of the last turn ends within a row.
+  /**
+   * So many columns or a few less, such that no page of the last turn ends within a row.
+   * @param {number} columns
+   */
   #fitting(columns) {
-    const size = this.lane.pages.at(-1);
+    const size = this.lane.pages[this.lane.pages.length - 1];
     for (let some = columns; 2 * some > columns; some -= 1) {
       if (size % some === 0 || some % size === 0) return some;
     }
     return columns;
   }
 
+  /**
+   * @param {number} turn
+   * @param {string} order
+   * @param {boolean} glide
+   */
   show(turn, order, glide) {
     const { lane, side, columns } = this;
     const now = lane.turn(turn);
     const sequence = order === 'score' ? now.byScore : now.byAge;
+    /** @type {Map<number, Target>} */
     const targets = new Map();
-    const isGone = (i) => lane.status[i] >= EVICTED;
+    const isGone = (/** @type {number} */ i) => lane.status[i] >= EVICTED;
     const size = side - (side > 12 ? 3 : 1);
-    const at = (place, gone) => [
+    const at = (/** @type {number} */ place, /** @type {boolean} */ gone) => /** @type {Point} */ ([
       EDGE + (place % columns) * side, Math.floor(place / columns) * side + (gone ? this.below : EDGE),
-    ];
+    ]);
     const laid = [false, true].map((gone) => lane.laid(turn, sequence.filter((i) => isGone(i) === gone)));
     this.pages = lane.pages[turn] === 1 ? [] : laid.flatMap(({ places, begins }, gone) => {
       const taken = new Set(places.values());
-      return begins.map((first) => this.#page(first, lane.pages[turn], (place) => at(place, gone), gone ? null : taken, size));
+      return begins.map((first) => page(first, lane.pages[turn], (place) => at(place, gone === 1), gone ? null : taken, size));
     });
     this.order = [];
     for (const i of sequence) {
       const gone = isGone(i);
-      const [x, y] = at(laid[Number(gone)].places.get(i), gone);
+      const [x, y] = at(laid[Number(gone)].places.get(i) ?? 0, gone);
       targets.set(lane.token[i], {
         at: [x, y, size, size, 1], hue: lane.dialog.hueOf(lane.token[i]), look: lookOf(lane, i), dialog: lane.dialog,
       });
@@ -159,25 +253,7 @@ class Cells {
     });
   }
 
-  // Of a page: what frames it in each row, and its empty places, unless it has left.
-  #page(first, many, at, taken, size) {
-    const rows = new Map();
-    const empty = [];
-    for (let place = first; place < first + many; place += 1) {
-      const [x, y] = at(place);
-      if (!rows.has(y)) rows.set(y, [x, x]);
-      rows.get(y)[1] = x + size;
-      if (taken && !taken.has(place)) empty.push([x, y, size]);
-    }
-    const frames = [];
-    for (const [y, [left, right]] of rows) {
-      const last = frames.at(-1);
-      if (last?.left === left && last.right === right) last.bottom = y + size;
-      else frames.push({ left, right, top: y, bottom: y + size });
-    }
-    return { frames, empty, gone: !taken };
-  }
-
+  /** @param {Pen} pen */
   #drawPages(pen) {
     const room = this.side > 12 ? 1 : 0;
     for (const { frames, empty, gone } of this.pages) {
@@ -203,6 +279,11 @@ class Cells {
     pen.setLineDash([]);
   }
 
+  /**
+   * @param {number} moment
+   * @param {number | null} hover
+   * @param {number | null} chosen
+   */
   paint(moment, hover, chosen) {
     const moves = this.marks.settle(moment);
     const { pen, width, height } = this.surface;
@@ -214,21 +295,33 @@ class Cells {
     return moves;
   }
 
-  // The neighbour of a token in the grid: kept and evicted are one sequence of rows.
+  /**
+   * Where the tile of an entry goes.
+   * @param {number} token
+   */
+  place(token) { return /** @type {Mark} */ (this.marks.shown.get(token)).at; }
+
+  /**
+   * The neighbour of a token in the grid: kept and evicted are one sequence of rows.
+   * @param {number | null} token
+   * @param {string} key
+   */
   beside(token, key) {
-    const tiles = this.order.map((each) => [each, this.marks.shown.get(each).at]);
-    const rows = tiles.map(([each, [x, y]]) => ({ each, x, y })).sort((a, b) => a.y - b.y || a.x - b.x);
+    const rows = this.order.map((each) => {
+      const [x, y] = this.place(each);
+      return { each, x, y };
+    }).sort((a, b) => a.y - b.y || a.x - b.x);
     const place = rows.findIndex(({ each }) => each === token);
     if (!rows.length) return null;
     if (place < 0 || key === 'Home') return rows[0].each;
     const here = rows[place];
-    if (key === 'End') return rows.at(-1).each;
+    if (key === 'End') return rows[rows.length - 1].each;
     if (key === 'ArrowRight') return rows[Math.min(place + 1, rows.length - 1)].each;
     if (key === 'ArrowLeft') return rows[Math.max(place - 1, 0)].each;
     const way = key === 'ArrowDown' ? 1 : -1;
     const ahead = rows.filter(({ y }) => way * (y - here.y) > 1);
     if (!ahead.length) return token;
-    const next = way > 0 ? ahead[0].y : ahead.at(-1).y;
+    const next = ahead[way > 0 ? 0 : ahead.length - 1].y;
     const row = ahead.filter(({ y }) => y === next);
     return row.reduce((best, tile) => (Math.abs(tile.x - here.x) < Math.abs(best.x - here.x) ? tile : best)).each;
   }
@@ -241,10 +334,26 @@ const LANE = 26;
 const LEFT = 46;
 const BREAK = 9;
 
-class Scores {
+export class Scores {
+  /**
+   * @param {HTMLElement} box
+   * @param {Lane} lane
+   */
   constructor(box, lane) {
-    Object.assign(this, { lane, marks: new Marks(), canvas: box.querySelector('canvas') });
+    this.lane = lane;
+    this.marks = new Marks();
+    this.canvas = one(box, 'canvas');
     this.lanes = lane.terms.length > 1 ? lane.terms : [];
+    this.surface = NOWHERE;
+    this.width = 0;
+    this.top = 36;
+    this.bottom = 0;
+    this.tall = 9;
+    this.now = lane.turn(0);
+    this.axis = /** @type {Axis} */ ({ zoomed: false, ticks: [], breaks: [], y: () => 0 });
+    this.spans = /** @type {{ from: number, most: number, both: boolean }[]} */ ([]);
+    this.groups = /** @type {{ start: number, end: number, group: number[] }[]} */ ([]);
+    this.edge = /** @type {number | null} */ (null);
   }
 
   layOut() {
@@ -256,12 +365,18 @@ class Scores {
     this.tall = Math.min(15, Math.max(9, (this.bottom - this.top) / 9));
   }
 
+  /**
+   * Returns whether the axis is zoomed to the cutoff.
+   * @param {number} turn
+   * @param {boolean} glide
+   */
   show(turn, glide) {
     const { lane } = this;
     const now = lane.turn(turn);
     this.now = now;
     this.axis = this.#axis(now);
     this.spans = this.lanes.map((_, k) => this.#span(now, k));
+    /** @type {Map<number, Target>} */
     const targets = new Map();
     this.#columns(now).forEach(([i, left, width]) => {
       const score = lane.score[i];
@@ -278,25 +393,37 @@ class Scores {
       from: ([x, y, w, h, , ...extra]) => [x, y - 18, w, h, 0, ...extra.map(() => 0)],
       to: ([x, y, w, h, , ...extra]) => [x, y + 18, w, h, 0, ...extra.map(() => 0)],
     });
+    return this.axis.zoomed;
   }
 
-  // A term is shown by how much more it is than that of the last to stay; where none had to go,
-  // as it stands. Returns what it is measured from, and what fills the lane.
+  /**
+   * A term is shown by how much more it is than that of the last to stay; where none had to go,
+   * as it stands. Returns what it is measured from, and what fills the lane.
+   * @param {Turn} now
+   * @param {number} k
+   */
   #span(now, k) {
     const column = this.lane.values[k];
-    const last = now.missed.length ? now.stayed.at(-1) : undefined;
+    const last = now.missed.length ? now.stayed[now.stayed.length - 1] : undefined;
     const from = last === undefined ? 0 : column[last];
     const most = now.stood.reduce((most, i) => Math.max(most, Math.abs(column[i] - from)), 0) || 1;
     return { from, most, both: last !== undefined };
   }
 
+  /**
+   * @param {number} k
+   * @param {number} value
+   */
   #share(k, value) {
     const { from, most } = this.spans[k];
     return Number.isFinite(value) ? (value - from) / most : 0;
   }
 
-  // Where each entry stands from left to right: protected, kept, evicted, below the threshold. The
-  // nearer to the cutoff, the wider, where not all can be.
+  /**
+   * Where each entry stands from left to right: protected, kept, evicted, below the threshold. The
+   * nearer to the cutoff, the wider, where not all can be.
+   * @param {Turn} now
+   */
   #columns(now) {
     const contending = [...now.stayed, ...now.missed];
     const groups = [now.shielded, contending, now.stale].filter((group) => group.length);
@@ -313,6 +440,7 @@ class Scores {
       narrow = (room - near * wide) / Math.max(count - near, 1);
     }
     const from = Math.max(0, Math.min(now.stayed.length - Math.ceil(near / 2), contending.length - near));
+    /** @type {[i: number, left: number, width: number][]} */
     const placed = [];
     let x = LEFT;
     this.groups = [];
@@ -332,8 +460,11 @@ class Scores {
     return placed;
   }
 
-  // The scores near the cutoff get most of the height; what is far above or below is pressed
-  // together beyond a break, unless all fits.
+  /**
+   * The scores near the cutoff get most of the height; what is far above or below is pressed
+   * together beyond a break, unless all fits.
+   * @param {Turn} now
+   */
   #axis(now) {
     const { lane, top, bottom, tall } = this;
     const scores = now.stood.map((i) => lane.score[i]);
@@ -347,8 +478,8 @@ class Scores {
     if (!zoomed) {
       const span = high - low || 1;
       return {
-        zoomed, ticks: high > low ? [high, low] : [high], high, low,
-        y: (score) => (high > low ? first + ((high - score) / span) * (last - first) : (first + last) / 2),
+        zoomed, ticks: high > low ? [high, low] : [high], breaks: [],
+        y: (/** @type {number} */ score) => (high > low ? first + ((high - score) / span) * (last - first) : (first + last) / 2),
       };
     }
     const room = 0.06 * (up - down);
@@ -356,19 +487,24 @@ class Scores {
     const band = (last - first) * 0.17;
     const upper = high > above ? first + band : first;
     const lower = low < below ? last - band : last;
-    const inner = [high > above ? upper + BREAK : first, low < below ? lower - BREAK : last];
-    const between = (score, from, to, a, b) => a + ((from - score) / (from - to)) * (b - a);
-    const y = (score) => {
+    const inner = /** @type {const} */ ([high > above ? upper + BREAK : first, low < below ? lower - BREAK : last]);
+    const between = (/** @type {number} */ score, /** @type {number} */ from, /** @type {number} */ to, /** @type {number} */ a, /** @type {number} */ b) => a + ((from - score) / (from - to)) * (b - a);
+    const y = (/** @type {number} */ score) => {
       if (score > above) return between(score, high, above, first, upper);
       if (score < below) return between(score, below, low, lower, last);
       return between(score, above, below, ...inner);
     };
     return {
-      zoomed, y, high, low, ticks: [...(high > above ? [high] : []), up, down, ...(low < below ? [low] : [])],
+      zoomed, y, ticks: [...(high > above ? [high] : []), up, down, ...(low < below ? [low] : [])],
       breaks: [...(high > above ? [upper + BREAK / 2] : []), ...(low < below ? [lower - BREAK / 2] : [])],
     };
   }
 
+  /**
+   * @param {number} moment
+   * @param {number | null} hover
+   * @param {number | null} chosen
+   */
   paint(moment, hover, chosen) {
     const moves = this.marks.settle(moment);
     const { pen, width, height } = this.surface;
@@ -376,12 +512,16 @@ class Scores {
     this.#frame(pen, width);
     this.#stems(pen);
     this.marks.draw(pen, this.lane.dialog);
-    this.lanes.forEach((term, k) => this.#lane(pen, term, k, width, [hover, chosen]));
+    this.lanes.forEach((term, k) => this.#term(pen, term, k, width, [hover, chosen]));
     if (hover !== null && hover !== chosen) this.marks.ring(pen, hover, 1.5);
     if (chosen !== null) this.marks.ring(pen, chosen, 2.5);
     return moves;
   }
 
+  /**
+   * @param {Pen} pen
+   * @param {number} width
+   */
   #frame(pen, width) {
     const { axis, now, lane, top, bottom } = this;
     const { cutoff } = now;
@@ -391,10 +531,10 @@ class Scores {
       const y = axis.y(tick);
       if (taken.some((other) => Math.abs(other - y) < 13)) continue;
       taken.push(y);
-      words(pen, written(tick, digits), LEFT - 8, y + 4, { align: 'right' });
+      words(pen, number(tick, digits), LEFT - 8, y + 4, { align: 'right' });
       line(pen, [[LEFT - 4, y], [width, y]], { stroke: theme.faint });
     }
-    for (const y of axis.breaks ?? []) zigzag(pen, LEFT - 4, width, y);
+    for (const y of axis.breaks) zigzag(pen, LEFT - 4, width, y);
     for (const { start, end, group } of this.groups) {
       const kind = group === now.shielded ? 'protected' : group === now.stale ? 'below the threshold' : '';
       if (kind) {
@@ -406,11 +546,11 @@ class Scores {
     if (cutoff !== null) {
       const y = axis.y(cutoff);
       line(pen, [[LEFT - 4, y], [width, y]], { dash: [5, 3], width: 1.2 });
-      words(pen, written(cutoff, digits), LEFT - 8, y + 4, { align: 'right', bold: true, fill: theme.ink });
+      words(pen, number(cutoff, digits), LEFT - 8, y + 4, { align: 'right', bold: true, fill: theme.ink });
     }
     if (this.edge !== null && cutoff !== null) {
       const x = this.edge - 0.5;
-      const [last, first] = [lane.score[now.stayed.at(-1)], lane.score[now.missed[0]]];
+      const [last, first] = [lane.score[now.stayed[now.stayed.length - 1]], lane.score[now.missed[0]]];
       line(pen, [[x, top - 14], [x, bottom]], { width: 1.2 });
       const told = last === first ? 'a tie: the older stays' : `gap ${gap(last, first)}`;
       pen.font = `600 12px ${theme.font}`;
@@ -422,15 +562,18 @@ class Scores {
     }
   }
 
+  /** @param {Pen} pen */
   #stems(pen) {
     const { cutoff } = this.now;
     const ground = cutoff === null ? this.bottom : this.axis.y(cutoff);
+    /** @type {Map<string, Path2D>} */
     const stems = new Map(); // one stroke for each colour
     for (const { now: [x, y, w, h], hue, look, leaves } of this.marks.shown.values()) {
       if (leaves || look.includes('held')) continue; // what is protected is not measured by the cutoff
       const { fill } = this.lane.dialog.paint(hue);
-      if (!stems.has(fill)) stems.set(fill, new Path2D());
-      stems.get(fill).rect(x + w / 2 - Math.min(2, w) / 2, Math.min(y + h / 2, ground), Math.min(2, w), Math.abs(y + h / 2 - ground));
+      const path = stems.get(fill) ?? new Path2D();
+      stems.set(fill, path);
+      path.rect(x + w / 2 - Math.min(2, w) / 2, Math.min(y + h / 2, ground), Math.min(2, w), Math.abs(y + h / 2 - ground));
     }
     pen.globalAlpha = 0.45;
     for (const [fill, path] of stems) {
@@ -440,14 +583,21 @@ class Scores {
     pen.globalAlpha = 1;
   }
 
-  #lane(pen, term, k, width, pointed) {
+  /**
+   * @param {Pen} pen
+   * @param {{ name: string }} term
+   * @param {number} k
+   * @param {number} width
+   * @param {(number | null)[]} pointed
+   */
+  #term(pen, term, k, width, pointed) {
     const foot = this.bottom + 12 + (k + 1) * (LANE + 16) - 8;
     const { most, both } = this.spans[k];
     const [ground, tall] = both ? [foot - LANE / 2, LANE / 2] : [foot, LANE];
     const digits = digitsFor(most, 0);
     words(pen, `${term.name}${both ? ', against the last to stay' : ''}`, LEFT, foot - LANE - 3, {});
-    words(pen, `${both ? '+' : ''}${written(most, digits)}`, LEFT - 8, foot - LANE + 8, { align: 'right' });
-    words(pen, both ? `−${written(most, digits)}` : '0', LEFT - 8, foot + 2, { align: 'right' });
+    words(pen, `${both ? '+' : ''}${number(most, digits)}`, LEFT - 8, foot - LANE + 8, { align: 'right' });
+    words(pen, both ? `−${number(most, digits)}` : '0', LEFT - 8, foot + 2, { align: 'right' });
     line(pen, [[LEFT - 4, ground + 0.5], [width, ground + 0.5]], { stroke: theme.faint });
     for (const [token, { now: [x, , w, , opacity, ...extra], look }] of this.marks.shown) {
       pen.globalAlpha = opacity * (look.includes('gone') ? 0.5 : 1);
@@ -461,10 +611,15 @@ class Scores {
 // ---------------------------------------------------------------------------------- the row states
 
 // A line over the turns for each, on an axis that is zoomed to its movement.
-class States {
-  constructor(box, lane) {
-    this.lane = lane;
-    this.lines = lane.states.map((state) => ({ state, value: make('b'), canvas: make('canvas') }));
+export class States {
+  /**
+   * @param {HTMLElement} box
+   * @param {State[]} states
+   * @param {number[]} changes
+   */
+  constructor(box, states, changes) {
+    this.changes = changes;
+    this.lines = states.map((state) => ({ state, value: make('b'), canvas: make('canvas'), surface: NOWHERE }));
     box.replaceChildren(...this.lines.map(({ state, value, canvas }) => make('div', { className: 'state' },
       make('h3', {}, state.label, value), make('div', { className: 'line' }, canvas))));
   }
@@ -473,30 +628,37 @@ class States {
     for (const line of this.lines) line.surface = fitted(line.canvas);
   }
 
+  /** @param {number} turn */
   show(turn) {
     for (const { state, value, surface } of this.lines) {
       const now = state.values[turn];
-      value.textContent = Number.isFinite(now) ? now.toFixed(state.digits) : '–';
+      value.textContent = now === null ? '–' : decimal(now, state.digits);
       this.#paint(surface, state, turn);
     }
   }
 
+  /**
+   * @param {Surface} surface
+   * @param {State} state
+   * @param {number} turn
+   */
   #paint({ pen, width, height }, { low, high, start, values }, turn) {
     const [top, foot] = [4, height - 4]; // room for the dot
-    const x = (at) => ((at + 0.5) * width) / values.length;
-    const y = (level) => foot - ((level - low) / (high - low)) * (foot - top);
+    const x = (/** @type {number} */ at) => ((at + 0.5) * width) / values.length;
+    const y = (/** @type {number} */ level) => foot - ((level - low) / (high - low)) * (foot - top);
     pen.clearRect(0, 0, width, height);
-    for (const change of this.lane.dialog.changes) {
+    for (const change of this.changes) {
       const at = x(change - 0.5);
       line(pen, [[at, top], [at, foot]], { stroke: theme.soft, dash: [2, 3] });
     }
     if (start !== null) line(pen, [[0, y(start)], [width, y(start)]], { stroke: theme.soft, dash: [5, 3] });
-    const known = values.flatMap((level, at) => (Number.isFinite(level) ? [[x(at), y(level)]] : []));
+    const known = values.flatMap((level, at) => (level === null ? [] : [/** @type {Point} */ ([x(at), y(level)])]));
     line(pen, known, { width: 1.5 });
-    if (!Number.isFinite(values[turn])) return;
-    for (const [fill, radius] of [[theme.paper, 6.5], [theme.ink, 4.5]]) {
+    const now = values[turn];
+    if (now === null) return;
+    for (const { fill, radius } of [{ fill: theme.paper, radius: 6.5 }, { fill: theme.ink, radius: 4.5 }]) {
       pen.beginPath();
-      pen.arc(x(turn), y(values[turn]), radius, 0, 7);
+      pen.arc(x(turn), y(now), radius, 0, 7);
       pen.fillStyle = fill;
       pen.fill();
     }
@@ -505,29 +667,37 @@ class States {
 
 // ---------------------------------------------------------------------------------- the waterfall
 
-// Where a score came from: every part begins where the one before it ended. What it began with would
-// leave the rest no height: where it does, the axis is broken below the rest.
-function drawCourse(canvas, lane, turn, parts, cutoff) {
+/**
+ * Where a score came from: every part begins where the one before it ended. What it began with would
+ * leave the rest no height: where it does, the axis is broken below the rest.
+ * @param {HTMLCanvasElement} canvas
+ * @param {Lane} lane
+ * @param {number} turn
+ * @param {Part[]} parts
+ * @param {number | null} cutoff
+ */
+export function drawCourse(canvas, lane, turn, parts, cutoff) {
   const { pen, width, height } = fitted(canvas);
   pen.clearRect(0, 0, width, height);
   if (!parts.length) return;
   const turns = [...new Set(parts.map((part) => part.turn))];
   const [top, bottom, left] = [8, height - 22, 44];
   const step = (width - left) / turns.length;
+  /** @type {number[]} */
   const ends = [];
   parts.reduce((sum, { value }) => (ends.push(sum + value), sum + value), 0);
-  const score = ends.at(-1);
+  const score = ends[ends.length - 1];
   const levels = [...ends, ...(cutoff === null ? [] : [cutoff])];
   const high = Math.max(0, ...levels);
   const begun = parts.filter((part) => part.turn === parts[0].turn).length;
   const least = Math.min(...ends.slice(begun - 1), ...levels.slice(ends.length));
   const broken = ends.length > begun && least > 0.4 * high && ends.every((end) => end >= 0);
   const low = broken ? least - 0.2 * (high - least) : Math.min(0, ...levels);
-  const y = (value) => top + ((high - Math.max(value, low)) / (high - low || 1)) * (bottom - top);
+  const y = (/** @type {number} */ value) => top + ((high - Math.max(value, low)) / (high - low || 1)) * (bottom - top);
   const told = digitsFor(score, cutoff ?? score);
   line(pen, [[left - 4, bottom], [width, bottom]], { stroke: theme.faint });
-  words(pen, broken ? written(low, told) : written(low), left - 8, bottom + 4, { align: 'right' });
-  words(pen, written(score, told), left - 8, y(score) + 4, { align: 'right', bold: true, fill: theme.ink });
+  words(pen, broken ? number(low, told) : number(low), left - 8, bottom + 4, { align: 'right' });
+  words(pen, number(score, told), left - 8, y(score) + 4, { align: 'right', bold: true, fill: theme.ink });
   let from = 0;
   turns.forEach((at, place) => {
     const own = parts.filter((part) => part.turn === at && part.value !== 0);
@@ -543,7 +713,7 @@ function drawCourse(canvas, lane, turn, parts, cutoff) {
     const hue = lane.dialog.hue(at);
     const { fill, ink, hatched } = lane.dialog.paint(hue);
     const side = Math.min(step - 1, 15);
-    const box = [left + (place + 0.5) * step - side / 2, height - 15, side, 14];
+    const box = /** @type {const} */ ([left + (place + 0.5) * step - side / 2, height - 15, side, 14]);
     pen.fillStyle = fill;
     pen.fillRect(...box);
     if (hatched) hatch(pen, ...box);

@@ -274,7 +274,7 @@ def test_a_scene_holds_the_run_and_what_is_said_of_it() -> None:
     turn, entry = nearly_kept(run)
     packed = pack(run, "scene")
     told = told_of([run], entry)
-    text = scene_html(Scene("<FD-KVC>", "Stage", packed, turn, entry, told=told))
+    text = scene_html(Scene("<FD-KVC>", "one", packed, turn, entry, told=told))
     assert "<title>&lt;FD-KVC&gt;</title>" in text
     assert not FOREIGN.search(text)
     (data,) = re.findall(r'const data = bytes\("([^"]+)"\)', text)

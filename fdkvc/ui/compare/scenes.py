@@ -250,7 +250,7 @@ def downloads(
         tell_address(own)
         rows = [lane.run for lane in beside(lanes)]
         title = f"{listed([lane.label for lane in lanes])} on {rows[0].choice.dialog.title}"
-        save_scene(page, title, "Lanes", lambda: packed(lanes), rows)
+        save_scene(page, title, "lanes", lambda: packed(lanes), rows)
         download_files(page, lambda: {FILE: csv_text(comparison(lanes))}, [FILE])
         if pictures:
             download_pictures(

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
-from fdkvc.stage.drawn import Kind, read, script, style
+from fdkvc.stage.drawn import Kind, script, style
 
 
 def _scene(name: str, kind: Kind) -> Any:
-    """Make a component of the class that draws it."""
+    """Make a component of the module that draws it."""
     return st.components.v2.component(name, css=style(kind), js=script(kind), isolate_styles=False)
 
 
-_stage = _scene("stage", "Stage")
-_lanes = _scene("stage-lanes", "Lanes")
-_words = _scene("stage-words", "Reader")
-_EAR = (Path(__file__).parent / "ear.js").read_text(encoding="utf-8")
-_ear = st.components.v2.component("stage-ear", js=f"{read('hub.js')}\n{_EAR}", isolate_styles=False)
+_stage = _scene("stage", "one")
+_lanes = _scene("stage-lanes", "lanes")
+_words = _scene("stage-words", "transcript")
+_ear = st.components.v2.component("stage-ear", js=script("ear"), isolate_styles=False)
 
 
 def show_stage(key: str, run: bytes) -> None:

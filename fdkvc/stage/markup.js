@@ -1,3 +1,7 @@
+// @ts-check
+// The first HTML of a stage: the transport above its frame, and the panels of a run that is alone.
+
+export const STAGE = `
 <div class="stage" hidden>
   <div class="bar" role="group" aria-label="Turns">
     <div class="buttons">
@@ -27,27 +31,30 @@
     </div>
   </div>
   <p class="headline" role="status"></p>
-  <div class="frame">
-    <section class="panel past">
-      <h2>Cache river <small>what each turn left, the oldest at the bottom</small></h2>
-      <div class="plot river" role="img"><canvas class="base"></canvas><canvas class="over"></canvas></div>
-      <div class="states"></div>
-    </section>
-    <section class="panel now">
-      <h2><span class="kept-title"></span>
-        <span class="order" role="radiogroup" aria-label="Cells">
-          <button role="radio" data-order="age">by age</button><button role="radio" data-order="score">by score</button>
-        </span>
-      </h2>
-      <div class="plot cells" role="listbox" tabindex="0" aria-label="Entries of this turn">
-        <canvas></canvas><div class="gone-title"></div><div class="options" role="none"></div>
-      </div>
-      <div class="key"><span><i class="is-new"></i>new in this turn</span><span><i class="is-held"></i>protected</span><span><i class="is-gone"></i>evicted</span><span class="of-pages" hidden><i class="is-page"></i><b></b></span><span class="of-pages" hidden><i class="is-empty"></i>an empty place</span></div>
-    </section>
-    <section class="panel decision">
-      <h2>The decision <small class="decision-title"></small></h2>
-      <div class="plot scores" role="img"><canvas></canvas></div>
-    </section>
-    <section class="panel why" aria-label="Why"></section>
-  </div>
+  <div class="frame"></div>
 </div>
+`;
+
+export const PANELS = `
+<section class="panel past">
+  <h2>Cache river <small>what each turn left, the oldest at the bottom</small></h2>
+  <div class="plot river" role="img"><canvas class="base"></canvas><canvas class="over"></canvas></div>
+  <div class="states"></div>
+</section>
+<section class="panel now">
+  <h2><span class="kept-title"></span>
+    <span class="order" role="radiogroup" aria-label="Cells">
+      <button role="radio" data-order="age">by age</button><button role="radio" data-order="score">by score</button>
+    </span>
+  </h2>
+  <div class="plot cells" role="listbox" tabindex="0" aria-label="Entries of this turn">
+    <canvas></canvas><div class="gone-title"></div><div class="options" role="none"></div>
+  </div>
+  <div class="key"><span><i class="is-new"></i>new in this turn</span><span><i class="is-held"></i>protected</span><span><i class="is-gone"></i>evicted</span><span class="of-pages" hidden><i class="is-page"></i><b></b></span><span class="of-pages" hidden><i class="is-empty"></i>an empty place</span></div>
+</section>
+<section class="panel decision">
+  <h2>The decision <small class="decision-title"></small></h2>
+  <div class="plot scores" role="img"><canvas></canvas></div>
+</section>
+<section class="panel why" aria-label="Why"></section>
+`;

@@ -1,0 +1,110 @@
+// @ts-check
+// The entries of a turn for those who hear the page, and what pointer and keys do with them.
+
+import { make, one } from './dom.js';
+import { entryName } from './explain.js';
+
+/**
+ * @typedef {import('./record.js').Lane} Lane
+ * @typedef {import('./stage.js').Stage} Stage
+ * @typedef {import('./views.js').Cells} Cells
+ * @typedef {import('./views.js').River} River
+ * @typedef {import('./marks.js').Marks} Marks
+ */
+
+/**
+ * Writes the name of each entry where its tile stands, also for a finger that looks for one.
+ * @param {Stage} stage
+ * @param {HTMLElement} box
+ * @param {Cells} cells
+ * @param {Lane} lane
+ * @param {string} prefix
+ */
+export function nameOptions(stage, box, cells, lane, prefix) {
+  const { turn, entry } = stage.state;
+  const options = one(box, '.options');
+  while (options.children.length < cells.order.length) options.append(make('div', { role: 'option' }));
+  while (options.children.length > cells.order.length) options.lastChild.remove();
+  cells.order.forEach((token, place) => {
+    const option = options.children[place];
+    const [x, y, width, height] = cells.place(token);
+    option.id = `${prefix}-${token}`;
+    option.style.cssText = `left:${x}px;top:${y}px;width:${width}px;height:${height}px`;
+    option.setAttribute('aria-label', entryName(lane, turn, token));
+    option.setAttribute('aria-selected', token === entry);
+  });
+  options.dataset.turn = turn;
+}
+
+/**
+ * Says which entry the pointer or the keys have come to.
+ * @param {Stage} stage
+ * @param {HTMLElement} list
+ * @param {Lane} lane
+ * @param {string} prefix
+ */
+export function activateOption(stage, list, lane, prefix) {
+  const token = stage.hover ?? stage.state.entry;
+  if (token !== null && lane.find(stage.state.turn, token) !== undefined) list.setAttribute('aria-activedescendant', `${prefix}-${token}`);
+  else list.removeAttribute('aria-activedescendant');
+}
+
+/**
+ * @param {Stage} stage
+ * @param {HTMLElement} box
+ * @param {Marks} marks
+ * @param {number} reach
+ */
+export function listenToMarks(stage, box, marks, reach) {
+  const token = (/** @type {MouseEvent} */ event) => {
+    const { left, top } = box.getBoundingClientRect();
+    return marks.near(event.clientX - left, event.clientY - top, reach);
+  };
+  box.addEventListener('pointermove', (event) => { if (event.pointerType === 'mouse') stage.look(token(event)); });
+  box.addEventListener('pointerleave', () => stage.look(null));
+  box.addEventListener('click', (event) => {
+    const hit = token(event);
+    if (hit !== null) stage.choose(hit);
+  });
+}
+
+/**
+ * @param {Stage} stage
+ * @param {HTMLElement} box
+ * @param {River} river
+ */
+export function listenToRiver(stage, box, river) {
+  const at = (/** @type {MouseEvent} */ event) => {
+    const { left, top } = box.getBoundingClientRect();
+    return river.at(event.clientX - left, event.clientY - top);
+  };
+  box.addEventListener('pointermove', (event) => { if (event.pointerType === 'mouse') stage.look(at(event).token); });
+  box.addEventListener('pointerleave', () => stage.look(null));
+  box.addEventListener('click', (event) => {
+    const { turn, token } = at(event);
+    stage.hover = null;
+    stage.pause();
+    stage.go(turn, token ?? stage.state.entry);
+    stage.scene?.settled();
+  });
+}
+
+/**
+ * A click leaves the keys with the turns: they come to the entries by Tab.
+ * @param {Stage} stage
+ * @param {HTMLElement} box
+ * @param {(token: number | null, key: string) => number | null} beside
+ */
+export function listenToKeys(stage, box, beside) {
+  box.addEventListener('mousedown', (event) => event.preventDefault());
+  box.addEventListener('keydown', (event) => {
+    if (/^(Arrow|Home$|End$)/.test(event.key)) {
+      stage.look(beside(stage.hover ?? stage.state.entry, event.key));
+    } else if ((event.key === 'Enter' || event.key === ' ') && stage.hover !== null) {
+      stage.choose(stage.hover);
+    } else return;
+    event.preventDefault();
+    event.stopPropagation();
+  });
+  box.addEventListener('blur', () => stage.look(null));
+}

@@ -1,0 +1,96 @@
+// @ts-check
+// Why an entry stays or goes in several runs, a section for each.
+
+import { make, tile } from './dom.js';
+import { evictedWhen, fateOf, rankOf } from './explain.js';
+import { theme } from './marks.js';
+import { heading } from './why.js';
+
+/** @typedef {import('./record.js').Lane} Lane */
+
+/**
+ * What became of an entry in a lane in a few words, and below them by which rule.
+ * @param {Lane} lane
+ * @param {number} turn
+ * @param {number} token
+ */
+export function fateWords(lane, turn, token) {
+  const fate = fateOf(lane, turn, token);
+  if (fate.fate === 'to come') return { words: `comes in turn ${lane.dialog.born[token]}`, gone: false, how: '' };
+  if (fate.fate === 'absent') return { words: 'taken out', gone: true, how: 'by the fork' };
+  const gone = fate.fate === 'evicted';
+  const rule = fate.rule === 'budget' ? 'by the budget' : fate.isProtected ? 'protected' : '';
+  return { words: gone ? evictedWhen(fate, turn) : 'kept', gone, how: [rankOf(fate), rule].filter(Boolean).join(' · ') };
+}
+
+export class WhyInAll {
+  /**
+   * @param {Lane[]} lanes
+   * @param {() => void} unpin
+   */
+  constructor(lanes, unpin) {
+    this.box = make('aside', { className: 'panel why', 'aria-label': 'Why' });
+    this.lanes = lanes;
+    this.unpin = unpin;
+    this.dialog = lanes[0].dialog;
+    this.shown = '';
+  }
+
+  /**
+   * `chosen` says whether the entry is pinned, and `told` what the server says of it in each lane.
+   * @param {number} turn
+   * @param {number | null} token
+   * @param {boolean} chosen
+   * @param {string[] | null} told
+   */
+  show(turn, token, chosen, told) {
+    const shown = JSON.stringify([turn, token, chosen, told, theme.ink]);
+    if (shown === this.shown) return;
+    this.shown = shown;
+    this.box.replaceChildren(...(token === null ? this.#turn(turn) : this.#entry(turn, token, chosen, told)));
+  }
+
+  /** @param {number} turn */
+  #turn(turn) {
+    const { dialog, lanes } = this;
+    const counts = lanes.map((lane) => {
+      /** @type {Map<number, number>} */
+      const count = new Map();
+      for (const i of lane.turn(turn).kept) {
+        const hue = dialog.hueOf(lane.token[i]);
+        count.set(hue, (count.get(hue) ?? 0) + 1);
+      }
+      return count;
+    });
+    const hues = [...new Set(counts.flatMap((count) => [...count.keys()]))].sort((a, b) => a - b);
+    return [
+      make('h2', {}, 'Why'),
+      make('p', {}, 'Point at an entry to see it in every lane, and what each policy does with it. Click to pin, Esc to unpin.'),
+      make('h3', {}, `Kept in turn ${turn}, by topic`),
+      make('table', {},
+        make('thead', {}, make('tr', {}, make('th', { scope: 'col' }, 'topic'),
+          ...hues.map((hue) => make('th', { scope: 'col', 'aria-label': dialog.label(hue) || 'none' }, tile(dialog, hue))))),
+        make('tbody', {}, ...lanes.map((lane, k) => make('tr', {}, make('th', { scope: 'row' }, lane.label),
+          ...hues.map((hue) => make('td', {}, `${counts[k].get(hue) ?? 0}`)))))),
+    ];
+  }
+
+  /**
+   * @param {number} turn
+   * @param {number} token
+   * @param {boolean} chosen
+   * @param {string[] | null} told
+   */
+  #entry(turn, token, chosen, told) {
+    const { dialog, lanes } = this;
+    const fates = lanes.map((lane) => fateWords(lane, turn, token));
+    const held = fates.filter(({ words }) => words === 'kept').length;
+    const sections = lanes.map((lane, k) => make('section', { className: 'of-lane' },
+      make('h2', {}, lane.label),
+      make('div', { className: `fate ${fates[k].gone ? 'gone' : ''}` }, make('b', {}, fates[k].words)),
+      make('span', { className: 'how' }, fates[k].how),
+      chosen && (!told || told.length) ? make('p', { className: 'hint' }, told?.[k] ?? '…') : null));
+    const hint = chosen ? [] : [make('p', { className: 'hint' }, 'Click to pin it.')];
+    return [heading(dialog, token, chosen, `${held} of ${lanes.length}`, 'keep it', false, this.unpin), ...sections, ...hint];
+  }
+}
