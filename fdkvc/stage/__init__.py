@@ -10,8 +10,4 @@ in this folder: no build step, and no other package.
 - `stage.js` is the transport above a scene: which turn and entry are shown, and what the server
   hears. A scene is `one.js`, `lanes.js` or `transcript.js`; `why.js` and `why_lanes.js` are their
   panels, `entries.js` names entries and listens. `ear.js` speaks to the stage for the server.
-
-Why an entry stays has two sources of words: the panel's numbers and verdict are `explain.js`, in
-the browser at once; the sentences below them, and what would have decided otherwise, come from
-`fdkvc.explain`. ``tests/stage/test_scripts.py`` holds one against the other for every policy.
 """

@@ -211,10 +211,8 @@ def test_the_panel_says_of_every_entry_what_explain_says(
     name: str, runs: Mapping[str, Run], seen: Any
 ) -> None:
     run, (lane,) = runs[name], seen[name]["lanes"]
-    for turn, entries in run.entries.groupby("turn"):
-        told = lane["turns"][int(turn)]
-        for token in entries["token"]:
-            check_entry(run, int(turn), int(token), told[int(token)])
+    for turn, token in zip(run.entries["turn"], run.entries["token"], strict=True):
+        check_entry(run, int(turn), int(token), lane["turns"][turn][token])
 
 
 @pytest.mark.parametrize("name", [*POLICIES, *OPTIONS])
