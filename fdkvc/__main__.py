@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from fdkvc.corpora.transcripts import Transcript
     from fdkvc.experiments.answers import Answers
     from fdkvc.experiments.benchmark import Benchmark, Progress, Results
+    from fdkvc.experiments.proxies import AnswersTables
     from fdkvc.files.record import Record
-    from fdkvc.lm.language_model import AnyModel
+    from fdkvc.lm.language_model import AnyModel, LanguageModel
     from fdkvc.policies import Policy
     from fdkvc.report.document import Part
     from fdkvc.synthetic.scenarios import Scenario
@@ -645,7 +646,7 @@ def _reported(settings: Any, place: Mapping[str, Any]) -> str:
         return dialogs_report(parts)
     if settings.calls:
         raise ValueError("--calls goes with --dialogs: a benchmark's dialogs have no calls")
-    recordings, _, _ = _said(None)
+    recordings, _ = _said(None)
     if settings.run_file is None:
         return papers_report(recordings)
     from fdkvc.corpora.formats import read_bytes
@@ -665,7 +666,7 @@ def _reported_dialogs(file: str, calls: bool) -> list[Part]:
     from fdkvc.files.export import replay_files
     from fdkvc.report.document import replay_parts
 
-    recordings, _, sha = _said(file, calls)
+    recordings, sha = _said(file, calls)
     asked, began = Replay(), perf_counter()
     baseline = default_baseline(asked.policies)
     replayed = replay(asked, recordings)
@@ -680,31 +681,17 @@ def _reported_dialogs(file: str, calls: bool) -> list[Part]:
 
 
 def _reported_answers(file: str, place: Mapping[str, Any]) -> list[Part]:
-    from time import perf_counter
-
-    from fdkvc.experiments.answers import FULL, Answers, run_answers
-    from fdkvc.experiments.proxies import answers_tables
-    from fdkvc.files.export import answers_files
-    from fdkvc.lm import BUNDLED, BUNDLED_SERVICES
-    from fdkvc.lm.language_model import load_language_model
+    from fdkvc.experiments.answers import FULL, Answers
     from fdkvc.report.document import answers_parts
 
-    _, transcripts, sha = _said(file)
-    asked, model, began = Answers(), load_language_model(BUNDLED), perf_counter()
-    measured = run_answers(asked, model, _readable(model, transcripts), **place)
-    told = answers_tables(measured, FULL, BUNDLED_SERVICES)
-    files = answers_files(
-        *(asked, measured, told),
-        model=model,
-        file=sha,
-        seconds=perf_counter() - began,
-    )
+    asked = Answers()
+    said = _transcripts(argparse.Namespace(dialogs=file or None))
+    model, trained_on = _language_model(None)
+    told, files = _answered(asked, FULL, model, said, place, trained_on)
     return answers_parts(asked, told, model.name, files)
 
 
-def _said(
-    file: str | None, calls: bool = False
-) -> tuple[Sequence[Recording], Sequence[Transcript], str]:
+def _said(file: str | None, calls: bool = False) -> tuple[Sequence[Recording], str]:
     """Return the dialogs of a file, or the project's own, as lexical recordings; and its digest."""
     import hashlib
 
@@ -712,7 +699,7 @@ def _said(
 
     transcripts, content = _transcripts(argparse.Namespace(dialogs=file or None), calls)
     recordings = [lexical_recording(each, SEED.default) for each in transcripts]
-    return recordings, transcripts, hashlib.sha256(content).hexdigest()
+    return recordings, hashlib.sha256(content).hexdigest()
 
 
 def _repeat(settings: Any) -> None:
@@ -761,24 +748,13 @@ def _answers_again(settings: Any, record: Record, place: Mapping[str, Any]) -> M
     """Run answers as a record says, with the model and the dialogs that it was of."""
     import hashlib
 
-    from fdkvc.experiments.answers import run_answers
-    from fdkvc.experiments.proxies import answers_tables
-    from fdkvc.files.export import answers_files
-    from fdkvc.lm import BUNDLED, BUNDLED_SERVICES
-    from fdkvc.lm.language_model import load_language_model
-
-    model = load_language_model(BUNDLED if settings.model is None else settings.model)
+    model, trained_on = _language_model(settings.model)
     if model.digest != record.about["model"].get("digest"):
         raise ValueError("the run was of another model: name its folder with --model")
-    transcripts, content = _transcripts(settings)
-    file = hashlib.sha256(content).hexdigest()
-    if file != record.about["file"]:
+    said = _transcripts(settings)
+    if hashlib.sha256(said[1]).hexdigest() != record.about["file"]:
         raise ValueError("the run read another file of dialogs: name it with --dialogs")
-    transcripts = _readable(model, transcripts)
-    measured = run_answers(record.settings, model, transcripts, **place)
-    trained_on = BUNDLED_SERVICES if settings.model is None else frozenset()
-    tables = answers_tables(measured, record.baseline, trained_on)
-    return answers_files(record.settings, measured, tables, model=model, file=file, seconds=0)
+    return _answered(record.settings, record.baseline, model, said, place, trained_on)[1]
 
 
 def _dialogs(settings: Any) -> None:
@@ -823,41 +799,62 @@ def _dialogs(settings: Any) -> None:
 
 
 def _answers(settings: Any) -> None:
+    from fdkvc.files.text import answers_text
+
+    asked, baseline = _chosen_answers(settings)
+    model, trained_on = _language_model(settings.model)
+    said = _transcripts(settings)
+    shape = model.decoder.shape
+    _tell_idle(asked.policies, speakers=True, words=True, heads=shape.heads, layers=shape.layers)
+    with _place(settings) as place, _progress() as on_progress:
+        place["on_progress"] = on_progress
+        told, files = _answered(asked, baseline, model, said, place, trained_on)
+    _written(settings, files, f"{model.name}\n\n{answers_text(told)}")
+
+
+def _language_model(folder: str | None) -> tuple[LanguageModel, frozenset[str]]:
+    """Return a small language model, the bundled one by default, and what it was trained on."""
+    from fdkvc.lm import BUNDLED, BUNDLED_SERVICES
+    from fdkvc.lm.language_model import load_language_model
+
+    if folder is None:
+        return load_language_model(BUNDLED), BUNDLED_SERVICES
+    return load_language_model(folder), frozenset()
+
+
+def _answered(
+    asked: Answers,
+    baseline: str,
+    model: AnyModel,
+    said: tuple[Sequence[Transcript], bytes],
+    place: Mapping[str, Any],
+    trained_on: frozenset[str] = frozenset(),
+    more: Mapping[str, object] | None = None,
+) -> tuple[AnswersTables, dict[str, str]]:
+    """Let a model answer dialogs, and return the tables and the files of that.
+
+    Parameters
+    ----------
+    said : (sequence of Transcript, bytes)
+        The dialogs, and the content of their file.
+    trained_on : frozenset of str
+        The services that the model knows.
+    more : mapping, optional
+        As for `fdkvc.files.export.answers_files`.
+    """
+    import hashlib
     from time import perf_counter
 
     from fdkvc.experiments.answers import run_answers
     from fdkvc.experiments.proxies import answers_tables
     from fdkvc.files.export import answers_files
-    from fdkvc.files.text import answers_text
-    from fdkvc.lm import BUNDLED, BUNDLED_SERVICES
-    from fdkvc.lm.language_model import load_language_model
 
-    asked, baseline = _chosen_answers(settings)
-    model = load_language_model(BUNDLED if settings.model is None else settings.model)
-    transcripts, content = _transcripts(settings)
-    transcripts = _readable(model, transcripts)
-    shape = model.decoder.shape
-    _tell_idle(asked.policies, speakers=True, words=True, heads=shape.heads, layers=shape.layers)
     began = perf_counter()
-    with _place(settings) as place, _progress() as on_progress:
-        measured = run_answers(asked, model, transcripts, **place, on_progress=on_progress)
-    trained_on = BUNDLED_SERVICES if settings.model is None else frozenset()
+    measured = run_answers(asked, model, _readable(model, said[0]), **place)
     told = answers_tables(measured, baseline, trained_on)
-    about = _about_answers(settings, model, content, began)
-    files = answers_files(asked, measured, told, **about)
-    _written(settings, files, f"{model.name}\n\n{answers_text(told)}")
-
-
-def _about_answers(settings: Any, model: AnyModel, content: bytes, began: float) -> dict[str, Any]:
-    """Return what the files of answers say of a run beside its numbers."""
-    import hashlib
-    from time import perf_counter
-
-    return {
-        "model": model,
-        "file": hashlib.sha256(content).hexdigest(),
-        "seconds": perf_counter() - began,
-    }
+    file, seconds = hashlib.sha256(said[1]).hexdigest(), perf_counter() - began
+    beside: Any = {"model": model, "file": file, "seconds": seconds, "more": more}
+    return told, answers_files(asked, measured, told, **beside)
 
 
 def _chosen_answers(settings: Any) -> tuple[Answers, str]:
@@ -883,12 +880,9 @@ def _chosen_answers(settings: Any) -> tuple[Answers, str]:
 
 
 def _live(settings: Any) -> None:
-    from time import perf_counter
-
     from fdkvc.corpora.trace_file import trace_bytes
-    from fdkvc.experiments.answers import encode_dialog, run_answers
-    from fdkvc.experiments.proxies import answers_tables
-    from fdkvc.files.export import answers_files, csv_text
+    from fdkvc.experiments.answers import encode_dialog
+    from fdkvc.files.export import csv_text
     from fdkvc.files.text import answers_text, cost_text
 
     asked, baseline = _chosen_answers(settings)
@@ -913,19 +907,15 @@ def _live(settings: Any) -> None:
     _tell_idle(asked.policies, heads=2, layers=2)  # several, however many there are
     transcripts, content = _transcripts(settings)
     transcripts = _readable(model, transcripts)
-    began = perf_counter()
     with _progress() as on_progress:
-        measured = run_answers(asked, model, transcripts, workers=1, on_progress=on_progress)
-    told = answers_tables(measured, baseline)
+        place = {"workers": 1, "on_progress": on_progress}
+        said = transcripts, content
+        told, tables = _answered(asked, baseline, model, said, place, more=model.about)
     read = ([each.ids for each in encode_dialog(model, transcript)] for transcript in transcripts)
     turns = max(read, key=lambda dialog: sum(map(len, dialog)))
     cases = asked.policies, asked.budgets
     cost = measure_cost(model, *cases, turns, decides=asked.decides, every=asked.every)
-    about = _about_answers(settings, model, content, began)
-    files: dict[str, str | bytes] = {
-        **answers_files(asked, measured, told, **about, more=model.about),
-        "live_cost.csv": csv_text(cost),
-    }
+    files: dict[str, str | bytes] = {**tables, "live_cost.csv": csv_text(cost)}
     left: list[str] = []
     if settings.trace:
         chosen = asked.policies[0], asked.budgets[0], asked.decides
