@@ -46,6 +46,7 @@ MAX_WRITTEN_TOKENS = 128  # of a passage that a model writes
 MAX_CALLS = 2  # that a model makes before the words of a turn
 MAX_BOUND_TERMS = 20_000  # of the integer programme of the most evidence: about a second
 MAX_BOUND_SECONDS = 2.0  # of one such programme
+MAX_INLINE_BOUND_TERMS = 2000  # larger programmes are solved in a process that can be killed
 MAX_BOUND_NODES = 1000  # of its search
 MAX_REGRET_STEPS = 2**24  # of the search for the best schedule: some seconds, and 300 MB
 

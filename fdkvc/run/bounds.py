@@ -13,8 +13,12 @@ its bound is an integer programme; it is small, because no other tokens need be 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import pickle
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
+from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -27,6 +31,7 @@ from fdkvc.limits import (
     MAX_BOUND_NODES,
     MAX_BOUND_SECONDS,
     MAX_BOUND_TERMS,
+    MAX_INLINE_BOUND_TERMS,
     MAX_REGRET_STEPS,
 )
 from fdkvc.parameters import check_count
@@ -43,7 +48,13 @@ NEVER = np.int64(-(2**60))
 """What a token gains by what it cannot do."""
 
 LIMIT_REACHED = 1
-"""What SciPy calls a programme that was not solved within its limits."""
+"""SciPy's status of a programme that was not solved within its limits."""
+
+_SOLVER = """
+import pickle, sys
+from scipy.optimize import milp
+pickle.dump(milp(**pickle.load(sys.stdin.buffer)), sys.stdout.buffer)
+"""
 
 
 def check_schedule(turns: int, tokens: int, budget: int) -> None:
@@ -288,19 +299,34 @@ def _most_met(
     numbers = np.array([number for sums, _ in rows for number in sums.values()])
     matrix = coo_matrix((numbers, (row, column)), (len(rows), len(held) + len(met)))
     worth = np.concatenate([np.zeros(len(held)), [wanted[at][0] for at, _ in met]])
-    solved = milp(
-        -worth,
-        integrality=np.ones(len(worth), np.intp),
-        bounds=Bounds(0, 1),
-        constraints=LinearConstraint(matrix.tocsr(), ub=[most for _, most in rows]),
-        options={
+    programme: dict[str, Any] = {
+        "c": -worth,
+        "integrality": np.ones(len(worth), np.intp),
+        "bounds": Bounds(0, 1),
+        "constraints": LinearConstraint(matrix.tocsr(), ub=[most for _, most in rows]),
+        "options": {
             "mip_rel_gap": 0.0,
             "node_limit": MAX_BOUND_NODES,
             "time_limit": MAX_BOUND_SECONDS,
         },
-    )
+    }
+    small = len(numbers) <= MAX_INLINE_BOUND_TERMS
+    solved = milp(**programme) if small else _solve_in_process(programme)
     if solved.status == LIMIT_REACHED:
         raise TooLargeError(f"the search for the best cache takes too long: {solved.message}")
     if solved.x is None:
         raise RuntimeError(f"the integer programme was not solved: {solved.message}")
     return float(worth @ np.round(solved.x))
+
+
+def _solve_in_process(programme: Mapping[str, Any]) -> Any:
+    """Solve an integer programme in a child process, which is killed if it overruns its limit."""
+    command = [sys.executable, "-c", _SOLVER]
+    with Popen(command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL) as child:
+        try:
+            solution, _ = child.communicate(pickle.dumps(programme), 3 * MAX_BOUND_SECONDS)
+        except TimeoutExpired as overrun:
+            raise TooLargeError("the search for the best cache takes too long") from overrun
+        finally:
+            child.kill()  # also when this process is interrupted
+    return pickle.loads(solution)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import tracemalloc
 from collections.abc import Iterator
 from itertools import product
+from subprocess import Popen
+from typing import Any
 
 import numpy as np
 import pytest
@@ -247,3 +249,31 @@ def test_the_search_for_the_most_evidence_ends_at_its_limits(
 
     with pytest.raises(TooLargeError, match="too long"):
         most_evidence(repeating(60, 12), 8, Demands("call"))
+
+
+def test_a_large_programme_is_solved_in_a_child_process_to_the_same_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    recording, asked = demanding(7), Demands("call")
+    here = most_evidence(recording, 2, asked)
+    children: list[Popen[bytes]] = []
+
+    def popen(*args: Any, **options: Any) -> Popen[bytes]:
+        children.append(Popen(*args, **options))
+        return children[-1]
+
+    monkeypatch.setattr(bounds, "Popen", popen)
+    monkeypatch.setattr(bounds, "MAX_INLINE_BOUND_TERMS", 0)
+
+    assert 0 < here < 1
+    assert most_evidence(recording, 2, asked) == here
+    assert [child.returncode for child in children] == [0]
+
+
+def test_a_child_process_that_overruns_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "MAX_INLINE_BOUND_TERMS", 0)
+    monkeypatch.setattr(bounds, "MAX_BOUND_SECONDS", 0.01)
+    monkeypatch.setattr(bounds, "_SOLVER", "import time; time.sleep(600)")
+
+    with pytest.raises(TooLargeError, match="too long"):
+        most_evidence(demanding(7), 2, Demands("call"))
