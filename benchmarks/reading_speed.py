@@ -27,7 +27,7 @@ from fdkvc.corpora.model_text import model_text
 from fdkvc.experiments.answers import Answers, run_answers
 from fdkvc.experiments.workers import cores, shared_workers
 from fdkvc.lm.language_model import LanguageModel, load_language_model
-from fdkvc.lm.text_cache import Evicting, TextCache, read
+from fdkvc.lm.text_cache import EvictingCache, TextCache, read
 from fdkvc.policies import policy_named
 
 POLICIES = ("fifo", "h2o", "fd-kvc", "surprisal")
@@ -75,7 +75,7 @@ def reading(model: LanguageModel, folder: str, dialogs: Any, repetitions: int) -
         **{
             f"NumPy, {key} {BUDGETS[0]}": partial(
                 lambda key, turns: read_turns(
-                    Evicting(decoder, policy_named(key), BUDGETS[0]), turns
+                    EvictingCache(decoder, policy_named(key), BUDGETS[0]), turns
                 ),
                 key,
             )

@@ -986,7 +986,7 @@ def _captured(
     """Return what could be recorded and goes into one file, and why the rest was left out."""
     from time import perf_counter
 
-    from fdkvc.corpora.trace_file import extent
+    from fdkvc.corpora.trace_file import trace_size
     from fdkvc.experiments.benchmark import Progress
 
     began = perf_counter()
@@ -1001,7 +1001,7 @@ def _captured(
                 left.append(str(mistake))
             else:
                 for each in found:
-                    own = extent(each, half)
+                    own = trace_size(each, half)
                     grown = own if grown is None else grown + own
                 if grown is not None and grown.refusal:
                     left.append(f"{transcript.name} and what follows: {grown.refusal}")

@@ -27,8 +27,8 @@ from fdkvc.experiments.answers import answers_paired, answers_summary
 from fdkvc.experiments.replay import Replay, replay
 from fdkvc.experiments.statistics import cluster_interval
 from fdkvc.lm import BUNDLED
+from fdkvc.lm.head_recordings import recordings
 from fdkvc.lm.language_model import LanguageModel, load_language_model
-from fdkvc.lm.recorded import recordings
 from fdkvc.lm.text_cache import TextCache, read
 from fdkvc.policies import read_policy
 
@@ -39,14 +39,14 @@ EQUAL = ("h2o", "snapkv", "keydiff")
 def layers_of(model: LanguageModel, said: Transcript) -> list[Recording]:
     """Record a dialogue as the model reads it: all query heads of each layer together."""
     passages = [model.tokens.encode_passage(passage) for passage in model_text(said)]
-    memory = TextCache(model.decoder)
+    cache = TextCache(model.decoder)
     if model.tokens.first:
-        read([memory], model.tokens.first, last=1)
+        read([cache], model.tokens.first, last=1)
     for passage in passages:
-        read([memory], passage.ids, last=1)
-        memory.end_turn()
+        read([cache], passage.ids, last=1)
+        cache.end_turn()
     demanded = replace(said, demands=tuple(each for each in said.demands if each.kind == "call"))
-    each, shape = recordings(memory, demanded, passages), model.decoder.shape
+    each, shape = recordings(cache, demanded, passages), model.decoder.shape
     found = []
     for layer in range(shape.layers):
         heads = each[layer * shape.kv_heads : (layer + 1) * shape.kv_heads]

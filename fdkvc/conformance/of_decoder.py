@@ -1,4 +1,4 @@
-"""The project's own NumPy decoder and its memories, as what the checks ask for."""
+"""The project's own NumPy decoder and its caches, as what the checks ask for."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class _Told:
     def attend(
         self, layer: int, hidden: Floats, queries: Floats, keys: Floats, values: Floats
     ) -> Floats:
-        """See `fdkvc.lm.decoder.Remembers`."""
+        """See `fdkvc.lm.decoder.ModelCache`."""
         heads_first = [np.ascontiguousarray(each.swapaxes(0, 1)) for each in (queries, keys)]
         self.queries.append(heads_first[0])
         self.keys.append(heads_first[1])
@@ -64,13 +64,13 @@ def _pairs(vectors: Floats) -> Pairs:
     return vectors.astype(np.float32).view(np.complex64).astype(np.complex128)
 
 
-class MemoryCache:
+class DecoderCache:
     """Memories of a decoder, one for each text; see `fdkvc.conformance.EvictionCache`.
 
     Parameters
     ----------
     begin : function
-        Makes a new memory.
+        Makes a new cache.
     samples : int
     every : int, optional
         Let a turn end after so many tokens of what the model writes.
@@ -79,7 +79,7 @@ class MemoryCache:
     def __init__(
         self, begin: Callable[[], TextCache], samples: int, every: int | None = None
     ) -> None:
-        self._memories = [begin() for _ in range(samples)]
+        self._caches = [begin() for _ in range(samples)]
         self._every, self._written = every, 0
 
     def feed(self, tokens: Ints) -> Turn:
@@ -97,26 +97,26 @@ class MemoryCache:
         return self._turn(tokens, ends=self._every is not None and not self._written % self._every)
 
     def _turn(self, tokens: Ints, ends: bool) -> Turn:
-        outputs = read(self._memories, tokens)
+        outputs = read(self._caches, tokens)
         if ends:
             self._end_turn()
         return Turn(outputs, self._held())
 
     def _end_turn(self) -> None:
-        for memory in self._memories:
-            memory.end_turn()
+        for cache in self._caches:
+            cache.end_turn()
 
     def _held(self) -> Ints:
-        return np.stack(padded([_held(memory) for memory in self._memories]))
+        return np.stack(padded([_held(cache) for cache in self._caches]))
 
 
-def _held(memory: TextCache) -> Ints:
+def _held(cache: TextCache) -> Ints:
     """Return the tokens that are attended to now (L, K, S), −1 for none."""
-    shape, new = memory.decoder.shape, np.arange(memory.began, memory.count)
+    shape, new = cache.decoder.shape, np.arange(cache.turn_start, cache.count)
     own = np.broadcast_to(new, (shape.layers, shape.kv_heads, len(new)))
-    near = memory.near
+    near = cache.attended
     if near is None:
-        near = np.broadcast_to(np.arange(memory.began), (*own.shape[:2], memory.began))
+        near = np.broadcast_to(np.arange(cache.turn_start), (*own.shape[:2], cache.turn_start))
     return np.concatenate([near, own], axis=2)
 
 

@@ -29,12 +29,12 @@ import numpy as np
 
 from fdkvc.attention import Bools, Floats, softmax
 from fdkvc.corpora.model_folder import (
+    as_model_error,
     check_loaded,
     check_model_folder,
-    one_sentence,
 )
 from fdkvc.corpora.recordings import Recording, Token
-from fdkvc.corpora.tokenizer_file import in_a_sentence, reason_of, silenced
+from fdkvc.corpora.tokenizer_file import as_value_error, error_reason, stderr_silenced
 from fdkvc.corpora.transcripts import Transcript, check_size, clean_name
 from fdkvc.corpora.word_frequencies import surprisal_in
 from fdkvc.limits import MAX_PACKED_WEIGHTS
@@ -225,7 +225,7 @@ def load_capture_model(
     """
     READS.check(reads, "reads")
     SURPRISAL.check(surprisal, "surprisal")
-    with one_sentence(name):
+    with as_model_error(name):
         folder = Path(name)
         is_path = folder.exists() or name.startswith((".", "/", "~")) or name.count("/") > 1
         stored = check_model_folder(folder) if is_path else None
@@ -251,9 +251,9 @@ def load_capture_model(
     AttentionInterface.register(INTERFACE, recorder)
     AttentionMaskInterface.register(INTERFACE, sdpa_mask)
     gpu = torch.cuda.is_available()
-    with one_sentence(name):
+    with as_model_error(name):
         config = AutoConfig.from_pretrained(name)
-        with silenced():
+        with stderr_silenced():
             tokenizer = AutoTokenizer.from_pretrained(name)
             prefix, suffix = _frame(tokenizer)
     if getattr(config, "is_encoder_decoder", False):
@@ -265,7 +265,7 @@ def load_capture_model(
             f"the model {name!r} cannot be read so: its tokenizer has no chat template"
         )
     chosen = _chosen(config, layer, heads)
-    with one_sentence(name):
+    with as_model_error(name):
         with torch.device("meta"):  # where nothing is allocated
             described = AutoModel.from_config(config).num_parameters()
         if stored is not None and described > MAX_PACKED_WEIGHTS * stored:
@@ -298,7 +298,7 @@ def load_capture_model(
     causal = any(getattr(module, "is_causal", False) for module in model.modules())
     about = (name, model, tokenizer, causal, layer, chosen, prefix, suffix, reads)
     found = Model(*about, predicts_tokens=causal and predicts_tokens, recorder=recorder)
-    with one_sentence(name, "be recorded"):
+    with as_model_error(name, "be recorded"):
         _try(found)
     return found
 
@@ -332,7 +332,7 @@ def record(model: Model, transcript: Transcript) -> Recording:
         model.heads,
         source=clean_name(
             f"{model.name.rstrip('/').rpartition('/')[2]}, layer {model.layer}, "
-            f"{READS.labels[model.reads]}{transcript.about_calls}"
+            f"{READS.labels[model.reads]}{transcript.source_note}"
         ),
         surprisal=np.concatenate(nats) if model.predicts_tokens else _by_words(transcript, tokens),
     )
@@ -464,7 +464,7 @@ def _forward(model: Model, ids: Sequence[int], **settings: Any) -> Any:
 
     tokens = torch.tensor([list(ids)], device=model.model.device)
     known = model.model.config.get_text_config().vocab_size
-    with one_sentence(model.name, "read a dialog"):
+    with as_model_error(model.name, "read a dialog"):
         if max(ids) >= known:
             raise ValueError(f"its tokenizer gives the token {max(ids)}, but it knows {known:,}")
         model.recorder.begin()
@@ -518,7 +518,7 @@ def _by_template(model: Model, transcript: Transcript) -> list[Encoded]:
             return str(model.tokenizer.apply_chat_template(messages, tokenize=False))
         except Exception as error:  # a template is a program of its own
             raise ValueError(
-                f"{transcript.name}: its chat template cannot be followed: {reason_of(error)}"
+                f"{transcript.name}: its chat template cannot be followed: {error_reason(error)}"
             ) from None
 
     marks = [f"\ue000{at}\ue001" for at in turns]
@@ -551,7 +551,7 @@ def _by_template(model: Model, transcript: Transcript) -> list[Encoded]:
 
 def _encode(model: Model, text: str) -> Iterator[tuple[int, int, int]]:
     """Yield the id of each token of a text, and where it starts and ends."""
-    with in_a_sentence(f"the tokenizer of {model.name!r} cannot read {text[:40]!r}"):
+    with as_value_error(f"the tokenizer of {model.name!r} cannot read {text[:40]!r}"):
         encoded = model.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
     for number, place in zip(encoded["input_ids"], encoded["offset_mapping"], strict=True):
         yield (number, *place)

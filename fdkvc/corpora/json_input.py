@@ -92,7 +92,7 @@ def check_structure(content: bytes, most_values: int | None = None) -> None:
         )
 
 
-def part(owner: Mapping[str, Any], name: str, kind: type, place: str) -> Any:
+def require(owner: Mapping[str, Any], name: str, kind: type, place: str) -> Any:
     """Return a field of an object that must be there, and of a kind.
 
     Raises
@@ -102,7 +102,7 @@ def part(owner: Mapping[str, Any], name: str, kind: type, place: str) -> Any:
 
     Examples
     --------
-    >>> part({"turns": 3}, "turns", list, "dialogue 0")
+    >>> require({"turns": 3}, "turns", list, "dialogue 0")
     Traceback (most recent call last):
     ValueError: dialogue 0: 'turns' is missing or not a list
     """
@@ -112,12 +112,12 @@ def part(owner: Mapping[str, Any], name: str, kind: type, place: str) -> Any:
     return value
 
 
-def optional_part(owner: Mapping[str, Any], name: str, kind: type, place: str) -> Any:
+def optional(owner: Mapping[str, Any], name: str, kind: type, place: str) -> Any:
     """Return a field as `part` does, or an empty one of its kind where it is missing or null."""
-    return kind() if owner.get(name) is None else part(owner, name, kind, place)
+    return kind() if owner.get(name) is None else require(owner, name, kind, place)
 
 
-def an_object(value: Any, place: str) -> dict[str, Any]:
+def check_object(value: Any, place: str) -> dict[str, Any]:
     """Return a value that must be an object."""
     if not isinstance(value, dict):
         raise ValueError(f"{place} is not an object")

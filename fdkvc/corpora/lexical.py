@@ -77,7 +77,7 @@ def lexical_recording(
         as_rows(keys),
         as_rows(values),
         heads=(0,),
-        source=f"{LEXICAL}, seed {seed}{transcript.about_calls}",
+        source=f"{LEXICAL}, seed {seed}{transcript.source_note}",
         surprisal=np.array(
             [word_surprisal(token.text) for turn in tokens for token in turn], np.float32
         ),

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from fdkvc.corpora.formats import read_bytes
-from fdkvc.corpora.json_input import an_object, check_structure, parse_json, part
-from fdkvc.corpora.tokenizer_file import FILE, check_tokenizer, in_a_sentence
+from fdkvc.corpora.json_input import check_object, check_structure, parse_json, require
+from fdkvc.corpora.tokenizer_file import FILE, as_value_error, check_tokenizer
 from fdkvc.limits import MAX_MODEL_JSON_BYTES, MAX_MODEL_JSON_VALUES
 from fdkvc.parameters import Parameter, check_parameter
 
@@ -73,9 +73,9 @@ def check_loaded(loaded: Mapping[str, Any], needless: str = "") -> None:
         raise ValueError(f"its weights lack {missing[0]}, of {len(missing)} that are missing")
 
 
-def one_sentence(name: str, act: str = "be loaded") -> AbstractContextManager[None]:
+def as_model_error(name: str, act: str = "be loaded") -> AbstractContextManager[None]:
     """Turn what the library says of a model that cannot do something into one sentence."""
-    return in_a_sentence(f"the model {name!r} cannot {act}")
+    return as_value_error(f"the model {name!r} cannot {act}")
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -93,13 +93,13 @@ def _parsed(content: bytes, name: str) -> dict[str, Any]:
         raise ValueError(f"{name} has more than {MAX_MODEL_JSON_BYTES:,} bytes")
     try:
         check_structure(content, MAX_MODEL_JSON_VALUES)
-        return an_object(parse_json(content.decode()), "its content")
+        return check_object(parse_json(content.decode()), "its content")
     except ValueError as error:  # also where it is not UTF-8
         raise ValueError(f"{name} cannot be read: {error}") from None
 
 
 def _check_config(config: Mapping[str, Any]) -> None:
-    part(config, "model_type", str, "config.json")
+    require(config, "model_type", str, "config.json")
     for owner in (config, *(value for value in config.values() if isinstance(value, dict))):
         for name, known in RANGES.items():
             if owner.get(name) is not None:
@@ -117,7 +117,7 @@ def weight_files(folder: Path) -> Iterator[Path]:
     if (folder / "model.safetensors").exists():
         yield folder / "model.safetensors"
     elif (folder / _INDEX).exists():
-        names = part(_read(folder / _INDEX), "weight_map", dict, _INDEX).values()
+        names = require(_read(folder / _INDEX), "weight_map", dict, _INDEX).values()
         for name in dict.fromkeys(map(str, names)):
             if Path(name).name != name:
                 raise ValueError(f"{_INDEX} names {name!r}, which is not a file of the folder")
@@ -141,7 +141,7 @@ def _numbers(path: Path) -> int:
     header.pop("__metadata__", None)
     numbers, end = 0, 0
     for name, array in header.items():
-        array = an_object(array, f"{name[:80]!r} in {path.name}")
+        array = check_object(array, f"{name[:80]!r} in {path.name}")
         shape, place = _counts(array.get("shape")), _counts(array.get("data_offsets"))
         if shape is None or place is None or len(place) != 2:
             raise ValueError(f"{name[:80]!r} in {path.name} has no shape or no place")

@@ -59,7 +59,7 @@ def model_text(transcript: Transcript) -> tuple[Passage, ...]:
 
 def _passages(transcript: Transcript) -> Iterator[Passage]:
     calls: dict[int, list[Call]] = {}
-    for call in () if transcript.calls_said else transcript.calls:
+    for call in () if transcript.calls_in_text else transcript.calls:
         calls.setdefault(call.turn, []).append(call)
     for at, turn in enumerate(transcript.turns):
         for call in calls.get(at, ()):

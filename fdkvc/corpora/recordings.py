@@ -227,7 +227,7 @@ class Recording:
         return [*found, Piece(text[at:], -1)] if at < len(text) else found
 
 
-def many_rows(recordings: Sequence[Recording]) -> DialogBatch:
+def stack_recordings(recordings: Sequence[Recording]) -> DialogBatch:
     """Put the heads of several recordings into one batch, in their order.
 
     Recording i's head j is row i·H + j.

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from fdkvc.corpora.json_input import optional_part
+from fdkvc.corpora.json_input import optional
 from fdkvc.limits import (
     MAX_ADDED_TOKEN_CHARACTERS,
     MAX_TOKENIZER_GROWTH,
@@ -27,7 +27,7 @@ FILE = "tokenizer.json"
 
 
 @contextmanager
-def in_a_sentence(failed: str) -> Iterator[None]:
+def as_value_error(failed: str) -> Iterator[None]:
     """Turn what a library raises, a panic in Rust included, into a sentence with its reason."""
     try:
         yield
@@ -35,11 +35,11 @@ def in_a_sentence(failed: str) -> Iterator[None]:
         # Nobody can import the panic's class; what else is no Exception is not the library's.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        raise ValueError(f"{failed}: {reason_of(error)}") from None
+        raise ValueError(f"{failed}: {error_reason(error)}") from None
 
 
 @contextmanager
-def silenced() -> Iterator[None]:
+def stderr_silenced() -> Iterator[None]:
     """Drop what this process prints to stderr: a panic does by itself, also where it is caught."""
     try:
         kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
@@ -55,7 +55,7 @@ def silenced() -> Iterator[None]:
         os.close(nowhere)
 
 
-def reason_of(error: BaseException) -> str:
+def error_reason(error: BaseException) -> str:
     """Return what an error says, in one line."""
     said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     reason = " ".join(said.split()) or type(error).__name__
@@ -88,10 +88,10 @@ def check_tokenizer(tokenizer: Mapping[str, Any]) -> None:
             )
         if any(len(str(part)) > MAX_TOKENIZER_PART_CHARACTERS for part in parts):
             _refuse(f"a part of {step} has more than {MAX_TOKENIZER_PART_CHARACTERS:,} characters")
-    added = optional_part(tokenizer, "added_tokens", list, FILE)
+    added = optional(tokenizer, "added_tokens", list, FILE)
     contents = [token.get("content") for token in added if isinstance(token, dict)]
     _check_letters(contents, "added tokens", MAX_ADDED_TOKEN_CHARACTERS)
-    model = optional_part(tokenizer, "model", dict, FILE)
+    model = optional(tokenizer, "model", dict, FILE)
     vocabulary = model.get("vocab")
     if isinstance(vocabulary, list):
         tokens = [token[0] for token in vocabulary if isinstance(token, list) and token]
@@ -114,7 +114,7 @@ def _parts(step: Any) -> Iterator[Mapping[str, Any]]:
         apart = (*_SEQUENCES, "precompiled_charsmap")
         yield {name: value for name, value in step.items() if name not in apart}
         for name in _SEQUENCES:
-            for part in optional_part(step, name, list, FILE):
+            for part in optional(step, name, list, FILE):
                 yield from _parts(part)
 
 

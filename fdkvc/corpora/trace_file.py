@@ -167,7 +167,7 @@ ADDED = "DTNQM"
 
 
 @dataclass(frozen=True)
-class Extent:
+class TraceSize:
     """How much recordings take of a trace file; those of several are added.
 
     Attributes
@@ -181,9 +181,9 @@ class Extent:
     lengths: Mapping[str, int]
     widths: Mapping[str, int]
 
-    def __add__(self, other: Extent) -> Extent:
+    def __add__(self, other: TraceSize) -> TraceSize:
         mine, theirs = self.lengths, other.lengths
-        return Extent(
+        return TraceSize(
             {axis: mine[axis] + (theirs[axis] if axis in ADDED else 0) for axis in mine},
             {name: max(width, other.widths[name]) for name, width in self.widths.items()},
         )
@@ -213,19 +213,19 @@ class Extent:
         return None
 
 
-def extent(recording: Recording, half: bool = False) -> Extent:
+def trace_size(recording: Recording, half: bool = False) -> TraceSize:
     """Return how much a recording takes of a trace file; `half` as for `trace_bytes`."""
     return _extent_of(_arrays_of([recording], half))
 
 
-def _extent_of(arrays: Arrays) -> Extent:
+def _extent_of(arrays: Arrays) -> TraceSize:
     lengths = {
         axis: length
         for name, array in arrays.items()
         for axis, length in zip(SHAPES[name][1], array.shape, strict=True)
         if not axis.isdigit()
     }
-    return Extent(lengths, {name: array.itemsize for name, array in arrays.items()})
+    return TraceSize(lengths, {name: array.itemsize for name, array in arrays.items()})
 
 
 def _arrays_of(recordings: Sequence[Recording], half: bool) -> dict[str, Any]:

@@ -135,9 +135,9 @@ class Transcript:
         which no cache can hold evidence.
     calls : tuple of Call
         In the order of their turns.
-    calls_said : bool
+    calls_in_text : bool
         Whether the text of each call stands before the words of its turn.
-    unread : int
+    malformed_calls : int
         Calls whose arguments are no object in JSON: of them there is nothing but the text.
 
     Raises
@@ -154,8 +154,8 @@ class Transcript:
     demands: tuple[Demand, ...] = ()
     missing: int = 0
     calls: tuple[Call, ...] = ()
-    calls_said: bool = False
-    unread: int = 0
+    calls_in_text: bool = False
+    malformed_calls: int = 0
 
     def __post_init__(self) -> None:
         check_turns(self.name, len(self.turns))
@@ -176,9 +176,9 @@ class Transcript:
                 )
 
     @property
-    def about_calls(self) -> str:
+    def source_note(self) -> str:
         """What a recording's source says of how the dialog was read, beside the rest."""
-        return ", with the text of calls" if self.calls_said else ""
+        return ", with the text of calls" if self.calls_in_text else ""
 
     @cached_property
     def spoken_by(self) -> tuple[Literal["user", "system"], ...]:

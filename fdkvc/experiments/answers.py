@@ -27,11 +27,11 @@ from fdkvc.experiments.replay import Replay, over_services, replay, significant
 from fdkvc.experiments.statistics import differences
 from fdkvc.experiments.workers import cores
 from fdkvc.explain.answer_causes import grade_call
-from fdkvc.lm.deciding import DECIDES, check_present
+from fdkvc.lm.chat import generate_passages
+from fdkvc.lm.head_eviction import DECIDES, check_no_future
+from fdkvc.lm.head_recordings import recordings
 from fdkvc.lm.language_model import AnyModel
-from fdkvc.lm.recorded import recordings
-from fdkvc.lm.talk import passages_written
-from fdkvc.lm.text_cache import Remembers, read
+from fdkvc.lm.text_cache import ModelCache, read
 from fdkvc.lm.tokens import EncodedPassage
 from fdkvc.parameters import BUDGET, WORKERS, Parameter, check_parameter
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
@@ -135,7 +135,7 @@ class Answers:
     cut_text : bool
         Whether to run that control, too.
     decides : {"head", "layer"}
-        See `fdkvc.lm.text_cache.Evicting`.
+        See `fdkvc.lm.text_cache.EvictingCache`.
     every : int, optional
         Let policies also evict after so many tokens of what the model writes.
     proxies : bool
@@ -158,7 +158,7 @@ class Answers:
         for budget in self.budgets:
             BUDGET.check(budget, "budget")
         for policy in self.policies:
-            check_present(policy)
+            check_no_future(policy)
         DECIDES.check(self.decides, "decides")
         if self.every is not None:
             check_parameter("every", EVERY, self.every, int)
@@ -173,14 +173,14 @@ class Answers:
         own = [policy.name for policy in self.policies if policy.name != FULL]
         return [FULL, *own, *([CUT_TEXT] if self.cut_text else [])]
 
-    def memories(self, model: AnyModel) -> dict[tuple[str, int], Remembers]:
-        """Return a new memory for each policy and budget, the full cache's first.
+    def caches(self, model: AnyModel) -> dict[tuple[str, int], ModelCache]:
+        """Return a new cache for each policy and budget, the full cache's first.
 
         It is known under the first budget.
         """
-        surprised = any("surprisal" in policy.looks_at for policy in self.policies)
-        full = model.full(surprised)  # what is replayed is what it has read
-        found: dict[tuple[str, int], Remembers] = {(FULL, self.budgets[0]): full}
+        with_surprisal = any("surprisal" in policy.looks_at for policy in self.policies)
+        full = model.full(with_surprisal)  # what is replayed is what it has read
+        found: dict[tuple[str, int], ModelCache] = {(FULL, self.budgets[0]): full}
         for budget in self.budgets:
             for policy in self.policies:
                 if policy.name != FULL:
@@ -276,19 +276,19 @@ def answer_chunk(
 
 def _read(
     settings: Answers, model: AnyModel, passages: Sequence[EncodedPassage]
-) -> tuple[list[tuple[str, int, str, float, int]], Remembers]:
-    """Return the rest of a dialog's rows, and the only memory that is needed any longer."""
-    memories = settings.memories(model)
-    reader = _Reader(settings, model, list(memories.values()))
+) -> tuple[list[tuple[str, int, str, float, int]], ModelCache]:
+    """Return the rest of a dialog's rows, and the only cache that is needed any longer."""
+    caches = settings.caches(model)
+    reader = _Reader(settings, model, list(caches.values()))
     for passage in passages:
         reader.take(passage)
     rows = [
         (name, each, metric, value, count)
-        for at, (name, budget) in enumerate(memories)
+        for at, (name, budget) in enumerate(caches)
         for metric, (value, count) in reader.measures(at).items()
         for each in (settings.budgets if name == FULL else (budget,))
     ]
-    return rows, reader.memories[0]
+    return rows, reader.caches[0]
 
 
 def encode_dialog(model: AnyModel, transcript: Transcript) -> list[EncodedPassage]:
@@ -338,13 +338,13 @@ def readable(
 
 @dataclass
 class _Reader:
-    """A dialog that is read under several memories at once, the first of them the full one.
+    """A dialog that is read under several caches at once, the first of them the full one.
 
     Attributes
     ----------
     settings : Answers
     model : AnyModel
-    memories : list of Remembers
+    caches : list of ModelCache
     nats, kl, same : list of array (C, n)
         Of each passage's tokens.
     old : list of array (n,)
@@ -356,7 +356,7 @@ class _Reader:
 
     settings: Answers
     model: AnyModel
-    memories: list[Remembers]
+    caches: list[ModelCache]
     nats: list[Floats] = field(default_factory=list)
     kl: list[Floats] = field(default_factory=list)
     same: list[Bools] = field(default_factory=list)
@@ -367,18 +367,18 @@ class _Reader:
 
     def __post_init__(self) -> None:
         if self.model.tokens.first:
-            self._next = read(self.memories, self.model.tokens.first, last=1)
+            self._next = read(self.caches, self.model.tokens.first, last=1)
 
     def take(self, passage: EncodedPassage) -> None:
         """Read a passage, and let the turn end; of a call, first ask what would be written."""
-        call, began = passage.passage.call is not None, self.memories[0].count
+        call, began = passage.passage.call is not None, self.caches[0].count
         # A turn in which nothing is evicted can be gone back in; another is begun twice.
-        before = self.memories
+        before = self.caches
         if call and self.settings.every is not None:
-            before = [memory.fork() for memory in before]
+            before = [cache.fork() for cache in before]
         ages, best = _ages(passage), []
         for first, end in self._parts(passage):
-            own = read(self.memories, passage.ids[first:end])
+            own = read(self.caches, passage.ids[first:end])
             if self._next is None:  # nothing says how a text begins
                 foretold, first = own[:, :-1], first + 1
             else:
@@ -393,8 +393,8 @@ class _Reader:
             exact = np.asarray((written == rest).all(axis=1))
             others = [each for each, found in zip(before, exact, strict=True) if not found]
             self._ask(passage, began, others, exact)
-        for memory in self.memories:
-            memory.end_turn()
+        for cache in self.caches:
+            cache.end_turn()
 
     def _parts(self, passage: EncodedPassage) -> Iterator[tuple[int, int]]:
         """Yield the first and the end of parts to read; policies evict where the model would."""
@@ -404,12 +404,12 @@ class _Reader:
         bounds = sorted({0, size, *range(PART, size, PART), *stops})
         for first, end in pairwise(bounds):
             if first in stops:
-                for memory in self.memories:
-                    memory.end_turn()
+                for cache in self.caches:
+                    cache.end_turn()
             yield first, end
 
     def _score(self, foretold: Floats, targets: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Compare what each memory foretold (C, n, V) with what came, and with the full cache.
+        """Compare what each cache foretold (C, n, V) with what came, and with the full cache.
 
         Return the likeliest tokens (C, n).
         """
@@ -427,9 +427,9 @@ class _Reader:
         return np.asarray(best)
 
     def _ask(
-        self, passage: EncodedPassage, began: int, others: Sequence[Remembers], exact: Bools
+        self, passage: EncodedPassage, began: int, others: Sequence[ModelCache], exact: Bools
     ) -> None:
-        """Note which memories write a call word for word, and which arguments the others write."""
+        """Note which caches write a call word for word, and which arguments the others write."""
         tokens, call = self.model.tokens, passage.passage.call
         assert call is not None
         wanted = tokens.text(passage.ids)
@@ -443,18 +443,18 @@ class _Reader:
         self.right.append(right)
 
     def _written(
-        self, passage: EncodedPassage, began: int, memories: Sequence[Remembers]
+        self, passage: EncodedPassage, began: int, caches: Sequence[ModelCache]
     ) -> Iterator[str]:
-        """Yield the calls that memories write in the place of a passage that began there."""
+        """Yield the calls that caches write in the place of a passage that began there."""
         tokens, places = self.model.tokens, self.model.decoder.shape.positions - began
         most = min(len(passage.ids) + ROOM, places) - len(tokens.marks["call"])
-        for first in range(0, len(memories), AT_ONCE):
-            some = [memory.fork(began) for memory in memories[first : first + AT_ONCE]]
+        for first in range(0, len(caches), AT_ONCE):
+            some = [cache.fork(began) for cache in caches[first : first + AT_ONCE]]
             every = self.settings.every
-            yield from passages_written(tokens, some, "call", most=most, every=every)
+            yield from generate_passages(tokens, some, "call", most=most, every=every)
 
     def measures(self, at: int) -> dict[str, tuple[float, int]]:
-        """Return each measure of one memory, and of how many it is the mean; those of any."""
+        """Return each measure of one cache, and of how many it is the mean; those of any."""
         nats, kl, same = (
             np.concatenate([part[at] for part in parts])
             for parts in (self.nats, self.kl, self.same)
@@ -502,7 +502,7 @@ def _ages(passage: EncodedPassage) -> NDArray[np.intp]:
 
 
 def _proxies(
-    settings: Answers, memory: Remembers, transcript: Transcript, passages: Sequence[EncodedPassage]
+    settings: Answers, cache: ModelCache, transcript: Transcript, passages: Sequence[EncodedPassage]
 ) -> Iterator[tuple[str, int, str, float]]:
     """Yield policy, budget, proxy and its value, in the mean over KV heads, where it has one."""
     demanded = replace(
@@ -511,7 +511,7 @@ def _proxies(
     asked = [name.removeprefix("late_") for name in PROXIES if name.startswith("late_")]
     replayed = replay(
         Replay(settings.policies, settings.budgets, ("together",), tuple(asked), best=False),
-        recordings(memory, demanded, passages),
+        recordings(cache, demanded, passages),
     )
     by_head: dict[tuple[str, int, str], list[float]] = {}
     columns = (replayed[name].tolist() for name in ("policy", "budget", "metric", "value"))

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fdkvc.corpora.recordings import Recording, many_rows
+from fdkvc.corpora.recordings import Recording, stack_recordings
 from fdkvc.corpora.transcripts import TooLargeError
 from fdkvc.experiments.benchmark import Progress, check_different
 from fdkvc.experiments.statistics import cluster_interval, differences
@@ -212,7 +212,7 @@ def _replay_chunk(
     """Return the rows of some dialogs, None if it is cancelled before all are there."""
     if cancelled.is_set():  # making a batch of them takes long
         return None
-    dialogs, heads = many_rows(recordings), len(recordings[0].heads)
+    dialogs, heads = stack_recordings(recordings), len(recordings[0].heads)
     late = [metric for metric in settings.measured if metric.needs == "dialogs"]
     outputs_from = first_late_turn(dialogs) if late else dialogs.turns
     found = []

@@ -16,16 +16,16 @@ import pandas as pd
 from fdkvc.attention import Bools, Floats, Ints
 from fdkvc.corpora.model_text import Writer, read_call
 from fdkvc.limits import MAX_RESTORED_SPANS
-from fdkvc.lm.apart import OneHead
+from fdkvc.lm.chat import Chat, first_writer, generate_passages
 from fdkvc.lm.language_model import LanguageModel
-from fdkvc.lm.talk import Talk, begins_with, passages_written
+from fdkvc.lm.one_head import OneHead
 from fdkvc.lm.text_cache import TextCache, read
 from fdkvc.lm.tokens import Tokens
 from fdkvc.policies import Policy
 from fdkvc.run.trace import Rule
 
 Passages = Sequence[tuple[Writer, int, int]]
-"""Who wrote which tokens; see `fdkvc.lm.talk.Talk`."""
+"""Who wrote which tokens; see `fdkvc.lm.chat.Chat`."""
 
 
 @dataclass(frozen=True)
@@ -202,16 +202,16 @@ class Looks:
         return layer, head
 
 
-def why_table(talk: Talk, name: str, word: Word, looks: Looks) -> pd.DataFrame:
+def why_table(chat: Chat, name: str, word: Word, looks: Looks) -> pd.DataFrame:
     """Return what a word was written from, a row for each word before it.
 
     A word's tokens were each chosen by the attention of the token before; this is their mean.
 
     Parameters
     ----------
-    talk : Talk
+    chat : Chat
     name : str
-        Of the memory that wrote the word.
+        Of the cache that wrote the word.
     word : Word
         Of a passage that the model wrote.
     looks : Looks
@@ -224,17 +224,17 @@ def why_table(talk: Talk, name: str, word: Word, looks: Looks) -> pd.DataFrame:
         word got, and `all_there` what it would have got had all of the text been there. Of `heads`
         KV heads, `evicted` had lost some of it before the passage began, in these turns.
     """
-    memory, passages = talk.memories[name], talk.passages[name]
+    cache, passages = chat.caches[name], chat.passages[name]
     positions = range(word.first - 1, word.end - 1)
     attended, all_there = (
-        np.mean([looks.mean(memory.attention(at, to_all=to_all)) for at in positions], axis=0)
-        for to_all in (False, True)
+        np.mean([looks.mean(cache.attention(at, whole_text=whole)) for at in positions], axis=0)
+        for whole in (False, True)
     )
-    shape, turns = memory.decoder.shape, turns_of(passages)
+    shape, turns = cache.decoder.shape, turns_of(passages)
     layers, heads = looks.kept_by(shape.heads, shape.group)
-    gone, rules = memory.evicted_in[layers, heads], memory.evicted_by[layers, heads]
+    gone, rules = cache.evicted_in[layers, heads], cache.evicted_by[layers, heads]
     rows = []
-    for each in words_of(talk.model.tokens, memory.ids, passages):
+    for each in words_of(chat.model.tokens, cache.ids, passages):
         if each.first >= word.first:
             break
         at = gone[:, :, each.tokens]
@@ -267,25 +267,25 @@ def why_table(talk: Talk, name: str, word: Word, looks: Looks) -> pd.DataFrame:
     return table.astype({"first_evicted_in": "Int64", "last_evicted_in": "Int64"})
 
 
-def first_evicted(talk: Talk, name: str, first: int, end: int, before: int) -> tuple[int, int, int]:
+def first_evicted(chat: Chat, name: str, first: int, end: int, before: int) -> tuple[int, int, int]:
     """Return which KV head was the first to evict any of some tokens, which one, and in which turn.
 
     Heads are counted through all layers; of several, the first.
 
     Parameters
     ----------
-    talk : Talk
+    chat : Chat
     name : str
-        Of a memory.
+        Of a cache.
     first, end : int
         The tokens, of which at least one was evicted before that passage.
     before : int
     """
-    gone = talk.memories[name].evicted_in[:, :, first:end]
+    gone = chat.caches[name].evicted_in[:, :, first:end]
     gone = gone.reshape(-1, end - first)
     when = np.where((gone >= 0) & (gone < before), gone, before)
     head, token = np.unravel_index(when.argmin(), when.shape)
-    return int(head), first + int(token), turns_of(talk.passages[name])[when[head, token]]
+    return int(head), first + int(token), turns_of(chat.passages[name])[when[head, token]]
 
 
 # ------------------------------------------------------------------------------- bring it back
@@ -351,14 +351,14 @@ class BroughtBack:
 
 
 def bring_back(
-    model: LanguageModel, memory: TextCache, passages: Passages, most: int = MAX_RESTORED_SPANS
+    model: LanguageModel, cache: TextCache, passages: Passages, most: int = MAX_RESTORED_SPANS
 ) -> BroughtBack:
-    """Bring spans back that a memory has evicted, and let the model write what comes next.
+    """Bring spans back that a cache has evicted, and let the model write what comes next.
 
     Parameters
     ----------
     model : LanguageModel
-    memory : TextCache
+    cache : TextCache
         As it was when an answer was to begin; it is left as it is.
     passages : sequence of (Writer, first, end)
         What it has read.
@@ -367,22 +367,22 @@ def bring_back(
     """
     tokens = model.tokens
     full = TextCache(model.decoder)
-    logits = read([full], memory.ids, last=1)[0, 0]
-    writer = begins_with(tokens, logits)
-    (answer,) = passages_written(tokens, [full], writer)
+    logits = read([full], cache.ids, last=1)[0, 0]
+    writer = first_writer(tokens, logits)
+    (answer,) = generate_passages(tokens, [full], writer)
     weights = sum(
-        full.attention(at).mean(axis=(0, 1))[: memory.count]
-        for at in range(memory.count + len(tokens.marks[writer]) - 1, full.count)
+        full.attention(at).mean(axis=(0, 1))[: cache.count]
+        for at in range(cache.count + len(tokens.marks[writer]) - 1, full.count)
     )
-    lost: Bools = np.any(memory.evicted_in >= 0, axis=(0, 1))
-    spans = list(_spans(words_of(tokens, memory.ids, passages), np.asarray(weights), lost))[:most]
+    lost: Bools = np.any(cache.evicted_in >= 0, axis=(0, 1))
+    spans = list(_spans(words_of(tokens, cache.ids, passages), np.asarray(weights), lost))[:most]
     sets = [(span,) for span in spans] + ([tuple(spans)] if len(spans) > 1 else [])
     texts = iter(
-        passages_written(
+        generate_passages(
             tokens,
             [
-                memory.fork(),
-                *(_with(memory, each, again) for each in sets for again in (False, True)),
+                cache.fork(),
+                *(_with(cache, each, again) for each in sets for again in (False, True)),
             ],
             writer,
         )
@@ -393,10 +393,10 @@ def bring_back(
     )
 
 
-def _with(memory: TextCache, spans: Sequence[Span], read_again: bool) -> TextCache:
+def _with(cache: TextCache, spans: Sequence[Span], read_again: bool) -> TextCache:
     for span in sorted(spans, key=lambda each: each.first):
-        memory = memory.restored(span.first, span.end, read_again=read_again)
-    return memory
+        cache = cache.restored(span.first, span.end, read_again=read_again)
+    return cache
 
 
 def _spans(words: Sequence[Word], weights: Floats, lost: Bools) -> Iterator[Span]:
@@ -434,16 +434,16 @@ def _spans(words: Sequence[Word], weights: Floats, lost: Bools) -> Iterator[Span
 
 def damage_table(
     model: LanguageModel,
-    memories: Mapping[str, TextCache],
+    caches: Mapping[str, TextCache],
     ids: Sequence[int],
     passages: Passages,
 ) -> pd.DataFrame:
-    """Return what each memory makes of a text, a row for each passage.
+    """Return what each cache makes of a text, a row for each passage.
 
     Parameters
     ----------
     model : LanguageModel
-    memories : mapping of name to TextCache
+    caches : mapping of name to TextCache
         New ones.
     ids : sequence of int
         The text.
@@ -455,11 +455,11 @@ def damage_table(
         Columns memory, passage, turn, writer, tokens, nats, damage: −log of the probability of
         what came, a token, and by how much that is more than under the full cache.
     """
-    full, *others = _nats(model, [TextCache(model.decoder), *memories.values()], ids, passages)
+    full, *others = _nats(model, [TextCache(model.decoder), *caches.values()], ids, passages)
     turns = turns_of(passages)
     rows = [
         (name, at, turns[at], writer, end - first - 1, float(own[at]), float(own[at] - full[at]))
-        for name, own in zip(memories, others, strict=True)
+        for name, own in zip(caches, others, strict=True)
         for at, (writer, first, end) in enumerate(passages)
     ]
     columns = ["memory", "passage", "turn", "writer", "tokens", "nats", "damage"]
@@ -486,20 +486,20 @@ def damage_by_head(
 
 
 def _nats(
-    model: LanguageModel, memories: Sequence[TextCache], ids: Sequence[int], passages: Passages
+    model: LanguageModel, caches: Sequence[TextCache], ids: Sequence[int], passages: Passages
 ) -> Floats:
     """Return −log of the probability of what came after each passage's first token (C, P)."""
     if model.tokens.first:
-        read(memories, model.tokens.first, last=0)
+        read(caches, model.tokens.first, last=0)
     found = []
     for _, first, end in passages:
         targets: Ints = np.asarray(ids[first:end])
-        logits = read(memories, targets)[:, :-1]
+        logits = read(caches, targets)[:, :-1]
         top = logits.max(axis=-1)
         came = np.take_along_axis(logits, targets[None, 1:, None], axis=-1)[..., 0]
         total = np.log(np.exp(logits - top[..., None]).sum(axis=-1)) + top
         found.append((total - came).mean(axis=-1))
-        for memory in memories:
-            memory.end_turn()
+        for cache in caches:
+            cache.end_turn()
     nats: Floats = np.stack(found, axis=1)
     return nats

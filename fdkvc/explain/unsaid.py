@@ -21,7 +21,7 @@ def unsaid(transcripts: Sequence[Transcript]) -> list[str]:
 
 def unread(transcripts: Sequence[Transcript]) -> list[str]:
     """Say how many calls demand nothing, as nobody can tell what their arguments are."""
-    many = sum(each.unread for each in transcripts)
+    many = sum(each.malformed_calls for each in transcripts)
     sentence = (
         f"Of {count(many, 'tool call')} the arguments are no object in JSON: they are kept as "
         "text, and demand nothing."

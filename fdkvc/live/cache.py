@@ -23,7 +23,7 @@ from transformers.generation import BaseStreamer
 from fdkvc.attention import Floats, Ints
 from fdkvc.live.listening import NO_INTERFACE, check_heard, expect, listen
 from fdkvc.live.turning import Turning
-from fdkvc.lm.deciding import DECIDES, Deciding, EvictionStep, Heads, check_choice
+from fdkvc.lm.head_eviction import DECIDES, EvictionStep, HeadEviction, Heads, check_eviction
 from fdkvc.parameters import Field, Parameter, check_parameter
 from fdkvc.policies import Policy
 from fdkvc.policies.together import POOL
@@ -177,7 +177,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     ----------
     decided : tuple of int
         Layers that the policy decides for. Those with a window of their own are left to the model.
-    deciding : Deciding, optional
+    deciding : HeadEviction, optional
         What the policy remembers; nothing before the first turn has ended.
     ends : list of int
         The tokens seen at the end of each turn.
@@ -213,7 +213,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         by_itself: bool = True,
         record: bool = False,
     ) -> None:
-        check_choice(policy, budget, decides, pool)
+        check_eviction(policy, budget, decides, pool)
         check_within_a_cache(policy)
         POSITIONS.check(positions, "positions")
         if every is not None:
@@ -232,7 +232,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             carried.append("unturned")
         for number in self.decided:
             self.layers[number] = PolicyLayer(carried)
-        self.deciding: Deciding | None = None
+        self.deciding: HeadEviction | None = None
         self.ends: list[int] = []
         self.decisions: list[EvictionStep] = []
         self._recorded: dict[tuple[str, int], list[Floats]] | None = {} if record else None
@@ -389,7 +389,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         if self._recorded is not None:
             self.decisions = [*self.decisions, decision]
 
-    def _beginning(self, layers: Sequence[PolicyLayer]) -> Deciding:
+    def _beginning(self, layers: Sequence[PolicyLayer]) -> HeadEviction:
         if self._heads is None:
             raise ValueError(NO_INTERFACE)
         ((kv_heads, width), *others) = {
@@ -398,7 +398,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         if others:
             raise ValueError("the layers of this model differ in their heads of keys")
         heads = Heads(len(layers), self._heads, kv_heads, width)
-        return Deciding(self.policy, self.budget, heads, *self._choice)
+        return HeadEviction(self.policy, self.budget, heads, *self._choice)
 
     def streamer(self, more: Any = None) -> Any:
         """Return what ``generate`` tells that it has ended, as its streamer: then the turn ends.

@@ -19,12 +19,12 @@ import transformers
 from transformers.utils.logging import disable_progress_bar, set_verbosity_error
 
 from fdkvc.attention import Floats, Ints
-from fdkvc.corpora.model_folder import check_loaded, check_model_folder, one_sentence
+from fdkvc.corpora.model_folder import as_model_error, check_loaded, check_model_folder
 from fdkvc.corpora.transcripts import clean_name
 from fdkvc.live.cache import POSITIONS, PolicyCache
 from fdkvc.live.turning import head_width
-from fdkvc.lm.deciding import DECIDES
-from fdkvc.lm.decoder import Sizes
+from fdkvc.lm.decoder import ModelSizes
+from fdkvc.lm.head_eviction import DECIDES
 from fdkvc.lm.language_model import folder_digest
 from fdkvc.lm.tokens import Tokens, load_tokens
 from fdkvc.policies import Policy, policy_named
@@ -74,19 +74,19 @@ class LiveModel:
         """What is said of layers that are left to the model, if there are any."""
         return self.full().cache.left
 
-    def full(self, surprised: bool = False) -> LiveMemory:
+    def full(self, with_surprisal: bool = False) -> LiveTextCache:
         """Return a memory of a new text, that evicts nothing; of surprise it hears nothing."""
-        return LiveMemory(self.decoder, self._cache(policy_named("full"), 1, record=True), False)
+        return LiveTextCache(self.decoder, self._cache(policy_named("full"), 1, record=True), False)
 
     def evicting(
         self, policy: Policy, budget: int, decides: str = DECIDES.default, *, record: bool = False
-    ) -> LiveMemory:
+    ) -> LiveTextCache:
         """Return a memory of a new text under a policy; `record` as for `PolicyCache`."""
-        return LiveMemory(self.decoder, self._cache(policy, budget, decides, record=record))
+        return LiveTextCache(self.decoder, self._cache(policy, budget, decides, record=record))
 
-    def cut_text(self, budget: int) -> LiveMemory:
+    def cut_text(self, budget: int) -> LiveTextCache:
         """Return a memory of a new text, that reads the last tokens afresh after every turn."""
-        return CutText(self.decoder, self._cache(policy_named("full"), 1), budget)
+        return CutTextCache(self.decoder, self._cache(policy_named("full"), 1), budget)
 
     def _cache(
         self, policy: Policy, budget: int, decides: str = DECIDES.default, *, record: bool = False
@@ -104,7 +104,7 @@ class LiveModel:
 
 
 class LiveDecoder:
-    """A model of the library, as `fdkvc.lm.text_cache.Reads` says.
+    """A model of the library, as `fdkvc.lm.text_cache.Reader` says.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ class LiveDecoder:
 
     Attributes
     ----------
-    shape : Sizes
+    shape : ModelSizes
         Of the layers that policies decide for.
     """
 
@@ -120,7 +120,7 @@ class LiveDecoder:
         self._model = model
         config = model.config.get_text_config(decoder=True)
         heads = config.num_attention_heads
-        self.shape = Sizes(
+        self.shape = ModelSizes(
             layers=len(PolicyCache(policy_named("full"), 1, model).decided),
             heads=heads,
             kv_heads=getattr(config, "num_key_value_heads", None) or heads,
@@ -129,13 +129,15 @@ class LiveDecoder:
             positions=getattr(config, "max_position_embeddings", None) or 2**31,
         )
 
-    def read(self, ids: Ints, memories: Sequence[LiveMemory], *, last: int | None = None) -> Floats:
+    def read(
+        self, ids: Ints, caches: Sequence[LiveTextCache], *, last: int | None = None
+    ) -> Floats:
         """Let texts go on by the next tokens; see `fdkvc.lm.decoder.Decoder.read`."""
         first = 0 if last is None else ids.shape[1] - last
         return np.concatenate(
             [
                 self.logits(own[None], memory.cache)[:, first:]
-                for own, memory in zip(ids, memories, strict=True)
+                for own, memory in zip(ids, caches, strict=True)
             ]
         )
 
@@ -148,8 +150,8 @@ class LiveDecoder:
         return array
 
 
-class LiveMemory:
-    """What a policy's cache remembers of a text, as `fdkvc.lm.text_cache.Remembers` says.
+class LiveTextCache:
+    """What a policy's cache remembers of a text, as `fdkvc.lm.text_cache.ModelCache` says.
 
     Parameters
     ----------
@@ -187,7 +189,7 @@ class LiveMemory:
         """Return the vectors of all tokens so far (L, heads, N, ·), where they are recorded."""
         return self.cache.recorded(name)
 
-    def took(self, ids: Sequence[int], logits: Floats) -> None:
+    def append(self, ids: Sequence[int], logits: Floats) -> None:
         """Note what was read."""
         self.ids = [*self.ids, *ids]
 
@@ -208,7 +210,7 @@ class LiveMemory:
         return other
 
 
-class CutText(LiveMemory):
+class CutTextCache(LiveTextCache):
     """A memory that reads the last tokens of the text afresh after every turn, and nothing else.
 
     Parameters
@@ -254,7 +256,7 @@ def load_live(
     disable_progress_bar()
     set_verbosity_error()  # what it says in warnings is said in a sentence, or is no matter
     gpu = torch.cuda.is_available()
-    with one_sentence(str(path)):
+    with as_model_error(str(path)):
         check_model_folder(path)
         model, loaded = transformers.AutoModelForCausalLM.from_pretrained(
             path,

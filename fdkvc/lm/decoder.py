@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdkvc.attention import Bools, Floats, Ints
-from fdkvc.lm.deciding import Heads
+from fdkvc.lm.head_eviction import Heads
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sizes(Heads):
+class ModelSizes(Heads):
     """The sizes of a model that those who let it read must know.
 
     Attributes
@@ -37,7 +37,7 @@ class Sizes(Heads):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shape(Sizes):
+class Shape(ModelSizes):
     """The sizes of a decoder, as ``config.json`` says them.
 
     Attributes
@@ -57,7 +57,7 @@ class Shape(Sizes):
     tied: bool
 
 
-class Attends(Protocol):
+class AttentionCache(Protocol):
     """What keeps the keys and values of one text, and attends to them."""
 
     @property
@@ -131,7 +131,9 @@ class Decoder:
     rarity: Floats | None = None
     said: Callable[[Sequence[int]], tuple[list[int], list[int]]] | None = None
 
-    def read(self, ids: Ints, memories: Sequence[Attends], *, last: int | None = None) -> Floats:
+    def read(
+        self, ids: Ints, caches: Sequence[AttentionCache], *, last: int | None = None
+    ) -> Floats:
         """Read the next tokens of several texts at once.
 
         What one text comes to does not depend, to the last bit, on those beside it.
@@ -139,7 +141,7 @@ class Decoder:
         Parameters
         ----------
         ids : array (C, n)
-        memories : sequence of Attends
+        caches : sequence of AttentionCache
             One for each text.
         last : int, optional
             Return the logits of the last so many tokens only; of all by default.
@@ -150,7 +152,7 @@ class Decoder:
             Logits of the token after each.
         """
         shape, n = self.shape, ids.shape[1]
-        turning = self._turning(np.array([[each.count] for each in memories]) + np.arange(n))
+        turning = self._turning(np.array([[each.count] for each in caches]) + np.arange(n))
         x = self.embeddings[ids]
         rotated = shape.heads + shape.kv_heads
         for number, layer in enumerate(self.layers):
@@ -159,8 +161,8 @@ class Decoder:
             made[:, :, :rotated].view(np.complex64)[:] *= turning
             queries, keys, values = np.split(made, [shape.heads, rotated], axis=2)
             mixed = [
-                memory.attend(number, x[at], queries[at], keys[at], values[at])
-                for at, memory in enumerate(memories)
+                cache.attend(number, x[at], queries[at], keys[at], values[at])
+                for at, cache in enumerate(caches)
             ]
             x += np.stack(mixed) @ layer.mixing
             gate, passed = np.split(self._normed(x) @ layer.gates, 2, axis=-1)
@@ -203,12 +205,12 @@ def attention(queries: Floats, keys: Floats, unseen: Bools) -> Floats:
     unseen : array (…, n, m) of bool
         Which of the last m keys a query does not see; it sees one at least, and all others.
     """
-    weights, totals = shares(queries, keys, unseen)
+    weights, totals = unnormalized_attention(queries, keys, unseen)
     weights /= totals
     return weights
 
 
-def shares(queries: Floats, keys: Floats, unseen: Bools) -> tuple[Floats, Floats]:
+def unnormalized_attention(queries: Floats, keys: Floats, unseen: Bools) -> tuple[Floats, Floats]:
     """Return the weights before they are divided by their totals, and those (K, G, n, 1)."""
     groups, size, n, width = queries.shape
     flat = queries.reshape(groups, size * n, width) * np.float32(1 / np.sqrt(width))

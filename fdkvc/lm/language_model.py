@@ -15,12 +15,19 @@ from typing import Any, Protocol
 import numpy as np
 
 from fdkvc.attention import Floats
-from fdkvc.corpora.json_input import an_object
+from fdkvc.corpora.json_input import check_object
 from fdkvc.corpora.model_folder import RANGES, check_model_folder, read_config, weight_files
 from fdkvc.corpora.transcripts import clean_name
-from fdkvc.lm.deciding import DECIDES
 from fdkvc.lm.decoder import Decoder, Layer, Shape
-from fdkvc.lm.text_cache import CutText, Evicting, Reads, Remembers, Retrieving, TextCache
+from fdkvc.lm.head_eviction import DECIDES
+from fdkvc.lm.text_cache import (
+    CutTextCache,
+    EvictingCache,
+    ModelCache,
+    Reader,
+    RetrievalCache,
+    TextCache,
+)
 from fdkvc.lm.tokens import Tokens, load_tokens
 from fdkvc.parameters import Parameter, check_parameter
 from fdkvc.policies import Policy
@@ -51,23 +58,23 @@ class LanguageModel:
     tokens: Tokens
     digest: str
 
-    def with_own_surprisal(self) -> LanguageModel:
+    def with_model_surprisal(self) -> LanguageModel:
         """Return the same model, for which tokens are as surprising as it predicts."""
         return replace(self, decoder=replace(self.decoder, rarity=None))
 
-    def full(self, surprised: bool = False) -> TextCache:
-        """Return a memory of a new text, that evicts nothing; see `TextCache`."""
-        return TextCache(self.decoder, surprised)
+    def full(self, with_surprisal: bool = False) -> TextCache:
+        """Return a cache of a new text, that evicts nothing; see `TextCache`."""
+        return TextCache(self.decoder, with_surprisal)
 
     def evicting(self, policy: Policy, budget: int, decides: str = DECIDES.default) -> TextCache:
-        """Return a memory of a new text under a policy."""
+        """Return a cache of a new text under a policy."""
         if isinstance(policy, Retrieval):
-            return Retrieving(self.decoder, policy, budget)
-        return Evicting(self.decoder, policy, budget, decides)
+            return RetrievalCache(self.decoder, policy, budget)
+        return EvictingCache(self.decoder, policy, budget, decides)
 
     def cut_text(self, budget: int) -> TextCache:
-        """Return a memory of a new text, that reads the last tokens afresh after every turn."""
-        return CutText(self.decoder, budget)
+        """Return a cache of a new text, that reads the last tokens afresh after every turn."""
+        return CutTextCache(self.decoder, budget)
 
 
 class AnyModel(Protocol):
@@ -78,7 +85,7 @@ class AnyModel(Protocol):
         """What people call it."""
 
     @property
-    def decoder(self) -> Reads:
+    def decoder(self) -> Reader:
         """What reads."""
 
     @property
@@ -89,14 +96,14 @@ class AnyModel(Protocol):
     def digest(self) -> str:
         """SHA-256 of its files."""
 
-    def full(self, surprised: bool = False) -> Remembers:
-        """Return a memory of a new text, that evicts nothing."""
+    def full(self, with_surprisal: bool = False) -> ModelCache:
+        """Return a cache of a new text, that evicts nothing."""
 
-    def evicting(self, policy: Policy, budget: int, decides: str = ...) -> Remembers:
-        """Return a memory of a new text under a policy."""
+    def evicting(self, policy: Policy, budget: int, decides: str = ...) -> ModelCache:
+        """Return a cache of a new text under a policy."""
 
-    def cut_text(self, budget: int) -> Remembers:
-        """Return a memory of a new text, that reads the last tokens afresh after every turn."""
+    def cut_text(self, budget: int) -> ModelCache:
+        """Return a cache of a new text, that reads the last tokens afresh after every turn."""
 
 
 def load_language_model(folder: str | Path) -> LanguageModel:
@@ -191,7 +198,7 @@ def _shape(config: Mapping[str, Any]) -> Shape:
         raise ValueError(f"it is of the type {config['model_type'][:40]!r}, but only llama is read")
     rotary = {name: config.get(name) or {} for name in ("rope_parameters", "rope_scaling")}
     for name, said in rotary.items():
-        an_object(said, f"{name} in config.json")
+        check_object(said, f"{name} in config.json")
         turning = said.get("rope_type", said.get("type", "default"))
         if turning != "default":
             raise ValueError(f"its rotary positions are {str(turning)[:40]}, but must be default")

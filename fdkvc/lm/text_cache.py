@@ -1,11 +1,11 @@
 """Memories: the keys and values of one text, and what of them is still attended to.
 
-Everything that a text brought is kept aside, so that one can ask what became of it; a memory
+Everything that a text brought is kept aside, so that one can ask what became of it; a cache
 attends only to what it holds. What comes later is computed from that. Positions stay those of the
 text.
 
 Every KV head of every layer is a cache of its own; who decides what stays in it, says
-`fdkvc.lm.deciding`. A policy that bends attention decides here as it would elsewhere, but the
+`fdkvc.lm.head_eviction`. A policy that bends attention decides here as it would elsewhere, but the
 model's attention is its own.
 """
 
@@ -22,8 +22,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from fdkvc.attention import Bools, Floats, Ints
 from fdkvc.cache import EMPTY
-from fdkvc.lm.deciding import DECIDES, Deciding
-from fdkvc.lm.decoder import Decoder, Sizes, attention, shares
+from fdkvc.lm.decoder import Decoder, ModelSizes, attention, unnormalized_attention
+from fdkvc.lm.head_eviction import DECIDES, HeadEviction
 from fdkvc.parameters import Parameter, check_count, check_parameter
 from fdkvc.policies import Policy
 from fdkvc.policies.retrieval import Retrieval
@@ -39,24 +39,24 @@ ROOM = 32
 """Tokens for which room is made beyond those that need it."""
 
 
-class Reads(Protocol):
+class Reader(Protocol):
     """What reads texts: a decoder in NumPy, or a model of a library."""
 
     @property
-    def shape(self) -> Sizes:
+    def shape(self) -> ModelSizes:
         """Its sizes."""
 
-    def read(self, ids: Ints, memories: Sequence[Any], *, last: int | None = None) -> Floats:
+    def read(self, ids: Ints, caches: Sequence[Any], *, last: int | None = None) -> Floats:
         """Let texts go on by the next tokens; see `fdkvc.lm.decoder.Decoder.read`."""
 
 
-class Remembers(Protocol):
+class ModelCache(Protocol):
     """What remembers one text as far as it has been read: a `TextCache`, or a library's cache."""
 
     ids: list[int]
 
     @property
-    def decoder(self) -> Reads:
+    def decoder(self) -> Reader:
         """What reads the text."""
 
     @property
@@ -71,8 +71,8 @@ class Remembers(Protocol):
     def needs_logits(self) -> bool:
         """Whether it needs the logits of every token for that."""
 
-    def took(self, ids: Sequence[int], logits: Floats) -> None:
-        """Note what was read, and the logits of what comes after; see `TextCache.took`."""
+    def append(self, ids: Sequence[int], logits: Floats) -> None:
+        """Note what was read, and the logits of what comes after; see `TextCache.append`."""
 
     def vectors(self, name: str) -> Floats:
         """Return the vectors of all tokens so far (L, heads, N, ·); see `TextCache.vectors`."""
@@ -85,13 +85,13 @@ class Remembers(Protocol):
 
 
 class TextCache:
-    """A memory that evicts nothing.
+    """A cache that evicts nothing.
 
     Parameters
     ----------
     decoder : Decoder
         What reads the text.
-    surprised : bool
+    with_surprisal : bool
         Whether it notes how surprising each token is.
 
     Attributes
@@ -115,17 +115,17 @@ class TextCache:
         The turn that evicted each token, −1 for none, and its `Rule`.
     """
 
-    def __init__(self, decoder: Decoder, surprised: bool = False) -> None:
+    def __init__(self, decoder: Decoder, with_surprisal: bool = False) -> None:
         shape = decoder.shape
         self.decoder = decoder
         self.ids: list[int] = []
-        self.surprisal: list[float] | None = [] if surprised else None
+        self.surprisal: list[float] | None = [] if with_surprisal else None
         # Logits of the turn's tokens and of the next.
         self._foretold = [np.zeros(shape.vocabulary, np.float32)]
-        self.began = 0
-        self.near: Ints | None = None
+        self.turn_start = 0
+        self.attended: Ints | None = None
         self.ends: list[int] = []
-        self.left: list[Ints | None] = []
+        self.attended_by_turn: list[Ints | None] = []
         heads, kv_heads, h = shape.heads, shape.kv_heads, shape.head_width
         sizes = {
             "hidden": (1, shape.width),
@@ -166,7 +166,7 @@ class TextCache:
     def attend(
         self, layer: int, hidden: Floats, queries: Floats, keys: Floats, values: Floats
     ) -> Floats:
-        """Store what the next tokens bring, and attend; see `fdkvc.lm.decoder.Attends`."""
+        """Store what the next tokens bring, and attend; see `fdkvc.lm.decoder.AttentionCache`."""
         shape, start, n = self.decoder.shape, self.count, len(hidden)
         self._make_room(start + n)
         new = {"hidden": hidden[:, None], "queries": queries, "keys": keys, "values": values}
@@ -184,7 +184,7 @@ class TextCache:
         grouped = queries.reshape(m, shape.kv_heads, shape.group, shape.head_width)
         keys, values = (self._seen(name, layer, end) for name in ("keys", "values"))
         unseen = self._unseen(layer, grouped, end)
-        weights, totals = shares(grouped.transpose(1, 2, 0, 3), keys, unseen)
+        weights, totals = unnormalized_attention(grouped.transpose(1, 2, 0, 3), keys, unseen)
         mixed = weights.reshape(shape.kv_heads, shape.group * m, -1) @ values
         apart = mixed.reshape(shape.kv_heads, shape.group, m, shape.head_width)
         apart /= totals  # of which there are fewer than weights
@@ -193,22 +193,22 @@ class TextCache:
     def _seen(self, name: str, layer: int, end: int) -> Floats:
         """Return keys or values (K, S, h) that there are up to an end: near, then the turn's."""
         stored = self._vectors[name]
-        own = stored[layer, :, self.began : end]
-        if self.near is None:
+        own = stored[layer, :, self.turn_start : end]
+        if self.attended is None:
             return stored[layer, :, :end]
         if name not in self._gathered:
-            self._gathered[name] = np.take_along_axis(stored, self.near[..., None], axis=2)
+            self._gathered[name] = np.take_along_axis(stored, self.attended[..., None], axis=2)
         return np.concatenate([self._gathered[name][layer], own], axis=1)
 
     def _unseen(self, layer: int, queries: Floats, end: int) -> Bools:
         """Mark what queries (m, K, G, h) do not see up to an end: its last columns (…, m, ·)."""
         m = len(queries)
-        if self.near is None or (self.near[layer] >= 0).all():
-            return later(m)
-        near = self.near[layer] < 0
-        unseen = np.zeros((len(near), 1, m, near.shape[1] + end - self.began), np.bool_)
+        if self.attended is None or (self.attended[layer] >= 0).all():
+            return later_tokens(m)
+        near = self.attended[layer] < 0
+        unseen = np.zeros((len(near), 1, m, near.shape[1] + end - self.turn_start), np.bool_)
         unseen[..., : near.shape[1]] = near[:, None, None]
-        unseen[..., -m:] = later(m)
+        unseen[..., -m:] = later_tokens(m)
         return unseen
 
     def _make_room(self, end: int) -> None:
@@ -228,12 +228,12 @@ class TextCache:
 
     def end_turn(self) -> None:
         """Let the turn end: the policy evicts, if there is one."""
-        if self.count > self.began:
+        if self.count > self.turn_start:
             self._evict()
         self.ends.append(self.count)
-        self.left.append(self.near)
+        self.attended_by_turn.append(self.attended)
         self._foretold = self._foretold[-1:]
-        self.began = self.count
+        self.turn_start = self.count
 
     def _evict(self) -> None:
         """Set what is near from now on."""
@@ -243,7 +243,7 @@ class TextCache:
         """Whether it needs the logits of every token."""
         return self.surprisal is not None and self.decoder.rarity is None
 
-    def took(self, ids: Sequence[int], logits: Floats) -> None:
+    def append(self, ids: Sequence[int], logits: Floats) -> None:
         """Note what was read, and the logits of what comes after each of it (n, V), if needed."""
         self.ids += ids
         if self.surprisal is None:
@@ -259,10 +259,10 @@ class TextCache:
         self.surprisal += (np.log(np.exp(foretold).sum(axis=1)) - came).tolist()
 
     def _hold(self, near: Ints | None) -> None:
-        self.near, self._gathered = near, {}
+        self.attended, self._gathered = near, {}
 
     def fork(self, count: int | None = None) -> Self:
-        """Return a memory that goes on by itself, from here or from earlier in this turn.
+        """Return a cache that goes on by itself, from here or from earlier in this turn.
 
         Parameters
         ----------
@@ -275,11 +275,15 @@ class TextCache:
             If it has another number of tokens.
         """
         count = self.count if count is None else count
-        within = Parameter("", "", low=self.began, high=self.count)
+        within = Parameter("", "", low=self.turn_start, high=self.count)
         check_parameter("the count of a fork", within, count, int)
         other = copy.copy(self)
-        other.ids, other.ends, other.left = self.ids[:count], [*self.ends], [*self.left]
-        other._foretold = self._foretold[: count - self.began + 1]
+        other.ids, other.ends, other.attended_by_turn = (
+            self.ids[:count],
+            [*self.ends],
+            [*self.attended_by_turn],
+        )
+        other._foretold = self._foretold[: count - self.turn_start + 1]
         if self.surprisal is not None:
             other.surprisal = self.surprisal[:count]
         other._vectors = {name: each[:, :, :count].copy() for name, each in self._vectors.items()}
@@ -289,7 +293,7 @@ class TextCache:
         return other
 
     def restored(self, first: int, end: int, *, read_again: bool = False) -> TextCache:
-        """Return a memory in which tokens of earlier turns are attended to, evicted or not.
+        """Return a cache in which tokens of earlier turns are attended to, evicted or not.
 
         They are until the policy decides again.
 
@@ -306,15 +310,15 @@ class TextCache:
         ValueError
             If they are not tokens of earlier turns.
         """
-        within = Parameter("", "", low=0, high=self.began)
+        within = Parameter("", "", low=0, high=self.turn_start)
         for name, value in (("the first token", first), ("the end", end)):
             check_parameter(name, within, value, int)
-        other, near = self.fork(), self.near
+        other, near = self.fork(), self.attended
         if near is None:
             return other
         if read_again and first < end:
             other._read_again(first, end, np.where(near < first, near, EMPTY))
-            other.began = self.began
+            other.turn_start = self.turn_start
         span = np.broadcast_to(np.arange(first, end), (*near.shape[:2], max(end - first, 0)))
         there = (near[..., None] == span[..., None, :]).any(axis=2)
         other._hold(np.concatenate([near, np.where(there, EMPTY, span)], axis=2))
@@ -323,12 +327,12 @@ class TextCache:
     def _read_again(self, first: int, end: int, near: Ints) -> None:
         """Compute the entries of tokens anew, from what is near of those before them."""
         ids = self.ids
-        self.ids, self.began = ids[:first], first
+        self.ids, self.turn_start = ids[:first], first
         self._hold(near)
         self.decoder.read(np.array([ids[first:end]]), [self], last=0)
         self.ids = ids
 
-    def attention(self, position: int, *, to_all: bool = False) -> Floats:
+    def attention(self, position: int, *, whole_text: bool = False) -> Floats:
         """Return what the token at a position attended to, in each layer and query head (L, H, N).
 
         The token that is written after it was chosen by that.
@@ -336,7 +340,7 @@ class TextCache:
         Parameters
         ----------
         position : int
-        to_all : bool
+        whole_text : bool
             Whether to say what it would have attended to if all of the text had been there, as it
             was computed.
 
@@ -350,12 +354,18 @@ class TextCache:
         )
         shape, turn = self.decoder.shape, int(np.searchsorted(self.ends, position, side="right"))
         began = self.ends[turn - 1] if turn else 0
-        near = self.near if turn == len(self.ends) else self.left[turn - 1] if turn else None
+        near = (
+            self.attended
+            if turn == len(self.ends)
+            else self.attended_by_turn[turn - 1]
+            if turn
+            else None
+        )
         sees = np.zeros((shape.layers, shape.kv_heads, self.count + 1), np.bool_)
-        if near is not None and not to_all:
+        if near is not None and not whole_text:
             np.put_along_axis(sees, near, True, axis=2)  # −1 is the column beyond
             sees[:, :, began:] = False
-        sees[:, :, 0 if near is None or to_all else began : position + 1] = True
+        sees[:, :, 0 if near is None or whole_text else began : position + 1] = True
         grouped = self.vectors("queries")[:, :, position : position + 1].reshape(
             shape.layers * shape.kv_heads, shape.group, 1, shape.head_width
         )
@@ -364,8 +374,8 @@ class TextCache:
         return attention(grouped, keys, unseen).reshape(shape.layers, shape.heads, self.count)
 
 
-class Evicting(TextCache):
-    """A memory whose policy evicts in every layer and KV head after every turn.
+class EvictingCache(TextCache):
+    """A cache whose policy evicts in every layer and KV head after every turn.
 
     Parameters
     ----------
@@ -374,7 +384,7 @@ class Evicting(TextCache):
     budget : int
         Entries that a KV head may hold at the end of a turn.
     decides : {"head", "layer", "model"}
-        See `fdkvc.lm.deciding.Deciding`.
+        See `fdkvc.lm.head_eviction.HeadEviction`.
 
     Raises
     ------
@@ -385,17 +395,17 @@ class Evicting(TextCache):
     def __init__(
         self, decoder: Decoder, policy: Policy, budget: int, decides: str = DECIDES.default
     ) -> None:
-        super().__init__(decoder, surprised="surprisal" in policy.looks_at)
+        super().__init__(decoder, with_surprisal="surprisal" in policy.looks_at)
         listens = {"words", "speakers"} & {*policy.looks_at}
         self._said = np.zeros((2, 0), np.intp) if listens and decoder.said else None
-        self._deciding = Deciding(policy, budget, decoder.shape, decides)
+        self._deciding = HeadEviction(policy, budget, decoder.shape, decides)
 
     def _evict(self) -> None:
         before = self._deciding
         stood = np.concatenate([before.held, before.waiting], axis=2)
-        new = self.count - self.began
+        new = self.count - self.turn_start
         if self._said is not None and self.decoder.said is not None:
-            said = np.array(self.decoder.said(self.ids[self.began :]), np.intp)
+            said = np.array(self.decoder.said(self.ids[self.turn_start :]), np.intp)
             self._said = np.concatenate([self._said, said], axis=1)
         self._deciding, decision = before.after(
             new, _Stood(self, stood), self.surprisal, self._said
@@ -415,11 +425,11 @@ class Evicting(TextCache):
 class _Stood:
     """The vectors of what stood before the turn that is being read, and of the turn."""
 
-    memory: TextCache
+    cache: TextCache
     stood: Ints
 
     def held(self, name: str) -> Floats:
-        vectors = self.memory.vectors(name)
+        vectors = self.cache.vectors(name)
         rows, heads = self.stood.shape[1], vectors.shape[1]
         token = np.repeat(self.stood, max(heads // rows, 1), axis=1)
         layer, head = np.ogrid[: len(token), : token.shape[1]]
@@ -427,11 +437,11 @@ class _Stood:
         return found
 
     def new(self, name: str) -> Floats:
-        return self.memory.vectors(name)[:, :, self.memory.began :]
+        return self.cache.vectors(name)[:, :, self.cache.turn_start :]
 
 
-class Retrieving(TextCache):
-    """A memory that stores everything; each token reads what is nearest to its queries.
+class RetrievalCache(TextCache):
+    """A cache that stores everything; each token reads what is nearest to its queries.
 
     Of earlier turns each token reads in every KV head as many entries as the budget allows, those
     that `Retrieval` finds nearest to any of the head's queries; of its own turn it reads all, as
@@ -455,7 +465,7 @@ class Retrieving(TextCache):
         self.policy, self.budget = policy, budget
 
     def _unseen(self, layer: int, queries: Floats, end: int) -> Bools:
-        m, began = len(queries), self.began
+        m, began = len(queries), self.turn_start
         if began <= self.budget:
             return super()._unseen(layer, queries, end)
         keys = self._vectors["keys"][layer, :, :began]
@@ -469,7 +479,7 @@ class Retrieving(TextCache):
         read = above | (tied & (np.cumsum(tied, axis=2) <= room))
         unseen = np.zeros((len(keys), 1, m, end), np.bool_)
         unseen[:, 0, :, :began] = ~np.repeat(read, size, axis=2)[:, :, :began]
-        unseen[..., -m:] |= later(m)
+        unseen[..., -m:] |= later_tokens(m)
         return unseen
 
     def _bounds(self, queries: Floats, keys: Floats) -> Floats:
@@ -483,8 +493,8 @@ class Retrieving(TextCache):
         return np.asarray(up @ most + down @ least)
 
 
-class CutText(TextCache):
-    """A memory that reads the last tokens of the text afresh after every turn, and nothing else.
+class CutTextCache(TextCache):
+    """A cache that reads the last tokens of the text afresh after every turn, and nothing else.
 
     Parameters
     ----------
@@ -510,12 +520,12 @@ class CutText(TextCache):
         self._hold(np.broadcast_to(last, (shape.layers, shape.kv_heads, len(last))))
 
 
-def read(memories: Sequence[Remembers], ids: ArrayLike, last: int | None = None) -> Floats:
+def read(caches: Sequence[ModelCache], ids: ArrayLike, last: int | None = None) -> Floats:
     """Let texts go on, and return the logits of what comes next; see `Decoder.read`.
 
     Parameters
     ----------
-    memories : sequence of Remembers
+    caches : sequence of ModelCache
         Of one decoder.
     ids : array_like (n,) or (C, n)
         The next tokens, the same for all texts or those of each.
@@ -526,10 +536,10 @@ def read(memories: Sequence[Remembers], ids: ArrayLike, last: int | None = None)
     ValueError
         If a text would be longer than the model can hold, or a token is unknown.
     """
-    decoder = memories[0].decoder
-    new = np.broadcast_to(np.asarray(ids, np.intp), (len(memories), np.shape(ids)[-1]))
+    decoder = caches[0].decoder
+    new = np.broadcast_to(np.asarray(ids, np.intp), (len(caches), np.shape(ids)[-1]))
     most = decoder.shape.positions
-    longest = max(memory.count for memory in memories) + new.shape[1]
+    longest = max(cache.count for cache in caches) + new.shape[1]
     if longest > most:
         raise ValueError(f"the text has {longest:,} tokens, but the model holds at most {most:,}")
     if new.size and not 0 <= new.min() <= new.max() < decoder.shape.vocabulary:
@@ -537,17 +547,17 @@ def read(memories: Sequence[Remembers], ids: ArrayLike, last: int | None = None)
     wanted = new.shape[1] if last is None else last
     logits = np.empty((*new.shape, decoder.shape.vocabulary), np.float32)[:, :wanted]
     for needs_logits in (False, True):
-        some = [at for at, each in enumerate(memories) if each.needs_logits == needs_logits]
+        some = [at for at, each in enumerate(caches) if each.needs_logits == needs_logits]
         if some:
-            own = [memories[at] for at in some]
+            own = [caches[at] for at in some]
             found = decoder.read(new[some], own, last=None if needs_logits else last)
             logits[some] = found[:, found.shape[1] - wanted :]
-            for memory, read_now, each in zip(own, new[some].tolist(), found, strict=True):
-                memory.took(read_now, each)
+            for cache, read_now, each in zip(own, new[some].tolist(), found, strict=True):
+                cache.append(read_now, each)
     return logits
 
 
 @cache
-def later(m: int) -> Bools:
+def later_tokens(m: int) -> Bools:
     """Mark which of m tokens come after each of them (m, m)."""
     return np.arange(m) > np.arange(m)[:, None]

@@ -11,7 +11,7 @@ import numpy as np
 
 from fdkvc.attention import SPEAKERS, Floats
 from fdkvc.corpora.model_text import Passage, Writer
-from fdkvc.corpora.tokenizer_file import FILE, in_a_sentence, silenced
+from fdkvc.corpora.tokenizer_file import FILE, as_value_error, stderr_silenced
 from fdkvc.corpora.transcripts import word_numbers
 from fdkvc.corpora.word_frequencies import surprisal_in
 
@@ -43,7 +43,7 @@ class Tokens:
 
     def encode(self, text: str) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
         """Return the ids of a text and the characters that each stands for; words are no marks."""
-        with in_a_sentence(f"the model's tokenizer cannot read {text[:40]!r}"):
+        with as_value_error(f"the model's tokenizer cannot read {text[:40]!r}"):
             encoded = self.tokenizer.encode(text, add_special_tokens=False)
         return tuple(encoded.ids), tuple(encoded.offsets)
 
@@ -56,7 +56,7 @@ class Tokens:
 
     def text(self, ids: Sequence[int]) -> str:
         """Return what ids say, the marks left out."""
-        with in_a_sentence("the model's tokenizer cannot write what the model says"):
+        with as_value_error("the model's tokenizer cannot write what the model says"):
             return str(self.tokenizer.decode(list(ids), skip_special_tokens=True))
 
     def said(self, ids: Sequence[int]) -> tuple[list[int], list[int]]:
@@ -125,7 +125,7 @@ def load_tokens(folder: Path, vocabulary: int) -> Tokens:
     path = folder / FILE
     if not path.is_file():
         raise ValueError(f"there is no file {FILE}")
-    with silenced(), in_a_sentence(f"{FILE} cannot be read"):
+    with stderr_silenced(), as_value_error(f"{FILE} cannot be read"):
         tokenizer = Tokenizer.from_file(str(path))
         known = tokenizer.get_vocab()
     highest = max(known.values(), default=0)
@@ -135,7 +135,7 @@ def load_tokens(folder: Path, vocabulary: int) -> Tokens:
     def ids(text: str) -> Any:
         return tuple(tokenizer.encode(text, add_special_tokens=False).ids)
 
-    with silenced(), in_a_sentence(f"{FILE} cannot be used"):
+    with stderr_silenced(), as_value_error(f"{FILE} cannot be used"):
         tokenizer.encode_special_tokens = True  # or a person could write a mark
         tokenizer.no_padding()
         tokenizer.no_truncation()

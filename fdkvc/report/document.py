@@ -470,7 +470,7 @@ def replay_parts(
     failure = failed_call(recordings, policy, min(settings.budgets))
     if failure is not None:
         parts.append(Part("A failed call", framed(failed_scene(failure))))
-    calls = any(each.transcript.calls_said for each in recordings)
+    calls = any(each.transcript.calls_in_text for each in recordings)
     commands = [replay_command(settings, baseline, seed, trace, calls)]
     if settings == Replay() and not trace:
         said = " --calls" if calls else ""

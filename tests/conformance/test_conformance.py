@@ -12,11 +12,11 @@ import pytest
 
 from fdkvc.conformance import Fault, NothingEvicted, Subject, Turn, checks
 from fdkvc.conformance.checks import Check
-from fdkvc.conformance.of_decoder import DecoderModel, MemoryCache, padded
+from fdkvc.conformance.of_decoder import DecoderCache, DecoderModel, padded
 from fdkvc.conformance.subject import key_difference, last_attention
 from fdkvc.lm.decoder import Decoder
 from fdkvc.lm.language_model import load_language_model
-from fdkvc.lm.text_cache import Evicting, TextCache
+from fdkvc.lm.text_cache import EvictingCache, TextCache
 from fdkvc.policies import read_policy
 from tests.models import write_model
 
@@ -34,9 +34,9 @@ def decoder(tmp_path_factory: pytest.TempPathFactory) -> Decoder:
 
 
 def our_own(decoder: Decoder, key: str, decides: str = "head", **promises: Any) -> Subject:
-    def begin(samples: int) -> MemoryCache:
+    def begin(samples: int) -> DecoderCache:
         policy = read_policy(key)
-        return MemoryCache(lambda: Evicting(decoder, policy, BUDGET, decides), samples, EVERY)
+        return DecoderCache(lambda: EvictingCache(decoder, policy, BUDGET, decides), samples, EVERY)
 
     model = DecoderModel(decoder)
     return Subject(begin, model, BUDGET, every=EVERY, samples=3, **promises)
@@ -435,7 +435,7 @@ def test_a_turn_that_sees_what_was_evicted_before_is_a_fault(decoder: Decoder) -
 
 def test_of_a_cache_that_evicts_nothing_every_check_says_so(decoder: Decoder) -> None:
     full = Subject(
-        lambda samples: MemoryCache(lambda: TextCache(decoder), samples),
+        lambda samples: DecoderCache(lambda: TextCache(decoder), samples),
         DecoderModel(decoder),
         12,
         samples=3,

@@ -463,7 +463,7 @@ def test_speakers_names_are_read_where_that_is_asked_for(causal: str) -> None:
     assert recording.source.endswith(", layer 0, with speakers' names")
     model = load_capture_model(causal, 0)
     assert record(model, SHORT).source.endswith(", layer 0, without speakers' names")
-    assert record(model, replace(SHORT, calls_said=True)).source.endswith(
+    assert record(model, replace(SHORT, calls_in_text=True)).source.endswith(
         ", layer 0, without speakers' names, with the text of calls"
     )
 

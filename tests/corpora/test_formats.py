@@ -342,7 +342,7 @@ def test_a_call_whose_arguments_are_no_object_is_its_text_alone(arguments: objec
     content = encoded([messages, [{"role": "user", "content": "hi"}]])
 
     dialog, other = read_transcripts(content)
-    assert (dialog.unread, dialog.missing, other.unread) == (1, 0, 0)
+    assert (dialog.malformed_calls, dialog.missing, other.malformed_calls) == (1, 0, 0)
     assert [call.method for call in dialog.calls] == ["pay"]
     assert [demand.source for demand in dialog.demands] == ["pay"]
     (said, _), _ = read_dialogs(content, calls=True)
@@ -825,7 +825,7 @@ def test_every_format_stands_in_the_documentation_and_the_help(
     documented = (ROOT / "fdkvc/corpora/README.md").read_text("utf-8").splitlines()
     heading = next(at for at, line in enumerate(documented) if line.startswith("|"))
     table = list(takewhile(lambda line: line.startswith("|"), documented[heading:]))
-    rows = [f"| {each.described} | {each.topics} | {each.demands} |" for each in FORMATS.values()]
+    rows = [f"| {each.description} | {each.topics} | {each.demands} |" for each in FORMATS.values()]
     assert [row.replace("|  ", "| ") for row in rows] == table[2:]
     main(["dialogs", "--help"])
     said = " ".join(capsys.readouterr().out.split())

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.lexical import LexicalRecordings, lexical_recording, word_vector
-from fdkvc.corpora.recordings import Recording, Token, many_rows
+from fdkvc.corpora.recordings import Recording, Token, stack_recordings
 from fdkvc.corpora.transcripts import Mention, Transcript, Turn
 from fdkvc.corpora.word_frequencies import TABLE, word_surprisal
 from fdkvc.experiments.replay import Replay, replay
@@ -138,7 +138,7 @@ def test_tokens_may_overlap_or_stand_for_nothing() -> None:
 
 def test_a_dialog_is_the_same_alone_and_among_others() -> None:
     recordings = [lexical_recording(dialog) for dialog in DIALOGS]
-    together = many_rows(recordings)
+    together = stack_recordings(recordings)
     for row, recording in enumerate(recordings):
         for key in ("fd-kvc", "h2o"):
             alone = simulate(policy_named(key), recording.dialogs, 24, entries=False)

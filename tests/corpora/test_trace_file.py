@@ -18,7 +18,7 @@ from fdkvc.corpora import trace_file
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.corpora.recordings import Recording
-from fdkvc.corpora.trace_file import OPTIONAL, SHAPES, extent, read_trace_file, trace_bytes
+from fdkvc.corpora.trace_file import OPTIONAL, SHAPES, read_trace_file, trace_bytes, trace_size
 from fdkvc.corpora.transcripts import Demand, Mention, Transcript, Turn
 from fdkvc.policies import policy_named
 from fdkvc.run.simulate import simulate
@@ -167,7 +167,7 @@ def test_what_heads_share_is_stored_once(
         assert loaded["queries"].shape[0] == 4
         assert loaded["keys"].shape[0] == loaded["values"].shape[0] == stored
 
-    grown = extent(recordings[0]) + extent(recordings[1])
+    grown = trace_size(recordings[0]) + trace_size(recordings[1])
     with np.load(io.BytesIO(content)) as loaded:
         assert grown.bytes == sum(array.nbytes for array in loaded.values())
     for one, other in zip(recordings, read(content), strict=True):
@@ -189,13 +189,15 @@ def test_numbers_beyond_half_precision_stay_whole() -> None:
 
 
 def test_how_large_a_file_becomes_is_known_as_it_grows() -> None:
-    grown = extent(RECORDINGS[0]) + extent(RECORDINGS[1])
+    grown = trace_size(RECORDINGS[0]) + trace_size(RECORDINGS[1])
 
     assert grown.bytes == sum(array.nbytes for array in arrays().values())
     assert grown.lengths["D"] == 2
     assert grown.refusal is None
-    assert (extent(RECORDINGS[0], half=True) + extent(RECORDINGS[1], half=True)).bytes < grown.bytes
-    many = sum([extent(RECORDINGS[0])] * 2000, extent(RECORDINGS[0]))
+    assert (
+        trace_size(RECORDINGS[0], half=True) + trace_size(RECORDINGS[1], half=True)
+    ).bytes < grown.bytes
+    many = sum([trace_size(RECORDINGS[0])] * 2000, trace_size(RECORDINGS[0]))
     assert many.refusal == "the trace has 2,001 dialogs, but at most 2,000 are allowed"
 
 

@@ -1,4 +1,4 @@
-"""What answers lose is what one finds by reading each dialog by itself, under each memory alone."""
+"""What answers lose is what one finds by reading each dialog by itself, under each cache alone."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from fdkvc.experiments.proxies import OVER, proxies_table, rank_correlation, row
 from fdkvc.experiments.replay import Replay, replay
 from fdkvc.files.record import read_run
 from fdkvc.lm import BUNDLED
+from fdkvc.lm.chat import write
+from fdkvc.lm.head_recordings import recordings
 from fdkvc.lm.language_model import LanguageModel, load_language_model
-from fdkvc.lm.recorded import recordings
-from fdkvc.lm.talk import write
-from fdkvc.lm.text_cache import Evicting, TextCache, read
+from fdkvc.lm.text_cache import EvictingCache, TextCache, read
 from fdkvc.policies import policy_named
 from tests.models import write_model
 
@@ -69,14 +69,14 @@ def shortened(turns: int = 6) -> list[Transcript]:
     ]
 
 
-def by_hand(model: LanguageModel, memory: TextCache, dialog: Transcript) -> dict[str, Any]:
-    """Read a dialog under one memory: log p of every token, its distribution, and its calls."""
+def by_hand(model: LanguageModel, cache: TextCache, dialog: Transcript) -> dict[str, Any]:
+    """Read a dialog under one cache: log p of every token, its distribution, and its calls."""
     logs: list[Any] = []
     came: list[int] = []
     next_, exact = None, []
     for passage in map(model.tokens.encode_passage, model_text(dialog)):
-        call = memory.fork()
-        own = read([memory], passage.ids)[0].astype(float)
+        call = cache.fork()
+        own = read([cache], passage.ids)[0].astype(float)
         before = own[:-1] if next_ is None else np.concatenate([next_, own[:-1]])
         ids = passage.ids[len(passage.ids) - len(before) :]
         next_ = own[-1:]
@@ -86,7 +86,7 @@ def by_hand(model: LanguageModel, memory: TextCache, dialog: Transcript) -> dict
             logits = read([call], [3], last=1)[:, 0]
             steps = write(model.tokens, [call], logits, most=len(passage.ids) + 8)
             exact.append([step[0] for step in steps] == list(passage.ids[1:]))
-        memory.end_turn()
+        cache.end_turn()
     return {"logs": np.array(logs), "came": np.array(came), "exact": exact}
 
 
@@ -103,7 +103,7 @@ def test_measures_are_what_reading_under_one_memory_gives(model: LanguageModel) 
     for dialog in dialogs:
         full = by_hand(model, TextCache(model.decoder), dialog)
         for name, budget in (("fifo", 12), ("h2o", 40)):
-            own = by_hand(model, Evicting(model.decoder, policy_named(name), budget), dialog)
+            own = by_hand(model, EvictingCache(model.decoder, policy_named(name), budget), dialog)
             at = np.arange(len(own["came"]))
             kl = (np.exp(full["logs"]) * (full["logs"] - own["logs"])).sum(axis=1)
             expected = {
@@ -145,13 +145,13 @@ def test_values_are_counted_by_the_turns_since_their_last_mention(model: Languag
 
 
 class Knowing:
-    """Lets a memory write what it is to write but for some words of it."""
+    """Lets a cache write what it is to write but for some words of it."""
 
     def __init__(self, tokens: Any, said: Sequence[str]) -> None:
         self.said = [[*tokens.encode(text)[0], tokens.end] for text in said]
 
-    def __call__(self, tokens: Any, memories: Sequence[TextCache], *_: Any, **__: Any) -> Any:
-        own, self.said = self.said[: len(memories)], self.said[len(memories) :]
+    def __call__(self, tokens: Any, caches: Sequence[TextCache], *_: Any, **__: Any) -> Any:
+        own, self.said = self.said[: len(caches)], self.said[len(caches) :]
         for at in range(max(map(len, own))):
             yield {who: each[at] for who, each in enumerate(own) if at < len(each)}
 
@@ -159,7 +159,7 @@ class Knowing:
 def test_arguments_are_right_by_slot_and_value(
     model: LanguageModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import fdkvc.lm.talk as talk_module
+    import fdkvc.lm.chat as chat_module
 
     dialog = shortened(4)[0]
     (call,) = (passage for passage in model_text(dialog) if passage.call)
@@ -170,7 +170,7 @@ def test_arguments_are_right_by_slot_and_value(
         call.text,
         "",
     ]
-    monkeypatch.setattr(talk_module, "write", Knowing(model.tokens, said))
+    monkeypatch.setattr(chat_module, "write", Knowing(model.tokens, said))
     settings = replace(FEW, budgets=(4096,))
 
     table = run_answers(settings, model, [dialog], workers=1).answers
@@ -193,11 +193,11 @@ def test_a_call_is_exact_where_the_model_writes_it(
     ]
     whole = type(model.decoder).read
 
-    def knows(decoder: Any, ids: Any, memories: Any, **settings: Any) -> Any:
+    def knows(decoder: Any, ids: Any, caches: Any, **settings: Any) -> Any:
         """Say the right next token, wherever a call is being read or written."""
-        logits = whole(decoder, ids, memories, **settings)
-        for row, (memory, new) in enumerate(zip(memories, ids.tolist(), strict=True)):
-            text = memory.ids + new
+        logits = whole(decoder, ids, caches, **settings)
+        for row, (cache, new) in enumerate(zip(caches, ids.tolist(), strict=True)):
+            text = cache.ids + new
             for call in wanted:
                 for at in range(logits.shape[1]):
                     said = text[: len(text) - logits.shape[1] + at + 1]
@@ -257,11 +257,11 @@ def test_proxies_are_what_a_replay_of_the_models_heads_says(model: LanguageModel
     (dialog, *_) = shortened()
     proxies = run_answers(settings, model, [dialog], workers=1).proxies
 
-    memory = TextCache(model.decoder)
+    cache = TextCache(model.decoder)
     passages = [model.tokens.encode_passage(passage) for passage in model_text(dialog)]
     for passage in passages:
-        read([memory], passage.ids)
-    heads = recordings(memory, replace(dialog, missing=3), passages)
+        read([cache], passage.ids)
+    heads = recordings(cache, replace(dialog, missing=3), passages)
     asked = Replay(settings.policies, settings.budgets, ("together",), best=False)
     again = replay(asked, heads)
 

@@ -18,10 +18,10 @@ from fdkvc.explain.answer_causes import (
     why_table,
     words_of,
 )
-from fdkvc.lm.apart import OneHead
+from fdkvc.lm.chat import Chat, write
 from fdkvc.lm.language_model import LanguageModel, load_language_model
-from fdkvc.lm.talk import Talk, write
-from fdkvc.lm.text_cache import Evicting, TextCache, read
+from fdkvc.lm.one_head import OneHead
+from fdkvc.lm.text_cache import EvictingCache, TextCache, read
 from fdkvc.policies import policy_named
 from tests.models import write_model
 
@@ -35,39 +35,39 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
 
 
 @pytest.fixture(scope="module")
-def heard(model: LanguageModel) -> Talk:
-    """A talk that is about to answer."""
-    fifo = Evicting(model.decoder, policy_named("fifo"), BUDGET)
-    talk = Talk(model, {"full": TextCache(model.decoder), "fifo": fifo})
+def heard(model: LanguageModel) -> Chat:
+    """A chat that is about to answer."""
+    fifo = EvictingCache(model.decoder, policy_named("fifo"), BUDGET)
+    chat = Chat(model, {"full": TextCache(model.decoder), "fifo": fifo})
     for text in SAID:
-        talk.hear(text)
-    return talk
+        chat.add_message(text)
+    return chat
 
 
 @pytest.fixture(scope="module")
-def answered(heard: Talk) -> Talk:
-    talk = heard.fork()
-    for _ in talk.answer(most=12):
+def answered(heard: Chat) -> Chat:
+    chat = heard.fork()
+    for _ in chat.answer(most=12):
         pass
-    return talk
+    return chat
 
 
-def test_a_fork_of_a_talk_leaves_it_as_it_was(heard: Talk, answered: Talk) -> None:
-    for name, memory in heard.memories.items():
-        assert memory.count < answered.memories[name].count
+def test_a_fork_of_a_talk_leaves_it_as_it_was(heard: Chat, answered: Chat) -> None:
+    for name, cache in heard.caches.items():
+        assert cache.count < answered.caches[name].count
         assert len(heard.passages[name]) == len(SAID) < len(answered.passages[name])
-        assert memory.count == memory.ends[-1] == heard.passages[name][-1][2]
+        assert cache.count == cache.ends[-1] == heard.passages[name][-1][2]
 
 
-def test_the_words_of_a_text_know_their_tokens(heard: Talk, model: LanguageModel) -> None:
-    memory, passages = heard.memories["full"], heard.passages["full"]
-    words = words_of(model.tokens, memory.ids, passages)
+def test_the_words_of_a_text_know_their_tokens(heard: Chat, model: LanguageModel) -> None:
+    cache, passages = heard.caches["full"], heard.passages["full"]
+    words = words_of(model.tokens, cache.ids, passages)
 
     assert [word.text for word in words] == " ".join(SAID).split()
     for word in words:
         _, first, end = passages[word.passage]
         assert first < word.first < word.end < end
-        assert model.tokens.text(memory.ids[word.tokens]).strip() == word.text
+        assert model.tokens.text(cache.ids[word.tokens]).strip() == word.text
     ends = [word.end for word in words]
     assert all(one.first >= end for one, end in zip(words[1:], ends, strict=False))
 
@@ -78,15 +78,15 @@ def test_a_call_and_its_words_are_one_turn() -> None:
     assert turns_of([(writer, 0, 1) for writer in writers]) == [0, 1, 1, 1, 2, 3]
 
 
-def test_a_word_was_written_from_what_the_memory_attended_to(answered: Talk) -> None:
-    memory, passages = answered.memories["fifo"], answered.passages["fifo"]
-    words = words_of(answered.model.tokens, memory.ids, passages)
+def test_a_word_was_written_from_what_the_memory_attended_to(answered: Chat) -> None:
+    cache, passages = answered.caches["fifo"], answered.passages["fifo"]
+    words = words_of(answered.model.tokens, cache.ids, passages)
     word = next(each for each in words if each.passage >= len(SAID))
     table = why_table(answered, "fifo", word, Looks())
 
     assert table.word.tolist() == [each.text for each in words if each.first < word.first]
     first = words[0]
-    looked = [memory.attention(at) for at in range(word.first - 1, word.end - 1)]
+    looked = [cache.attention(at) for at in range(word.first - 1, word.end - 1)]
     mean = np.mean([each[..., first.tokens].sum(axis=-1).mean() for each in looked])
     assert table.attended[0] == pytest.approx(mean, abs=1e-6)
 
@@ -95,7 +95,7 @@ def test_a_word_was_written_from_what_the_memory_attended_to(answered: Talk) -> 
     assert set(gone["rule"]) == {"budget"}
     assert (gone.evicted == gone.heads).any()
     whole = gone[gone.evicted == gone.heads]
-    kept_of_it = [memory.evicted_in[:, :, low:high] for low, high in whole[["first", "end"]].values]
+    kept_of_it = [cache.evicted_in[:, :, low:high] for low, high in whole[["first", "end"]].values]
     entirely = [bool((each >= 0).all()) for each in kept_of_it]
     assert whole.attended[entirely].max() == 0  # FIFO's are gone from every head
     assert (whole.all_there > 0).all()
@@ -103,8 +103,8 @@ def test_a_word_was_written_from_what_the_memory_attended_to(answered: Talk) -> 
     assert gone.last_evicted_in.max() < turns_of(passages)[word.passage] + 1
 
 
-def test_one_layer_and_head_is_asked_by_itself(answered: Talk, model: LanguageModel) -> None:
-    words = words_of(model.tokens, answered.memories["full"].ids, answered.passages["full"])
+def test_one_layer_and_head_is_asked_by_itself(answered: Chat, model: LanguageModel) -> None:
+    words = words_of(model.tokens, answered.caches["full"].ids, answered.passages["full"])
     word = next(each for each in words if each.passage >= len(SAID))
     tables = [
         why_table(answered, "full", word, Looks(layer, head)).attended
@@ -121,58 +121,58 @@ def test_one_layer_and_head_is_asked_by_itself(answered: Talk, model: LanguageMo
 
 
 def test_every_word_that_was_lost_is_tried_by_itself_and_with_all(
-    model: LanguageModel, heard: Talk
+    model: LanguageModel, heard: Chat
 ) -> None:
-    memory, passages = heard.memories["fifo"], heard.passages["fifo"]
-    before = memory.ids[:], memory.evicted_in.copy()
-    found = bring_back(model, memory, passages, most=100)
+    cache, passages = heard.caches["fifo"], heard.passages["fifo"]
+    before = cache.ids[:], cache.evicted_in.copy()
+    found = bring_back(model, cache, passages, most=100)
 
-    assert memory.ids == before[0]
-    np.testing.assert_array_equal(memory.evicted_in, before[1])
+    assert cache.ids == before[0]
+    np.testing.assert_array_equal(cache.evicted_in, before[1])
     *each, together = found.tried
     spans = [tried.spans[0] for tried in each]
     assert together.spans == tuple(spans)
-    lost: Bools = np.any(memory.evicted_in >= 0, axis=(0, 1))
+    lost: Bools = np.any(cache.evicted_in >= 0, axis=(0, 1))
     words = [
-        word for word in words_of(model.tokens, memory.ids, passages) if lost[word.tokens].any()
+        word for word in words_of(model.tokens, cache.ids, passages) if lost[word.tokens].any()
     ]
     covered = {token for span in spans for token in range(span.first, span.end)}
     assert covered >= {token for word in words for token in range(word.first, word.end)}
     assert sum(span.end - span.first for span in spans) == len(covered)
-    assert len(bring_back(model, memory, passages, most=2).tried) == 3
+    assert len(bring_back(model, cache, passages, most=2).tried) == 3
 
 
 def test_what_is_brought_back_is_attended_to_when_the_model_answers(
-    model: LanguageModel, heard: Talk
+    model: LanguageModel, heard: Chat
 ) -> None:
-    memory, passages = heard.memories["fifo"], heard.passages["fifo"]
-    found = bring_back(model, memory, passages, most=1)
+    cache, passages = heard.caches["fifo"], heard.passages["fifo"]
+    found = bring_back(model, cache, passages, most=1)
     (span,) = found.tried[0].spans
     mark = model.tokens.marks[found.writer]
 
     for read_again, said in ((False, "as_it_was"), (True, "as_it_would_be")):
-        there = memory.restored(span.first, span.end, read_again=read_again)
+        there = cache.restored(span.first, span.end, read_again=read_again)
         logits = read([there], mark, last=1)[:, 0]
         written = [step[0] for step in write(model.tokens, [there], logits)]
         assert getattr(found.tried[0], said) == model.tokens.text(written).strip()
-        assert there.attention(memory.count)[:, :, span.first : span.end].min() > 0
+        assert there.attention(cache.count)[:, :, span.first : span.end].min() > 0
 
 
 def test_a_memory_that_lost_nothing_has_nothing_to_bring_back(
-    model: LanguageModel, heard: Talk
+    model: LanguageModel, heard: Chat
 ) -> None:
-    found = bring_back(model, heard.memories["full"], heard.passages["full"])
+    found = bring_back(model, heard.caches["full"], heard.passages["full"])
 
     assert found.tried == ()
     assert found.lost == found.full
 
 
 def test_the_damage_is_by_how_much_what_came_is_less_likely(
-    model: LanguageModel, heard: Talk
+    model: LanguageModel, heard: Chat
 ) -> None:
-    ids, passages = heard.memories["full"].ids, heard.passages["full"]
-    whole = Evicting(model.decoder, policy_named("fifo"), len(ids))
-    small = Evicting(model.decoder, policy_named("fifo"), BUDGET)
+    ids, passages = heard.caches["full"].ids, heard.passages["full"]
+    whole = EvictingCache(model.decoder, policy_named("fifo"), len(ids))
+    small = EvictingCache(model.decoder, policy_named("fifo"), BUDGET)
     table = damage_table(model, {"whole": whole, "small": small}, ids, passages)
 
     by_memory = table.set_index(["memory", "passage"])
@@ -187,17 +187,17 @@ def test_the_damage_is_by_how_much_what_came_is_less_likely(
 
 
 def test_one_head_forgets_and_all_others_hold_the_whole_text(
-    model: LanguageModel, heard: Talk
+    model: LanguageModel, heard: Chat
 ) -> None:
-    ids, passages = heard.memories["full"].ids, heard.passages["full"]
+    ids, passages = heard.caches["full"].ids, heard.passages["full"]
     fifo = policy_named("fifo")
     alone = OneHead(model.decoder, fifo, BUDGET, layer=1, head=0)
     for _, first, end in passages:
         read([alone], ids[first:end])
         alone.end_turn()
 
-    assert alone.near is not None
-    held = [[{*row.tolist()} - {-1} for row in layer] for layer in alone.near]
+    assert alone.attended is not None
+    held = [[{*row.tolist()} - {-1} for row in layer] for layer in alone.attended]
     everything = set(range(len(ids)))
     assert held[0] == [everything, everything]
     assert held[1] == [{*range(len(ids) - BUDGET, len(ids))}, everything]

@@ -490,15 +490,17 @@ def test_the_bundled_model_decides_in_the_library_as_in_numpy() -> None:
     for key in EVICTING:
         if key == "random":  # which draws by the bits of keys
             continue
-        memories = (
+        caches = (
             ours.evicting(policy_named(key), 16, record=True),
             theirs.evicting(policy_named(key), 16),
         )
         for passage in passages(theirs, 6):
-            for memory in memories:
+            for memory in caches:
                 read([memory], passage.ids, last=0)
                 memory.end_turn()
-        for decision, left in zip(memories[0].cache.decisions, memories[1].left, strict=True):
+        for decision, left in zip(
+            caches[0].cache.decisions, caches[1].attended_by_turn, strict=True
+        ):
             assert left is not None
             assert decision.held.shape == left.shape
             decided += left[..., 0].size

@@ -179,11 +179,11 @@ def test_a_broken_folder_is_refused_in_one_sentence(
 
 def test_what_the_model_cannot_hold_is_refused(tmp_path: Path) -> None:
     decoder = load_language_model(write_model(tmp_path, max_position_embeddings=8)).decoder
-    memory = TextCache(decoder)
-    read([memory], [1, 2, 3])
+    cache = TextCache(decoder)
+    read([cache], [1, 2, 3])
 
     with pytest.raises(ValueError, match="the text has 9 tokens, but the model holds at most 8"):
-        read([memory], range(6))
+        read([cache], range(6))
     with pytest.raises(ValueError, match="a token is not one of the 300 of the model"):
-        read([memory], [300])
-    assert memory.count == 3
+        read([cache], [300])
+    assert cache.count == 3

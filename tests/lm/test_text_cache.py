@@ -1,4 +1,4 @@
-"""What a model computes from a memory that evicts is what a full one gives with those masked."""
+"""What a model computes from a cache that evicts is what a full one gives with those masked."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fdkvc.corpora.word_frequencies import word_surprisal
 from fdkvc.lm import BUNDLED
 from fdkvc.lm.decoder import Decoder
 from fdkvc.lm.language_model import load_language_model
-from fdkvc.lm.text_cache import CutText, Evicting, Retrieving, TextCache, read
+from fdkvc.lm.text_cache import CutTextCache, EvictingCache, RetrievalCache, TextCache, read
 from fdkvc.policies import policy_named, read_policy
 from fdkvc.policies.retrieval import Retrieval
 from fdkvc.run.online import OnlineCache
@@ -41,18 +41,18 @@ def text(decoder: Decoder, tokens: int, seed: int = 0) -> list[int]:
     return [int(token) for token in drawn]
 
 
-def read_in_turns(memory: TextCache, ids: Sequence[int], lengths: Sequence[int]) -> Any:
+def read_in_turns(cache: TextCache, ids: Sequence[int], lengths: Sequence[int]) -> Any:
     """Read a text turn by turn, and return all logits (N, V)."""
     found, bounds = [], np.cumsum([0, *lengths])
     for first, end in pairwise(bounds):
         if end > first:
-            found.append(read([memory], ids[first:end])[0])
-        memory.end_turn()
+            found.append(read([cache], ids[first:end])[0])
+        cache.end_turn()
     return np.concatenate(found)
 
 
 class Masked(TextCache):
-    """A memory that evicts nothing, but is told what each token may see (L, K, N, N)."""
+    """A cache that evicts nothing, but is told what each token may see (L, K, N, N)."""
 
     def __init__(self, decoder: Decoder, sees: Any) -> None:
         super().__init__(decoder)
@@ -71,12 +71,12 @@ class Masked(TextCache):
         return mixed.reshape(m, -1).astype(np.float32)
 
 
-def what_was_seen(memory: TextCache) -> Any:
+def what_was_seen(cache: TextCache) -> Any:
     """Return whether each token saw each other (L, K, N, N), by what each turn left."""
-    shape, n = memory.decoder.shape, memory.count
+    shape, n = cache.decoder.shape, cache.count
     sees = np.zeros((shape.layers, shape.kv_heads, n, n + 1), bool)
     began, near = 0, None
-    for end, left in zip(memory.ends, memory.left, strict=True):
+    for end, left in zip(cache.ends, cache.attended_by_turn, strict=True):
         for position in range(began, end):
             if near is None:
                 sees[:, :, position, :began] = True
@@ -97,32 +97,32 @@ def test_surprisal_is_what_the_model_gave_each_token_before_it_read_it(decoder: 
     lengths = [7, 0, 12, 4]
     ids = text(decoder, sum(lengths))
     policy = policy_named("surprisal")
-    memory = Evicting(decoder, policy, 10)
-    logits = read_in_turns(memory, ids, lengths).astype(float)
+    cache = EvictingCache(decoder, policy, 10)
+    logits = read_in_turns(cache, ids, lengths).astype(float)
     told = np.log(np.exp(logits).sum(axis=1))[:-1] - logits[np.arange(len(ids) - 1), ids[1:]]
 
-    assert memory.surprisal == pytest.approx([np.log(decoder.shape.vocabulary), *told], rel=1e-4)
-    assert Evicting(decoder, policy_named("fifo"), 10).surprisal is None
+    assert cache.surprisal == pytest.approx([np.log(decoder.shape.vocabulary), *told], rel=1e-4)
+    assert EvictingCache(decoder, policy_named("fifo"), 10).surprisal is None
     # Gone back to within a turn, or read a token at a time beside another, it is the same.
-    memory, other = (Evicting(decoder, policy, 10), TextCache(decoder))
-    read([memory, other], ids[:9], last=1)
-    again = memory.fork(5)
+    cache, other = (EvictingCache(decoder, policy, 10), TextCache(decoder))
+    read([cache, other], ids[:9], last=1)
+    again = cache.fork(5)
     for token in ids[5:9]:
         assert read([again, other.fork(9)], [token], last=1).shape == (2, 1, len(logits[0]))
-    assert again.surprisal == pytest.approx(memory.surprisal, rel=1e-4)
+    assert again.surprisal == pytest.approx(cache.surprisal, rel=1e-4)
 
 
 def test_tokens_of_a_model_are_as_surprising_as_their_words_are_rare() -> None:
     model = load_language_model(BUNDLED)
     ids, _ = model.tokens.encode("in the Ferry")
     texts = [model.tokens.text([token]) for token in ids]
-    memory = model.evicting(policy_named("surprisal"), 10)
-    read([memory], [*model.tokens.marks["user"], *ids])
+    cache = model.evicting(policy_named("surprisal"), 10)
+    read([cache], [*model.tokens.marks["user"], *ids])
 
     assert texts[:2] == ["in", " the"]
     rare = [word_surprisal(each.strip()) for each in texts]
-    assert memory.surprisal == pytest.approx([0, *rare])
-    predicting = model.with_own_surprisal().evicting(policy_named("surprisal"), 10)
+    assert cache.surprisal == pytest.approx([0, *rare])
+    predicting = model.with_model_surprisal().evicting(policy_named("surprisal"), 10)
     read([predicting], [*model.tokens.marks["user"], *ids])
     assert predicting.surprisal is not None
     assert predicting.surprisal[0] == pytest.approx(np.log(model.decoder.shape.vocabulary))
@@ -136,10 +136,10 @@ def test_a_budget_of_the_whole_dialog_gives_the_full_caches_logits(
     ids = text(decoder, sum(lengths))
     full = read([TextCache(decoder)], ids)[0]
 
-    memory = Evicting(decoder, policy_named(key), sum(lengths))
+    cache = EvictingCache(decoder, policy_named(key), sum(lengths))
 
-    assert_same_logits(read_in_turns(memory, ids, lengths), full)
-    assert (memory.evicted_in == -1).all()
+    assert_same_logits(read_in_turns(cache, ids, lengths), full)
+    assert (cache.evicted_in == -1).all()
 
 
 @given(
@@ -153,19 +153,19 @@ def test_an_eviction_is_the_full_cache_with_the_evicted_masked(
     decoder: Decoder, policy: Any, lengths: list[int], budget: int, decides: str, seed: int
 ) -> None:
     ids = text(decoder, sum(lengths), seed)
-    memory = Evicting(decoder, policy, budget, decides)
+    cache = EvictingCache(decoder, policy, budget, decides)
 
-    ours = read_in_turns(memory, ids, lengths)
+    ours = read_in_turns(cache, ids, lengths)
 
-    sees = what_was_seen(memory)
+    sees = what_was_seen(cache)
     assert_same_logits(ours, read([Masked(decoder, sees)], ids)[0])
     if policy.bounded:
-        for left in memory.left:
+        for left in cache.attended_by_turn:
             assert left is None or left.shape[2] <= budget
             if decides == "layer" and left is not None:
                 assert (left == left[:, :1]).all()
     np.testing.assert_allclose(
-        memory.attention(len(ids) - 1).sum(axis=-1), 1, rtol=1e-5, err_msg="it attends to all"
+        cache.attention(len(ids) - 1).sum(axis=-1), 1, rtol=1e-5, err_msg="it attends to all"
     )
 
 
@@ -174,33 +174,35 @@ def test_an_eviction_is_the_full_cache_with_the_evicted_masked(
 )  # what comes back is evicted no more
 def test_what_is_evicted_is_known_with_its_turn_and_rule(decoder: Decoder, key: str) -> None:
     lengths = [6, 4, 8, 3]
-    memory = Evicting(decoder, policy_named(key), 7)
-    read_in_turns(memory, text(decoder, sum(lengths)), lengths)
+    cache = EvictingCache(decoder, policy_named(key), 7)
+    read_in_turns(cache, text(decoder, sum(lengths)), lengths)
 
-    for layer, head in np.ndindex(*memory.evicted_in.shape[:2]):
-        gone = memory.evicted_in[layer, head]
-        for turn, (end, left) in enumerate(zip(memory.ends, memory.left, strict=True)):
+    for layer, head in np.ndindex(*cache.evicted_in.shape[:2]):
+        gone = cache.evicted_in[layer, head]
+        for turn, (end, left) in enumerate(zip(cache.ends, cache.attended_by_turn, strict=True)):
             assert left is not None
             held = {token for token in left[layer, head].tolist() if token >= 0}
             assert held == {at for at in range(end) if not 0 <= gone[at] <= turn}
-    assert ((memory.evicted_in >= 0) == (memory.evicted_by != Rule.none)).all()
+    assert ((cache.evicted_in >= 0) == (cache.evicted_by != Rule.none)).all()
 
 
 @pytest.mark.parametrize("key", [*STREAMING_POLICIES])
 def test_a_head_keeps_what_a_stream_of_its_vectors_keeps(tmp_path: Path, key: str) -> None:
     decoder = load_language_model(write_model(tmp_path, num_key_value_heads=4)).decoder
     lengths = [6, 9, 4, 8, 7]
-    memory = Evicting(decoder, policy_named(key), 10)
-    read_in_turns(memory, text(decoder, sum(lengths)), lengths)
-    vectors = {name: memory.vectors(name) for name in ("queries", "keys", "values")}
+    cache = EvictingCache(decoder, policy_named(key), 10)
+    read_in_turns(cache, text(decoder, sum(lengths)), lengths)
+    vectors = {name: cache.vectors(name) for name in ("queries", "keys", "values")}
 
     for layer, head in np.ndindex(2, 4):
         stream = OnlineCache(policy_named(key), 10)
-        for first, end, left in zip([0, *memory.ends], memory.ends, memory.left, strict=False):
+        for first, end, left in zip(
+            [0, *cache.ends], cache.ends, cache.attended_by_turn, strict=False
+        ):
             turn = stream.feed(
-                embeddings=memory.vectors("hidden")[layer, 0, first:end],
+                embeddings=cache.vectors("hidden")[layer, 0, first:end],
                 **{name: each[layer, head, first:end] for name, each in vectors.items()},
-                surprisal=None if memory.surprisal is None else memory.surprisal[first:end],
+                surprisal=None if cache.surprisal is None else cache.surprisal[first:end],
             )
             assert left is not None
             assert [at for at in left[layer, head].tolist() if at >= 0] == turn.kept.tolist()
@@ -208,135 +210,135 @@ def test_a_head_keeps_what_a_stream_of_its_vectors_keeps(tmp_path: Path, key: st
 
 def test_what_comes_back_from_a_second_tier_is_attended_to_again(decoder: Decoder) -> None:
     lengths = [6] * 8
-    memory = Evicting(decoder, read_policy("recall(fd-kvc, tier=2, page_match=0.3)"), 6)
+    cache = EvictingCache(decoder, read_policy("recall(fd-kvc, tier=2, page_match=0.3)"), 6)
     ids = [token for token in (7, 7, 70, 70, 7, 7, 70, 7) for _ in range(6)]
 
-    ours = read_in_turns(memory, ids, lengths)
+    ours = read_in_turns(cache, ids, lengths)
 
-    sees = what_was_seen(memory)
+    sees = what_was_seen(cache)
     before, after = sees[:, :, :-1], sees[:, :, 1:]
     came_back = np.tril(after & ~before, -1)
     assert came_back.any()
     assert_same_logits(ours, read([Masked(decoder, sees)], ids)[0])
-    assert memory.near is not None
-    layer, head, slot = np.nonzero(memory.near >= 0)
-    assert (memory.evicted_in[layer, head, memory.near[layer, head, slot]] == -1).all()
+    assert cache.attended is not None
+    layer, head, slot = np.nonzero(cache.attended >= 0)
+    assert (cache.evicted_in[layer, head, cache.attended[layer, head, slot]] == -1).all()
 
 
 def test_cut_text_is_the_last_tokens_read_afresh(decoder: Decoder) -> None:
     ids = text(decoder, 40)
-    memory = CutText(decoder, 8)
+    cache = CutTextCache(decoder, 8)
 
-    logits = read_in_turns(memory, ids, [6, 7, 12, 15])
+    logits = read_in_turns(cache, ids, [6, 7, 12, 15])
 
     # Only distances count in rotary positions, so the last tokens may begin a text of their own.
     afresh = TextCache(decoder)
     read([afresh], ids[25 - 8 : 25])
     np.testing.assert_allclose(logits[25:], read([afresh], ids[25:])[0], atol=2e-4)
-    assert memory.left[2] is not None
-    assert memory.left[2].tolist() == [[list(range(17, 25))] * 2] * 2
-    assert memory.evicted_in[0, 0, :33].max() == 3
-    assert (memory.evicted_in[:, :, :5] == 1).all()
+    assert cache.attended_by_turn[2] is not None
+    assert cache.attended_by_turn[2].tolist() == [[list(range(17, 25))] * 2] * 2
+    assert cache.evicted_in[0, 0, :33].max() == 3
+    assert (cache.evicted_in[:, :, :5] == 1).all()
 
 
 def test_a_policy_of_the_future_is_refused(decoder: Decoder) -> None:
     with pytest.raises(ValueError, match="looks at the future of the dialog, which a model has"):
-        Evicting(decoder, policy_named("oracle"), 8)
+        EvictingCache(decoder, policy_named("oracle"), 8)
     with pytest.raises(ValueError, match="budget is 0, but must be a whole number"):
-        Evicting(decoder, policy_named("fifo"), 0)
+        EvictingCache(decoder, policy_named("fifo"), 0)
     with pytest.raises(ValueError, match="decides is 'all', but must be one of head, layer"):
-        Evicting(decoder, policy_named("fifo"), 8, "all")
+        EvictingCache(decoder, policy_named("fifo"), 8, "all")
 
 
 def test_a_restored_span_is_attended_to_as_it_was_or_as_it_would_be(decoder: Decoder) -> None:
     lengths, ids = [10, 10, 10], text(decoder, 36)
-    memory = Evicting(decoder, policy_named("fifo"), 6)
-    read_in_turns(memory, ids, lengths)
+    cache = EvictingCache(decoder, policy_named("fifo"), 6)
+    read_in_turns(cache, ids, lengths)
     more = ids[30:]
-    untouched = read([memory.fork()], more)[0]
+    untouched = read([cache.fork()], more)[0]
 
-    back = memory.restored(3, 7)
+    back = cache.restored(3, 7)
     logits = read([back], more)[0]
-    sees = np.concatenate([what_was_seen(memory), np.zeros((2, 2, 6, 30), bool)], axis=2)
+    sees = np.concatenate([what_was_seen(cache), np.zeros((2, 2, 6, 30), bool)], axis=2)
     sees = np.pad(sees, [(0, 0), (0, 0), (0, 0), (0, 6)])
     sees[:, :, 30:, [*range(3, 7), *range(24, 36)]] = True
     assert_same_logits(logits, read([Masked(decoder, sees)], ids)[0][30:])
 
-    again = memory.restored(3, 7, read_again=True)
+    again = cache.restored(3, 7, read_again=True)
     sees[:, :, 3:7] = False
     sees[:, :, 3:7, 3:7] = True  # nothing is left of what stood before it
     expected = Masked(decoder, sees)
     # The tokens between were read when those still were as they had been.
-    between = memory.vectors("keys")[:, :, 7:30], memory.vectors("values")[:, :, 7:30]
+    between = cache.vectors("keys")[:, :, 7:30], cache.vectors("values")[:, :, 7:30]
     read([expected], ids[:30])
     for name, vectors in zip(("keys", "values"), between, strict=True):
         expected._vectors[name][:, :, 7:30] = vectors
     assert_same_logits(read([again], more)[0], read([expected], more)[0])
 
-    np.testing.assert_array_equal(read([memory], more)[0], untouched)
+    np.testing.assert_array_equal(read([cache], more)[0], untouched)
     with pytest.raises(ValueError, match="the end is 31, but must be a whole number from 0 to 30"):
-        memory.restored(3, 31)
+        cache.restored(3, 31)
 
 
 def test_attention_says_what_a_token_saw_and_what_it_would_have_seen(
     decoder: Decoder,
 ) -> None:
     ids = text(decoder, 24)
-    memory = Evicting(decoder, policy_named("fifo"), 5)
-    read_in_turns(memory, ids, [8, 8, 8])
+    cache = EvictingCache(decoder, policy_named("fifo"), 5)
+    read_in_turns(cache, ids, [8, 8, 8])
 
-    saw = memory.attention(17)
+    saw = cache.attention(17)
     assert saw.shape == (2, 4, 24)
     assert (saw[:, :, 11:18] > 0).all()
     assert (saw[:, :, :11] == 0).all()
     assert (saw[:, :, 18:] == 0).all()
-    all_of_it = memory.attention(17, to_all=True)
+    all_of_it = cache.attention(17, whole_text=True)
     assert (all_of_it[:, :, :18] > 0).all()
     ratio = all_of_it[:, :, 11:18] / saw[:, :, 11:18]
     np.testing.assert_allclose(ratio, np.broadcast_to(ratio[..., :1], ratio.shape), rtol=1e-3)
     with pytest.raises(ValueError, match="the position is 24, but must be a whole number from 0"):
-        memory.attention(24)
+        cache.attention(24)
 
 
 def test_a_fork_goes_on_by_itself(decoder: Decoder) -> None:
     ids = text(decoder, 30)
-    memory = Evicting(decoder, policy_named("h2o"), 6)
-    read_in_turns(memory, ids[:20], [10, 10])
-    other = memory.fork()
+    cache = EvictingCache(decoder, policy_named("h2o"), 6)
+    read_in_turns(cache, ids[:20], [10, 10])
+    other = cache.fork()
 
     read_in_turns(other, [1] * 30, [15, 15])
-    after = read_in_turns(memory, ids[20:], [10])
+    after = read_in_turns(cache, ids[20:], [10])
 
-    alone = Evicting(decoder, policy_named("h2o"), 6)
+    alone = EvictingCache(decoder, policy_named("h2o"), 6)
     np.testing.assert_array_equal(read_in_turns(alone, ids, [10, 10, 10])[20:], after)
-    np.testing.assert_array_equal(alone.evicted_in, memory.evicted_in)
-    assert (other.count, memory.count) == (50, 30)
-    read([memory], [2, 3, 4])
-    again = memory.fork(31)
-    read([memory.fork()], [9])  # each by itself
-    np.testing.assert_array_equal(read([again], [3, 4]), read([memory.fork(31)], [3, 4]))
+    np.testing.assert_array_equal(alone.evicted_in, cache.evicted_in)
+    assert (other.count, cache.count) == (50, 30)
+    read([cache], [2, 3, 4])
+    again = cache.fork(31)
+    read([cache.fork()], [9])  # each by itself
+    np.testing.assert_array_equal(read([again], [3, 4]), read([cache.fork(31)], [3, 4]))
     assert again.ids == [*ids, 2, 3, 4]
     with pytest.raises(ValueError, match="the count of a fork is 29, but must be a whole number"):
-        memory.fork(29)
+        cache.fork(29)
 
 
 def test_a_text_ends_where_the_positions_do(tmp_path: Path) -> None:
     model = load_language_model(write_model(tmp_path, max_position_embeddings=30))
-    memory = CutText(model.decoder, 4)
-    read_in_turns(memory, text(model.decoder, 30), [10, 10, 10])
+    cache = CutTextCache(model.decoder, 4)
+    read_in_turns(cache, text(model.decoder, 30), [10, 10, 10])
     with pytest.raises(ValueError, match="the text has 31 tokens, but the model holds at most 30"):
-        read([memory], [1])
+        read([cache], [1])
 
 
 @pytest.mark.parametrize("size", [1, 3])
 def test_a_memory_that_retrieves_reads_what_is_nearest(decoder: Decoder, size: int) -> None:
     lengths, budget = [7, 5, 9, 4], 6
     ids, shape = text(decoder, sum(lengths), seed=4), decoder.shape
-    memory = Retrieving(decoder, Retrieval(size=size), budget)
-    found = read_in_turns(memory, ids, lengths)
+    cache = RetrievalCache(decoder, Retrieval(size=size), budget)
+    found = read_in_turns(cache, ids, lengths)
 
     sees = np.zeros((shape.layers, shape.kv_heads, len(ids), len(ids)), bool)
-    queries, keys = (memory.vectors(name).astype(float) for name in ("queries", "keys"))
+    queries, keys = (cache.vectors(name).astype(float) for name in ("queries", "keys"))
     for began, end in pairwise(np.cumsum([0, *lengths])):
         pages = [range(first, min(first + size, began)) for first in range(0, began, size)]
         for layer, head, position in np.ndindex(shape.layers, shape.kv_heads, end):
@@ -354,7 +356,7 @@ def test_a_memory_that_retrieves_reads_what_is_nearest(decoder: Decoder, size: i
     assert (~np.tril(np.ones(len(ids), bool)) | sees.all(axis=(0, 1))).mean() < 0.9
     wanted = read_in_turns(Masked(decoder, sees), ids, lengths)
     np.testing.assert_allclose(found, wanted, atol=NEAR * np.abs(wanted).max())
-    assert (memory.evicted_in == -1).all()
+    assert (cache.evicted_in == -1).all()
 
 
 @pytest.mark.parametrize("marks", [MARKS, ("<pad>",)])
@@ -370,14 +372,14 @@ def test_a_whitelist_knows_words_and_speakers_of_what_a_model_reads(
 
     def kept(listed: str) -> tuple[str, set[int]]:
         policy = read_policy(f"whitelist(fifo, first=0, most=1, {listed})")
-        memory, began = model.evicting(policy, 30), []
+        cache, began = model.evicting(policy, 30), []
         for passage in passages:
-            began.append(memory.count)
-            read([memory], model.tokens.encode_passage(passage).ids)
-            memory.end_turn()
-        assert memory.near is not None
-        stayed = [int(token) for token in memory.near[0, 0] if token >= 0]
-        pieces = [model.tokens.text([memory.ids[token]]) for token in stayed]
+            began.append(cache.count)
+            read([cache], model.tokens.encode_passage(passage).ids)
+            cache.end_turn()
+        assert cache.attended is not None
+        stayed = [int(token) for token in cache.attended[0, 0] if token >= 0]
+        pieces = [model.tokens.text([cache.ids[token]]) for token in stayed]
         return "".join(pieces), {bisect_right(began, token) - 1 for token in stayed}
 
     said, _ = kept("words=trieste")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fdkvc.corpora import tokenizer_file
-from fdkvc.corpora.tokenizer_file import check_tokenizer, in_a_sentence
+from fdkvc.corpora.tokenizer_file import as_value_error, check_tokenizer
 from fdkvc.lm.language_model import load_language_model
 from fdkvc.lm.tokens import load_tokens
 from tests.models import write_model
@@ -155,14 +155,14 @@ def test_a_text_that_makes_the_library_panic_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit, GeneratorExit])
 def test_what_ends_the_process_passes_through(end: type[BaseException]) -> None:
-    with pytest.raises(end), in_a_sentence("it cannot be read"):
+    with pytest.raises(end), as_value_error("it cannot be read"):
         raise end
 
 
 def test_stderr_is_there_again(capfd: pytest.CaptureFixture[str]) -> None:
     import os
 
-    with tokenizer_file.silenced():
+    with tokenizer_file.stderr_silenced():
         os.write(2, b"a panic\n")
     os.write(2, b"a sentence\n")
     assert capfd.readouterr().err == "a sentence\n"

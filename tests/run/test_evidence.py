@@ -11,7 +11,7 @@ import pytest
 
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.lexical import lexical_recording
-from fdkvc.corpora.recordings import Recording, many_rows
+from fdkvc.corpora.recordings import Recording, stack_recordings
 from fdkvc.corpora.transcripts import Demand, Mention, Transcript, Turn
 from fdkvc.policies import policy_named
 from fdkvc.run.evidence import OLD, Demands, answers, lost_in, recall
@@ -74,7 +74,7 @@ def plain(trace: Trace, recording: Recording, row: int, older_than: int) -> floa
 @pytest.mark.parametrize("key", ["fifo", "h2o", "fd-kvc"])
 def test_recall_is_that_of_a_plain_reading(key: str) -> None:
     recordings = [lexical_recording(dialog) for dialog in DIALOGS]
-    trace = simulate(policy_named(key), many_rows(recordings), 64, entries=False)
+    trace = simulate(policy_named(key), stack_recordings(recordings), 64, entries=False)
     for row, recording in enumerate(recordings):
         found = measure(trace, recording, row)
         assert found["call_recall"] == pytest.approx(plain(trace, recording, row, 0), nan_ok=True)

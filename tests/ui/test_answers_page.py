@@ -18,7 +18,7 @@ from fdkvc.experiments.answers import MEASURES
 from fdkvc.explain.answer_causes import grade_call
 from fdkvc.files.record import digest
 from fdkvc.lm import MEASURED, MEASURED_ON
-from fdkvc.lm.talk import Talk
+from fdkvc.lm.chat import Chat
 from fdkvc.ui.answers import choices, conversation, scene
 from fdkvc.ui.answers.conversation import FULL, Conversation, bundled_model
 from fdkvc.ui.answers.measured import TABLES, damage_rows, report
@@ -226,8 +226,8 @@ def test_an_answer_that_is_stopped_ends_there_and_the_talk_goes_on(
 ) -> None:
     whole = lanes(open_page("answers", policies="fifo", budget=70))["Full cache"]
 
-    def stopping(talk: Talk, asked: Conversation) -> Iterator[int]:
-        for steps in conversation.steps_of(talk, asked):
+    def stopping(chat: Chat, asked: Conversation) -> Iterator[int]:
+        for steps in conversation.steps_of(chat, asked):
             yield steps
             if steps == 3 and not asked.stopped:  # a click: its callback, and the next run
                 choices.stop("answers", asked)

@@ -14,7 +14,7 @@ from typing import Any
 
 from fdkvc.corpora.formats import annotated, chat, plain
 from fdkvc.corpora.formats.base import Format
-from fdkvc.corpora.json_input import an_object, check_structure, parse_json
+from fdkvc.corpora.json_input import check_object, check_structure, parse_json
 from fdkvc.corpora.transcripts import TooLargeError, Transcript
 from fdkvc.extensions import register_installed
 from fdkvc.limits import MAX_DIALOG_FILE_BYTES, MAX_DIALOGS
@@ -178,7 +178,7 @@ def _conversations(text: str, by_line: bool, calls: bool) -> Iterator[Transcript
     for number, value in enumerate(values):
         if isinstance(value, list):
             value = {"messages": value}
-        value = an_object(value, f"dialog {number}")
+        value = check_object(value, f"dialog {number}")
         known = _format_of(value, number)
         try:
             yield from known.read(value, number, calls)

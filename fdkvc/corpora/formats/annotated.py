@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fdkvc.corpora.formats.base import Format, with_calls
-from fdkvc.corpora.json_input import an_object, optional_part, part
+from fdkvc.corpora.json_input import check_object, optional, require
 from fdkvc.corpora.transcripts import (
     Argument,
     Call,
@@ -42,7 +42,7 @@ NO_INTENT = "NONE"
 Wordings = Mapping[str, tuple[str, ...]]
 
 
-SAY_NOTHING = frozenset(("yes", "no", "true", "false", "dontcare", "free", "none"))
+NO_EVIDENCE = frozenset(("yes", "no", "true", "false", "dontcare", "free", "none"))
 """Values that a sentence may hold without meaning them, so that a mention is no evidence."""
 
 
@@ -89,25 +89,25 @@ def read_dialogue(
     value: Mapping[str, Any], number: int, calls: bool = False
 ) -> Iterator[Transcript]:
     """Read one dialogue; a sentence about a mistake names the dialogue, the turn and the field."""
-    name = clean_name(optional_part(value, "dialogue_id", str, f"dialogue {number}"))
+    name = clean_name(optional(value, "dialogue_id", str, f"dialogue {number}"))
     place = f"dialogue {number} ({name})" if name else f"dialogue {number}"
     turns: list[Turn] = []
     framed: list[list[Frame]] = []
     about: list[frozenset[str]] = []
-    said = part(value, "turns", list, place)
+    said = require(value, "turns", list, place)
     check_turns(place, len(said))
     for at, found in enumerate(said):
         where = f"{place}, turn {at}"
-        turn = an_object(found, where)
-        text = part(turn, "utterance", str, where)
+        turn = check_object(found, where)
+        text = require(turn, "utterance", str, where)
         frames = [
-            _frame(an_object(frame, f"{where}, frame {index}"), f"{where}, frame {index}", text)
-            for index, frame in enumerate(optional_part(turn, "frames", list, where))
+            _frame(check_object(frame, f"{where}, frame {index}"), f"{where}, frame {index}", text)
+            for index, frame in enumerate(optional(turn, "frames", list, where))
         ]
         topic = _topic(frames, turns[-1].topic if turns else None)
         called = [frame.call for frame in frames if frame.call is not None] if calls else []
         words = with_calls(clean(text), called)
-        turns.append(Turn(clean_name(part(turn, "speaker", str, where)), words, topic))
+        turns.append(Turn(clean_name(require(turn, "speaker", str, where)), words, topic))
         framed.append([frame.moved(len(words) - len(text)) for frame in frames])
         about.append(_services(frames, about[-1] if about else frozenset()))
     demands = _Demands(MentionFinder([turn.text for turn in turns], place), about)
@@ -193,7 +193,7 @@ class _Demands:
         self, kind: Any, turn: int, service: str, source: str, slot: str, wordings: Sequence[str]
     ) -> tuple[Mention, ...] | None:
         """Add a demand, if there is evidence of it; return that, or None where none can be."""
-        if all(wording.lower() in SAY_NOTHING for wording in wordings):
+        if all(wording.lower() in NO_EVIDENCE for wording in wordings):
             return None
         found = {*self.finder.mentions(wordings, before=turn)}
         for wording in wordings:
@@ -224,27 +224,29 @@ class _Demands:
 
 
 def _frame(value: Mapping[str, Any], place: str, text: str) -> Frame:
-    service = clean_name(part(value, "service", str, place))
+    service = clean_name(require(value, "service", str, place))
     slots = [
-        (an_object(slot, f"{place}, slot {index}"), f"{place}, slot {index}")
-        for index, slot in enumerate(optional_part(value, "slots", list, place))
+        (check_object(slot, f"{place}, slot {index}"), f"{place}, slot {index}")
+        for index, slot in enumerate(optional(value, "slots", list, place))
     ]
     found = (_span(slot, where, text) for slot, where in slots)
     spans = tuple(span for span in found if span is not None)
     copies = {
-        clean_name(part(slot, "slot", str, where)): clean_name(part(slot, "copy_from", str, where))
+        clean_name(require(slot, "slot", str, where)): clean_name(
+            require(slot, "copy_from", str, where)
+        )
         for slot, where in slots
         if slot.get("copy_from") is not None
     }
     actions = [
-        an_object(action, f"{place}, action {index}")
-        for index, action in enumerate(optional_part(value, "actions", list, place))
+        check_object(action, f"{place}, action {index}")
+        for index, action in enumerate(optional(value, "actions", list, place))
     ]
-    state = optional_part(value, "state", dict, place)
+    state = optional(value, "state", dict, place)
     active = state.get("active_intent") not in (None, NO_INTENT, "")
     values = {
         clean_name(slot): tuple(_texts(wordings, f"{place}, slot_values {slot[:40]!r}"))
-        for slot, wordings in optional_part(state, "slot_values", dict, place).items()
+        for slot, wordings in optional(state, "slot_values", dict, place).items()
         if active and wordings
     }
     call = _service_call(value, place)
@@ -263,11 +265,11 @@ def _frame(value: Mapping[str, Any], place: str, text: str) -> Frame:
 
 def _span(found: Mapping[str, Any], place: str, text: str) -> tuple[str, int, int] | None:
     """Return a slot and its characters, or None where it is copied from elsewhere."""
-    slot = clean_name(part(found, "slot", str, place))
+    slot = clean_name(require(found, "slot", str, place))
     if "start" not in found and "exclusive_end" not in found:
         return None
-    start = part(found, "start", int, place)
-    end = part(found, "exclusive_end", int, place)
+    start = require(found, "start", int, place)
+    end = require(found, "exclusive_end", int, place)
     if not 0 <= start < end <= len(text):
         raise ValueError(
             f"{place}: 'start' {start} and 'exclusive_end' {end} are no part of the utterance, "
@@ -281,9 +283,9 @@ def _canonical(
 ) -> Iterator[tuple[tuple[str, str], tuple[str, ...]]]:
     for index, action in enumerate(actions):
         where = f"{place}, action {index}"
-        slot = clean_name(optional_part(action, "slot", str, where))
-        said = _texts(optional_part(action, "values", list, where), f"{where}, values")
-        meant = optional_part(action, "canonical_values", list, where)
+        slot = clean_name(optional(action, "slot", str, where))
+        said = _texts(optional(action, "values", list, where), f"{where}, values")
+        meant = optional(action, "canonical_values", list, where)
         for value in _texts(meant, f"{where}, canonical_values"):
             yield (slot, value.lower()), tuple(said)
 
@@ -292,11 +294,11 @@ def _service_call(value: Mapping[str, Any], place: str) -> tuple[str, Mapping[st
     if value.get("service_call") is None:
         return None
     where = f"{place}, service_call"
-    call = part(value, "service_call", dict, place)
+    call = require(value, "service_call", dict, place)
     arguments = {}
-    for slot, argument in part(call, "parameters", dict, where).items():
+    for slot, argument in require(call, "parameters", dict, where).items():
         (arguments[clean_name(slot)],) = _texts([argument], f"{where}, parameters {slot[:40]!r}")
-    return clean_name(part(call, "method", str, where)), arguments
+    return clean_name(require(call, "method", str, where)), arguments
 
 
 def _texts(values: Any, place: str) -> list[str]:

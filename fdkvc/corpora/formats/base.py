@@ -34,7 +34,7 @@ class Format:
     endings: tuple[str, ...]
     field: str | None
     read: Callable[[Any, int, bool], Iterator[Transcript | TooLargeError]]
-    described: str
+    description: str
     topics: str = ""
     demands: str = ""
 

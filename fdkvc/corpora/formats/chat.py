@@ -12,7 +12,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fdkvc.corpora.formats.base import Format, with_calls
-from fdkvc.corpora.json_input import an_object, check_structure, optional_part, parse_json, part
+from fdkvc.corpora.json_input import (
+    check_object,
+    check_structure,
+    optional,
+    parse_json,
+    require,
+)
 from fdkvc.corpora.transcripts import (
     Argument,
     Call,
@@ -25,7 +31,7 @@ from fdkvc.corpora.transcripts import (
     clean_name,
 )
 
-SAID_OR_CALLED = frozenset(("content", "refusal", "tool_calls", "function_call"))
+CONTENT_FIELDS = frozenset(("content", "refusal", "tool_calls", "function_call"))
 """Fields of a message, of which it must have one."""
 
 TEXTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
@@ -45,13 +51,13 @@ def read_conversation(
     """Read one conversation; a sentence about a mistake names it, the turn and the field."""
     place = f"dialog {number}"
     named = value.get("id", value.get("title"))
-    yield _conversation(part(value, "messages", list, place), named, place, calls)
+    yield _conversation(require(value, "messages", list, place), named, place, calls)
 
 
 def read_shared(value: Mapping[str, Any], number: int, calls: bool = False) -> Iterator[Transcript]:
     """Read one conversation of ShareGPT's layout."""
     place = f"dialog {number}"
-    yield _conversation(part(value, "conversations", list, place), value.get("id"), place, calls)
+    yield _conversation(require(value, "conversations", list, place), value.get("id"), place, calls)
 
 
 def read_request(
@@ -59,26 +65,26 @@ def read_request(
 ) -> Iterator[Transcript]:
     """Read the conversation of a request to a model, as a line of a batch has it."""
     place = f"dialog {number}"
-    body, inside = part(value, "body", dict, place), f"{place}, body"
+    body, inside = require(value, "body", dict, place), f"{place}, body"
     if "input" in body and "messages" not in body:
         messages = list(_of_response(body, inside))
     else:
-        messages = part(body, "messages", list, inside)
+        messages = require(body, "messages", list, inside)
     yield _conversation(messages, value.get("custom_id"), place, calls)
 
 
-def _conversation(messages: list[Any], named: Any, place: str, calls_said: bool) -> Transcript:
+def _conversation(messages: list[Any], named: Any, place: str, calls_in_text: bool) -> Transcript:
     name = clean_name(named) if isinstance(named, str) else ""
     turns: list[Turn] = []
     asked: list[tuple[int, str, Any]] = []
     check_turns(place, len(messages))
     for at, found in enumerate(messages):
         where = f"{place}, turn {at}"
-        message = _in_chat_terms(an_object(found, where), where)
-        topic = clean_name(optional_part(message, "topic", str, where))
-        role = clean_name(part(message, "role", str, where))
+        message = _in_chat_terms(check_object(found, where), where)
+        topic = clean_name(optional(message, "topic", str, where))
+        role = clean_name(require(message, "role", str, where))
         called = list(_calls(message, where))
-        words = with_calls(clean(_content(message, where)), called if calls_said else [])
+        words = with_calls(clean(_content(message, where)), called if calls_in_text else [])
         turns.append(Turn(role, words, topic or None))
         asked += [(at, *call) for call in called]
 
@@ -99,18 +105,18 @@ def _conversation(messages: list[Any], named: Any, place: str, calls_said: bool)
             made.append(Argument(slot, said, mentions[-1] if mentions else None))
         calls.append(Call(at, method, tuple(sorted(made, key=lambda each: each.slot))))
     return Transcript(
-        name or place, tuple(turns), tuple(demands), missing, tuple(calls), calls_said, unread
+        name or place, tuple(turns), tuple(demands), missing, tuple(calls), calls_in_text, unread
     )
 
 
 def _of_response(body: Mapping[str, Any], place: str) -> Iterator[Any]:
     """Yield the input of a response as chat messages; there, a call is no message."""
     if body.get("instructions") is not None:
-        yield {"role": "system", "content": part(body, "instructions", str, place)}
+        yield {"role": "system", "content": require(body, "instructions", str, place)}
     if isinstance(body["input"], str):
         yield {"role": "user", "content": body["input"]}
         return
-    for item in part(body, "input", list, place):
+    for item in require(body, "input", list, place):
         match item:
             case {"type": "function_call"}:
                 yield {"role": "assistant", "function_call": item}
@@ -128,7 +134,10 @@ def _in_chat_terms(message: Mapping[str, Any], place: str) -> Mapping[str, Any]:
     """Return a message with ``role`` and ``content`` where it has ``from`` and ``value``."""
     if "role" in message or "from" not in message:
         return message
-    who, said = part(message, "from", str, place), part(message, "value", str, place)
+    who, said = (
+        require(message, "from", str, place),
+        require(message, "value", str, place),
+    )
     called = _called(said) if who == CALLING else []
     if called:
         return {"role": ROLES[who], "tool_calls": [{"function": each} for each in called]}
@@ -150,17 +159,17 @@ def _called(text: str) -> list[dict[str, Any]]:
 
 def _content(message: Mapping[str, Any], place: str) -> str:
     """Return the text of a message; its parts are joined, and what is no text is left out."""
-    if not message.keys() & SAID_OR_CALLED:
-        part(message, "content", str, place)
-    said = [optional_part(message, "refusal", str, place)]
+    if not message.keys() & CONTENT_FIELDS:
+        require(message, "content", str, place)
+    said = [optional(message, "refusal", str, place)]
     if isinstance(message.get("content"), list):
         for found in message["content"]:
             where = f"{place}: a part of 'content'"
-            field = TEXTS.get(str(an_object(found, where).get("type")))
+            field = TEXTS.get(str(check_object(found, where).get("type")))
             if field is not None:
-                said.append(part(found, field, str, where))
+                said.append(require(found, field, str, where))
     else:
-        said.insert(0, optional_part(message, "content", str, place))
+        said.insert(0, optional(message, "content", str, place))
     return "\n".join(filter(None, said))
 
 
@@ -171,17 +180,17 @@ def _calls(message: Mapping[str, Any], place: str) -> Iterator[tuple[str, Any]]:
     """
     called = []
     if message.get("function_call") is not None:
-        called.append(part(message, "function_call", dict, place))
-    for found in optional_part(message, "tool_calls", list, place):
-        call = an_object(found, f"{place}: a call")
+        called.append(require(message, "function_call", dict, place))
+    for found in optional(message, "tool_calls", list, place):
+        call = check_object(found, f"{place}: a call")
         if call.get("type") == "custom":  # its input is a text of no form
-            custom = part(call, "custom", dict, place)
-            arguments = {"input": part(custom, "input", str, place)}
+            custom = require(call, "custom", dict, place)
+            arguments = {"input": require(custom, "input", str, place)}
             called.append({"name": custom.get("name"), "arguments": arguments})
         else:
-            called.append(part(call, "function", dict, place))
+            called.append(require(call, "function", dict, place))
     for function in called:
-        method = clean_name(part(function, "name", str, place))
+        method = clean_name(require(function, "name", str, place))
         arguments = function.get("arguments")
         found = _parsed(arguments) if isinstance(arguments, str) else arguments
         yield method, found if isinstance(found, dict) else arguments

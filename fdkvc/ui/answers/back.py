@@ -118,13 +118,13 @@ def _told(answered: Answered, name: str, title: str, found: BroughtBack, wanted:
 def _evicted(answered: Answered, name: str, span: Span) -> str:
     """Say in which turn a span was evicted, of all heads."""
     turns = turns_of(answered.heard.passages[name])
-    gone = answered.heard.memories[name].evicted_in[:, :, span.first : span.end]
+    gone = answered.heard.caches[name].evicted_in[:, :, span.first : span.end]
     when = sorted({turns[at] for at in gone[gone >= 0].tolist()})
     return turns_in_words(when[0], when[-1])
 
 
 def _of_heads(answered: Answered, name: str, span: Span) -> str:
-    gone = answered.heard.memories[name].evicted_in[:, :, span.first : span.end] >= 0
+    gone = answered.heard.caches[name].evicted_in[:, :, span.first : span.end] >= 0
     return f"{int(gone.any(axis=-1).sum())} of {gone[:, :, 0].size}"
 
 

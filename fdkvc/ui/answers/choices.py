@@ -10,7 +10,7 @@ import streamlit as st
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.experiments.answers import MEASURES
 from fdkvc.limits import MAX_ANSWERING_POLICIES, MAX_TURNS, MAX_TYPED_CHARACTERS
-from fdkvc.lm.deciding import DECIDES
+from fdkvc.lm.head_eviction import DECIDES
 from fdkvc.parameters import Field
 from fdkvc.policies import Policy
 from fdkvc.policies.base import Available

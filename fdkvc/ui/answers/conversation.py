@@ -26,15 +26,15 @@ from fdkvc.explain.answer_causes import (
     words_of,
 )
 from fdkvc.lm import BUNDLED
-from fdkvc.lm.deciding import check_present
+from fdkvc.lm.chat import Chat
+from fdkvc.lm.head_eviction import check_no_future
 from fdkvc.lm.language_model import LanguageModel, load_language_model
-from fdkvc.lm.talk import Talk
 from fdkvc.lm.text_cache import TextCache
 from fdkvc.policies import Policy
 from fdkvc.ui.kit.lru import cached
 
 FULL = "all"
-"""The memory that evicts nothing, beside those that have the names of policies."""
+"""The cache that evicts nothing, beside those that have the names of policies."""
 
 
 @lru_cache(maxsize=1)
@@ -87,7 +87,7 @@ class Conversation:
 
     @property
     def titles(self) -> Mapping[str, str]:
-        """How people see each memory."""
+        """How people see each cache."""
         return {FULL: "Full cache", **{policy.name: policy.title for policy in self.policies}}
 
     @property
@@ -122,8 +122,8 @@ class Conversation:
             if each.turn == self.turn and each.call is not None
         )
 
-    def memories(self) -> dict[str, TextCache]:
-        """Return a new memory for each policy."""
+    def caches(self) -> dict[str, TextCache]:
+        """Return a new cache for each policy."""
         return {
             policy.name: bundled_model().evicting(policy, self.budget, self.decides)
             for policy in self.policies
@@ -131,8 +131,8 @@ class Conversation:
 
 
 @cached
-def heard(conversation: Conversation) -> Talk:
-    """Return a talk that has heard all and is about to answer; nobody may go on with it.
+def heard(conversation: Conversation) -> Chat:
+    """Return a chat that has heard all and is about to answer; nobody may go on with it.
 
     Raises
     ------
@@ -141,26 +141,26 @@ def heard(conversation: Conversation) -> Talk:
     """
     if conversation.said:
         before = conversation.before
-        talk = heard(before).fork()
+        chat = heard(before).fork()
         if not before.empty:
-            for _ in islice(talk.answer(), before.steps):
+            for _ in islice(chat.answer(), before.steps):
                 pass
-        talk.hear(conversation.said[-1])
-        return talk
+        chat.add_message(conversation.said[-1])
+        return chat
     for policy in conversation.policies:
-        check_present(policy)
-    talk = Talk(
-        bundled_model(), {FULL: TextCache(bundled_model().decoder), **conversation.memories()}
+        check_no_future(policy)
+    chat = Chat(
+        bundled_model(), {FULL: TextCache(bundled_model().decoder), **conversation.caches()}
     )
     for passage in conversation.passages:
         if passage.turn < conversation.turn:
-            talk.hear(passage.text, passage.writer)
-    return talk
+            chat.add_message(passage.text, passage.writer)
+    return chat
 
 
-def steps_of(talk: Talk, conversation: Conversation) -> Iterator[int]:
-    """Let a talk answer; yield how many steps there are so far."""
-    steps = islice(talk.answer(), conversation.steps)
+def steps_of(chat: Chat, conversation: Conversation) -> Iterator[int]:
+    """Let a chat answer; yield how many steps there are so far."""
+    steps = islice(chat.answer(), conversation.steps)
     for count, _ in enumerate(steps, 1):
         yield count
 
@@ -172,20 +172,20 @@ class Answered:
     Attributes
     ----------
     conversation : Conversation
-    talk : Talk
+    chat : Chat
         Which has answered; nobody may go on with it.
     """
 
     conversation: Conversation
-    talk: Talk
+    chat: Chat
 
     @cached_property
-    def heard(self) -> Talk:
-        """The talk before its answer."""
+    def heard(self) -> Chat:
+        """The chat before its answer."""
         return heard(self.conversation)
 
     def began(self, name: str) -> int:
-        """Return the first passage of a memory's answer; calls are passages of their own."""
+        """Return the first passage of a cache's answer; calls are passages of their own."""
         return len(self.heard.passages[name])
 
     def past(self, name: str) -> list[tuple[Writer, str]]:
@@ -193,25 +193,25 @@ class Answered:
         conversation = self.conversation
         given = sum(each.turn < conversation.turn for each in conversation.passages)
         last = self.began(name) - (1 if conversation.said else 0)
-        writers = [writer for writer, *_ in self.talk.passages[name]]
-        return [(writers[at], self.talk.text(name, passage=at)) for at in range(given, last)]
+        writers = [writer for writer, *_ in self.chat.passages[name]]
+        return [(writers[at], self.chat.text(name, passage=at)) for at in range(given, last)]
 
     def passages(self, name: str) -> list[tuple[Writer, str]]:
-        """Return what a memory has answered so far: calls, and words."""
-        tokens, memory = self.talk.model.tokens, self.talk.memories[name]
-        known = self.talk.passages[name]
+        """Return what a cache has answered so far: calls, and words."""
+        tokens, cache = self.chat.model.tokens, self.chat.caches[name]
+        known = self.chat.passages[name]
         found: list[tuple[Writer, str]] = [
-            (writer, tokens.text(memory.ids[first:end]).strip())
+            (writer, tokens.text(cache.ids[first:end]).strip())
             for writer, first, end in known[self.began(name) :]
         ]
-        written = memory.ids[known[-1][2] if known else 0 :]
+        written = cache.ids[known[-1][2] if known else 0 :]
         if written:
             begun: Writer = "call" if written[0] == tokens.marks["call"][0] else "system"
             found.append((begun, tokens.text(written).strip()))
         return found
 
     def calls(self, name: str) -> list[str]:
-        """Return the calls that a memory has answered with."""
+        """Return the calls that a cache has answered with."""
         return [text for writer, text in self.passages(name) if writer == "call"]
 
     @property
@@ -228,7 +228,7 @@ class Answered:
         return [grade_call(*each) for each in zip(calls, wanted, strict=True)]
 
     def right(self, name: str) -> bool:
-        """Whether a memory made the calls that were wanted."""
+        """Whether a cache made the calls that were wanted."""
         return all(call.right for call in self.graded_calls(name))
 
     @cached_property
@@ -236,14 +236,14 @@ class Answered:
         return {}
 
     def words(self, name: str) -> tuple[Word, ...]:
-        """Return the words of a memory's whole text."""
+        """Return the words of a cache's whole text."""
         if name not in self._words:
-            memory, passages = self.talk.memories[name], self.talk.passages[name]
-            self._words[name] = words_of(self.talk.model.tokens, memory.ids, passages)
+            cache, passages = self.chat.caches[name], self.chat.passages[name]
+            self._words[name] = words_of(self.chat.model.tokens, cache.ids, passages)
         return self._words[name]
 
     def own_words(self, name: str) -> tuple[Word, ...]:
-        """Return the words of a memory's answer."""
+        """Return the words of a cache's answer."""
         began = self.began(name)
         return tuple(word for word in self.words(name) if word.passage >= began)
 
@@ -251,8 +251,8 @@ class Answered:
 @cached
 def brought_back(answered: Answered, name: str) -> BroughtBack:
     """Return what comes of bringing back what a policy evicted; made once."""
-    talk = answered.heard
-    return bring_back(talk.model, talk.memories[name], talk.passages[name])
+    chat = answered.heard
+    return bring_back(chat.model, chat.caches[name], chat.passages[name])
 
 
 @dataclass(frozen=True)
@@ -271,11 +271,11 @@ class Text:
 
 def text_of(answered: Answered) -> Text:
     """Return the dialog as it was said; of a conversation, what the full cache heard and said."""
-    conversation, talk = answered.conversation, answered.talk
+    conversation, chat = answered.conversation, answered.chat
     if conversation.said:
-        passages: Passages = talk.passages[FULL]
-        return Text(tuple(talk.memories[FULL].ids), tuple(passages))
-    tokens = talk.model.tokens
+        passages: Passages = chat.passages[FULL]
+        return Text(tuple(chat.caches[FULL].ids), tuple(passages))
+    tokens = chat.model.tokens
     ids, found = [*tokens.first], []
     for passage in conversation.passages:
         own = tokens.encode_passage(passage).ids
@@ -287,7 +287,7 @@ def text_of(answered: Answered) -> Text:
 @cached
 def damage(conversation: Conversation, text: Text) -> pd.DataFrame:
     """Return what every policy makes of a text; see `fdkvc.explain.answer_causes.damage_table`."""
-    return damage_table(bundled_model(), conversation.memories(), text.ids, text.passages)
+    return damage_table(bundled_model(), conversation.caches(), text.ids, text.passages)
 
 
 @cached

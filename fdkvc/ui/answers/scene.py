@@ -71,7 +71,7 @@ def _write(
     asked.html(_heard_html(answered))
     began = drawn = monotonic()
     offered = False
-    for steps in steps_of(answered.talk, conversation):
+    for steps in steps_of(answered.chat, conversation):
         st.session_state[f"{page}/{choices.STEPS}"] = steps
         if not offered and monotonic() - began > PATIENCE:
             offered = True
@@ -158,16 +158,16 @@ def show_headline(answered: Answered) -> None:
 
 def _heard_html(answered: Answered) -> str:
     """Return what was said last before the answers."""
-    passages, talk = answered.heard.passages[FULL], answered.heard
+    passages, chat = answered.heard.passages[FULL], answered.heard
     if not passages:
         return ""
     turn = turns_of(passages)[-1]
     writer = passages[-1][0]
-    return f'<div class="heard"><b>{turn} · {escape(writer)}</b> {escape(talk.text(FULL))}</div>'
+    return f'<div class="heard"><b>{turn} · {escape(writer)}</b> {escape(chat.text(FULL))}</div>'
 
 
 def _lanes_html(answered: Answered, *, writing: bool = False) -> str:
-    """Return a column for each memory; what is being written is not judged yet."""
+    """Return a column for each cache; what is being written is not judged yet."""
     return f'<div class="answers">{"".join(_lanes(answered, writing))}</div>'
 
 
@@ -175,7 +175,7 @@ def _lanes(answered: Answered, writing: bool) -> Iterator[str]:
     titles = answered.conversation.titles
     said = {name: answered.passages(name) for name in titles}
     full = {writer: text.split() for writer, text in said[FULL]}
-    before = answered.heard.memories[FULL].count
+    before = answered.heard.caches[FULL].count
     for name, title in titles.items():
         held = before if name == FULL else min(answered.conversation.budget, before)
         parts = "".join(

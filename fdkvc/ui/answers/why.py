@@ -52,7 +52,7 @@ def choose_answer(page: str, answered: Answered, *, evicting: bool = False) -> s
 
 def keep_to_answers(page: str, answered: Answered, link: Mapping[str, str]) -> list[str]:
     """Take what is looked at to what there is of these answers; say where a link asked for else."""
-    titles, shape = answered.conversation.titles, answered.talk.model.decoder.shape
+    titles, shape = answered.conversation.titles, answered.chat.model.decoder.shape
     whose = replace(choices.WHOSE, choices=titles)
     wrong = fields.keep_to(page, whose, link, _first_wrong(answered, titles))
     name = held(page, whose)
@@ -91,7 +91,7 @@ def show_why(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
 
 @cached
 def _why(answered: Answered, name: str, word: Word, looks: Looks) -> pd.DataFrame:
-    return why_table(answered.talk, name, word, looks)
+    return why_table(answered.chat, name, word, looks)
 
 
 def _choose_word(page: str, answered: Answered, name: str, words: tuple[Word, ...]) -> int:
@@ -117,7 +117,7 @@ def _first_changed(answered: Answered, name: str) -> int:
 
 
 def _choose_looks(page: str, answered: Answered) -> Looks:
-    shape = answered.talk.model.decoder.shape
+    shape = answered.chat.model.decoder.shape
     chosen = []
     for field, count in ((choices.LAYER, shape.layers), (choices.HEAD, shape.heads)):
         noun = field.label.lower()
@@ -186,7 +186,7 @@ def _gone(gone: pd.DataFrame) -> dict[str, list[str]]:
 
 def _transcript(answered: Answered, name: str, word: Word, table: pd.DataFrame) -> str:
     """Return all that was said up to a word, tinted by the attention that each word got."""
-    passages = answered.talk.passages[name]
+    passages = answered.chat.passages[name]
     turns = turns_of(passages)
     top = max(float(table[["attended", "all_there"]].max().max()), 1e-9)
     cells: dict[int, list[str]] = {}
@@ -241,10 +241,10 @@ def _link(answered: Answered, name: str, word: Word, gone: pd.DataFrame) -> None
     if name == FULL or not keys or gone.empty:
         return
     names = [said.name for said in shipped_file(keys[0]).transcripts]
-    shape = answered.talk.model.decoder.shape
+    shape = answered.chat.model.decoder.shape
     most = gone.iloc[0]
     kv_head, token, turn = first_evicted(
-        answered.talk, name, int(most["first"]), int(most["end"]), word.passage
+        answered.chat, name, int(most["first"]), int(most["end"]), word.passage
     )
     st.page_link(
         "pages/dialogs.py",

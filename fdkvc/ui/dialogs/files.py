@@ -31,7 +31,7 @@ from fdkvc.limits import (
     MAX_TOPICS,
     MAX_UPLOAD_MEGABYTES,
 )
-from fdkvc.lm.recorded import recordings
+from fdkvc.lm.head_recordings import recordings
 from fdkvc.lm.text_cache import TextCache, read
 from fdkvc.policies import Policy
 from fdkvc.policies.together import Together
@@ -80,7 +80,7 @@ class DialogFile:
     @property
     def key(self) -> str:
         """What tells it from other files, and from itself as it is read otherwise."""
-        return self.digest + self.transcripts[0].about_calls
+        return self.digest + self.transcripts[0].source_note
 
     def recording(self, dialog: int) -> Recording:
         """Return a dialog with the trace's own vectors, or with lexical ones."""
@@ -267,7 +267,7 @@ def read_by_bundled_model(said: Transcript) -> tuple[Recording, ...]:
     return tuple(
         replace(
             each,
-            source=f"the {model.name} model, layer {layer}, KV head {head}{said.about_calls}",
+            source=f"the {model.name} model, layer {layer}, KV head {head}{said.source_note}",
         )
         for each, (layer, head) in zip(
             recordings(memory, said, passages),

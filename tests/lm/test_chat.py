@@ -1,4 +1,4 @@
-"""A talk with a model: what it hears and writes, under several memories beside each other."""
+"""A chat with a model: what it hears and writes, under several caches beside each other."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from fdkvc.corpora.model_text import Passage
+from fdkvc.lm.chat import Chat, write
 from fdkvc.lm.language_model import LanguageModel, load_language_model
-from fdkvc.lm.talk import Talk, write
-from fdkvc.lm.text_cache import CutText, Evicting, TextCache, read
+from fdkvc.lm.text_cache import CutTextCache, EvictingCache, TextCache, read
 from fdkvc.policies import policy_named
 from tests.models import write_model
 
@@ -19,13 +19,13 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
     return load_language_model(write_model(tmp_path_factory.mktemp("talking"), seed=3))
 
 
-def talk(model: LanguageModel) -> Talk:
-    return Talk(
+def chat(model: LanguageModel) -> Chat:
+    return Chat(
         model,
         {
             "full": TextCache(model.decoder),
-            "fifo": Evicting(model.decoder, policy_named("fifo"), 8),
-            "cut": CutText(model.decoder, 8),
+            "fifo": EvictingCache(model.decoder, policy_named("fifo"), 8),
+            "cut": CutTextCache(model.decoder, 8),
         },
     )
 
@@ -53,78 +53,78 @@ def test_a_model_without_marks_gets_lines(tmp_path: Path) -> None:
 
 def test_what_is_written_is_the_likeliest_each_time(model: LanguageModel) -> None:
     heard = model.tokens.encode_passage(Passage("user", "hello there", 0)).ids
-    memory = TextCache(model.decoder)
-    logits = read([memory], [*heard, 2], last=1)[:, 0]
+    cache = TextCache(model.decoder)
+    logits = read([cache], [*heard, 2], last=1)[:, 0]
 
-    written = [step[0] for step in write(model.tokens, [memory], logits, most=20)]
+    written = [step[0] for step in write(model.tokens, [cache], logits, most=20)]
 
     again = read([TextCache(model.decoder)], [*heard, 2, *written])[0]
     assert again[len(heard) : -1].argmax(axis=-1).tolist() == written
     assert len(written) == 20 or written[-1] == model.tokens.end
-    assert memory.ids == [*heard, 2, *(token for token in written if token != model.tokens.end)]
+    assert cache.ids == [*heard, 2, *(token for token in written if token != model.tokens.end)]
 
 
 def test_policies_may_evict_while_the_model_writes(model: LanguageModel) -> None:
-    memory = Evicting(model.decoder, policy_named("fifo"), 5)
-    logits = read([memory], [1, 50, 60, 70, 4, 2], last=1)[:, 0]
-    memory.end_turn()
+    cache = EvictingCache(model.decoder, policy_named("fifo"), 5)
+    logits = read([cache], [1, 50, 60, 70, 4, 2], last=1)[:, 0]
+    cache.end_turn()
 
-    steps = list(write(model.tokens, [memory], logits, most=9, every=3))
+    steps = list(write(model.tokens, [cache], logits, most=9, every=3))
 
-    assert memory.ends == [6, 9, 12, 15][: 1 + len(steps) // 3]
-    assert memory.near is not None
-    assert memory.near.shape[2] == 5
+    assert cache.ends == [6, 9, 12, 15][: 1 + len(steps) // 3]
+    assert cache.attended is not None
+    assert cache.attended.shape[2] == 5
 
 
 def test_each_memory_answers_by_itself_as_it_would_alone(model: LanguageModel) -> None:
-    together = talk(model)
-    alone = Talk(model, {"fifo": Evicting(model.decoder, policy_named("fifo"), 8)})
+    together = chat(model)
+    alone = Chat(model, {"fifo": EvictingCache(model.decoder, policy_named("fifo"), 8)})
     for words in ("hello", "a train to Trieste, please", "thank you"):
         streamed: dict[str, int] = {}
         for each in (together, alone):
-            each.hear(words)
+            each.add_message(words)
             for step in each.answer(most=12):
                 for name in step:
                     streamed[name] = streamed.get(name, 0) + 1
         assert set(streamed) == {"full", "fifo", "cut"}
 
     assert together.passages["fifo"] == alone.passages["fifo"]
-    assert together.memories["fifo"].ids == alone.memories["fifo"].ids
-    for name, memory in together.memories.items():
+    assert together.caches["fifo"].ids == alone.caches["fifo"].ids
+    for name, cache in together.caches.items():
         passages = together.passages[name]
         assert [first for _, first, _ in passages][1:] == [end for *_, end in passages][:-1]
         assert [writer for writer, *_ in passages if writer != "call"] == ["user", "system"] * 3
-        assert memory.count == passages[-1][2] == memory.ends[-1]
+        assert cache.count == passages[-1][2] == cache.ends[-1]
         for writer, first, end in passages:
-            assert memory.ids[first] == model.tokens.marks[writer][0]
-            assert memory.ids[end - 1] == model.tokens.end
+            assert cache.ids[first] == model.tokens.marks[writer][0]
+            assert cache.ids[end - 1] == model.tokens.end
     assert together.text("full", 0) == "hello"
 
 
 def test_an_answer_that_is_stopped_ends_there_and_the_talk_goes_on(model: LanguageModel) -> None:
-    stopped = talk(model)
-    stopped.hear("hello")
+    stopped = chat(model)
+    stopped.add_message("hello")
     answer = stopped.answer()
     seen = [next(answer), next(answer)]
     answer.close()
 
-    for name, memory in stopped.memories.items():
+    for name, cache in stopped.caches.items():
         own = [step[name][1] for step in seen if name in step]
         _, first, end = stopped.passages[name][-1]
-        assert memory.ids[first + 1 : end - 1] == [token for token in own if token != 4]
-        assert memory.ids[end - 1] == model.tokens.end
-    stopped.hear("and now?")
+        assert cache.ids[first + 1 : end - 1] == [token for token in own if token != 4]
+        assert cache.ids[end - 1] == model.tokens.end
+    stopped.add_message("and now?")
     assert all(passages[-1][0] == "user" for passages in stopped.passages.values())
 
 
 def test_calls_come_before_the_words_and_end_at_some_time(
     model: LanguageModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    caller = talk(model)
+    caller = chat(model)
     monkeypatch.setattr(
         caller, "_next_writer", lambda _, may_call: "call" if may_call else "system"
     )
-    caller.hear("hello")
+    caller.add_message("hello")
     for _ in caller.answer(most=3):
         pass
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fdkvc.attention import Arrivals, Ints, Observation
 from fdkvc.cache import EMPTY
-from fdkvc.lm.observed import Observed, Vectors
+from fdkvc.lm.head_tokens import HeadTokens, Vectors
 from fdkvc.parameters import Field, check_count
 from fdkvc.policies import Policy
 from fdkvc.policies.together import POOL, Together
@@ -90,7 +90,7 @@ class EvictionStep:
     rule: Codes
 
 
-class Deciding:
+class HeadEviction:
     """What a policy remembers of a text; nothing in it is changed in place.
 
     Parameters
@@ -127,7 +127,7 @@ class Deciding:
         decides: str = DECIDES.default,
         pool: str = POOL.default,
     ) -> None:
-        check_choice(policy, budget, decides, pool)
+        check_eviction(policy, budget, decides, pool)
         self.policy, self.budget, self.heads = policy, budget, heads
         rows = heads.layers * heads.heads
         together = {"head": heads.group, "layer": heads.heads, "model": rows}[decides]
@@ -154,7 +154,7 @@ class Deciding:
         vectors: Vectors,
         surprisal: Sequence[float] | None = None,
         said: Ints | None = None,
-    ) -> tuple[Deciding, EvictionStep]:
+    ) -> tuple[HeadEviction, EvictionStep]:
         """Return what the policy remembers after a turn of new tokens, and what it decided.
 
         Parameters
@@ -184,7 +184,7 @@ class Deciding:
 
         known = None if surprisal is None else of_rows(np.asarray(surprisal, np.float32)[ids])
         heard = None if said is None else (of_rows(said[0][ids]), of_rows(said[1][ids]))
-        tokens = Observed(
+        tokens = HeadTokens(
             vectors, arrivals, of_rows(ids), of_rows(born), self._layers, known, heard
         )
         turn = Observation(0, Arrivals(arrivals), tokens)
@@ -224,15 +224,15 @@ def _numbered(token: Ints, number: Ints) -> Ints:
     return np.where(token >= 0, number, EMPTY)
 
 
-def check_choice(policy: Policy, budget: int, decides: str, pool: str = POOL.default) -> None:
+def check_eviction(policy: Policy, budget: int, decides: str, pool: str = POOL.default) -> None:
     """Raise a ValueError for what cannot decide."""
     check_count("budget", budget)
     DECIDES.check(decides, "decides")
     POOL.check(pool, "pool")
-    check_present(policy)
+    check_no_future(policy)
 
 
-def check_present(policy: Policy) -> None:
+def check_no_future(policy: Policy) -> None:
     """Raise a ValueError for a policy that looks at the future, which is yet to be written."""
     if "future" in policy.looks_at:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Apart: a memory in which one head alone forgets."""
+"""Apart: a cache in which one head alone forgets."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import numpy as np
 
 from fdkvc.attention import Ints
 from fdkvc.cache import EMPTY
-from fdkvc.lm.deciding import DECIDES
 from fdkvc.lm.decoder import Decoder
-from fdkvc.lm.text_cache import Evicting
+from fdkvc.lm.head_eviction import DECIDES
+from fdkvc.lm.text_cache import EvictingCache
 from fdkvc.policies import Policy
 
 
-class OneHead(Evicting):
-    """A memory whose policy decides for every KV head, and one head alone forgets by it.
+class OneHead(EvictingCache):
+    """A cache whose policy decides for every KV head, and one head alone forgets by it.
 
     Parameters
     ----------
     decoder, policy, budget, decides
-        As for `fdkvc.lm.text_cache.Evicting`.
+        As for `fdkvc.lm.text_cache.EvictingCache`.
     layer, head : int
         The head that holds no more than the policy leaves it; all others hold the whole text.
     """

@@ -29,7 +29,7 @@ class Vectors(Protocol):
         """Return those of the turn's own tokens (L, heads, n, ·)."""
 
 
-class Observed:
+class HeadTokens:
     """The slots of a model's caches and behind them the tokens of a turn, as a policy reads them.
 
     What no policy asks for is not worked out.

@@ -12,20 +12,20 @@ import numpy as np
 
 from fdkvc.corpora.recordings import Recording, Token
 from fdkvc.corpora.transcripts import Transcript
-from fdkvc.lm.text_cache import Remembers
+from fdkvc.lm.text_cache import ModelCache
 from fdkvc.lm.tokens import EncodedPassage
 
 
 def recordings(
-    memory: Remembers, transcript: Transcript, passages: Sequence[EncodedPassage]
+    cache: ModelCache, transcript: Transcript, passages: Sequence[EncodedPassage]
 ) -> list[Recording]:
-    """Return what a memory has read as recordings, a layer after the other.
+    """Return what a cache has read as recordings, a layer after the other.
 
     The tokens of a call belong to the turn that makes it, and stand for no words of it.
 
     Parameters
     ----------
-    memory : Remembers
+    cache : ModelCache
     transcript : Transcript
     passages : sequence of EncodedPassage
         All that it has read, after what its tokenizer puts before any text.
@@ -35,15 +35,15 @@ def recordings(
     The dialog's name is followed by the layer and the KV head: ``visit, 0.1``.
     """
     turns: list[list[Token]] = [[] for _ in transcript.turns]
-    before = memory.count - sum(len(passage.ids) for passage in passages)
+    before = cache.count - sum(len(passage.ids) for passage in passages)
     turns[0] += [Token("", 0, 0)] * before
     for passage in passages:
         said = passage.passage
         spans = passage.spans if said.call is None else [(0, 0)] * len(passage.spans)
         turns[said.turn] += [Token(said.text[low:high], low, high) for low, high in spans]
-    shape = memory.decoder.shape
+    shape = cache.decoder.shape
     hidden, queries, keys, values = (
-        memory.vectors(name) for name in ("hidden", "queries", "keys", "values")
+        cache.vectors(name) for name in ("hidden", "queries", "keys", "values")
     )
     return [
         Recording(
@@ -55,7 +55,7 @@ def recordings(
             np.repeat(values[layer, head, None], shape.group, axis=0),
             tuple(range(head * shape.group, (head + 1) * shape.group)),
             source="",
-            surprisal=None if memory.surprisal is None else np.array(memory.surprisal, np.float32),
+            surprisal=None if cache.surprisal is None else np.array(cache.surprisal, np.float32),
         )
         for layer, head in np.ndindex(shape.layers, shape.kv_heads)
     ]
