@@ -36,7 +36,7 @@ OF_HEADS = (
     *(f"ada-heads({key})" for key in ("h2o", "snapkv", "keydiff")),
     *(f"pyramid({key})" for key in ("h2o", "snapkv", "keydiff")),
     *(f"pyramid({key}, last=1.5)" for key in ("h2o", "snapkv", "keydiff")),
-    *("pyramid(fifo)", "pyramid(fifo, last=1.5)", "pyramid(surprisal, last=1.5)"),
+    *("pyramid(fifo)", "pyramid(fifo, last=1.5)"),
 )
 """What makes a difference where there are several heads or layers: on the model's answers."""
 

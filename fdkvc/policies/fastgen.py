@@ -32,8 +32,10 @@ class FastGen(Policy):
     that structure is left out, and the special tokens are the dialog's first ones; the original
     profiles a prompt once, here each turn is profiled; the original's cache may be of any size,
     here the budget caps it, and a structure smaller than the budget is filled up with the most
-    frequent of the rest. It was made for heads whose attention is concentrated; in drawn dialogs
-    no smaller structure holds enough, so that it is H2O without a window there.
+    frequent of the rest. It was made for heads whose attention is concentrated, as in the upper
+    layers of the bundled model, where it holds more than H2O without a window; in drawn dialogs no
+    smaller structure holds enough, so that it is H2O without a window there.
+    ``fdkvc/results.md`` has both measurements.
     """
 
     key = "fastgen"
@@ -41,8 +43,8 @@ class FastGen(Policy):
     idea = (
         "Each turn picks the cheapest structure that holds enough of the attention: special "
         "tokens, then heavy hitters, then a local window, then all; within the budget. Attention "
-        "in drawn dialogs is so even that it takes all in every turn: there it is cumulative "
-        "attention without a window."
+        "in drawn dialogs is so even that it takes all in every turn: there it keeps what H2O keeps "
+        "without a window. A model's own heads differ, and so do the structures that they take."
     )
     source = "Ge et al. 2024, Model Tells You What to Discard: Adaptive KV Cache Compression"
     looks_at = ("attention", "history", "positions")
