@@ -43,8 +43,8 @@ class FastGen(Policy):
     idea = (
         "Each turn picks the cheapest structure that holds enough of the attention: special "
         "tokens, then heavy hitters, then a local window, then all; within the budget. Attention "
-        "in drawn dialogs is so even that it takes all in every turn: there it keeps what H2O keeps "
-        "without a window. A model's own heads differ, and so do the structures that they take."
+        "in drawn dialogs is so even that it takes all in every turn: there it keeps what H2O "
+        "without a window keeps. A model's own heads differ, and so do the structures they take."
     )
     source = "Ge et al. 2024, Model Tells You What to Discard: Adaptive KV Cache Compression"
     looks_at = ("attention", "history", "positions")
