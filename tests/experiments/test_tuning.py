@@ -215,7 +215,7 @@ def test_a_search_of_the_command_is_opened_from_its_run_json_also_without_optuna
         assert [each.proto.query_string for each in settled(app.run()).get("page_link")]
 
     for some, sentence in (
-        ({"front.csv": files["front.csv"]}, "one run.json is needed, but 0 were chosen"),
+        ({"front.csv": files["front.csv"]}, "run.json is missing: choose it together with"),
         ({"run.json": files["run.json"]}, "its front.csv is missing, or not as the run wrote it"),
         ({**files, "gains.csv": "other"}, "its gains.csv is missing, or not as the run wrote it"),
         (

@@ -75,9 +75,9 @@ def brought_run(key: str, label: str, *kinds: str) -> Record | None:
         each.name: each.read(MAX_RUN_JSON_BYTES + 1).decode("utf-8", "replace") for each in loaded
     }
     runs = [name for name in texts if name.endswith(".json")]
-    if len(runs) != 1:
-        raise ValueError(f"one run.json is needed, but {len(runs)} were chosen")
-    return read_run(texts[runs[0]], *kinds).with_texts(texts)
+    if not runs:
+        raise ValueError("run.json is missing: choose it together with its tables")
+    return read_run(texts[runs[-1]], *kinds).with_texts(texts)  # the last that was brought
 
 
 def report_of(study: Study) -> str:
