@@ -44,9 +44,15 @@ def check_current(key: str, hyperparameters: Mapping[str, Any]) -> None:
         raise ValueError(f"policy {key!r} {POLICIES[key]}")
     for name in hyperparameters:
         if (key, name) in SETTINGS:
-            raise ValueError(
-                f"{name!r} is no longer a hyperparameter of {key}: {SETTINGS[key, name][1]}"
-            )
+            raise ValueError(instead_of(name))
+
+
+def instead_of(name: str) -> str:
+    """Return what to write instead of an old hyperparameter, in words; nothing if it is none."""
+    found = [(key, instead) for (key, old), (_, instead) in SETTINGS.items() if old == name]
+    return " or ".join(
+        f"{name!r} is no longer a hyperparameter of {key}: {instead}" for key, instead in found
+    )
 
 
 def without_idle(key: str, hyperparameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import streamlit as st
 
 from fdkvc.parameters import Field, Parameter
+from fdkvc.policies.renamed import instead_of
 from fdkvc.ui.kit import address
 from fdkvc.ui.kit.markdown import Markdown, plain
 
@@ -158,7 +159,9 @@ def adopt_link(page: str, fields: Sequence[Field], link: Mapping[str, str]) -> l
     st.session_state[_LOOKED_AT] = page
     names = {field.name for field in fields}
     return adopt(page, fields, link) + [
-        f"This link is not quite right: it has a part {name!r} that means nothing here."
+        "This link is not quite right: "
+        + (instead_of(name) or f"it has a part {name!r} that means nothing here")
+        + "."
         for name in link
         if name not in names
     ]
