@@ -73,7 +73,7 @@ def budgets_spec(
         alt.Tooltip("n:Q", title="dialogs"),
     ]
     lines = policy_lines(base.encode(y=y), policies, theme, tooltip, size=70)
-    told = ", with its 95 % interval over sets of services" if intervals else ""
+    told = ", with its 95 % interval over service clusters" if intervals else ""
     subtitle = f"mean over the dialogs{told}"
     layers = [band, *lines] if intervals else lines
     chart = layered(*layers, height=280, title=panel_title(title, subtitle))

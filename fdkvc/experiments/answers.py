@@ -526,7 +526,7 @@ def _proxies(
 
 
 def answers_summary(measured: pd.DataFrame) -> pd.DataFrame:
-    """Return the mean of each measure with its 95 % interval over sets of services.
+    """Return the mean of each measure with its 95 % interval over service clusters.
 
     A dialog counts by its tokens, calls or arguments.
 
@@ -576,7 +576,7 @@ def answers_paired(measured: pd.DataFrame, baseline: str) -> pd.DataFrame:
 
 
 def _told(group: pd.DataFrame, values: NDArray[Any]) -> tuple[Any, ...]:
-    """Return dialogs, sets of services, count, and the weighted mean with its interval."""
+    """Return dialogs, service clusters, count, and the weighted mean with its interval."""
     weights = group["count"].to_numpy(float)
     n, services, *mean = over_services(values, group.services.tolist(), weights)
     return n, services, int(weights.sum()), *mean

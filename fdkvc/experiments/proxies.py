@@ -142,7 +142,7 @@ def _means(x: Numbers, weights: Numbers) -> Numbers:
 
 
 def proxies_table(answers: pd.DataFrame, proxies: pd.DataFrame) -> pd.DataFrame:
-    """Return how each proxy goes with each damage, with 95 % intervals over sets of services.
+    """Return how each proxy goes with each damage, with 95 % intervals over service clusters.
 
     Parameters
     ----------

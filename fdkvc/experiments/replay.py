@@ -1,6 +1,6 @@
 """Replays: the dialogs of a file under policies and budgets, as tidy tables.
 
-One row a dialog and number; then means with intervals over sets of services, paired differences,
+One row a dialog and number; then means with intervals over service clusters, paired differences,
 and the means of each set. Heads of a dialog are rows of one batch, and a dialog's number is the
 mean over them. Beside the policies stands what any cache of the same size could have reached.
 """
@@ -277,7 +277,7 @@ def _known(replayed: pd.DataFrame) -> pd.DataFrame:
 
 
 def replay_summary(replayed: pd.DataFrame) -> pd.DataFrame:
-    """Return the mean over dialogs of each number with its 95 % interval over sets of services.
+    """Return the mean over dialogs of each number with its 95 % interval over service clusters.
 
     Parameters
     ----------
@@ -288,7 +288,7 @@ def replay_summary(replayed: pd.DataFrame) -> pd.DataFrame:
     -------
     DataFrame
         Columns `REPLAY_SUMMARY`; dialogs that a metric says nothing of do not count, and a metric
-        that says nothing of any has no row. The interval is NaN for too few sets of services.
+        that says nothing of any has no row. The interval is NaN for too few service clusters.
     """
     rows = [
         (*key, *over_services(group.value.to_numpy(), group.services.tolist()))
@@ -298,7 +298,7 @@ def replay_summary(replayed: pd.DataFrame) -> pd.DataFrame:
 
 
 def replay_services(replayed: pd.DataFrame) -> pd.DataFrame:
-    """Return the mean over the dialogs of each set of services.
+    """Return the mean over the dialogs of each service cluster.
 
     Parameters
     ----------
@@ -346,7 +346,7 @@ def over_services(
     services: Sequence[str],
     weights: NDArray[np.float64] | None = None,
 ) -> tuple[int, int, float, float, float]:
-    """Return dialogs, sets of services, and the weighted mean with the ends of its interval.
+    """Return dialogs, service clusters, and the weighted mean with the ends of its interval.
 
     Parameters
     ----------

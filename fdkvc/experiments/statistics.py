@@ -1,6 +1,6 @@
-"""Statistics over dialogs: intervals, paired differences, and the words for them.
+"""Statistics over dialogs: intervals, paired differences, and sentences about them.
 
-Every array here holds one number a dialog. Policies are compared on the same dialogs, so the
+Every array here holds one number per dialog. Policies are compared on the same dialogs, so the
 comparison is paired: dialog i under one policy with dialog i under the other.
 """
 
@@ -13,29 +13,29 @@ import numpy as np
 import numpy.typing as npt
 
 from fdkvc.parameters import Parameter, check_count, check_parameter
+from fdkvc.words import count
 
 Doubles = npt.NDArray[np.float64]
 PairedVerdict = Literal["too few", "same", "significant", "not significant"]
 
 FUZZ = 1e-6
-"""Differences smaller than this share of the compared values are rounding of float32 metrics."""
+"""Differences below this share of the compared values are float32 rounding."""
 
 CONFIDENCE = 0.95
-"""How often an interval covers the true value."""
+"""Coverage of an interval."""
 
 RESAMPLES = 1999
-"""How often a bootstrap draws the dialogs anew. A comparison has dozens of intervals; with so many
-their ends are within a few percent of the width of where more would put them."""
+"""Bootstrap resamples: more would move an interval's ends by a few percent of its width."""
 
 MIN_CLUSTERS = 4
-"""Over fewer clusters an interval is wider than what it is about: Student's t is 4.3 at three."""
+"""With fewer clusters an interval says little: Student's t is 4.3 for three."""
 
 _BOOTSTRAP_CELLS = 2**20  # resampled numbers held at once, so memory does not grow with n
 
 
 @dataclass(frozen=True)
 class Summary:
-    """The mean of one number a dialog, and its interval.
+    """The mean over dialogs and its interval.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class Paired(Summary):
 
     @property
     def verdict(self) -> PairedVerdict:
-        """What the test can say; "significant" means p < 0.05."""
+        """The test's outcome; "significant" means p < 0.05."""
         if self.n < 2:
             return "too few"
         if self.sd == 0:
@@ -78,12 +78,12 @@ class Paired(Summary):
         return "significant" if self.p < 1 - CONFIDENCE else "not significant"
 
     def words(self, p: float | None = None) -> str:
-        """Return the sentence that a reader sees.
+        """Return the result as text.
 
         Parameters
         ----------
         p : float, optional
-            Its p adjusted for the tests that stand beside it; its own by default.
+            The p-value adjusted for multiple tests; its own by default.
 
         Examples
         --------
@@ -128,7 +128,7 @@ def summarize(values: npt.ArrayLike) -> Summary:
     Parameters
     ----------
     values : array_like of shape (n,)
-        One finite number a dialog.
+        One finite number per dialog.
 
     Raises
     ------
@@ -143,7 +143,7 @@ def summarize(values: npt.ArrayLike) -> Summary:
     >>> summarize([0.5, 0.5])
     Summary(n=2, mean=0.5, sd=0.0, low=0.5, high=0.5)
     """
-    values = _one_a_dialog("values", values)
+    values = _one_per_dialog("values", values)
     n = values.size
     if n == 1:
         return Summary(1, float(values[0]), math.nan, math.nan, math.nan)
@@ -158,17 +158,17 @@ def summarize(values: npt.ArrayLike) -> Summary:
 
 
 def differences(policy: npt.ArrayLike, baseline: npt.ArrayLike) -> Doubles:
-    """Return policy - baseline for each dialog, in float64 and without rounding fuzz.
+    """Return policy - baseline for each dialog, in float64 and without rounding noise.
 
-    Metrics are computed in float32, so a difference that is the same in every dialog may scatter
-    in its last bits, and a t-test would call that scatter overwhelming. Differences that lie
-    within `FUZZ` times the largest compared value of each other are therefore returned as exactly
-    their mean, and as exactly 0 where that mean is as small.
+    Metrics are float32, so a difference that is the same in every dialog may vary in its last
+    bits, which a t-test would find overwhelming. Differences that lie within `FUZZ` times the
+    largest compared value of each other are therefore set to their mean, and to 0 where that mean
+    is as small.
 
     Parameters
     ----------
     policy, baseline : array_like of shape (n,)
-        One finite number a dialog, dialog i at index i in both.
+        One finite number per dialog, dialog i at index i in both.
 
     Returns
     -------
@@ -185,8 +185,8 @@ def differences(policy: npt.ArrayLike, baseline: npt.ArrayLike) -> Doubles:
     >>> np.unique(policy - baseline).size, np.unique(differences(policy, baseline)).size
     (2, 1)
     """
-    policy = _one_a_dialog("policy", policy)
-    baseline = _one_a_dialog("baseline", baseline)
+    policy = _one_per_dialog("policy", policy)
+    baseline = _one_per_dialog("baseline", baseline)
     if policy.size != baseline.size:
         raise ValueError(
             f"policy has {policy.size} dialogs and baseline {baseline.size}, but a "
@@ -206,14 +206,12 @@ def paired(policy: npt.ArrayLike, baseline: npt.ArrayLike) -> Paired:
     Parameters
     ----------
     policy, baseline : array_like of shape (n,)
-        One finite number a dialog, dialog i at index i in both; see `differences` for when they
-        count as differing by the same amount in every dialog.
+        As for `differences`, which sets nearly equal differences equal.
 
     Raises
     ------
     ValueError
-        If either is empty, not one-dimensional or not finite, or their
-        lengths disagree.
+        If either is empty, not one-dimensional or not finite, or their lengths disagree.
 
     Examples
     --------
@@ -237,8 +235,8 @@ def unpaired(one: npt.ArrayLike, other: npt.ArrayLike) -> Paired:
     Returns
     -------
     Paired
-        Of one less the other; `n` is the smaller of both numbers of dialogs, and `sd` the one that
-        differences of so many dialogs would have.
+        The difference one − other; `n` is the smaller sample's size, and `sd` that of paired
+        differences with the same standard error at this `n`.
 
     References
     ----------
@@ -295,9 +293,8 @@ def effect_size(differences: npt.ArrayLike) -> float:
 
 
 def bootstrap_interval(differences: npt.ArrayLike, seed: int) -> tuple[float, float]:
-    """Return a bootstrap interval of the mean, which does not assume a normal distribution.
+    """Return the BCa bootstrap interval of the mean, which assumes no normal distribution.
 
-    It is bias-corrected and accelerated (BCa).
     It is NaN (unknown) for one dialog, and equals the mean where all differences are the same.
 
     Parameters
@@ -305,7 +302,7 @@ def bootstrap_interval(differences: npt.ArrayLike, seed: int) -> tuple[float, fl
     differences : array_like of shape (n,)
         As returned by `differences`.
     seed : int
-        Seed of the resampling, at least 0; the same seed gives the same interval.
+        Of the resampling, at least 0.
 
     Returns
     -------
@@ -328,7 +325,7 @@ def bootstrap_interval(differences: npt.ArrayLike, seed: int) -> tuple[float, fl
     >>> bootstrap_interval([0.5, 0.5, 0.5], seed=0)
     (0.5, 0.5)
     """
-    values = _one_a_dialog("differences", differences)
+    values = _one_per_dialog("differences", differences)
     check_count("seed", seed, low=0)
     if values.size == 1:
         return math.nan, math.nan
@@ -354,19 +351,19 @@ def cluster_interval(
 ) -> tuple[float, float]:
     """Return a Student-t interval of a weighted mean over dialogs in clusters.
 
-    Dialogs of one cluster may resemble each other, so what counts is how much the mean moves
-    without each cluster; see `jackknife_interval`. It is NaN (unknown) for fewer than
-    `MIN_CLUSTERS`, and equals the mean where all values are the same. With one dialog in each
-    cluster and equal weights it is the interval of `summarize`.
+    Dialogs of one cluster may resemble each other, so clusters are left out one by one; see
+    `jackknife_interval`. The interval is NaN (unknown) for fewer than `MIN_CLUSTERS`, and equals
+    the mean where all values are the same. With one dialog per cluster and equal weights it is the
+    interval of `summarize`.
 
     Parameters
     ----------
     values : array_like of shape (n,)
-        One finite number a dialog.
+        One finite number per dialog.
     clusters : sequence of n
         The cluster of each dialog.
     weights : array_like of shape (n,), optional
-        How much each dialog counts, above 0; the same for all by default.
+        Above 0; equal by default.
 
     Returns
     -------
@@ -385,8 +382,8 @@ def cluster_interval(
     >>> cluster_interval([0.5, 0.5, 0.7], ["a", "b", "b"])
     (nan, nan)
     """
-    values = _one_a_dialog("values", values)
-    weights = _one_a_dialog("weights", np.ones_like(values) if weights is None else weights)
+    values = _one_per_dialog("values", values)
+    weights = _one_per_dialog("weights", np.ones_like(values) if weights is None else weights)
     if not len(values) == len(weights) == len(clusters):
         raise ValueError(
             f"there are {len(values)} values, {len(weights)} weights and {len(clusters)} clusters"
@@ -395,33 +392,33 @@ def cluster_interval(
     sums, counts = (np.bincount(number, each) for each in (values * weights, weights))
     if _constant(values) and len(counts) >= MIN_CLUSTERS:
         return float(values[0]), float(values[0])
-    total, count = sums.sum(), counts.sum()
-    with np.errstate(invalid="ignore"):  # without the only cluster there is nothing
-        without = (total - sums) / (count - counts)
-    return jackknife_interval(total / count, without, counts / count)
+    total, whole = sums.sum(), counts.sum()
+    with np.errstate(invalid="ignore"):  # nothing is left without the only cluster
+        without = (total - sums) / (whole - counts)
+    return jackknife_interval(total / whole, without, counts / whole)
 
 
 def jackknife_interval(whole: float, without: Doubles, shares: Doubles) -> tuple[float, float]:
-    """Return a Student-t interval of a number over clusters, from what it is without each.
+    """Return a Student-t interval of a statistic over clusters, by leaving each one out.
 
-    A cluster that counts more than others moves the number more, and less the rest. The variance
-    of Bell and McCaffrey (CR2) makes up for this; for a mean it is unbiased where all dialogs vary
-    alike. The degrees of freedom are those of the effective number of clusters, 1/Σ shares², less
-    one, and at least 1.
+    The variance is that of Bell and McCaffrey (CR2), which allows for clusters of different weight;
+    for a mean it is unbiased where all dialogs have the same variance. The degrees of freedom are
+    the effective number of clusters, 1/Σ shares², minus one, and at least 1.
 
     Parameters
     ----------
     whole : float
-        Of all clusters.
+        The statistic of all clusters.
     without : ndarray of shape (k,)
-        Of all but each one.
+        The statistic of all clusters but one.
     shares : ndarray of shape (k,)
-        How much of the whole each cluster is; they sum to 1.
+        The weight of each cluster; they sum to 1.
 
     Returns
     -------
     low, high : float
-        NaN for fewer clusters than `MIN_CLUSTERS`, and where the number is undefined without one.
+        NaN for fewer clusters than `MIN_CLUSTERS`, and where the statistic is undefined without
+        one of them.
 
     References
     ----------
@@ -441,7 +438,7 @@ def jackknife_interval(whole: float, without: Doubles, shares: Doubles) -> tuple
 
 
 def cluster_numbers(clusters: Sequence[Hashable]) -> npt.NDArray[np.intp]:
-    """Return the number of each dialog's cluster, counted in order of appearance (n,).
+    """Return the number of each dialog's cluster in order of appearance (n,).
 
     Examples
     --------
@@ -453,31 +450,31 @@ def cluster_numbers(clusters: Sequence[Hashable]) -> npt.NDArray[np.intp]:
 
 
 def over_clusters(clusters: int) -> str:
-    """Say over how many sets of services an interval is, or that they are too few for one.
+    """Return over how many clusters an interval is, or that they are too few for one.
 
     Examples
     --------
     >>> over_clusters(74)
-    'over 74 sets of services'
+    'over 74 service clusters'
     >>> over_clusters(1)
-    'unknown: these dialogs have 1 set of services, and it takes 4'
+    'unknown: these dialogs have 1 service cluster, but an interval needs 4'
     """
-    sets = f"{clusters} set{'s' * (clusters != 1)} of services"
+    found = count(clusters, "service cluster")
     if clusters < MIN_CLUSTERS:
-        return f"unknown: these dialogs have {sets}, and it takes {MIN_CLUSTERS}"
-    return f"over {sets}"
+        return f"unknown: these dialogs have {found}, but an interval needs {MIN_CLUSTERS}"
+    return f"over {found}"
 
 
 def percentile_interval(values: npt.ArrayLike, share: float) -> tuple[float, float]:
-    """Return an interval of a percentile, from the order of the values alone.
+    """Return a distribution-free interval of a percentile.
 
-    Of n dialogs, the share that lies below the true percentile scatters about `share` by
-    √(share (1 − share) / n); the percentiles at the ends of that scatter are the interval.
+    Of n dialogs, the share below the true percentile has mean `share` and standard deviation
+    √(share (1 − share) / n); the sample's percentiles at the ends of its interval are returned.
 
     Parameters
     ----------
     values : array_like of shape (n,)
-        One finite number a dialog.
+        One finite number per dialog.
     share : float
         In [0, 1]: 0.5 for the median.
 
@@ -499,7 +496,7 @@ def percentile_interval(values: npt.ArrayLike, share: float) -> tuple[float, flo
     >>> percentile_interval(np.arange(101), 0.5)
     (40.0, 60.0)
     """
-    values = _one_a_dialog("values", values)
+    values = _one_per_dialog("values", values)
     check_parameter("share", Parameter("share", "", low=0, high=1), share, float)
     from scipy.special import ndtri
 
@@ -511,12 +508,14 @@ def percentile_interval(values: npt.ArrayLike, share: float) -> tuple[float, flo
 
 
 def share_interval(count: int, n: int) -> tuple[float, float]:
-    """Return Wilson's interval of a share, of which `count` out of `n` dialogs were seen.
+    """Return Wilson's interval of a share, seen in `count` of `n` dialogs.
 
     Parameters
     ----------
-    count, n : int
-        From 0 to n, of at least 1.
+    count : int
+        From 0 to n.
+    n : int
+        At least 1.
 
     Returns
     -------
@@ -542,7 +541,7 @@ def share_interval(count: int, n: int) -> tuple[float, float]:
 
 
 def pareto_front(points: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-    """Mark the points that no other beats: none is as high in every column and higher in one.
+    """Mark the Pareto front: no other point is as high in every column and higher in one.
 
     Parameters
     ----------
@@ -566,7 +565,7 @@ def pareto_front(points: npt.ArrayLike) -> npt.NDArray[np.bool_]:
 
 
 def holm(p_values: Iterable[float | None]) -> Doubles:
-    """Adjust the p-values of one table for their number by Holm's step-down method.
+    """Adjust p-values for multiple tests by Holm's step-down method.
 
     Undefined p-values (NaN or None) stay NaN and do not count as tests.
 
@@ -578,7 +577,7 @@ def holm(p_values: Iterable[float | None]) -> Doubles:
     Returns
     -------
     ndarray of shape (n,)
-        Adjusted p-values in the given order; compare them with the same level as a single p.
+        In the given order, to be compared with the level of a single test.
 
     Raises
     ------
@@ -609,9 +608,9 @@ def holm(p_values: Iterable[float | None]) -> Doubles:
 
 
 def significant(tests: Sequence[Paired]) -> list[bool]:
-    """Say of each of several tests whether its difference is significant, however many they are.
+    """Return whether each test is significant after `holm`'s adjustment.
 
-    By p adjusted with `holm`; a difference that is the same in every dialog is significant.
+    A difference that is the same in every dialog is significant unless it is 0.
 
     Examples
     --------
@@ -628,8 +627,8 @@ def significant(tests: Sequence[Paired]) -> list[bool]:
     ]
 
 
-def _one_a_dialog(name: str, values: npt.ArrayLike) -> Doubles:
-    """Return `values` in float64, after checking that it holds one finite number a dialog."""
+def _one_per_dialog(name: str, values: npt.ArrayLike) -> Doubles:
+    """Return `values` in float64, after checking that it holds one finite number per dialog."""
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or array.size == 0:
         raise ValueError(
@@ -650,7 +649,7 @@ def _constant(values: Doubles) -> bool:
 
 
 def _decimals(size: float) -> int:
-    """Decimals that show a number of this size: three, and more where it would vanish."""
+    """Return the decimals to show: three, or more where the number would round to 0."""
     return max(3, -math.floor(math.log10(abs(size)))) if size else 3
 
 

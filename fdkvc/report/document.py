@@ -500,7 +500,7 @@ def answers_parts(
     table = told.summary
     body = (
         f"<p>The model {escape(model)} answers {escape(count(int(table.n.max()), 'dialog'))} from "
-        "what each policy left in its cache. Means with the 95 % interval over sets of services, "
+        "what each policy left in its cache. Means with the 95 % interval over service clusters, "
         "where there are enough; a ≠ where the difference from "
         f"{escape(told.baseline)} is significant.</p><p>{escape(known_sentence(told.known))}</p>"
     )

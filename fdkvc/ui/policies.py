@@ -304,9 +304,9 @@ def show_page_sizes(page: str) -> None:
     )
     st.caption(
         plain(
-            f"On {table.n.max()} dialogues of people of {table.services.max()} sets of services, "
-            "lexical embedding: paired differences of call-argument recall, with 95 % intervals by "
-            "sets of services. Measured by benchmarks/research/page_sizes.py."
+            f"On {table.n.max()} real dialogs in {table.services.max()} service clusters, lexical "
+            "embedding: paired differences of call-argument recall, with 95 % intervals over "
+            "clusters. Measured by benchmarks/research/page_sizes.py."
         )
     )
 

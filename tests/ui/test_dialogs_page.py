@@ -374,7 +374,7 @@ def test_all_dialogs_are_measured_and_give_the_command_lines_files() -> None:
     check_specs(app)
     assert "budget 128" in html(app)
     assert "Best possible" in html(app)
-    assert "Call-argument recall, by set of services" in html(app)
+    assert "Call-argument recall, by service cluster" in html(app)
 
 
 def test_few_kinds_of_dialogs_have_no_intervals_and_more_do() -> None:
@@ -388,7 +388,7 @@ def test_few_kinds_of_dialogs_have_no_intervals_and_more_do() -> None:
         assert ("±" in html(app)) == intervals
         assert ("interval" in specs(app)[0]["title"]["subtitle"]) == intervals
         assert any("they count as one" in each.value for each in app.info) != intervals
-        said_of_it = "over 4 sets of services" if intervals else "unknown: these dialogs have 2"
+        said_of_it = "over 4 service clusters" if intervals else "unknown: these dialogs have 2"
         assert said_of_it in words_of(app)
 
 

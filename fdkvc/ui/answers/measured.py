@@ -136,7 +136,7 @@ def _tell(known: Shipped) -> None:
             count(len(known.budgets), "budget"),
             MEASURED_ON,
             known.run.versions["fdkvc-lab"],
-            count(int(known.told.paired.services.max()), "set of services", "sets of services"),
+            count(int(known.told.paired.services.max()), "service cluster"),
             known_sentence(known.told.known),
         )
     )

@@ -186,8 +186,8 @@ def _show(page: str, done: Replayed) -> None:
     key = pick(f"{page}/replay/metric", "Table of", titles, width=360)
     st.html(table_html(_table(summary, key), late_metric(key).title))
     if done.table.services.nunique() > 1:
-        with st.expander("By set of services"):
-            title = f"{late_metric(key).title}, by set of services"
+        with st.expander("By service cluster"):
+            title = f"{late_metric(key).title}, by service cluster"
             st.html(table_html(_by_services(done, key), title))
     show_glossary(key.removeprefix("late_") for key in metrics)
     charts = shown_charts(page)
@@ -296,7 +296,7 @@ def _table(summary: pd.DataFrame, key: str) -> dict[str, list[str]]:
 
 
 def _by_services(done: Replayed, key: str) -> dict[str, list[str]]:
-    """Return a row for each set of services and policy, and a column for each budget."""
+    """Return a row for each service cluster and policy, and a column for each budget."""
     table = replay_services(done.table[done.table.metric == key])
     table = table.assign(policy=_titles(done, table))
     means = table.pivot_table("mean", ["services", "policy"], "budget", sort=False)
