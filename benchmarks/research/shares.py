@@ -27,7 +27,7 @@ from fdkvc.experiments.answers import answers_paired, answers_summary
 from fdkvc.experiments.replay import Replay, replay
 from fdkvc.experiments.statistics import cluster_interval
 from fdkvc.lm import BUNDLED
-from fdkvc.lm.head_recordings import recordings
+from fdkvc.lm.head_recordings import head_recordings
 from fdkvc.lm.language_model import LanguageModel, load_language_model
 from fdkvc.lm.text_cache import TextCache, read
 from fdkvc.policies import read_policy
@@ -46,7 +46,7 @@ def layers_of(model: LanguageModel, said: Transcript) -> list[Recording]:
         read([cache], passage.ids, last=1)
         cache.end_turn()
     demanded = replace(said, demands=tuple(each for each in said.demands if each.kind == "call"))
-    each, shape = recordings(cache, demanded, passages), model.decoder.shape
+    each, shape = head_recordings(cache, demanded, passages), model.decoder.shape
     found = []
     for layer in range(shape.layers):
         heads = each[layer * shape.kv_heads : (layer + 1) * shape.kv_heads]

@@ -29,7 +29,7 @@ from fdkvc.experiments.workers import cores
 from fdkvc.explain.answer_causes import grade_call
 from fdkvc.lm.chat import generate_passages
 from fdkvc.lm.head_eviction import DECIDES, check_no_future
-from fdkvc.lm.head_recordings import recordings
+from fdkvc.lm.head_recordings import head_recordings
 from fdkvc.lm.language_model import AnyModel
 from fdkvc.lm.text_cache import ModelCache, read
 from fdkvc.lm.tokens import EncodedPassage
@@ -511,7 +511,7 @@ def _proxies(
     asked = [name.removeprefix("late_") for name in PROXIES if name.startswith("late_")]
     replayed = replay(
         Replay(settings.policies, settings.budgets, ("together",), tuple(asked), best=False),
-        recordings(cache, demanded, passages),
+        head_recordings(cache, demanded, passages),
     )
     by_head: dict[tuple[str, int, str], list[float]] = {}
     columns = (replayed[name].tolist() for name in ("policy", "budget", "metric", "value"))

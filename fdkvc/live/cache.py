@@ -376,7 +376,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
                 layer.bring(unturned=turned(keys, began.to(keys.device), number, back=True))
         self.deciding, decision = before.after(new, _Stood(layers))
         held = decision.held
-        for layer, places in zip(layers, torch.from_numpy(decision.places), strict=True):
+        for layer, places in zip(layers, torch.from_numpy(decision.sources), strict=True):
             layer.keep(places.to(layer.keys.device), held.shape[2])
         if turned is not None:
             behind = np.cumsum((held >= 0)[:, :, ::-1], axis=2)[:, :, ::-1]

@@ -1,15 +1,15 @@
-"""A small language model in NumPy: what it reads and writes, with its cache under a policy."""
+"""A small language model in NumPy whose caches evict by a policy."""
 
 import json
 from pathlib import Path
 
 BUNDLED = Path(__file__).parent / "bundled"
-"""The folder of the model that comes with the project."""
+"""The folder of the bundled model."""
 
 BUNDLED_SERVICES: frozenset[str] = frozenset(
     json.loads((BUNDLED / "services.json").read_text("utf-8"))["services"]
 )
-"""The services in the dialogues that it was trained on."""
+"""The services in its training dialogues."""
 
 MEASURED, MEASURED_ON = BUNDLED / "answers", "22 November 2026"
-"""What its answers lose under every policy, as ``python -m fdkvc answers`` wrote it, and when."""
+"""Its answers under every policy, measured by ``python -m fdkvc answers``, and the date."""

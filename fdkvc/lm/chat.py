@@ -1,6 +1,6 @@
-"""Talks: one model, several caches, and what it answers under each.
+"""Chats: one model under several caches, and its answers under each.
 
-All read the same words of the user; each goes on with its own answers.
+All caches read the same user messages; each continues with its own answers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fdkvc.lm.text_cache import ModelCache, TextCache, read
 from fdkvc.lm.tokens import Tokens
 
 
-def write(
+def generate(
     tokens: Tokens,
     caches: Sequence[ModelCache],
     logits: Floats,
@@ -26,25 +26,24 @@ def write(
     most: int = MAX_WRITTEN_TOKENS,
     every: int | None = None,
 ) -> Iterator[dict[int, int]]:
-    """Let a model write on after the mark of a passage, the likeliest token each time.
+    """Continue passages by greedy decoding.
 
     Parameters
     ----------
     tokens : Tokens
     caches : sequence of ModelCache
     logits : array (C, V)
-        Of the first token that each is to write.
+        Of the first token of each.
     most : int
-        Tokens of each passage at most.
+        Most tokens of a passage.
     every : int, optional
-        Let a turn end after so many tokens of the passage, so that the policies evict while the
-        model writes.
+        End a turn after every so many tokens, so that policies evict during the answer.
 
     Yields
     ------
     dict of int to int
-        The next token of each text that still goes on, by its place among the caches. It has
-        been read, but for the end of a passage, which is left to who asked.
+        The next token of each unfinished text, by the index of its cache. It has been read, except
+        for the end of a passage, which the caller reads.
     """
     going = list(range(len(caches)))
     for count in range(1, most + 1):
@@ -69,13 +68,13 @@ def generate_passages(
     most: int = MAX_WRITTEN_TOKENS,
     every: int | None = None,
 ) -> list[str]:
-    """Return what each cache writes after the mark of a passage; `most` and `every` as `write`."""
+    """Return the passage of a writer that each cache continues with; see `generate`."""
     logits = read(caches, tokens.marks[writer], last=1)[:, 0]
-    said: list[list[int]] = [[] for _ in caches]
-    for step in write(tokens, caches, logits, most=most, every=every):
+    passages: list[list[int]] = [[] for _ in caches]
+    for step in generate(tokens, caches, logits, most=most, every=every):
         for at, token in step.items():
-            said[at].append(token)
-    return [tokens.text(ids).strip() for ids in said]
+            passages[at].append(token)
+    return [tokens.text(ids).strip() for ids in passages]
 
 
 def first_writer(tokens: Tokens, logits: Floats) -> Writer:
@@ -85,18 +84,18 @@ def first_writer(tokens: Tokens, logits: Floats) -> Writer:
 
 
 class Chat:
-    """A conversation with a model under several caches.
+    """A chat with a model under several caches.
 
     Parameters
     ----------
     model : LanguageModel
     caches : mapping of name to TextCache
-        New ones; each is read and written under its name.
+        New ones.
 
     Attributes
     ----------
     passages : mapping of name to list of (Writer, first, end)
-        Who wrote which tokens of each cache's text, the mark and the end included.
+        Writer and tokens of each passage of a cache's text, its mark and end included.
     """
 
     def __init__(self, model: LanguageModel, caches: Mapping[str, TextCache]) -> None:
@@ -107,7 +106,7 @@ class Chat:
         self._logits: dict[str, Floats] = {}
 
     def fork(self) -> Chat:
-        """Return a conversation that goes on from here by itself."""
+        """Return an independent copy."""
         other = copy.copy(self)
         other.caches = {name: cache.fork() for name, cache in self.caches.items()}
         other.passages = {name: [*passages] for name, passages in self.passages.items()}
@@ -115,7 +114,7 @@ class Chat:
         return other
 
     def add_message(self, text: str, writer: Writer = "user") -> None:
-        """Let every cache read the words of the user, or of another; their turn ends with them."""
+        """Read a message under every cache, and end the turn."""
         ids = self.model.tokens.encode_passage(Passage(writer, text, 0)).ids
         logits = read([*self.caches.values()], ids, last=1)[:, 0]
         self._logits = dict(zip(self.caches, logits, strict=True))
@@ -125,52 +124,52 @@ class Chat:
     def answer(
         self, *, most: int = MAX_WRITTEN_TOKENS, every: int | None = None
     ) -> Generator[dict[str, tuple[Writer, int]]]:
-        """Let the model answer under every cache: calls, if it makes any, and then its words.
+        """Let the model answer under every cache: any calls first, then words.
 
-        Closing the generator ends what is being written there, and the conversation can go on.
+        Closing the generator ends the current passages; the chat can continue.
 
         Parameters
         ----------
         most, every : int
-            As for `write`, of each passage.
+            For each passage; see `generate`.
 
         Yields
         ------
         dict of name to (Writer, int)
-            The next token under each cache that still writes, and of what kind of passage.
+            The next token under each cache that is still writing, and the writer of its passage.
         """
-        silent = dict.fromkeys(self.caches, 0)
-        while silent:
-            writers = {
-                name: self._next_writer(name, calls < MAX_CALLS) for name, calls in silent.items()
+        calls = dict.fromkeys(self.caches, 0)
+        while calls:
+            writers: dict[str, Writer] = {
+                name: (
+                    first_writer(self.model.tokens, self._logits[name])
+                    if count < MAX_CALLS
+                    else "system"
+                )
+                for name, count in calls.items()
             }
             yield from self._write(writers, most, every)
-            silent = {
-                name: silent[name] + 1 for name, writer in writers.items() if writer == "call"
-            }
-
-    def _next_writer(self, name: str, may_call: bool) -> Writer:
-        return first_writer(self.model.tokens, self._logits[name]) if may_call else "system"
+            calls = {name: calls[name] + 1 for name, writer in writers.items() if writer == "call"}
 
     def _write(
         self, writers: Mapping[str, Writer], most: int, every: int | None
     ) -> Iterator[dict[str, tuple[Writer, int]]]:
-        """Let each cache of these write a passage."""
+        """Write a passage under each of these caches."""
         tokens, names = self.model.tokens, list(writers)
         caches = [self.caches[name] for name in names]
-        began = {name: cache.count for name, cache in zip(names, caches, strict=True)}
+        starts = [cache.count for cache in caches]
         logits = [
             read([self.caches[name]], tokens.marks[writer], last=1)[0, 0]
             for name, writer in writers.items()
         ]
         try:
-            for chosen in write(tokens, caches, np.stack(logits), most=most, every=every):
+            for chosen in generate(tokens, caches, np.stack(logits), most=most, every=every):
                 yield {names[at]: (writers[names[at]], token) for at, token in chosen.items()}
         finally:
-            ended = read(caches, (tokens.end,), last=1)[:, 0]
-            for name, logits_after in zip(names, ended, strict=True):
-                self._logits[name] = logits_after
-                self._close(name, writers[name], began[name])
+            after = read(caches, (tokens.end,), last=1)[:, 0]
+            for name, start, next_logits in zip(names, starts, after, strict=True):
+                self._logits[name] = next_logits
+                self._close(name, writers[name], start)
 
     def _close(self, name: str, writer: Writer, first: int) -> None:
         cache = self.caches[name]
@@ -178,6 +177,6 @@ class Chat:
         self.passages[name].append((writer, first, cache.count))
 
     def text(self, name: str, passage: int = -1) -> str:
-        """Return what a passage of a cache's text says."""
+        """Return the text of a passage of a cache."""
         _, first, end = self.passages[name][passage]
         return self.model.tokens.text(self.caches[name].ids[first:end]).strip()

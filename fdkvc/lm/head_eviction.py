@@ -1,8 +1,8 @@
-"""Deciding: a policy over all heads of a model, turn after turn; it holds numbers and no vectors.
+"""Eviction in all heads of a model: a policy's state over a text, without vectors.
 
-A query head of a layer is a row of one batch in the project's one loop
-(`fdkvc.run.simulate.take_turn`). Heads that decide together keep the same tokens: those that share
-a head of keys and values always do, since it is one cache.
+Each query head of a layer is a row of one batch in `fdkvc.run.simulate.take_turn`. Heads that
+decide together keep the same tokens; query heads that share a head of keys and values always do,
+since they share one cache.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from fdkvc.run.trace import Codes
 
 DECIDES = Field(
     "Who decides",
-    "Who decides what stays: each KV head for itself, all heads of a layer together, or all of the "
-    "model's.",
+    "Whether each KV head evicts by itself, or all heads of a layer or of the model evict the same "
+    "tokens.",
     name="decides",
     default="head",
     choices={
@@ -47,7 +47,7 @@ class Heads:
     ----------
     layers : int
     heads, kv_heads : int
-        Of each layer: query heads, and the heads of keys and values that groups of them share.
+        Query heads of a layer, and the heads of keys and values that groups of them share.
     head_width : int
     """
 
@@ -64,26 +64,26 @@ class Heads:
 
 @dataclass(frozen=True, eq=False)
 class EvictionStep:
-    """What a turn came to in each layer and KV head.
+    """The result of a turn in each layer and KV head.
 
     Attributes
     ----------
     held : array (L, K, S)
-        The tokens that stay, −1 where a head holds fewer than others.
-    waiting : array (L, K, R)
-        Those of the second tier.
-    places : array (L, K, S + R)
-        Where all of them stood: among the slots before the turn, held and waiting, and then the
-        turn's own tokens.
+        The tokens kept, −1 where a head keeps fewer than others.
+    second_tier : array (L, K, R)
+        The tokens in the second tier.
+    sources : array (L, K, S + R)
+        The slot of each of these before the eviction: the old slots (first tier, then second),
+        followed by the turn's tokens.
     layer, head, token : array (E,)
-        Who was evicted from where.
+        The evicted entries.
     rule : array (E,)
-        And by which `Rule`.
+        The `Rule` that evicted each.
     """
 
     held: Ints
-    waiting: Ints
-    places: Ints
+    second_tier: Ints
+    sources: Ints
     layer: Ints
     head: Ints
     token: Ints
@@ -91,32 +91,32 @@ class EvictionStep:
 
 
 class HeadEviction:
-    """What a policy remembers of a text; nothing in it is changed in place.
+    """The state of a policy over a text; immutable.
 
     Parameters
     ----------
     policy : Policy
     budget : int
-        Entries that a KV head may hold at the end of a turn.
+        Most entries of a KV head at the end of a turn.
     heads : Heads
     decides : {"head", "layer", "model"}
-        Whether each KV head decides for itself, or all heads of a layer or of the model together.
+        See `DECIDES`.
     pool : {"mean", "max"}
-        How the scores of query heads that decide together become one.
+        How to combine the scores of query heads that decide together.
 
     Attributes
     ----------
     held : array (L, K, S)
-        The tokens that each KV head holds, −1 where it holds fewer than others.
-    waiting : array (L, K, R)
-        Those of its second tier, if the policy has one.
+        The tokens in each KV head, −1 where it has fewer than others.
+    second_tier : array (L, K, R)
+        The tokens in its second tier, if the policy has one.
     count, turns : int
         Tokens and turns so far.
 
     Raises
     ------
     ValueError
-        For a budget below 1, or a policy that looks at the future.
+        For a budget below 1, or a policy that uses the future.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class HeadEviction:
         self.policy, self.budget, self.heads = policy, budget, heads
         rows = heads.layers * heads.heads
         together = {"head": heads.group, "layer": heads.heads, "model": rows}[decides]
-        # Layers that decide together share no budget among them: they are as one.
+        # Layers that decide together are treated as one: they share no budget.
         self._layers = 1 if decides == "model" else heads.layers
         self._together = Together(policy, together, pool)
         self._state = initial_state(
@@ -144,7 +144,7 @@ class HeadEviction:
         )
         none = np.empty((heads.layers, heads.kv_heads, 0), np.intp)
         self.held: Ints = none
-        self.waiting: Ints = none
+        self.second_tier: Ints = none
         self._born: Ints = none
         self.count = self.turns = 0
 
@@ -153,26 +153,27 @@ class HeadEviction:
         new: int,
         vectors: Vectors,
         surprisal: Sequence[float] | None = None,
-        said: Ints | None = None,
+        words: Ints | None = None,
     ) -> tuple[HeadEviction, EvictionStep]:
-        """Return what the policy remembers after a turn of new tokens, and what it decided.
+        """Return the state after a turn, and what the turn evicted.
 
         Parameters
         ----------
         new : int
-            How many, at least 1.
+            Number of new tokens, at least 1.
         vectors : Vectors
-            Of the slots before the turn, held and waiting, and of the new tokens.
+            Of the slots before the turn (first tier, then second) and of the new tokens.
         surprisal : sequence of float, optional
-            How surprising each token of the text so far was to the model, in nats.
-        said : array (2, N), optional
-            Of what word each token of the text so far is, and who said it.
+            Of each token so far, in nats.
+        words : array (2, N), optional
+            Word number and speaker of each token so far; see
+            `fdkvc.lm.tokens.Tokens.words_and_speakers`.
         """
         heads, (layers, kv_heads, _) = self.heads, self.held.shape
         rows = layers * heads.heads
-        slots = self.held.shape[2] + self.waiting.shape[2]
+        slots = self.held.shape[2] + self.second_tier.shape[2]
         own = np.arange(self.count, self.count + new)
-        ids = _joined(self.held, self.waiting, np.broadcast_to(own, (layers, kv_heads, new)))
+        ids = _joined(self.held, self.second_tier, np.broadcast_to(own, (layers, kv_heads, new)))
         born = _joined(self._born, np.full((layers, kv_heads, new), self.turns))
         arrivals = np.broadcast_to(np.arange(slots, slots + new), (rows, new))
 
@@ -182,10 +183,14 @@ class HeadEviction:
         def of_kv_heads(column: NDArray[Any]) -> NDArray[Any]:
             return column.reshape(layers, kv_heads, heads.group, -1)[:, :, 0]
 
-        known = None if surprisal is None else of_rows(np.asarray(surprisal, np.float32)[ids])
-        heard = None if said is None else (of_rows(said[0][ids]), of_rows(said[1][ids]))
         tokens = HeadTokens(
-            vectors, arrivals, of_rows(ids), of_rows(born), self._layers, known, heard
+            vectors,
+            arrivals,
+            of_rows(ids),
+            of_rows(born),
+            self._layers,
+            None if surprisal is None else of_rows(np.asarray(surprisal, np.float32)[ids]),
+            None if words is None else (of_rows(words[0][ids]), of_rows(words[1][ids])),
         )
         turn = Observation(0, Arrivals(arrivals), tokens)
         capacity = self.policy.capacity(self.budget, self.count + new)
@@ -198,34 +203,36 @@ class HeadEviction:
         cache, tier = result.after.cache, result.after.tier
         kept = of_kv_heads(cache.token)
         used = (kept >= 0).any(axis=(0, 1))
-        places = _joined(kept[:, :, used], of_kv_heads(tier))
-        there = places >= 0
+        sources = _joined(kept[:, :, used], of_kv_heads(tier))
+        there = sources >= 0
         after = copy.copy(self)
-        stood = np.where(there, np.take_along_axis(ids, places, axis=2), EMPTY)
-        after.held, after.waiting = np.split(stood, [used.sum()], axis=2)
-        after._born = np.where(there, np.take_along_axis(born, places, axis=2), EMPTY)
+        stayed = np.where(there, np.take_along_axis(ids, sources, axis=2), EMPTY)
+        after.held, after.second_tier = np.split(stayed, [used.sum()], axis=2)
+        after._born = np.where(there, np.take_along_axis(born, sources, axis=2), EMPTY)
         after.count, after.turns = self.count + new, self.turns + 1
-        # What it attends to is the model's to say, so the state keeps no way to work it out.
+        # The next turn's observation comes from the model, so the state keeps none.
         after._state = dataclasses.replace(
             self._state,
-            cache=dataclasses.replace(cache, token=_numbered(cache.token, np.cumsum(used) - 1)),
-            tier=_numbered(tier, used.sum() + np.arange(tier.shape[1])),
+            cache=dataclasses.replace(cache, token=_renumbered(cache.token, np.cumsum(used) - 1)),
+            tier=_renumbered(tier, used.sum() + np.arange(tier.shape[1])),
         )
         rules = rule[layer, head, slot]
-        return after, EvictionStep(after.held, after.waiting, places, layer, head, evicted, rules)
+        return after, EvictionStep(
+            after.held, after.second_tier, sources, layer, head, evicted, rules
+        )
 
 
 def _joined(*columns: Ints) -> Ints:
     return np.concatenate(columns, axis=2)
 
 
-def _numbered(token: Ints, number: Ints) -> Ints:
-    """Give each token of a slot (R, C) the number of its slot (C,)."""
+def _renumbered(token: Ints, number: Ints) -> Ints:
+    """Replace the token in each slot (R, C) by the number of the slot (C,)."""
     return np.where(token >= 0, number, EMPTY)
 
 
 def check_eviction(policy: Policy, budget: int, decides: str, pool: str = POOL.default) -> None:
-    """Raise a ValueError for what cannot decide."""
+    """Raise a ValueError for parameters that `HeadEviction` does not accept."""
     check_count("budget", budget)
     DECIDES.check(decides, "decides")
     POOL.check(pool, "pool")
@@ -233,7 +240,7 @@ def check_eviction(policy: Policy, budget: int, decides: str, pool: str = POOL.d
 
 
 def check_no_future(policy: Policy) -> None:
-    """Raise a ValueError for a policy that looks at the future, which is yet to be written."""
+    """Raise a ValueError for a policy that uses the future, which is not written yet."""
     if "future" in policy.looks_at:
         raise ValueError(
             f"{policy.label} looks at the future of the dialog, which a model has yet to write"

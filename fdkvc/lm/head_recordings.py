@@ -1,7 +1,4 @@
-"""Recorded: a dialog that a model has read, as recordings that the lab replays.
-
-A recording for each KV head of each layer; its heads are the query heads that share it.
-"""
+"""Recordings of what a model's heads computed as it read a dialog."""
 
 from __future__ import annotations
 
@@ -16,31 +13,28 @@ from fdkvc.lm.text_cache import ModelCache
 from fdkvc.lm.tokens import EncodedPassage
 
 
-def recordings(
+def head_recordings(
     cache: ModelCache, transcript: Transcript, passages: Sequence[EncodedPassage]
 ) -> list[Recording]:
-    """Return what a cache has read as recordings, a layer after the other.
+    """Return a recording for each KV head, layer by layer; its heads are the query heads of it.
 
-    The tokens of a call belong to the turn that makes it, and stand for no words of it.
+    The tokens of a call belong to the turn that makes it, and to no words of that turn. Names are
+    the dialog's with layer and KV head: ``visit, 0.1``.
 
     Parameters
     ----------
     cache : ModelCache
     transcript : Transcript
     passages : sequence of EncodedPassage
-        All that it has read, after what its tokenizer puts before any text.
-
-    Examples
-    --------
-    The dialog's name is followed by the layer and the KV head: ``visit, 0.1``.
+        All that the cache has read, after the tokenizer's prefix.
     """
     turns: list[list[Token]] = [[] for _ in transcript.turns]
-    before = cache.count - sum(len(passage.ids) for passage in passages)
-    turns[0] += [Token("", 0, 0)] * before
-    for passage in passages:
-        said = passage.passage
-        spans = passage.spans if said.call is None else [(0, 0)] * len(passage.spans)
-        turns[said.turn] += [Token(said.text[low:high], low, high) for low, high in spans]
+    prefix = cache.count - sum(len(encoded.ids) for encoded in passages)
+    turns[0] += [Token("", 0, 0)] * prefix
+    for encoded in passages:
+        passage = encoded.passage
+        spans = encoded.spans if passage.call is None else [(0, 0)] * len(encoded.spans)
+        turns[passage.turn] += [Token(passage.text[low:high], low, high) for low, high in spans]
     shape = cache.decoder.shape
     hidden, queries, keys, values = (
         cache.vectors(name) for name in ("hidden", "queries", "keys", "values")

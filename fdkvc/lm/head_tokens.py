@@ -1,7 +1,7 @@
-"""Observed: what a policy may look at of a text that a model reads, see `fdkvc.attention.Tokens`.
+"""A model's tokens as policies observe them; implements `fdkvc.attention.Tokens`.
 
-A row is a query head of a layer. Logits are the model's own, q·k/√h after positional rotation; the
-embedding of a token is the hidden state that enters the layer, as in `fdkvc.corpora.capture`.
+Each query head of a layer is a row. Logits are the model's own, q·k/√h after positional rotation;
+embeddings are the hidden states that enter the layer, as in `fdkvc.corpora.capture`.
 """
 
 from __future__ import annotations
@@ -15,38 +15,35 @@ from fdkvc.attention import Floats, Ints
 
 
 class Vectors(Protocol):
-    """Vectors of what L layers hold in S slots, and of the n tokens that a turn brings.
+    """Vectors of L layers, for S slots and the n tokens of a turn.
 
-    They are ``queries`` of H heads, ``keys`` and ``values`` of K, each for a group of them, or
-    ``hidden`` states, which the heads of a layer share: one of the turn's own, and of what is held
-    one for each of the K.
+    Names are ``queries`` (H heads), ``keys`` and ``values`` (K, each shared by a group of query
+    heads) and ``hidden`` (one per new token; for the slots, one per KV head).
     """
 
     def held(self, name: str) -> Floats:
-        """Return those of all slots (L, heads, S, ·); anything where a slot is empty."""
+        """Return those of the slots (L, heads, S, ·); empty slots may contain anything."""
 
     def new(self, name: str) -> Floats:
-        """Return those of the turn's own tokens (L, heads, n, ·)."""
+        """Return those of the turn's tokens (L, heads, n, ·)."""
 
 
 class HeadTokens:
-    """The slots of a model's caches and behind them the tokens of a turn, as a policy reads them.
-
-    What no policy asks for is not worked out.
+    """The slots of a model's caches, followed by the tokens of a turn; computed on demand.
 
     Parameters
     ----------
     vectors : Vectors
     new : array (L·H, n)
-        The tokens of this turn by their places behind the slots, the same in every row.
+        Indices of the turn's tokens, which follow the slots; the same in every row.
     positions, born : array (L·H, S + n)
-        Place of each in the text, and the turn that brought it.
+        Position of each token in the text, and its turn.
     layers : int
-        That may share a budget, of as many rows each.
+        Layers that may share a budget, with equally many rows each.
     surprisal : array (L·H, S + n), optional
-        How surprising each was to the model, in nats, if it was asked.
-    said : two arrays (L·H, S + n), optional
-        Of what word each is, and who said it.
+        In nats.
+    words : two arrays (L·H, S + n), optional
+        Word number and speaker of each token.
     """
 
     def __init__(
@@ -57,12 +54,12 @@ class HeadTokens:
         born: Ints,
         layers: int,
         surprisal: Floats | None = None,
-        said: tuple[Ints, Ints] | None = None,
+        words: tuple[Ints, Ints] | None = None,
     ) -> None:
         self._vectors, self._new, self._rows = vectors, new, len(new)
         self.positions, self.born, self.surprisal = positions, born, surprisal
-        self.words: Ints | None = None if said is None else said[0]
-        self.spoken_by: Ints | None = None if said is None else said[1]
+        self.words: Ints | None = None if words is None else words[0]
+        self.spoken_by: Ints | None = None if words is None else words[1]
         self.layers, self.heads = layers, len(new) // layers
 
     def new_tokens(self, turn: int) -> Ints:
@@ -75,11 +72,11 @@ class HeadTokens:
         return self._products(self._vectors.new("queries").mean(axis=2, keepdims=True))
 
     def query_logits(self, turn: int) -> Floats:
-        """Scaled products of the turn's own queries with all keys (R, n, N + 1), then −inf."""
+        """Return scaled products of the turn's queries with all keys (R, n, N + 1), then −inf."""
         return self._products(self._vectors.new("queries"))
 
     def _products(self, queries: Floats) -> Floats:
-        """Scaled products of queries (L, H, m, h) with all keys (R, m, N + 1), then −inf."""
+        """Return scaled products of queries (L, H, m, h) with all keys (R, m, N + 1), then −inf."""
         keys = self._all("keys")
         layers, _, m, h = queries.shape
         grouped = queries.reshape(layers, keys.shape[1], -1, h) * np.float32(1 / np.sqrt(h))
@@ -104,9 +101,6 @@ class HeadTokens:
     def _all(self, name: str) -> Floats:
         return np.concatenate([self._vectors.held(name), self._vectors.new(name)], axis=2)
 
-    def _of_rows(self, name: str) -> Floats:
-        return self._per_row(self._all(name))
-
     def _per_row(self, vectors: Floats) -> Floats:
         group = self._rows // (vectors.shape[0] * vectors.shape[1])
         return np.repeat(vectors, group, axis=1).reshape(self._rows, *vectors.shape[2:])
@@ -121,19 +115,19 @@ class HeadTokens:
     @cached_property
     def keys(self) -> Floats:
         """Keys (R, N, h)."""
-        return self._of_rows("keys")
+        return self._per_row(self._all("keys"))
 
     @cached_property
     def values(self) -> Floats:
         """Values (R, N, h)."""
-        return self._of_rows("values")
+        return self._per_row(self._all("values"))
 
     @cached_property
     def token_queries(self) -> Floats:
         """Each token's own query (R, N, h)."""
-        return self._of_rows("queries")
+        return self._per_row(self._all("queries"))
 
     @property
     def attention_to_come(self) -> Floats:
-        """What is yet to be written is not known."""
+        """Unknown while the model is writing."""
         raise LookupError("what a model has yet to write is not known")

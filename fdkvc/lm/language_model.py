@@ -1,7 +1,7 @@
-"""Folders: a model as Hugging Face *transformers* writes it, read into a decoder and its tokens.
+"""Language models, read from a folder of Hugging Face *transformers*.
 
-``config.json``, weights as *safetensors*, whose numbers are held in single precision, and
-``tokenizer.json``.
+The folder has ``config.json``, weights as *safetensors*, which are converted to single precision,
+and ``tokenizer.json``.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from fdkvc.policies import Policy
 from fdkvc.policies.retrieval import Retrieval
 
 PRECISIONS = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}
-"""Types of the numbers that are read, as *safetensors* calls them and as they lie in a file."""
+"""Supported types of *safetensors*, and their NumPy types in a file."""
 
 _POSITIVE = Parameter("", "", low=0, high=1e9, open_low=True)
 
 
 @dataclass(frozen=True, eq=False)
 class LanguageModel:
-    """A decoder, and the tokens that it reads and writes.
+    """A decoder and its tokens.
 
     Attributes
     ----------
     name : str
-        That of its folder.
+        Of its folder.
     decoder : Decoder
     tokens : Tokens
     digest : str
@@ -59,51 +59,51 @@ class LanguageModel:
     digest: str
 
     def with_model_surprisal(self) -> LanguageModel:
-        """Return the same model, for which tokens are as surprising as it predicts."""
+        """Return the same model, with surprisal from its own predictions."""
         return replace(self, decoder=replace(self.decoder, rarity=None))
 
     def full(self, with_surprisal: bool = False) -> TextCache:
-        """Return a cache of a new text, that evicts nothing; see `TextCache`."""
+        """Return a new cache that evicts nothing; see `TextCache`."""
         return TextCache(self.decoder, with_surprisal)
 
     def evicting(self, policy: Policy, budget: int, decides: str = DECIDES.default) -> TextCache:
-        """Return a cache of a new text under a policy."""
+        """Return a new cache under a policy."""
         if isinstance(policy, Retrieval):
             return RetrievalCache(self.decoder, policy, budget)
         return EvictingCache(self.decoder, policy, budget, decides)
 
     def cut_text(self, budget: int) -> TextCache:
-        """Return a cache of a new text, that reads the last tokens afresh after every turn."""
+        """Return a new cache that recomputes the last tokens alone after every turn."""
         return CutTextCache(self.decoder, budget)
 
 
 class AnyModel(Protocol):
-    """A model that reads and writes texts under policies: a `LanguageModel`, or a library's."""
+    """A `LanguageModel`, or a model of *transformers*."""
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """Its name."""
 
     @property
     def decoder(self) -> Reader:
-        """What reads."""
+        """The model that reads texts."""
 
     @property
     def tokens(self) -> Tokens:
-        """The tokens that it reads and writes."""
+        """Its tokenizer and marks."""
 
     @property
     def digest(self) -> str:
         """SHA-256 of its files."""
 
     def full(self, with_surprisal: bool = False) -> ModelCache:
-        """Return a cache of a new text, that evicts nothing."""
+        """Return a new cache that evicts nothing."""
 
     def evicting(self, policy: Policy, budget: int, decides: str = ...) -> ModelCache:
-        """Return a cache of a new text under a policy."""
+        """Return a new cache under a policy."""
 
     def cut_text(self, budget: int) -> ModelCache:
-        """Return a cache of a new text, that reads the last tokens afresh after every turn."""
+        """Return a new cache that recomputes the last tokens alone after every turn."""
 
 
 def load_language_model(folder: str | Path) -> LanguageModel:
@@ -112,14 +112,14 @@ def load_language_model(folder: str | Path) -> LanguageModel:
     Raises
     ------
     ValueError
-        In one sentence that names the folder, the file and what is wrong with it.
+        With a sentence that names the folder, the file and the problem.
     """
     path = Path(folder)
     try:
         decoder = load_decoder(path)
         tokens = load_tokens(path, decoder.shape.vocabulary)
         rarity = tokens.rarity(decoder.shape.vocabulary)
-        decoder = replace(decoder, rarity=rarity, said=tokens.said)
+        decoder = replace(decoder, rarity=rarity, words_and_speakers=tokens.words_and_speakers)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ValueError(f"the model {str(path)!r} cannot be loaded: {reason}") from None
@@ -140,7 +140,7 @@ def load_decoder(folder: Path) -> Decoder:
     Raises
     ------
     ValueError
-        In a sentence that names the file and what is wrong with it.
+        With a sentence that names the file and the problem.
     """
     check_model_folder(folder)
     shape = _shape(read_config(folder))
@@ -151,7 +151,7 @@ def load_decoder(folder: Path) -> Decoder:
         if name not in arrays:
             raise ValueError(f"its weights lack {name}")
         if arrays[name].shape != size:
-            raise ValueError(f"{name} is of {arrays[name].shape}, but config.json says {size}")
+            raise ValueError(f"{name} has shape {arrays[name].shape}, but config.json says {size}")
         return arrays[name]
 
     def paired(name: str, heads: int) -> Floats:
@@ -190,18 +190,17 @@ def _shape(config: Mapping[str, Any]) -> Shape:
     def number(name: str, default: Any = None, kind: type = int) -> Any:
         value = config.get(name)
         value = default if value is None else value
-        known = RANGES.get(name, _POSITIVE)
-        check_parameter(f"{name} in config.json", known, value, kind)
+        check_parameter(f"{name} in config.json", RANGES.get(name, _POSITIVE), value, kind)
         return value
 
     if config["model_type"] != "llama":
-        raise ValueError(f"it is of the type {config['model_type'][:40]!r}, but only llama is read")
+        raise ValueError(f"its type is {config['model_type'][:40]!r}, but only llama is supported")
     rotary = {name: config.get(name) or {} for name in ("rope_parameters", "rope_scaling")}
-    for name, said in rotary.items():
-        check_object(said, f"{name} in config.json")
-        turning = said.get("rope_type", said.get("type", "default"))
-        if turning != "default":
-            raise ValueError(f"its rotary positions are {str(turning)[:40]}, but must be default")
+    for name, settings in rotary.items():
+        check_object(settings, f"{name} in config.json")
+        variant = settings.get("rope_type", settings.get("type", "default"))
+        if variant != "default":
+            raise ValueError(f"its rotary positions are {str(variant)[:40]}, but must be default")
     for name, value in (("attention_bias", False), ("mlp_bias", False), ("hidden_act", "silu")):
         if config.get(name, value) != value:
             raise ValueError(f"{name} in config.json must be {str(value).lower()}")
@@ -222,14 +221,14 @@ def _shape(config: Mapping[str, Any]) -> Shape:
     )
     if shape.heads % shape.kv_heads or shape.head_width % 2:
         raise ValueError(
-            f"{shape.heads} heads of {shape.head_width} numbers do not go with {shape.kv_heads} "
-            "heads of keys"
+            f"{shape.heads} heads of width {shape.head_width} are not possible with "
+            f"{shape.kv_heads} heads of keys"
         )
     return shape
 
 
 def _arrays(folder: Path) -> dict[str, Floats]:
-    """Read all arrays of the weights, in single precision."""
+    """Read all weights, in single precision."""
     import safetensors
 
     deserialize: Any = safetensors.deserialize

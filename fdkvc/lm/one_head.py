@@ -1,4 +1,4 @@
-"""Apart: a cache in which one head alone forgets."""
+"""A cache in which only one head evicts."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from fdkvc.policies import Policy
 
 
 class OneHead(EvictingCache):
-    """A cache whose policy decides for every KV head, and one head alone forgets by it.
+    """A cache whose policy decides for every KV head, but evicts from one head only.
 
     Parameters
     ----------
     decoder, policy, budget, decides
-        As for `fdkvc.lm.text_cache.EvictingCache`.
+        See `EvictingCache`.
     layer, head : int
-        The head that holds no more than the policy leaves it; all others hold the whole text.
+        The head that evicts; all others keep the whole text.
     """
 
     def __init__(
@@ -35,10 +35,10 @@ class OneHead(EvictingCache):
         super().__init__(decoder, policy, budget, decides)
         self.layer, self.head = layer, head
 
-    def _hold(self, near: Ints | None) -> None:
-        if near is not None:
-            own = near[self.layer, self.head]
-            near = np.tile(np.arange(self.count), (*near.shape[:2], 1))
-            near[self.layer, self.head] = EMPTY
-            near[self.layer, self.head, : len(own)] = own
-        super()._hold(near)
+    def _set_attended(self, attended: Ints | None) -> None:
+        if attended is not None:
+            own = attended[self.layer, self.head]
+            attended = np.tile(np.arange(self.count), (*attended.shape[:2], 1))
+            attended[self.layer, self.head] = EMPTY
+            attended[self.layer, self.head, : len(own)] = own
+        super()._set_attended(attended)

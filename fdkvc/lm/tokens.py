@@ -1,4 +1,4 @@
-"""Tokens: words as a model reads and writes them, and the marks that say whose they are."""
+"""A model's tokenizer, and the marks that begin and end a passage."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from fdkvc.corpora.word_frequencies import surprisal_in
 
 MARKS: Mapping[Writer, str] = {"user": "<user>", "system": "<system>", "call": "<call>"}
 END = "<end>"
-"""Tokens that a model may know for the beginning of a passage and for its end."""
+"""Tokens that a model may have for the begin and end of a passage."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
-    """A tokenizer, and how a passage is laid out in tokens.
+    """A tokenizer, and the marks of passages.
 
-    A model that knows `MARKS` and `END` gets those. Another gets a line for each passage, which
-    begins with its writer and a colon.
+    A model whose vocabulary has `MARKS` and `END` gets those; for another, each passage is a line
+    that begins with its writer and a colon.
 
     Attributes
     ----------
-    tokenizer : the library's
+    tokenizer : tokenizers.Tokenizer
     first : tuple of int
-        What the tokenizer puts before any text.
+        The tokenizer's prefix of any text.
     marks : mapping of writer to tuple of int
     end : int
     """
@@ -42,7 +42,7 @@ class Tokens:
     end: int
 
     def encode(self, text: str) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
-        """Return the ids of a text and the characters that each stands for; words are no marks."""
+        """Return the ids of a text, none of them a mark, and the characters of each."""
         with as_value_error(f"the model's tokenizer cannot read {text[:40]!r}"):
             encoded = self.tokenizer.encode(text, add_special_tokens=False)
         return tuple(encoded.ids), tuple(encoded.offsets)
@@ -55,17 +55,17 @@ class Tokens:
         return EncodedPassage(passage, (*mark, *ids, self.end), (*none * len(mark), *spans, *none))
 
     def text(self, ids: Sequence[int]) -> str:
-        """Return what ids say, the marks left out."""
-        with as_value_error("the model's tokenizer cannot write what the model says"):
+        """Return the text of ids, without marks."""
+        with as_value_error("the model's tokenizer cannot decode the model's answer"):
             return str(self.tokenizer.decode(list(ids), skip_special_tokens=True))
 
-    def said(self, ids: Sequence[int]) -> tuple[list[int], list[int]]:
-        """Return of what word each token of a passage is, and who says it.
+    def words_and_speakers(self, ids: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Return word and speaker of each token of a passage.
 
         Returns
         -------
         (list of int, list of int)
-            The `fdkvc.attention.word_number`, 0 for none, and the place in
+            The `fdkvc.attention.word_number`, 0 for none, and the index into
             `fdkvc.attention.SPEAKERS`, −1 where the passage does not begin with a mark.
         """
         ends = [len(self.text(ids[: at + 1])) for at in range(len(ids))]
@@ -80,10 +80,9 @@ class Tokens:
         return words, [speaker] * len(ids)
 
     def rarity(self, vocabulary: int) -> Floats:
-        """Return how surprising each of so many tokens is by itself, in nats (V,).
+        """Return the surprisal of each token of the vocabulary without context, in nats (V,).
 
-        It is how rare the first word of its text is, wherever it stands; see
-        `fdkvc.corpora.word_frequencies`. A piece of a rare word is as rare as that word.
+        It is that of the first word of its text; see `fdkvc.corpora.word_frequencies`.
         """
         texts = [self.text([token]) for token in range(vocabulary)]
         return np.array([surprisal_in(text, [(0, len(text))])[0] for text in texts], np.float32)
@@ -91,14 +90,14 @@ class Tokens:
 
 @dataclass(frozen=True)
 class EncodedPassage:
-    """A passage in tokens, its mark and its end included.
+    """A passage in tokens, with its mark and end.
 
     Attributes
     ----------
     passage : Passage
     ids : tuple of int
     spans : tuple of (start, end)
-        The characters of the passage's text that each token stands for; equal where it is none.
+        Characters of the passage's text for each token; start = end where it has none.
     """
 
     passage: Passage
@@ -106,19 +105,19 @@ class EncodedPassage:
     spans: tuple[tuple[int, int], ...]
 
     def tokens_of(self, start: int, end: int) -> tuple[int, ...]:
-        """Return the places of the tokens that stand for any of these characters."""
+        """Return the indices of the tokens that cover any of these characters."""
         return tuple(
             at for at, (low, high) in enumerate(self.spans) if max(low, start) < min(high, end)
         )
 
 
 def load_tokens(folder: Path, vocabulary: int) -> Tokens:
-    """Read the tokenizer of a model that knows so many tokens.
+    """Read the tokenizer of a model with a vocabulary of this size.
 
     Raises
     ------
     ValueError
-        In a sentence that names the file and what is wrong with it.
+        With a sentence that names the file and the problem.
     """
     from tokenizers import Tokenizer
 
@@ -127,8 +126,8 @@ def load_tokens(folder: Path, vocabulary: int) -> Tokens:
         raise ValueError(f"there is no file {FILE}")
     with stderr_silenced(), as_value_error(f"{FILE} cannot be read"):
         tokenizer = Tokenizer.from_file(str(path))
-        known = tokenizer.get_vocab()
-    highest = max(known.values(), default=0)
+        vocabulary_ids = tokenizer.get_vocab()
+    highest = max(vocabulary_ids.values(), default=0)
     if highest >= vocabulary:
         raise ValueError(f"{FILE} has the token {highest}, but there are {vocabulary:,}")
 
@@ -136,19 +135,19 @@ def load_tokens(folder: Path, vocabulary: int) -> Tokens:
         return tuple(tokenizer.encode(text, add_special_tokens=False).ids)
 
     with stderr_silenced(), as_value_error(f"{FILE} cannot be used"):
-        tokenizer.encode_special_tokens = True  # or a person could write a mark
+        tokenizer.encode_special_tokens = True  # so that typed text cannot contain a mark
         tokenizer.no_padding()
         tokenizer.no_truncation()
         ids("a")
         for token in range(min(vocabulary, 1000)):
             tokenizer.decode([token])
         first = tuple(tokenizer.encode("").ids)
-        if known.keys() >= {*MARKS.values(), END}:
-            marks = {writer: (known[mark],) for writer, mark in MARKS.items()}
-            end = (known[END],)
+        if vocabulary_ids.keys() >= {*MARKS.values(), END}:
+            marks = {writer: (vocabulary_ids[mark],) for writer, mark in MARKS.items()}
+            end = (vocabulary_ids[END],)
         else:
             marks = {writer: ids(f"{writer.capitalize()}:") for writer in MARKS}
             end = ids("\n")[-1:]
     if not (end and all(marks.values())):
-        raise ValueError("its tokenizer has no tokens for a line that begins with a name")
+        raise ValueError("its tokenizer cannot encode a line that begins with a name")
     return Tokens(tokenizer, first, marks, *end)

@@ -35,8 +35,8 @@ from fdkvc.experiments.proxies import OVER, proxies_table, rank_correlation, row
 from fdkvc.experiments.replay import Replay, replay
 from fdkvc.files.record import read_run
 from fdkvc.lm import BUNDLED
-from fdkvc.lm.chat import write
-from fdkvc.lm.head_recordings import recordings
+from fdkvc.lm.chat import generate
+from fdkvc.lm.head_recordings import head_recordings
 from fdkvc.lm.language_model import LanguageModel, load_language_model
 from fdkvc.lm.text_cache import EvictingCache, TextCache, read
 from fdkvc.policies import policy_named
@@ -84,7 +84,7 @@ def by_hand(model: LanguageModel, cache: TextCache, dialog: Transcript) -> dict[
         came += ids
         if passage.passage.call is not None:
             logits = read([call], [3], last=1)[:, 0]
-            steps = write(model.tokens, [call], logits, most=len(passage.ids) + 8)
+            steps = generate(model.tokens, [call], logits, most=len(passage.ids) + 8)
             exact.append([step[0] for step in steps] == list(passage.ids[1:]))
         cache.end_turn()
     return {"logs": np.array(logs), "came": np.array(came), "exact": exact}
@@ -170,7 +170,7 @@ def test_arguments_are_right_by_slot_and_value(
         call.text,
         "",
     ]
-    monkeypatch.setattr(chat_module, "write", Knowing(model.tokens, said))
+    monkeypatch.setattr(chat_module, "generate", Knowing(model.tokens, said))
     settings = replace(FEW, budgets=(4096,))
 
     table = run_answers(settings, model, [dialog], workers=1).answers
@@ -261,7 +261,7 @@ def test_proxies_are_what_a_replay_of_the_models_heads_says(model: LanguageModel
     passages = [model.tokens.encode_passage(passage) for passage in model_text(dialog)]
     for passage in passages:
         read([cache], passage.ids)
-    heads = recordings(cache, replace(dialog, missing=3), passages)
+    heads = head_recordings(cache, replace(dialog, missing=3), passages)
     asked = Replay(settings.policies, settings.budgets, ("together",), best=False)
     again = replay(asked, heads)
 

@@ -18,7 +18,7 @@ from fdkvc.explain.answer_causes import (
     why_table,
     words_of,
 )
-from fdkvc.lm.chat import Chat, write
+from fdkvc.lm.chat import Chat, generate
 from fdkvc.lm.language_model import LanguageModel, load_language_model
 from fdkvc.lm.one_head import OneHead
 from fdkvc.lm.text_cache import EvictingCache, TextCache, read
@@ -153,7 +153,7 @@ def test_what_is_brought_back_is_attended_to_when_the_model_answers(
     for read_again, said in ((False, "as_it_was"), (True, "as_it_would_be")):
         there = cache.restored(span.first, span.end, read_again=read_again)
         logits = read([there], mark, last=1)[:, 0]
-        written = [step[0] for step in write(model.tokens, [there], logits)]
+        written = [step[0] for step in generate(model.tokens, [there], logits)]
         assert getattr(found.tried[0], said) == model.tokens.text(written).strip()
         assert there.attention(cache.count)[:, :, span.first : span.end].min() > 0
 

@@ -1,4 +1,4 @@
-"""A chat with a model: what it hears and writes, under several caches beside each other."""
+"""A chat with a model reads and writes the same under several caches as under each alone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fdkvc.corpora.model_text import Passage
-from fdkvc.lm.chat import Chat, write
+from fdkvc.lm.chat import Chat, generate
 from fdkvc.lm.language_model import LanguageModel, load_language_model
 from fdkvc.lm.text_cache import CutTextCache, EvictingCache, TextCache, read
 from fdkvc.policies import policy_named
@@ -16,7 +16,7 @@ from tests.models import write_model
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
-    return load_language_model(write_model(tmp_path_factory.mktemp("talking"), seed=3))
+    return load_language_model(write_model(tmp_path_factory.mktemp("model"), seed=3))
 
 
 def chat(model: LanguageModel) -> Chat:
@@ -56,7 +56,7 @@ def test_what_is_written_is_the_likeliest_each_time(model: LanguageModel) -> Non
     cache = TextCache(model.decoder)
     logits = read([cache], [*heard, 2], last=1)[:, 0]
 
-    written = [step[0] for step in write(model.tokens, [cache], logits, most=20)]
+    written = [step[0] for step in generate(model.tokens, [cache], logits, most=20)]
 
     again = read([TextCache(model.decoder)], [*heard, 2, *written])[0]
     assert again[len(heard) : -1].argmax(axis=-1).tolist() == written
@@ -69,7 +69,7 @@ def test_policies_may_evict_while_the_model_writes(model: LanguageModel) -> None
     logits = read([cache], [1, 50, 60, 70, 4, 2], last=1)[:, 0]
     cache.end_turn()
 
-    steps = list(write(model.tokens, [cache], logits, most=9, every=3))
+    steps = list(generate(model.tokens, [cache], logits, most=9, every=3))
 
     assert cache.ends == [6, 9, 12, 15][: 1 + len(steps) // 3]
     assert cache.attended is not None
@@ -121,9 +121,7 @@ def test_calls_come_before_the_words_and_end_at_some_time(
     model: LanguageModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caller = chat(model)
-    monkeypatch.setattr(
-        caller, "_next_writer", lambda _, may_call: "call" if may_call else "system"
-    )
+    monkeypatch.setattr("fdkvc.lm.chat.first_writer", lambda *_: "call")
     caller.add_message("hello")
     for _ in caller.answer(most=3):
         pass

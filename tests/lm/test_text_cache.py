@@ -58,7 +58,7 @@ class Masked(TextCache):
         super().__init__(decoder)
         self.sees = sees
 
-    def _mixed(self, layer: int, queries: Any, end: int) -> Any:
+    def _attend_block(self, layer: int, queries: Any, end: int) -> Any:
         shape, m = self.decoder.shape, len(queries)
         keys, values = self._vectors["keys"][layer], self._vectors["values"][layer]
         mixed = np.empty((m, shape.heads, shape.head_width))

@@ -31,7 +31,7 @@ from fdkvc.limits import (
     MAX_TOPICS,
     MAX_UPLOAD_MEGABYTES,
 )
-from fdkvc.lm.head_recordings import recordings
+from fdkvc.lm.head_recordings import head_recordings
 from fdkvc.lm.text_cache import TextCache, read
 from fdkvc.policies import Policy
 from fdkvc.policies.together import Together
@@ -270,7 +270,7 @@ def read_by_bundled_model(said: Transcript) -> tuple[Recording, ...]:
             source=f"the {model.name} model, layer {layer}, KV head {head}{said.source_note}",
         )
         for each, (layer, head) in zip(
-            recordings(memory, said, passages),
+            head_recordings(memory, said, passages),
             product(range(shape.layers), range(shape.kv_heads)),
             strict=True,
         )
