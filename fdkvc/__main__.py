@@ -1092,7 +1092,7 @@ def _trace(settings: Any) -> None:
 
 
 def _scenario(settings: Any) -> Scenario:
-    from fdkvc.synthetic.scenarios import own_scenario, scenario_named
+    from fdkvc.synthetic.scenarios import custom_scenario, scenario_named
 
     if settings.schedule is None:
         return scenario_named("mixed" if settings.scenario is None else settings.scenario)
@@ -1101,7 +1101,7 @@ def _scenario(settings: Any) -> Scenario:
             f"--scenario {settings.scenario} and --schedule {settings.schedule} do not go "
             "together: give one of them"
         )
-    return own_scenario(settings.schedule)
+    return custom_scenario(settings.schedule)
 
 
 def _settings(texts: Sequence[str]) -> dict[str, int | float | str]:

@@ -181,7 +181,7 @@ def cosine(a: Floats, b: Floats) -> Floats:
     return ratio
 
 
-def known_products(one: Floats, two: Floats, known: Bools, others: Bools) -> Floats:
+def masked_products(one: Floats, two: Floats, known: Bools, others: Bools) -> Floats:
     """Inner products of known vectors (B, m, ·) with other known ones (B, C, ·); 0 elsewhere."""
     if known.all() and others.all():
         return row_products(one, two)
@@ -226,12 +226,12 @@ def row_products(
 
 
 @lru_cache(maxsize=MAX_CACHED_WORDS)
-def word_number(word: str) -> int:
+def word_id(word: str) -> int:
     """Return the number by which a word is known in all dialogs, whatever the case of its letters.
 
     Examples
     --------
-    >>> word_number("Rome") == word_number("rome") != word_number("Paris")
+    >>> word_id("Rome") == word_id("rome") != word_id("Paris")
     True
     """
     digest = hashlib.sha256(word.casefold().encode("utf-8", "replace")).digest()
@@ -280,7 +280,7 @@ class Tokens(Protocol):
         """Return scaled products of a turn's queries with keys so far (B, n, M + 1), −inf last."""
 
     @property
-    def attention_to_come(self) -> Floats:
+    def future_attention(self) -> Floats:
         """Full cache's attention to each token, from each turn to the end (B, T, N + 1), then 0."""
 
     @property
@@ -305,7 +305,7 @@ class Tokens(Protocol):
 
     @property
     def words(self) -> Ints | None:
-        """The `word_number` of the word that each token is of (B, N), 0 for none, where known."""
+        """The `word_id` of the word that each token is of (B, N), 0 for none, where known."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -320,7 +320,7 @@ class Arrivals:
         return np.asarray((self.new >= 0).any(axis=1))
 
     @cached_property
-    def everyone(self) -> bool:
+    def all_active(self) -> bool:
         """Whether every row has tokens in this turn."""
         return bool(self.active.all())
 
@@ -357,9 +357,9 @@ class Observation:
         return self._arrivals.active
 
     @property
-    def everyone(self) -> bool:
+    def all_active(self) -> bool:
         """Whether every row has tokens in this turn."""
-        return self._arrivals.everyone
+        return self._arrivals.all_active
 
     @property
     def heads(self) -> int:
@@ -403,12 +403,12 @@ class Observation:
         found: Bools = said.reshape(-1).take(token + self._row_start) == SPEAKERS.index(speaker)
         return found & (token >= 0)
 
-    def is_of(self, token: Ints, words: Sequence[str]) -> Bools:
+    def is_word(self, token: Ints, words: Sequence[str]) -> Bools:
         """Whether each token is of one of these words (B, C); none is where nobody knows."""
         said = self._tokens.words
         if said is None:
             return np.zeros(token.shape, np.bool_)
-        found = np.isin(said.reshape(-1).take(token + self._row_start), [*map(word_number, words)])
+        found = np.isin(said.reshape(-1).take(token + self._row_start), [*map(word_id, words)])
         return np.asarray(found & (token >= 0))
 
     def logits(self, token: Ints) -> Floats:
@@ -423,9 +423,9 @@ class Observation:
         """Cosine cos(e, ē) with the turn's mean embedding (B, C), as in Eq. 4; 0 in empty slots."""
         return self._tokens.similarities.reshape(-1).take(token + self._turn_start)
 
-    def likeness(self, token: Ints, other: Ints) -> Floats:
+    def cosines(self, token: Ints, other: Ints) -> Floats:
         """Cosine of each of these tokens with each of others (B, m), (B, C, m); 0 if empty."""
-        return known_products(
+        return masked_products(
             self._directions(token), self._directions(other), token >= 0, other >= 0
         )
 
@@ -504,9 +504,9 @@ class Observation:
         logits = np.take_along_axis(self._tokens.query_logits(self.turn), token[:, None, :], axis=2)
         return softmax(np.where(self.visible(token), logits, np.float32(-np.inf)))
 
-    def attention_to_come(self, token: Ints) -> Floats:
+    def future_attention(self, token: Ints) -> Floats:
         """Attention that the full cache pays to each token in this turn and all later ones (B, C).
 
         Only a dialog that is known to its end can say it.
         """
-        return self._tokens.attention_to_come.reshape(-1).take(token + self._turn_start)
+        return self._tokens.future_attention.reshape(-1).take(token + self._turn_start)

@@ -34,26 +34,26 @@ class Ties:
 
     Examples
     --------
-    >>> Ties(relative=0.25, absolute=1.0).reach(np.array([[2]], np.float32)).tolist()
+    >>> Ties(relative=0.25, absolute=1.0).tolerance(np.array([[2]], np.float32)).tolist()
     [[1.5]]
     """
 
     relative: float = ROUNDING
     absolute: float = 0.0
 
-    def reach(self, cutoff: Floats) -> Floats | np.float32:
+    def tolerance(self, cutoff: Floats) -> Floats | np.float32:
         """Return how far a score may be from its row's cutoff (B, 1) to tie with it."""
         absolute = np.float32(self.absolute)
         if not self.relative:
             return absolute
-        reach: Floats = np.float32(self.relative) * np.minimum(np.abs(cutoff), _BEYOND)
-        return reach + absolute if self.absolute else reach
+        tolerance: Floats = np.float32(self.relative) * np.minimum(np.abs(cutoff), _BEYOND)
+        return tolerance + absolute if self.absolute else tolerance
 
 
 EXACT = Ties(0)
 """For scores that no rounding moves, such as positions: only equal ones tie."""
 
-OF_ONE = Ties(absolute=ROUNDING)
+UNIT_SCALE = Ties(absolute=ROUNDING)
 """For scores of cosines, or of other parts of the size of 1, which may add up to much less."""
 
 
@@ -140,7 +140,7 @@ class Cache:
         Where a row keeps fewer, the others of its slots are empty.
         """
         if np.count_nonzero(kept) < len(kept) * slots:
-            return self.without(~kept).keep(filled(kept, slots), slots)
+            return self.without(~kept).keep(pad_kept(kept, slots), slots)
         (slot,) = kept.reshape(-1).nonzero()
         shape = (len(self.token), slots)
 
@@ -156,7 +156,7 @@ class Cache:
             chosen.__dict__["full"] = True
         return chosen
 
-    def in_order(self, place: Ints) -> Cache:
+    def sorted_by(self, place: Ints) -> Cache:
         """Return the entries in the order of `place` (B, C), the empty slots behind them."""
         order = np.argsort(np.where(self.present, place, np.iinfo(np.intp).max), axis=1)
         return Cache(
@@ -189,7 +189,7 @@ def empty_cache(
     )
 
 
-def last_in(queue: Ints, token: Ints, places: int) -> Ints:
+def enqueue(queue: Ints, token: Ints, places: int) -> Ints:
     """Put tokens behind those that wait, and return the last of them all (B, places).
 
     Parameters
@@ -200,9 +200,9 @@ def last_in(queue: Ints, token: Ints, places: int) -> Ints:
 
     Examples
     --------
-    >>> last_in(np.array([[-1, 4, 2]]), np.array([[7, -1]]), 2).tolist()
+    >>> enqueue(np.array([[-1, 4, 2]]), np.array([[7, -1]]), 2).tolist()
     [[2, 7]]
-    >>> last_in(np.array([[-1, 4, 2]]), np.array([[7, -1]]), 4).tolist()
+    >>> enqueue(np.array([[-1, 4, 2]]), np.array([[7, -1]]), 4).tolist()
     [[-1, 4, 2, 7]]
     """
     room = np.full((len(queue), places), EMPTY, np.intp)
@@ -211,12 +211,12 @@ def last_in(queue: Ints, token: Ints, places: int) -> Ints:
     return np.take_along_axis(joined, order, axis=1)[:, joined.shape[1] - places :]
 
 
-def filled(kept: Bools, slots: int) -> Bools:
+def pad_kept(kept: Bools, slots: int) -> Bools:
     """Add the first of the other slots to what each row keeps (B, C), up to so many a row.
 
     Examples
     --------
-    >>> filled(np.array([[False, False, True], [True, True, False]]), 2).tolist()
+    >>> pad_kept(np.array([[False, False, True], [True, True, False]]), 2).tolist()
     [[True, False, True], [True, True, False]]
     """
     room = slots - kept.sum(axis=1, keepdims=True)
@@ -247,7 +247,7 @@ def ranking(score: Floats, cache: Cache) -> Ints:
     return np.where(cache.present, rank, 0)
 
 
-def among(token: Ints, wanted: Ints) -> Bools:
+def contains(token: Ints, wanted: Ints) -> Bools:
     """Mark the slots whose token is among the wanted ones of its row.
 
     Parameters
@@ -262,7 +262,7 @@ def among(token: Ints, wanted: Ints) -> Bools:
 
     Examples
     --------
-    >>> among(np.array([[7, -1, 9]]), np.array([[9, -1]])).tolist()
+    >>> contains(np.array([[7, -1, 9]]), np.array([[9, -1]])).tolist()
     [[False, False, True]]
     """
     found: Bools = (token[:, :, None] == wanted[:, None, :]).any(axis=2) & (token != EMPTY)
@@ -326,10 +326,10 @@ def select(
     if protected.any():
         priority = np.where(protected, np.inf, priority)
     cutoff: Floats = np.partition(priority, -budget, axis=1)[:, -budget, None].copy()
-    reach = ties.reach(cutoff)
-    kept: Bools = priority >= cutoff - reach
+    tolerance = ties.tolerance(cutoff)
+    kept: Bools = priority >= cutoff - tolerance
     if np.count_nonzero(kept) > len(kept) * budget:
-        kept = _older_of_ties(kept, priority > cutoff + reach, budget)
+        kept = _older_of_ties(kept, priority > cutoff + tolerance, budget)
     return kept, cutoff
 
 
@@ -341,8 +341,8 @@ def _select_by_row(
     ordered = -np.sort(-priority, axis=1)
     last = np.take_along_axis(ordered, np.clip(budget, 1, score.shape[1]) - 1, axis=1)
     cutoff: Floats = np.where(budget >= score.shape[1], -np.inf, last)
-    reach = ties.reach(cutoff)
-    kept = _older_of_ties(priority >= cutoff - reach, priority > cutoff + reach, budget)
+    tolerance = ties.tolerance(cutoff)
+    kept = _older_of_ties(priority >= cutoff - tolerance, priority > cutoff + tolerance, budget)
     return kept & cache.present, cutoff
 
 
@@ -403,20 +403,20 @@ def _select_pages(
     return kept, cutoff
 
 
-def best(score: Floats, cache: Cache, count: Ints, ties: Ties) -> Bools:
+def top_k(score: Floats, cache: Cache, count: Ints, ties: Ties) -> Bools:
     """Mark the best by score (B, C), as many as each row has (B, 1), by the same rule as `select`.
 
     Examples
     --------
     >>> score = np.array([[1, 3, 3.000001]], np.float32)
-    >>> best(score, Cache(np.arange(3)[None]), np.array([[1]]), Ties()).tolist()
+    >>> top_k(score, Cache(np.arange(3)[None]), np.array([[1]]), Ties()).tolist()
     [[False, True, False]]
     """
     priority = np.where(cache.present, score, -np.inf).astype(np.float32)
     some = np.clip(count, 1, score.shape[1])
     cutoff = np.take_along_axis(-np.sort(-priority, axis=1), some - 1, axis=1)
-    reach = ties.reach(cutoff)
-    marked = _older_of_ties(priority >= cutoff - reach, priority > cutoff + reach, count)
+    tolerance = ties.tolerance(cutoff)
+    marked = _older_of_ties(priority >= cutoff - tolerance, priority > cutoff + tolerance, count)
     return np.asarray(marked & cache.present & (count > 0))
 
 
@@ -428,7 +428,7 @@ def _older_of_ties(kept: Bools, above: Bools, places: int | Ints) -> Bools:
     return marked
 
 
-def levelled(score: Floats, protected: Bools, cutoff: Floats, ties: Ties) -> Floats:
+def snap_ties(score: Floats, protected: Bools, cutoff: Floats, ties: Ties) -> Floats:
     """Return the scores (B, C) by which `select` decides: those that tie with the cutoff are it.
 
     Where the cutoff (B, 1) is not finite, nothing ties with it.
@@ -437,9 +437,9 @@ def levelled(score: Floats, protected: Bools, cutoff: Floats, ties: Ties) -> Flo
     --------
     >>> score = np.array([[1.999999, 1, 2, 3]], np.float32)
     >>> kept, cutoff = select(score, Cache(np.arange(4)[None]), score > 5, 2, Ties())
-    >>> levelled(score, score > 5, cutoff, Ties()).tolist()
+    >>> snap_ties(score, score > 5, cutoff, Ties()).tolist()
     [[2.0, 1.0, 2.0, 3.0]]
     """
-    reach = ties.reach(cutoff)
-    tied = (score >= cutoff - reach) & (score <= cutoff + reach) & ~protected
+    tolerance = ties.tolerance(cutoff)
+    tied = (score >= cutoff - tolerance) & (score <= cutoff + tolerance) & ~protected
     return np.where(tied, cutoff, score)

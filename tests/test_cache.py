@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdkvc.cache import OF_ONE, ROUNDING, Cache, Ties, empty_cache, levelled, newest, select
+from fdkvc.cache import ROUNDING, UNIT_SCALE, Cache, Ties, empty_cache, newest, select, snap_ties
 
 
 def cache_of(*rows: list[int]) -> Cache:
@@ -144,7 +144,7 @@ def test_the_protected_stay_then_the_best_then_the_older(
         assert set(np.flatnonzero(kept[row] & present)) == set(order[:budget])
 
 
-@given(decisions(), st.sampled_from([Ties(), OF_ONE]), st.integers(0, 2**32))
+@given(decisions(), st.sampled_from([Ties(), UNIT_SCALE]), st.integers(0, 2**32))
 def test_however_equal_scores_are_rounded_the_older_stays(
     decision: tuple[np.ndarray, Cache, np.ndarray, int], ties: Ties, seed: int
 ) -> None:
@@ -155,7 +155,7 @@ def test_however_equal_scores_are_rounded_the_older_stays(
     kept, cutoff = select(rounded, cache, protected, budget, ties=ties)
 
     np.testing.assert_array_equal(kept, select(score, cache, protected, budget)[0])
-    level = levelled(rounded, protected, cutoff, ties)
+    level = snap_ties(rounded, protected, cutoff, ties)
     np.testing.assert_array_equal(kept, select(level, cache, protected, budget)[0])
     np.testing.assert_allclose(level, rounded, ties.relative, ties.absolute)
     # The cutoff is the lowest of these that stayed, where something had to go.
@@ -174,7 +174,7 @@ def test_what_is_no_tie_is_decided_by_its_score() -> None:
 
     assert second_stays(score, Ties())
     assert second_stays(score * 0.5, Ties())
-    assert not second_stays(score * 0.1, OF_ONE)
+    assert not second_stays(score * 0.1, UNIT_SCALE)
 
 
 def test_a_cache_that_is_not_full_keeps_everything() -> None:

@@ -31,12 +31,12 @@ def fill(trace: Trace, dialogs: DialogBatch) -> Floats:
 
 def met(evidence: Evidence) -> float:
     """Count the demands of a dialog that any head meets."""
-    return sum(bool(answer.met.any()) for answer in evidence.answers)
+    return sum(bool(answer.met.any()) for answer in evidence.results)
 
 
 ALWAYS = Metric("fullness", "Fullness", "How full the cache is.", fill)
 ASKED = Metric(
-    "asked_fullness", "Fullness when asked", "The same.", fill, asked=True, percent=False
+    "asked_fullness", "Fullness when asked", "The same.", fill, optional=True, percent=False
 )
 MET = Metric("met", "Demands met", "How many.", met, needs="evidence", whole=True, percent=False)
 ASKED_MET = Metric("asked_met", "Met when asked", "The same.", met, "evidence", True, whole=True)

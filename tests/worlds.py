@@ -13,7 +13,7 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fdkvc.attention import SPEAKERS, word_number
+from fdkvc.attention import SPEAKERS, word_id
 from fdkvc.corpora.recordings import Recording
 from fdkvc.parameters import Parameter, defaults_of, parameters_of
 from fdkvc.policies import POLICIES, Policy, policy_named
@@ -27,7 +27,7 @@ from tests import reference
 CLEAR = 1e-6
 """A decision with a larger margin than this must come out the same in float32."""
 
-WORDS = {word_number(word): word for word in ("hotel", "train", "19")}
+WORDS = {word_id(word): word for word in ("hotel", "train", "19")}
 """The words of dialogs drawn at random, where they have any."""
 
 RULES = {rule.value: rule.name for rule in Rule}
@@ -210,7 +210,7 @@ def oracle(dialogs: DialogBatch, row: int, policy: Policy, budget: int) -> list[
 # ------------------------------------------------------------------------------- comparisons
 
 
-entries_of = lru_cache(maxsize=32)(Trace.every_entry)
+entries_of = lru_cache(maxsize=32)(Trace.all_entries)
 """A trace's entries, which take longer to lay out than to look at, for row after row."""
 
 
@@ -246,7 +246,7 @@ def kept_tokens(trace: Trace, row: int, turn: int) -> list[int]:
 
 def margins(trace: Trace, row: int) -> Iterator[float]:
     """Yield by how much the budget decided in each turn; infinity where it did not."""
-    entries = trace.every_entry()
+    entries = trace.all_entries()
     for turn in range(trace.turns):
         score, rule = entries.score[row, turn], entries.rule[row, turn]
         status, protected = entries.status[row, turn], entries.protected[row, turn]

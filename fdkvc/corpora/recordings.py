@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fdkvc.attention import SPEAKERS, Floats
-from fdkvc.corpora.transcripts import Demand, Mention, Transcript, check_size, word_numbers
+from fdkvc.corpora.transcripts import Demand, Mention, Transcript, check_size, word_ids
 from fdkvc.synthetic.batch import (
     DialogBatch,
     check_surprisal,
@@ -142,7 +142,7 @@ class Recording:
         )
         said = zip(self.transcript.turns, self.tokens, strict=True)
         numbers = (
-            word_numbers(turn.text, [(token.start, token.end) for token in tokens])
+            word_ids(turn.text, [(token.start, token.end) for token in tokens])
             for turn, tokens in said
         )
         words, count = np.array([[*chain(*numbers)]], np.intp), len(self.heads)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-from fdkvc.attention import word_number
+from fdkvc.attention import word_id
 from fdkvc.limits import (
     MAX_DEMANDS,
     MAX_DIALOG_CHARACTERS,
@@ -20,7 +20,7 @@ from fdkvc.limits import (
     MAX_TURN_TOKENS,
     MAX_TURNS,
 )
-from fdkvc.synthetic.scenarios import own_scenario
+from fdkvc.synthetic.scenarios import custom_scenario
 
 DemandKind = Literal["call", "state"]
 
@@ -239,7 +239,7 @@ class Transcript:
         >>> [turn.topic for turn in dialog.with_schedule("ab").turns]
         ['A', 'B']
         """
-        letters = own_scenario(schedule).schedule
+        letters = custom_scenario(schedule).schedule
         if len(letters) != len(self.turns):
             raise ValueError(
                 f"the schedule has {len(letters)} letters, but the dialog has "
@@ -282,20 +282,20 @@ def words(text: str) -> list[tuple[int, int]]:
     return [found.span() for found in _WORD.finditer(text)]
 
 
-def word_numbers(text: str, spans: Iterable[tuple[int, int]]) -> list[int]:
+def word_ids(text: str, spans: Iterable[tuple[int, int]]) -> list[int]:
     """Return the number of the word that stands in each span, 0 for none.
 
-    A piece of a word is of the whole of it; see `fdkvc.attention.word_number`.
+    A piece of a word is of the whole of it; see `fdkvc.attention.word_id`.
 
     Examples
     --------
-    >>> numbers = word_numbers("To Rome.", [(0, 2), (2, 5), (5, 7), (8, 8)])
+    >>> numbers = word_ids("To Rome.", [(0, 2), (2, 5), (5, 7), (8, 8)])
     >>> numbers[1] == numbers[2] != numbers[0], numbers[3]
     (True, 0)
     """
     numbers = [0] * len(text)
     for start, end in words(text):
-        numbers[start:end] = [word_number(text[start:end])] * (end - start)
+        numbers[start:end] = [word_id(text[start:end])] * (end - start)
     return [next(filter(None, numbers[start:end]), 0) for start, end in spans]
 
 

@@ -34,9 +34,9 @@ from fdkvc.run.bounds import check_schedule
 from fdkvc.run.metrics import (
     PROJECTED_ALIGNMENTS,
     adaptation,
+    default_metrics,
     first_late_turn,
     metric_named,
-    usual_metrics,
 )
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Rule, Trace
@@ -97,7 +97,7 @@ class Benchmark:
     seed: int = SEED.default
     budget: int = BUDGET.default
     world: World = field(default_factory=World)
-    metrics: tuple[str, ...] = field(default_factory=usual_metrics)
+    metrics: tuple[str, ...] = field(default_factory=default_metrics)
     series: bool = False
 
     def __post_init__(self) -> None:

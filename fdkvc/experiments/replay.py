@@ -116,7 +116,7 @@ class Replay:
     def measured(self) -> tuple[Metric, ...]:
         """The metrics of the evidence, then those asked for."""
         asked = (metric_named(key, None) for key in self.metrics)
-        return tuple(dict.fromkeys((*metrics_of("evidence", asked=False).values(), *asked)))
+        return tuple(dict.fromkeys((*metrics_of("evidence", optional=False).values(), *asked)))
 
 
 def replay(
@@ -240,10 +240,10 @@ def _replay_chunk(
 def _best(settings: Replay, recordings: Sequence[Recording]) -> Iterator[Row]:
     """Yield the most that any cache could have reached, the same for each way of the heads."""
     for recording, budget, metric in product(recordings, settings.budgets, settings.measured):
-        if metric.asked_of is not None:
+        if metric.demands is not None:
             said = recording.transcript
             try:
-                most = most_evidence(recording, budget, metric.asked_of)
+                most = most_evidence(recording, budget, metric.demands)
             except TooLargeError:
                 most = float("nan")
             for mode in settings.heads:

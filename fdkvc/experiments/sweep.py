@@ -16,7 +16,7 @@ from fdkvc.limits import MAX_RUN_NAMES
 from fdkvc.paper.tables import ABLATED_POLICY, ABLATED_SCENARIO, published_sweep
 from fdkvc.parameters import read_number
 from fdkvc.policies import POLICIES, Policy, policy_named, read_policy
-from fdkvc.run.metrics import late_metric, usual_metrics
+from fdkvc.run.metrics import default_metrics, late_metric
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS, Scenario
 
 STEPS = 7
@@ -53,7 +53,7 @@ class Sweep:
     dialogs: int = 200
     seed: int = 0
     budget: int = Benchmark.budget
-    metrics: tuple[str, ...] = field(default_factory=usual_metrics)
+    metrics: tuple[str, ...] = field(default_factory=default_metrics)
 
     def __post_init__(self) -> None:
         names = self.parameters

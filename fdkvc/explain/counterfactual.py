@@ -264,7 +264,7 @@ class _Runs:
         state = initial_state(policy, rows, capacity, head_dimension, tokens)
         for number in range(self.dialog.turns):
             turn = self.dialog.observe(number)
-            if turn.everyone:  # one without tokens changes nothing
+            if turn.all_active:  # one without tokens changes nothing
                 alike = turn.with_new(np.repeat(turn.new, rows, axis=0))
                 state = take_turn(policy, state, alike, capacity).after
         return state.cache.token

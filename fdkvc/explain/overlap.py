@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from fdkvc.attention import Floats
-from fdkvc.run.metrics import adaptation_of, metric_named, usual_metrics
+from fdkvc.run.metrics import adaptation_of, default_metrics, metric_named
 from fdkvc.run.trace import Status, Trace
 from fdkvc.synthetic.batch import DialogBatch
 
@@ -176,7 +176,7 @@ def figures_table(
         were. `evictions` are the tokens that came and are not
         cached in the end. `latency_ms` is the median turn.
     """
-    metrics = [metric_named(key) for key in (*usual_metrics(), *asked)]
+    metrics = [metric_named(key) for key in (*default_metrics(), *asked)]
     rows = []
     for name, table in turns.items():
         adapted = adaptation_of(_row(table["retention"]), dialogs)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fdkvc.run.metrics import metric_named, usual_metrics
+from fdkvc.run.metrics import default_metrics, metric_named
 from fdkvc.run.trace import Rule, Status, Trace
 from fdkvc.synthetic.batch import Bits, DialogBatch
 
@@ -43,7 +43,7 @@ def entries_table(trace: Trace, dialogs: DialogBatch, row: int = 0) -> pd.DataFr
     ValueError
         If the trace was recorded without entries.
     """
-    entries = trace.every_entry()
+    entries = trace.all_entries()
     own = dialogs.in_turns[row, trace.first_turn :, None]
     turn, slot = np.nonzero((entries.status[row] != Status.empty) & own)
 
@@ -102,7 +102,7 @@ def turns_table(
         name: trace.state[name][row, own] if name in trace.state else np.nan
         for name in dict.fromkeys((*_TURN_STATES, *trace.state))
     }
-    usual = sorted(usual_metrics(), key=lambda key: not metric_named(key).percent)  # shares first
+    usual = sorted(default_metrics(), key=lambda key: not metric_named(key).percent)  # shares first
     metrics = {
         key: metric_named(key).measure(trace, dialogs)[row, own]
         for key in dict.fromkeys((*usual, *asked))

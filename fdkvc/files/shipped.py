@@ -22,7 +22,7 @@ from fdkvc.experiments.workers import processor
 from fdkvc.files.record import project_version
 from fdkvc.paper.tables import ABLATION_DIALOGS, ABLATIONS, DIALOGS, published_sweep
 from fdkvc.policies import POLICIES, policy_named, read_policy
-from fdkvc.run.metrics import CacheBytes, usual_metrics
+from fdkvc.run.metrics import CacheBytes, default_metrics
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
 
 FOLDER = Path(__file__).parent / "papers_run"
@@ -41,7 +41,7 @@ OVERVIEW = Benchmark(
     scenarios=tuple(SCENARIOS[key] for key in BENCHMARK_SCENARIOS),
     policies=tuple(policy_named(key) for key in POLICIES),
     dialogs=50,
-    metrics=(*usual_metrics(), "memory", "reads"),
+    metrics=(*default_metrics(), "memory", "reads"),
 )
 """Every policy, on enough dialogs to tell them apart; its metrics are those that take no time."""
 

@@ -128,6 +128,6 @@ class HeadTokens:
         return self._per_row(self._all("queries"))
 
     @property
-    def attention_to_come(self) -> Floats:
+    def future_attention(self) -> Floats:
         """Unknown while the model is writing."""
         raise LookupError("what a model has yet to write is not known")

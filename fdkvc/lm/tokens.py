@@ -12,7 +12,7 @@ import numpy as np
 from fdkvc.attention import SPEAKERS, Floats
 from fdkvc.corpora.model_text import Passage, Writer
 from fdkvc.corpora.tokenizer_file import FILE, as_value_error, stderr_silenced
-from fdkvc.corpora.transcripts import word_numbers
+from fdkvc.corpora.transcripts import word_ids
 from fdkvc.corpora.word_frequencies import surprisal_in
 
 MARKS: Mapping[Writer, str] = {"user": "<user>", "system": "<system>", "call": "<call>"}
@@ -65,11 +65,11 @@ class Tokens:
         Returns
         -------
         (list of int, list of int)
-            The `fdkvc.attention.word_number`, 0 for none, and the index into
+            The `fdkvc.attention.word_id`, 0 for none, and the index into
             `fdkvc.attention.SPEAKERS`, −1 where the passage does not begin with a mark.
         """
         ends = [len(self.text(ids[: at + 1])) for at in range(len(ids))]
-        words = word_numbers(self.text(ids), zip([0, *ends], ends, strict=False))
+        words = word_ids(self.text(ids), zip([0, *ends], ends, strict=False))
         first = len(self.first) if tuple(ids[: len(self.first)]) == self.first else 0
         writers = [
             writer

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fdkvc.attention import Bools, Floats, Ints
-from fdkvc.cache import Cache, best, select
+from fdkvc.cache import Cache, select, top_k
 from fdkvc.parameters import parameter
 from fdkvc.policies.base import Available, Step
 from fdkvc.policies.wrapper import Wrapper, evicting
@@ -81,7 +81,7 @@ class AdaHeads(Wrapper):
         own = np.broadcast_to(np.asarray(equal), (len(score), 1))
         free = Cache(np.where(protected, -1, cache.token))
         least = (self.safe * own).astype(np.intp) - protected.sum(axis=1, keepdims=True)
-        sure = protected | best(score, free, np.maximum(least, 0), self.ties)
+        sure = protected | top_k(score, free, np.maximum(least, 0), self.ties)
         pool = (len(score) // heads, heads * score.shape[1])
         kept, _ = select(
             score.reshape(pool),

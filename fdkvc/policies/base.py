@@ -432,5 +432,5 @@ def share_of_best(score: Floats, cache: Cache, share: float) -> Floats:
 def below_threshold(score: Floats, cache: Cache, threshold: Floats, ties: Ties) -> Bools:
     """Mark entries whose score is below the threshold (B,) of their row, and no tie (B, C)."""
     least = threshold[:, None]
-    below: Bools = cache.present & (score < least - ties.reach(least))
+    below: Bools = cache.present & (score < least - ties.tolerance(least))
     return below

@@ -9,7 +9,7 @@ from types import MappingProxyType
 import numpy as np
 
 from fdkvc.attention import Floats, Observation, divide_by_max, entry_sum
-from fdkvc.cache import Cache, best, newest
+from fdkvc.cache import Cache, newest, top_k
 from fdkvc.parameters import parameter, share
 from fdkvc.policies.base import (
     EVICTION,
@@ -116,14 +116,14 @@ class FastGen(Policy):
         recent = (self.local * count).astype(np.intp)
 
         special = cache.present & (turn.position(cache.token) < self.sinks)
-        frequent = special | best(c, cache, heavy, self.ties)
+        frequent = special | top_k(c, cache, heavy, self.ties)
         local = frequent | newest(cache, recent)
         structures = np.stack([special, frequent, local, cache.present])
 
         everything = entry_sum(a)
         held = entry_sum(np.where(structures, a, 0)) / np.where(everything > 0, everything, 1)
         recovery = np.asarray(self.recovery, np.float32)
-        enough = held >= recovery - self.ties.reach(recovery)
+        enough = held >= recovery - self.ties.tolerance(recovery)
         enough[-1] = True
         taken, rows = enough.argmax(axis=0), np.arange(len(a))
         return cache.with_channels(

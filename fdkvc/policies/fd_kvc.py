@@ -17,7 +17,7 @@ from fdkvc.attention import (
     min_max,
     normalize,
 )
-from fdkvc.cache import OF_ONE, Cache
+from fdkvc.cache import UNIT_SCALE, Cache
 from fdkvc.parameters import parameter, share
 from fdkvc.policies.base import Policy, Score, Step, Update, below_threshold, share_of_best
 
@@ -104,7 +104,7 @@ class FDKVC(Policy):
     source = "Ganguly, Fractional Decay KV-Cache, Algorithm 1"
     looks_at = ("attention", "similarity", "history")
     channels = ("cumulative", "recency")
-    ties = OF_ONE
+    ties = UNIT_SCALE
     steps: ClassVar[tuple[Step, ...]] = (
         CUMULATIVE,
         DECAY,

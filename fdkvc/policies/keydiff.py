@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fdkvc.attention import Floats, Observation, cosine, entry_total
-from fdkvc.cache import OF_ONE, Cache
+from fdkvc.cache import UNIT_SCALE, Cache
 from fdkvc.policies.base import EVICTION, Policy, Step
 
 
@@ -26,7 +26,7 @@ class KeyDiff(Policy):
     idea = "Entries whose keys are most unlike the average key stay, whatever any query asks."
     source = "Park et al. 2025, KeyDiff: Key Similarity-Based KV Cache Eviction"
     looks_at = ("keys",)
-    ties = OF_ONE
+    ties = UNIT_SCALE
     steps = (
         Step(
             "Key difference",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fdkvc.attention import Bools, Floats, Ints, Observation, known_products
+from fdkvc.attention import Bools, Floats, Ints, Observation, masked_products
 from fdkvc.cache import Cache, Pages
 from fdkvc.parameters import parameter
 from fdkvc.policies.base import EVICTION, Policy, Step
@@ -92,8 +92,8 @@ class Retrieval(Policy):
             )
             low, high = (np.where(cache.present[:, :, None], each, 0) for each in (low, high))
         asking, queries = turn.new >= 0, turn.queries(turn.new)
-        bounds = known_products(np.maximum(queries, 0), high, asking, cache.present)
-        bounds += known_products(np.minimum(queries, 0), low, asking, cache.present)
+        bounds = masked_products(np.maximum(queries, 0), high, asking, cache.present)
+        bounds += masked_products(np.minimum(queries, 0), low, asking, cache.present)
         nearest = np.where(asking[:, :, None], bounds, -np.inf).max(axis=1, initial=-np.inf)
         known = np.where(np.isfinite(nearest), nearest, np.float32(0))
         return {"nearness": np.divide(known, np.sqrt(keys.shape[2]), dtype=np.float32)}

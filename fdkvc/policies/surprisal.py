@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fdkvc.attention import Bools, Floats, Observation, divide_by_max
-from fdkvc.cache import OF_ONE, Cache
+from fdkvc.cache import UNIT_SCALE, Cache
 from fdkvc.parameters import parameter, share
 from fdkvc.policies.base import (
     EVICTION,
@@ -40,7 +40,7 @@ class Surprisal(Policy):
     source = "this project; tuned on the Schema-Guided Dialogue dataset"
     looks_at = ("surprisal", "similarity", "history", "positions")
     channels = ("surprisal", "redundancy")
-    ties = OF_ONE
+    ties = UNIT_SCALE
     steps = (
         Step(
             "Fading surprisal",
@@ -105,7 +105,7 @@ class Surprisal(Policy):
         repeats it has been evicted.
         """
         newer = turn.position(turn.new)[:, None] > turn.position(cache.token)[:, :, None]
-        cosines = np.where(newer, turn.likeness(cache.token, turn.new), 0)
+        cosines = np.where(newer, turn.cosines(cache.token, turn.new), 0)
         largest = np.minimum(cosines.max(axis=2, initial=0), 1)  # rounding may exceed 1
         most = np.maximum(cache["redundancy"], largest)
         return cache.with_channels(redundancy=np.where(cache.present, most, 0))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fdkvc.attention import Floats, Observation
-from fdkvc.cache import EXACT, Cache, Ties, among, best
+from fdkvc.cache import EXACT, Cache, Ties, contains, top_k
 from fdkvc.parameters import parameter
 from fdkvc.policies.base import EVICTION, Look, Score, Step, Update, total
 from fdkvc.policies.recall import MOVES
@@ -90,11 +90,11 @@ class Turns(Wrapper):
     def after_insert(self, cache: Cache, turn: Observation) -> Cache:
         """Pick the best of the turn's own tokens."""
         ready = self.policy.after_insert(cache, turn)
-        new = among(ready.token, turn.new)
+        new = contains(ready.token, turn.new)
         count = np.ceil(self.picks * new.sum(axis=1, keepdims=True)).astype(np.intp)
         own = Cache(np.where(new, ready.token, -1))
         score = total(self.policy.terms(ready, turn))
-        picked = best(score, own, count, self.policy.ties)
+        picked = top_k(score, own, count, self.policy.ties)
         return ready.with_channels(**{"picked": np.where(new, picked, ready["picked"])})
 
     def update(self, cache: Cache, turn: Observation, score: Score) -> Update:

@@ -108,7 +108,7 @@ class Whitelist(Wrapper):
         if self.speaker != NOBODY:
             listed |= turn.spoken_by(cache.token, self.speaker)
         if self.words:
-            listed |= turn.is_of(cache.token, self.words.split("+"))
+            listed |= turn.is_word(cache.token, self.words.split("+"))
         places = np.asarray(budget * self.most).astype(np.intp).reshape(-1, 1)
         listed &= np.cumsum(listed, axis=1) <= places
         return within(budget, lambda rest: listed | self.policy.protects(cache, turn, rest))

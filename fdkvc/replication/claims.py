@@ -29,7 +29,7 @@ from fdkvc.paper.tables import Range
 from fdkvc.parameters import parameters_of
 from fdkvc.policies import PAPER_POLICIES, POLICIES
 from fdkvc.replication.cells import MILLISECONDS, PERCENT, PLAIN, TURNS, Unit
-from fdkvc.replication.judge import by_the_papers_tests, fact_of
+from fdkvc.replication.judge import fact_of, may_be_chance
 from fdkvc.replication.rules import FEWEST_DIALOGS, mean_case, verdict
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS
 from fdkvc.words import decimal, minus
@@ -111,7 +111,7 @@ def _size(claim: Claim, measured: Measurement, study: Study) -> str | None:
     if figure is None or not measured.n:
         return None
     change = wanted.kind == "change"
-    chance = change and by_the_papers_tests(study.results, wanted.scenario or COMPOSITE)
+    chance = change and may_be_chance(study.results, wanted.scenario or COMPOSITE)
     size = (measured.value, measured.spread, measured.n)
     return verdict(mean_case(*size, figure, chance=chance, difference=change))
 

@@ -38,11 +38,11 @@ from fdkvc.policies import policy_named, read_policy
 from fdkvc.replication.rules import (
     TWO_SIDED,
     Case,
+    differs_from_zero,
     mean_case,
     percentile_case,
     published_difference,
     t_of_difference,
-    told_from_zero,
     verdict,
 )
 from fdkvc.run.metrics import PROJECTED_ALIGNMENTS
@@ -230,7 +230,7 @@ def _late(results: Results, swept: str = "") -> Iterator[Fact]:
             chance = False
             if figure is not None and kind == "alignment":
                 spread = unrelated_spread(results, *place[:2])
-                chance = not math.isnan(spread) and not told_from_zero(figure, spread)
+                chance = not math.isnan(spread) and not differs_from_zero(figure, spread)
             yield _mean_fact(source, place, values, figure, kind, chance)
 
 
@@ -241,11 +241,11 @@ def _differences(results: Results) -> Iterator[Fact]:
         if values is not None:
             place = (scenario, DIFFERENCE, "late_alignment")
             figure = printed(results.benchmark, *place)
-            chance = by_the_papers_tests(results, scenario)
+            chance = may_be_chance(results, scenario)
             yield _mean_fact(PAIR, place, values, figure, "difference", chance)
 
 
-def by_the_papers_tests(results: Results, scenario: str) -> bool:
+def may_be_chance(results: Results, scenario: str) -> bool:
     """Whether the published difference of FD-KVC's alignment from H2O's may be chance."""
     t = t_of_difference(scenario, unrelated_spread(results, scenario, DIFFERENCE))
     return abs(t) < TWO_SIDED

@@ -234,7 +234,7 @@ def percentile_case(values: Values, share: float, figure: Published) -> Case:
     return Case(max(below - share, share - not_above), spread, len(values), figure.dialogs)
 
 
-def told_from_zero(figure: Published, spread: float) -> bool:
+def differs_from_zero(figure: Published, spread: float) -> bool:
     """Whether a published alignment is larger than chance makes it in 95 of 100 cases.
 
     Parameters
@@ -244,9 +244,9 @@ def told_from_zero(figure: Published, spread: float) -> bool:
 
     Examples
     --------
-    >>> told_from_zero(LATE_ALIGNMENT["h2o", "shift"], 0.25)
+    >>> differs_from_zero(LATE_ALIGNMENT["h2o", "shift"], 0.25)
     False
-    >>> told_from_zero(LATE_ALIGNMENT["h2o", "composite"], 0.17)
+    >>> differs_from_zero(LATE_ALIGNMENT["h2o", "composite"], 0.17)
     True
     """
     return abs(figure.value) - figure.rounding > TWO_SIDED * spread / math.sqrt(figure.dialogs)

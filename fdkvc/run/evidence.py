@@ -58,7 +58,7 @@ class Demands:
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class DemandResult:
     """Whether a demand was met.
 
     Attributes
@@ -71,17 +71,17 @@ class Answer:
     met: Bools
 
 
-def answers(trace: Trace, recording: Recording) -> list[Answer]:
+def demand_results(trace: Trace, recording: Recording) -> list[DemandResult]:
     """Ask every demand of a dialog of the caches of its heads, recorded from the first turn on."""
     held = _held(trace, recording)
     found = []
     for (demand, _), (needed, starts) in zip(recording.evidence, recording.needed, strict=True):
         whole = np.logical_and.reduceat(held[:, demand.turn - 1, needed], starts, axis=1)
-        found.append(Answer(demand, np.asarray(whole.any(axis=1))))
+        found.append(DemandResult(demand, np.asarray(whole.any(axis=1))))
     return found
 
 
-def lost_in(trace: Trace, recording: Recording) -> list[Ints]:
+def lost_turns(trace: Trace, recording: Recording) -> list[Ints]:
     """Return for each demand the turn that broke the last of its mentions (H,), −1 if it is met.
 
     They are in the order of `answers`. It is the turn of the last mention itself, where not even
@@ -107,13 +107,13 @@ class Evidence:
     recording: Recording
 
     @cached_property
-    def answers(self) -> list[Answer]:
+    def results(self) -> list[DemandResult]:
         """Every demand with its answer."""
-        return answers(self.trace, self.recording)
+        return demand_results(self.trace, self.recording)
 
     def recall(self, asked: Demands) -> float:
         """Return `recall` in the mean over heads."""
-        return float(recall(self.answers, asked).mean())
+        return float(recall(self.results, asked).mean())
 
     def token_age(self) -> float:
         """Return the mean age in turns of what is cached when a turn ends, every token alike.
@@ -136,7 +136,7 @@ def _held(trace: Trace, recording: Recording) -> Bools:
     return held
 
 
-def recall(found: list[Answer], asked: Demands) -> Floats:
+def recall(found: list[DemandResult], asked: Demands) -> Floats:
     """Share of each call's arguments that are met, in the mean over calls (H,), in [0, 1].
 
     The values of a dialogue state at one turn count as one call. NaN where there is none.

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from fdkvc.attention import Bools, Floats, Ints, Observation, normalize
-from fdkvc.cache import EMPTY, Cache, among, last_in
+from fdkvc.cache import EMPTY, Cache, contains, enqueue
 from fdkvc.parameters import check_count
 from fdkvc.policies.base import Policy
 from fdkvc.run.simulate import choose, simulate
-from fdkvc.run.trace import State, Trace, known_state
+from fdkvc.run.trace import State, Trace, computed_state
 from fdkvc.synthetic.batch import DialogBatch
 
 
@@ -65,7 +65,7 @@ class Fork:
             said.append(f"token {self.dropped} dropped")
         return said
 
-    def starts_anew(self, policy: Policy) -> bool:
+    def resets(self, policy: Policy) -> bool:
         """Whether its policy remembers something, but cannot go on with what this one remembers.
 
         It goes on if it is the same policy with other numbers. Other policies, and other choices
@@ -77,11 +77,11 @@ class Fork:
         --------
         >>> from fdkvc.policies import policy_named
         >>> h2o, fd_kvc = policy_named("h2o"), policy_named("fd-kvc")
-        >>> Fork(5, policy=h2o.variant(window=0.2)).starts_anew(h2o)
+        >>> Fork(5, policy=h2o.variant(window=0.2)).resets(h2o)
         False
-        >>> Fork(5, policy=h2o.variant(queries="each")).starts_anew(h2o)
+        >>> Fork(5, policy=h2o.variant(queries="each")).resets(h2o)
         True
-        >>> Fork(5, policy=fd_kvc).starts_anew(h2o)
+        >>> Fork(5, policy=fd_kvc).resets(h2o)
         True
         """
         if self.policy is None or not self.policy.channels:
@@ -139,7 +139,7 @@ def state_at_fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> State:
     """Return what the forked run starts from: what the turn left, with the change made to it.
 
     The same policy with other numbers goes on with what it remembers. One that starts anew (see
-    `Fork.starts_anew`) takes the cached entries as if the turn of the fork had brought them all,
+    `Fork.resets`) takes the cached entries as if the turn of the fork had brought them all,
     so that old and new stand on one scale: channels start as a new entry's and take up the turn's
     attention where the policy's do, row states start as in a new run. A second tier keeps the last
     that went to it. A smaller budget keeps the best by the score that the policy of the fork gives
@@ -156,7 +156,7 @@ def state_at_fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> State:
                 f"token {token} cannot be {verb}: it is not in the cache after turn {change.turn}"
             )
 
-    anew = change.starts_anew(trace.policy)
+    anew = change.resets(trace.policy)
     cache = (_anew if anew else _continued)(before.cache, policy, turn)
     # The attention weights go where their entries go, like a channel.
     weights = {
@@ -168,17 +168,17 @@ def state_at_fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> State:
         carried = carried.without(cache.token == change.dropped)
     held = carried.token
     carried = _resized(carried, policy, turn, budget, pinned)
-    evicted = np.where(among(held, carried.token), EMPTY, held)
+    evicted = np.where(contains(held, carried.token), EMPTY, held)
     channels = {name: carried[name] for name in cache.channels}
     cache = Cache(carried.token, channels, carried.state)
 
     lost = cache.present.sum(axis=1) < before.cache.present.sum(axis=1)
-    state = known_state(
+    state = computed_state(
         cache,
         carried["attention_before"],
         carried["attention_after"],
         before.output,
-        last_in(before.tier, evicted, policy.tier_places(budget, dialogs.keys.shape[1])),
+        enqueue(before.tier, evicted, policy.tier_places(budget, dialogs.keys.shape[1])),
     )
     return _attended(state, lost, policy, turn)
 
@@ -249,7 +249,7 @@ def _attended(state: State, lost: Bools, policy: Policy, turn: Observation) -> S
     before: Floats = normalize(state.attention_before)
     after = policy.modulate(before, cache)
     column = lost[:, None]
-    return known_state(
+    return computed_state(
         cache,
         np.where(column, before, state.attention_before),
         np.where(column, after, state.attention_after),

@@ -179,7 +179,7 @@ class Metric:
     ----------
     measure : function
         Of a trace and its dialogs, to a series (B, T); or of `Evidence`, to a dialog's number.
-    asked_of : Demands, optional
+    demands : Demands, optional
         Of a recall: which demands it is of.
     needs : {"dialogs", "evidence"}
         Which of them: dialogs of vectors, or a recording that says what later turns demanded.
@@ -202,12 +202,12 @@ class Metric:
     help: str
     measure: Callable[..., Any]
     needs: Need = "dialogs"
-    asked: bool = False
+    optional: bool = False
     bounds: tuple[float, float] = (0.0, 1.0)
     percent: bool = True
     whole: bool = False
     lower_is_better: bool = False
-    asked_of: Demands | None = None
+    demands: Demands | None = None
     cost: bool = False
     slow: bool = False
 
@@ -231,14 +231,14 @@ class Metric:
         return _mean(series, np.True_) if self.whole else late(series, dialogs)
 
 
-def _alignment(space: str, label: str, asked: bool) -> Metric:
+def _alignment(space: str, label: str, optional: bool) -> Metric:
     """Make the alignment with the topic projected by one of the matrices."""
     return Metric(
         "alignment" if space == "value" else f"alignment_{space}",
         label,
         f"Cosine of the context output with the current topic, projected by the {space} matrix.",
         partial(alignment, projection=space),
-        asked=asked,
+        optional=optional,
         bounds=(-1.0, 1.0),
         percent=False,
     )
@@ -250,13 +250,13 @@ _of_evidence = partial(Metric, needs="evidence", whole=True)
 def _recall(key: str, label: str, help: str, asked: Demands) -> Metric:
     """Make the recall of some demands."""
     measure = operator.methodcaller("recall", asked)
-    return _of_evidence(key, label, help, measure, asked_of=asked)
+    return _of_evidence(key, label, help, measure, demands=asked)
 
 
 METRICS: Mapping[str, Metric] = {
     metric.key: metric
     for metric in (
-        _alignment("value", "Alignment", asked=False),
+        _alignment("value", "Alignment", optional=False),
         Metric(
             "retention",
             "Retention",
@@ -274,7 +274,7 @@ METRICS: Mapping[str, Metric] = {
             "Attention loss",
             "Share of the full cache's attention that goes to entries no longer cached.",
             attention_loss,
-            asked=True,
+            optional=True,
             lower_is_better=True,
         ),
         Metric(
@@ -282,7 +282,7 @@ METRICS: Mapping[str, Metric] = {
             "Output error",
             "How far the context output is from the full cache's, as a share of its length.",
             output_error,
-            asked=True,
+            optional=True,
             lower_is_better=True,
         ),
         Metric(
@@ -290,7 +290,7 @@ METRICS: Mapping[str, Metric] = {
             "Return recall",
             "When a topic comes back: average share of its earlier tokens that are still cached.",
             return_recall,
-            asked=True,
+            optional=True,
             whole=True,
         ),
         Metric(
@@ -300,7 +300,7 @@ METRICS: Mapping[str, Metric] = {
             "lose. Blank with a second tier: the best is worked out for entries that never come "
             "back.",
             regret,
-            asked=True,
+            optional=True,
             whole=True,
             lower_is_better=True,
             slow=True,
@@ -311,7 +311,7 @@ METRICS: Mapping[str, Metric] = {
             "Entries that are stored, in the cache or a second tier, as a share of all tokens so "
             "far.",
             memory_share,
-            asked=True,
+            optional=True,
             whole=True,
             lower_is_better=True,
             cost=True,
@@ -322,13 +322,13 @@ METRICS: Mapping[str, Metric] = {
             "Entries that a turn reads, as a share of all tokens so far: what it stores, unless it "
             "retrieves.",
             reads_share,
-            asked=True,
+            optional=True,
             whole=True,
             lower_is_better=True,
             cost=True,
         ),
-        _alignment("key", "Alignment, key matrix", asked=True),
-        _alignment("query", "Alignment, query matrix", asked=True),
+        _alignment("key", "Alignment, key matrix", optional=True),
+        _alignment("query", "Alignment, query matrix", optional=True),
         _recall(
             "call_recall",
             "Call-argument recall",
@@ -381,18 +381,18 @@ PROJECTED_ALIGNMENTS = ("alignment_key", "alignment_query")
 """The alignments that compare the output with what it is not: see `alignment`."""
 
 
-def metrics_of(needs: Need | None = "dialogs", asked: bool | None = None) -> dict[str, Metric]:
+def metrics_of(needs: Need | None = "dialogs", optional: bool | None = None) -> dict[str, Metric]:
     """Return the metrics with this need or any: those measured always, only when asked, or both."""
     return {
         key: metric
         for key, metric in METRICS.items()
-        if needs in (None, metric.needs) and asked in (None, metric.asked)
+        if needs in (None, metric.needs) and optional in (None, metric.optional)
     }
 
 
-def usual_metrics() -> tuple[str, ...]:
+def default_metrics() -> tuple[str, ...]:
     """Return the keys of what is measured of dialogs unless something else is asked for."""
-    return tuple(metrics_of(asked=False))
+    return tuple(metrics_of(optional=False))
 
 
 def metric_named(key: str, needs: Need | None = "dialogs") -> Metric:

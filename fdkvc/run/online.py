@@ -12,7 +12,7 @@ from fdkvc.cache import Cache
 from fdkvc.parameters import check_count
 from fdkvc.policies.base import Policy
 from fdkvc.run.simulate import initial_state, take_turn
-from fdkvc.run.trace import State, known_state
+from fdkvc.run.trace import State, computed_state
 from fdkvc.synthetic.batch import DialogBatch, check_surprisal, check_vectors
 
 
@@ -151,7 +151,7 @@ class OnlineCache:
         self._held = {name: array[slot] for name, array in held.items()}
         self.fed, self._turns = self.fed + count, self._turns + 1
         renumbered = np.where(filled, np.arange(len(slot)), -1)[None]
-        self._state = known_state(
+        self._state = computed_state(
             Cache(renumbered[:, :capacity], after.cache.channels, after.cache.state),
             after.attention_before,
             after.attention_after,

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdkvc.attention import Bools, Floats, Ints, Observation
-from fdkvc.cache import EMPTY, Cache, Pages, among, empty_cache, last_in, select
+from fdkvc.cache import EMPTY, Cache, Pages, contains, empty_cache, enqueue, select
 from fdkvc.parameters import Parameter, check_count, check_parameter
 from fdkvc.policies.base import Policy, total, within
-from fdkvc.run.trace import Attended, State, Trace, TurnResult, known_state
+from fdkvc.run.trace import Attended, State, Trace, TurnResult, computed_state
 from fdkvc.synthetic.batch import DialogBatch
 
 
@@ -38,7 +38,7 @@ def initial_state(
     """
     slots = policy.slots(budget, layers, heads)
     nothing = np.zeros((rows, slots), np.float32)
-    return known_state(
+    return computed_state(
         empty_cache(rows, slots, policy.channels, policy.initial_state()),
         nothing,
         nothing,
@@ -62,8 +62,8 @@ def with_recalled(policy: Policy, before: State, turn: Observation) -> tuple[Cac
     back = policy.recalls(cache, tier, turn) & turn.active[:, None]
     token = np.where(back, tier, EMPTY)
     joined = cache.insert(token, policy.init_channels(turn.with_new(token)))
-    ordered = joined.in_order(turn.position(joined.token))
-    if not turn.everyone:
+    ordered = joined.sorted_by(turn.position(joined.token))
+    if not turn.all_active:
         ordered = ordered.where(turn.active, joined)
     return ordered, np.where(back, EMPTY, tier)
 
@@ -91,7 +91,7 @@ def protection(
         return marked
     if pinned is None:
         return policy.protects(entries, turn, budget)
-    held = among(entries.token, pinned)
+    held = contains(entries.token, pinned)
     return within(budget, lambda places: policy.protects(entries, turn, places) | held)
 
 
@@ -140,21 +140,21 @@ def take_turn(
         Tokens that stay whatever the policy says, −1 for none.
     """
     old, tier = with_recalled(policy, before, turn)
-    everyone = turn.everyone
+    all_active = turn.all_active
 
     update = policy.update(old, turn, lambda cache: total(policy.terms(cache, turn)))
     stale = update.stale
-    if stale is not None and not everyone:
+    if stale is not None and not all_active:
         stale = stale & turn.active[:, None]
     if stale is not None and pinned is not None:
-        stale = stale & ~among(old.token, pinned)
+        stale = stale & ~contains(old.token, pinned)
     if stale is not None and not stale.any():
         stale = None
     survivors = update.cache if stale is None else update.cache.without(stale)
 
     births = policy.init_channels(turn)
     entries = policy.after_insert(survivors.insert(turn.new, births), turn)
-    if not everyone:
+    if not all_active:
         entries = entries.where(turn.active, old.insert(turn.new, births))
 
     terms = policy.terms(entries, turn)
@@ -166,13 +166,13 @@ def take_turn(
         came = old.count - before.cache.count
         went = np.minimum((evicted != EMPTY).sum(axis=1), tier.shape[1])
         moves = cache.state["moves"] + (came + went).astype(np.float32)
-        cache, tier = cache.with_state(moves=moves), last_in(tier, evicted, tier.shape[1])
+        cache, tier = cache.with_state(moves=moves), enqueue(tier, evicted, tier.shape[1])
 
     def attend() -> Attended:
         attention = turn.attention(cache.token)
         modulated = policy.modulate(attention, cache)
         output = turn.context(modulated, cache.token)
-        if not everyone:
+        if not all_active:
             column = turn.active[:, None]
             attention = np.where(column, attention, before.attention_before)
             modulated = np.where(column, modulated, before.attention_after)
@@ -180,7 +180,7 @@ def take_turn(
         return Attended(attention, modulated, output)
 
     after = State(cache, attend, tier)
-    if not everyone:
+    if not all_active:
         _ = after.attended  # now, or it would keep every state before it alive
     return TurnResult(old, update, stale, entries, terms, after=after, **vars(chosen))
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdkvc.attention import Bools, Floats, Ints
-from fdkvc.cache import EMPTY, Cache, Pages, Ties, filled, levelled, ranking
+from fdkvc.cache import EMPTY, Cache, Pages, Ties, pad_kept, ranking, snap_ties
 from fdkvc.parameters import Parameter, check_parameter
 from fdkvc.policies.base import Policy, Update
 
@@ -103,7 +103,9 @@ class State:
         return self.attended.output
 
 
-def known_state(cache: Cache, before: Floats, after: Floats, output: Floats, tier: Ints) -> State:
+def computed_state(
+    cache: Cache, before: Floats, after: Floats, output: Floats, tier: Ints
+) -> State:
     """Return a state whose attention is known already."""
     attended = Attended(before, after, output)
     return State(cache, lambda: attended, tier)
@@ -198,7 +200,7 @@ class TurnResult:
         status[self.rule != Rule.none] += np.uint8(Status.evicted - Status.kept)
         active = took_part[:, slots:].any(axis=1)
         updated = self.old.present & active[:, None]
-        places, stays = filled(self.kept, self.after.cache.token.shape[1]), present & self.kept
+        places, stays = pad_kept(self.kept, self.after.cache.token.shape[1]), present & self.kept
 
         def known(column: Floats, where: Bools) -> Floats:
             return np.where(where, column, np.nan).astype(np.float32, copy=False)
@@ -222,7 +224,7 @@ class TurnResult:
             column[:, :slots] = known(value, updated)
             return column
 
-        score = levelled(self.score, self.protected, self.cutoff, ties)
+        score = snap_ties(self.score, self.protected, self.cutoff, ties)
         return EntryTrace(
             token=self.token,
             status=status,
@@ -258,7 +260,7 @@ class EntryTrace:
         Values of `Status` and `Rule`.
     protected : array (B, T, W) of bool
     score : array (B, T, W)
-        The sum of the terms; where that ties with the cutoff, the cutoff. See `cache.levelled`.
+        The sum of the terms; where that ties with the cutoff, the cutoff. See `cache.snap_ties`.
     rank : array (B, T, W)
         Place by score, 1 for the highest, ties to the older; 0 for what the threshold evicted.
     attention_before, attention_after : array (B, T, W)
@@ -361,7 +363,7 @@ class Trace:
             if isinstance(value, State):
                 attended = value.attended
                 known = (attended.before, attended.after, attended.output, value.tier)
-                return known_state(own(value.cache), *own(known))
+                return computed_state(own(value.cache), *own(known))
             if isinstance(value, Trace | TurnResult | Update | Cache | Pages):
                 columns = {field.name: own(getattr(value, field.name)) for field in fields(value)}
                 return replace(value, **columns)
@@ -405,7 +407,7 @@ class Trace:
         """
         return self.result(turn).entry_trace(self.policy.ties)
 
-    def every_entry(self) -> EntryTrace:
+    def all_entries(self) -> EntryTrace:
         """Lay out the entries of all turns.
 
         Raises

@@ -14,7 +14,7 @@ from fdkvc.corpora.segmentation import segmented
 from fdkvc.corpora.transcripts import Demand
 from fdkvc.explain.explain import explain, sentences, turn_view
 from fdkvc.policies import Policy
-from fdkvc.run.evidence import answers, lost_in
+from fdkvc.run.evidence import demand_results, lost_turns
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Rule, Status, Trace
 from fdkvc.stage.run import Run, RunChoice, build_run
@@ -127,9 +127,9 @@ def failed_call(recordings: Sequence[Recording], policy: Policy, budget: int) ->
         shown = lettered(recording)
         choice = RunChoice(Spoken(shown.transcript.name, shown), policy, budget)
         run = build_run(choice, choice.dialog.load())
-        lost = lost_in(run.trace, shown)
+        lost = lost_turns(run.trace, shown)
         for answer, turns, (demand, mentions) in zip(
-            answers(run.trace, shown), lost, shown.evidence, strict=True
+            demand_results(run.trace, shown), lost, shown.evidence, strict=True
         ):
             turn = int(turns[0])
             last = demand.mentions[-1].turn

@@ -15,7 +15,7 @@ from fdkvc.charts.timeline import Line
 from fdkvc.explain.tables import entries_table, turns_table
 from fdkvc.policies import Policy
 from fdkvc.run.fork import Fork, fork
-from fdkvc.run.metrics import metric_named, usual_metrics
+from fdkvc.run.metrics import default_metrics, metric_named
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Trace
 from fdkvc.synthetic.batch import DialogBatch
@@ -136,7 +136,7 @@ class Run:
                 max(metric.bounds[1], float(self.turns[key].max())),
                 percent=metric.percent,
             )
-            for key in (*usual_metrics(), *self.choice.asked)
+            for key in (*default_metrics(), *self.choice.asked)
             for metric in [metric_named(key)]
             if self.turns[key].notna().any()
         )

@@ -86,7 +86,7 @@ class DialogBatch:
     speakers : array (B, T), optional
         Who speaks in each turn, as a place in `fdkvc.attention.SPEAKERS`, where that is known.
     words : array (B, N), optional
-        `fdkvc.attention.word_number` of the word that each token is of, 0 for none.
+        `fdkvc.attention.word_id` of the word that each token is of, 0 for none.
     heads : int
         So many rows, one after the other, are the heads of one dialog.
     workspace : Workspace, optional
@@ -285,7 +285,7 @@ class DialogBatch:
         return output
 
     @cached_property
-    def attention_to_come(self) -> Floats:
+    def future_attention(self) -> Floats:
         """The full cache's attention to each token, from each turn to the end (B, T, N + 1).
 
         The last column is 0: index −1, the empty slot, finds it.
@@ -376,8 +376,8 @@ class DialogBatch:
         part.__dict__["similarities"] = self.similarities[:, :turns].take(kept_columns, axis=2)
         part.__dict__["token_queries"] = self.token_queries[:, :tokens]
         # Who looked at the future saw all of it.
-        come = self.attention_to_come[:, :turns].take(kept_columns, axis=2)
-        part.__dict__["attention_to_come"] = come
+        come = self.future_attention[:, :turns].take(kept_columns, axis=2)
+        part.__dict__["future_attention"] = come
         return part
 
     def row(self, index: int) -> DialogBatch:

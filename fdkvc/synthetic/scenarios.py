@@ -98,12 +98,12 @@ class Scenario:
         return np.stack([1 - second, second], axis=1)
 
 
-def own_scenario(schedule: str) -> Scenario:
+def custom_scenario(schedule: str) -> Scenario:
     """Make a scenario from a schedule string such as ``AAABBBCC``; case and spaces do not matter.
 
     Examples
     --------
-    >>> own_scenario("aab ba").schedule
+    >>> custom_scenario("aab ba").schedule
     'AABBA'
     """
     return Scenario("own", "Own schedule", "".join(schedule.upper().split()))

@@ -20,7 +20,7 @@ from fdkvc.experiments.statistics import summarize
 from fdkvc.files.shipped import OVERVIEW, overview
 from fdkvc.policies import POLICIES, WRAPPERS, Policy, policy_named, read_policy, wrapped
 from fdkvc.policies.base import Step
-from fdkvc.replication.chance import behind_chance
+from fdkvc.replication.random_eviction import behind_random
 from fdkvc.run.metrics import metric_named, metrics_of
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS
 from fdkvc.ui.kit import fields
@@ -61,7 +61,7 @@ def _measured(
             if found:
                 summary = summarize(np.mean(found, axis=0))
                 means[key][metric] = summary.mean, (summary.high - summary.low) / 2
-    return means, behind_chance(results)
+    return means, behind_random(results)
 
 
 def show_overview(page: str) -> None:

@@ -17,7 +17,7 @@ from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.experiments.replay import Replay, replay
 from fdkvc.limits import MAX_UPLOAD_MEGABYTES
 from fdkvc.policies import policy_named
-from fdkvc.run.evidence import answers
+from fdkvc.run.evidence import demand_results
 from fdkvc.run.simulate import simulate
 from fdkvc.ui.dialogs.choices import SECTION
 from tests.browser.address import expect_linked
@@ -118,7 +118,7 @@ def test_which_arguments_fd_kvc_forgot_that_fifo_kept(page: Page) -> None:
     table = page.get_by_role("region", name="Each demand and who held its evidence")
 
     fifo, ours = (
-        answers(simulate(policy_named(key), RECORDING.dialogs, 48), RECORDING)
+        demand_results(simulate(policy_named(key), RECORDING.dialogs, 48), RECORDING)
         for key in ("fifo", "fd-kvc")
     )
     calls = [pair for pair in zip(fifo, ours, strict=True) if pair[0].demand.kind == "call"]

@@ -86,7 +86,7 @@ def test_at_the_last_turn_the_page_shows_what_the_engine_decided(page: Page) -> 
             page.get_by_role("option", name=POLICIES[key].label, exact=True).click()
         expect_linked(page, policy=key)
         expect_turn(page, last, last)
-        entries = simulate(policy_named(key), dialogs, 56).every_entry()
+        entries = simulate(policy_named(key), dialogs, 56).all_entries()
         decided = {
             int(token): Status(status).name
             for token, status in zip(entries.token[0, last], entries.status[0, last], strict=True)

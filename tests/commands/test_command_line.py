@@ -30,7 +30,7 @@ from fdkvc.paper.tables import ABLATION_DIALOGS, published_sweep
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named
 from fdkvc.run.simulate import simulate
 from fdkvc.synthetic.draw import generate
-from fdkvc.synthetic.scenarios import SCENARIOS, own_scenario
+from fdkvc.synthetic.scenarios import SCENARIOS, custom_scenario
 
 ROOT = Path(__file__).parents[2]
 CAPTURED = pytest.CaptureFixture[str]
@@ -289,7 +289,7 @@ def test_trace_writes_the_files_of_its_trace(tmp_path: Path, capsys: CAPTURED, p
 def test_trace_takes_a_schedule_and_hyperparameters(tmp_path: Path, capsys: CAPTURED) -> None:
     options = ("--schedule", "aabc", "--set", "gamma=0.8", "w_c=0.3", "--budget", "40")
     assert run("trace", *options, "--out", tmp_path) == 0
-    dialogs = generate(own_scenario("AABC"))
+    dialogs = generate(custom_scenario("AABC"))
     trace = simulate(policy_named("fd-kvc", gamma=0.8, w_c=0.3), dialogs, 40)
     files = trace_files(trace, dialogs)
     assert (tmp_path / "entries.csv").read_text() == files["entries.csv"]

@@ -26,7 +26,7 @@ from fdkvc.run.metrics import adaptation, metrics_of
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Trace
 from fdkvc.synthetic.draw import generate
-from fdkvc.synthetic.scenarios import SCENARIOS, own_scenario
+from fdkvc.synthetic.scenarios import SCENARIOS, custom_scenario
 
 DIALOG = generate(SCENARIOS["mixed"], 1, 7)
 NAMES = ("fifo", "sink", "h2o", "fd-kvc")
@@ -136,8 +136,8 @@ def test_what_a_fork_took_out_has_no_score_there() -> None:
 
 def test_the_figures_are_those_of_the_metrics() -> None:
     asked = metrics_of()
-    turns = {n: turns_table(t, DIALOG, asked=metrics_of(asked=True)) for n, t in TRACES.items()}
-    table = figures_table(turns, DIALOG, metrics_of(asked=True))
+    turns = {n: turns_table(t, DIALOG, asked=metrics_of(optional=True)) for n, t in TRACES.items()}
+    table = figures_table(turns, DIALOG, metrics_of(optional=True))
 
     assert list(table) == [*FIGURES, *(f"late_{key}" for key in asked)]
     for row in table.to_dict(orient="records"):
@@ -159,7 +159,7 @@ def test_a_fork_to_a_smaller_budget_counts_what_the_fork_evicted() -> None:
 
 
 def test_a_dialog_of_one_topic_has_no_adaptation() -> None:
-    dialog = generate(own_scenario("AAAA"))
+    dialog = generate(custom_scenario("AAAA"))
     turns = turns_table(simulate(policy_named("fifo"), dialog, 8), dialog)
 
     row = figures_table({"fifo": turns}, dialog).iloc[0]

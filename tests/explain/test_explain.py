@@ -360,7 +360,7 @@ def chosen_again(why: Explanation, trace: Trace, row: int) -> tuple[str, ...]:
                 terms[name] = np.float32(why.marginal_terms[name])
             scores[slot] = functools.reduce(operator.add, terms.values())
         cutoff = sorted(scores.values())[-places]
-        reach = float(why.policy.ties.reach(np.array(cutoff)))
+        reach = float(why.policy.ties.tolerance(np.array(cutoff)))
         # What ties with the last to stay counts as it does; slots are in the order of age.
         apart = {slot: scores[slot] - cutoff for slot in stood}
         levels = {slot: each if abs(each) > reach else 0 for slot, each in apart.items()}
@@ -466,7 +466,7 @@ def test_numbers_are_those_of_the_raw_arrays(
     policy: Policy, dialogs: DialogBatch, budget: int
 ) -> None:
     trace = simulate(policy, dialogs, budget)
-    entries = trace.every_entry()
+    entries = trace.all_entries()
     for row in range(dialogs.rows):
         for why in every_explanation(trace, dialogs, row):
             at = (row, why.turn)
@@ -534,7 +534,7 @@ def test_a_life_worked_by_hand() -> None:
 def test_a_life_goes_from_birth_to_eviction(key: str) -> None:
     dialogs = random_dialog(3, [8, 12, 0, 9, 11, 10])
     trace = simulate(policy_named(key), dialogs, budget=14)
-    entries = trace.every_entry()
+    entries = trace.all_entries()
     for token in range(50):
         course = life(trace, dialogs, 0, token)
 

@@ -159,7 +159,7 @@ def test_the_new_entries_are_named_where_all_of_them_are_lost() -> None:
 def test_protection_says_who_needed_it() -> None:
     dialogs = generate(SCENARIOS["mixed"], seed=7)
     trace = simulate(policy_named("h2o"), dialogs, budget=56)
-    entries = trace.every_entry()
+    entries = trace.all_entries()
     needed = (entries.protected[0, 5] & (entries.rank[0, 5] > 56)).sum()
 
     words = told(policy_named("h2o"), dialogs, 56, turn=5)
@@ -185,7 +185,7 @@ def test_attention_without_modulation_stays() -> None:
 def test_the_numbers_in_the_sentences_are_those_of_the_arrays() -> None:
     dialogs = generate(SCENARIOS["mixed"], seed=7)
     trace = simulate(policy_named("fd-kvc"), dialogs, budget=56)
-    entries = trace.every_entry()
+    entries = trace.all_entries()
     topic = np.array(dialogs.topic_names)[dialogs.current[0]][dialogs.born[0]]
     for turn in range(2, 12):
         words = [step.sentence for step in narrate(trace, dialogs, 0, turn)]
@@ -317,7 +317,7 @@ class Added(Policy):
 def test_a_policy_added_tomorrow_is_told_from_its_declaration() -> None:
     dialogs = generate(SCENARIOS["shift"], seed=7)
     trace = simulate(Added(), dialogs, budget=56)
-    score = trace.every_entry().score[0, 4]
+    score = trace.all_entries().score[0, 4]
     score = score[np.isfinite(score)]
 
     (story,) = narrate(trace, dialogs, 0, turn=4)

@@ -34,7 +34,7 @@ from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Status, Trace
 from fdkvc.synthetic.batch import DialogBatch, one_dialog, stack
 from fdkvc.synthetic.draw import generate
-from fdkvc.synthetic.scenarios import SCENARIOS, World, own_scenario
+from fdkvc.synthetic.scenarios import SCENARIOS, World, custom_scenario
 
 FIVE = ("shift", "return", "mixed", "complex", "gradual")
 LATE = ("late_alignment", "late_retention", "late_diversity")
@@ -351,7 +351,7 @@ TURN_COLUMNS += ["retention", "diversity", "alignment", "latency_ms"]
 
 def test_columns_of_a_trace(run: tuple[Trace, DialogBatch]) -> None:
     trace, dialogs = run
-    entries = trace.every_entry()
+    entries = trace.all_entries()
     assert list(entries_table(trace, dialogs)) == [
         *ENTRY_COLUMNS,
         *(f"channel_{name}" for name in trace.policy.channels),
@@ -440,7 +440,7 @@ def test_turns_are_the_traces(run: tuple[Trace, DialogBatch]) -> None:
 
 
 def test_topics_are_the_turns_letters() -> None:
-    scenario = own_scenario("ACAB")
+    scenario = custom_scenario("ACAB")
     dialogs = generate(scenario, 1, seed=1)
     trace = simulate(policy_named("fifo"), dialogs, 40)
     assert turns_table(trace, dialogs).topic.tolist() == list("ACAB")
@@ -471,7 +471,7 @@ def test_a_dialog_without_topics_has_empty_cells() -> None:
 
 
 def test_a_shorter_row_of_a_batch_has_its_own_turns_only() -> None:
-    short, long = (generate(own_scenario(letters), 1, seed=4) for letters in ("AB", "ABBA"))
+    short, long = (generate(custom_scenario(letters), 1, seed=4) for letters in ("AB", "ABBA"))
     batch = stack([short, long])
     policy = policy_named("fd-kvc")
     together = simulate(policy, batch, 40)

@@ -41,7 +41,7 @@ from fdkvc.report.tables import measured_html
 from fdkvc.stage.moments import failed_call, nearly_kept, rescued
 from fdkvc.stage.payload import pack
 from fdkvc.stage.run import DialogChoice, Run, RunChoice, build_run
-from fdkvc.synthetic.scenarios import SCENARIOS, World, own_scenario, scenario_named
+from fdkvc.synthetic.scenarios import SCENARIOS, World, custom_scenario, scenario_named
 from tests.app_pages import unpacked
 from tests.studies import few_dialogs, paper_study
 
@@ -290,7 +290,7 @@ def test_a_scene_holds_the_run_and_what_is_said_of_it() -> None:
 def test_of_a_large_run_only_the_held_entry_is_told_and_of_a_small_one_all(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    tiny = DialogChoice(own_scenario("AAB"), 1, World(tokens_per_turn=4))
+    tiny = DialogChoice(custom_scenario("AAB"), 1, World(tokens_per_turn=4))
     small = build_run(RunChoice(tiny, policy_named("fifo"), 8), tiny.load())
     run = run_of()
     assert set(told_of([run], 3)) == {f"{turn} 3" for turn in range(run.dialogs.turns)}

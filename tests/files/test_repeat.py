@@ -26,7 +26,7 @@ from fdkvc.files.repeat import Comparison, compare, comparison_sentence, differe
 from fdkvc.files.studies import study_files, sweep_files, tuning_files
 from fdkvc.limits import MAX_RUN_JSON_BYTES
 from fdkvc.policies import policy_named, read_policy
-from fdkvc.synthetic.scenarios import SCENARIOS, World, own_scenario
+from fdkvc.synthetic.scenarios import SCENARIOS, World, custom_scenario
 from tests.refusals import any_json
 from tests.studies import few_dialogs
 
@@ -41,7 +41,7 @@ def written(benchmark: Benchmark) -> str:
     [
         Benchmark(),
         Benchmark(
-            scenarios=(own_scenario("AABBC"),),
+            scenarios=(custom_scenario("AABBC"),),
             policies=(policy_named("fd-kvc", gamma=0.7), policy_named("sink", sinks=2)),
             dialogs=7,
             seed=3,

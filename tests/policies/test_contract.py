@@ -145,7 +145,7 @@ def test_every_field_is_a_described_hyperparameter(key: str) -> None:
 @every_turn
 def test_steps_name_quantities_that_a_trace_holds(name: str, dialogs: DialogBatch) -> None:
     trace = simulate(read_policy(name), dialogs.until(2), BUDGET)
-    entries = trace.every_entry()
+    entries = trace.all_entries()
     held = {
         **dict.fromkeys(("score", "protected", "attention_before", "attention_after")),
         **entries.channels,
@@ -224,7 +224,7 @@ def test_the_budget_is_kept(key: str, traces: dict[str, Trace]) -> None:
 def test_it_protects_no_more_than_the_budget(key: str) -> None:
     dialogs = generate(SCENARIOS["shift"], dialogs=2, seed=3, world=SMALL)
     for budget in (1, 2, 3, 5, 40):
-        protected = simulate(policy_named(key), dialogs, budget).every_entry().protected
+        protected = simulate(policy_named(key), dialogs, budget).all_entries().protected
         assert protected.sum(axis=2).max() <= budget
 
 
@@ -309,7 +309,7 @@ def test_the_largest_numbers_that_are_accepted_do_no_harm(name: str) -> None:
 
         trace = simulate(policy, batch, 7)
 
-        entries = trace.every_entry()
+        entries = trace.all_entries()
         assert np.isfinite(entries.score[entries.rank > 0]).all()
         assert np.isfinite(trace.output).all()
         size, held = policy.page_size, (trace.kept >= 0).sum(axis=2)
@@ -333,7 +333,7 @@ def test_a_turn_without_tokens_changes_nothing(key: str, gap: int) -> None:
     policy = policy_named(key)
     plain = simulate(policy, with_gaps(vectors, lengths), BUDGET)
     gapped = simulate(policy, with_gaps(vectors, [*lengths[:gap], 0, *lengths[gap:]]), BUDGET)
-    entries, without = gapped.every_entry(), dict(columns(plain.every_entry()))
+    entries, without = gapped.all_entries(), dict(columns(plain.all_entries()))
     run = dict(columns(plain))
 
     # The turns with tokens are as they would be without it.
@@ -365,7 +365,7 @@ def test_a_turn_without_tokens_changes_nothing(key: str, gap: int) -> None:
 @every_policy
 def test_the_steps_of_a_turn_without_tokens_recorded_nothing(key: str) -> None:
     vectors, _ = random_vectors(2, [9, 14])
-    entries = simulate(policy_named(key), with_gaps(vectors, [9, 0, 14]), BUDGET).every_entry()
+    entries = simulate(policy_named(key), with_gaps(vectors, [9, 0, 14]), BUDGET).all_entries()
 
     for name, column in entries.recorded.items():
         assert np.isnan(column[0, 1]).all(), name
@@ -393,7 +393,7 @@ def test_fed_turn_by_turn_it_decides_the_same(name: str) -> None:
     lengths = [9, 0, 14, 1, 11, 20]
     vectors, _ = random_vectors(3, lengths)
     trace = simulate(read_policy(name), with_gaps(vectors, lengths), BUDGET)
-    entries = trace.every_entry()
+    entries = trace.all_entries()
     cache = OnlineCache(read_policy(name), BUDGET)
     ends = np.cumsum(lengths)
 
@@ -437,11 +437,11 @@ LOOKS = {
     "attention": "attention",
     "attention_of_each": "attention",
     "similarity": "similarity",
-    "likeness": "similarity",
+    "cosines": "similarity",
     "surprisal": "surprisal",
-    "attention_to_come": "future",
+    "future_attention": "future",
     "spoken_by": "speakers",
-    "is_of": "words",
+    "is_word": "words",
 }
 
 

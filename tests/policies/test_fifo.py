@@ -13,7 +13,7 @@ from tests.worlds import evictions, kept_tokens, plain_dialog
 def test_the_newest_stay() -> None:
     dialog = plain_dialog([[1, 1], [1, 1], [1, 1, 1, 1]])
     trace = simulate(policy_named("fifo"), dialog, budget=3)
-    entries = trace.every_entry()
+    entries = trace.all_entries()
 
     assert [kept_tokens(trace, 0, turn) for turn in range(3)] == [[0, 1], [1, 2, 3], [5, 6, 7]]
     assert evictions(entries, 0, 1) == {0: "budget"}

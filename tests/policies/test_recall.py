@@ -41,7 +41,7 @@ def three_pages(page_match: float = 0.7) -> tuple[Trace, DialogBatch]:
 
 def test_a_page_comes_back_when_the_query_returns_to_it() -> None:
     trace, dialog = three_pages()
-    entries = trace.every_entry()
+    entries = trace.all_entries()
 
     assert trace.tier[0].tolist() == [[-1, -1], [0, 1], [3, 4]]
     # They come back with ρ = 1, which decays and is reinforced: more than the new token's 1.
@@ -73,7 +73,7 @@ def test_nothing_comes_back_while_the_query_stays_or_where_no_page_is_like_it() 
     dialog = pointing([[EAST, EAST], [NORTH, NORTH], [NORTH], [[-1.0, 0.0]]])
     trace = simulate(read_policy("recall(fd-kvc w_c=0, tier=4)"), dialog, budget=2)
 
-    entries = trace.every_entry()
+    entries = trace.all_entries()
     for turn in (2, 3):
         assert not {0, 1} & set(entries.token[0, turn].tolist())
 

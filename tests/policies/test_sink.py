@@ -24,7 +24,7 @@ def test_the_first_tokens_and_the_newest_stay(
     sinks: int, budget: int, kept: list[list[int]]
 ) -> None:
     trace = simulate(policy_named("sink", sinks=sinks), DIALOG, budget)
-    entries = trace.every_entry()
+    entries = trace.all_entries()
 
     assert [kept_tokens(trace, 0, turn) for turn in range(3)] == kept
     protected = entries.token[0, 2, entries.protected[0, 2]]

@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pytest
 
-from fdkvc.attention import word_number
+from fdkvc.attention import word_id
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.corpora.recordings import Recording, Token
@@ -251,7 +251,7 @@ def test_a_whitelist_worked_by_hand() -> None:
     assert kept_by("whitelist(fifo, first=0, speaker=user)", said, 2)[2] == [3, 5]
     # Nobody is known to speak in a drawn dialog.
     assert kept_by("whitelist(fifo, first=0, speaker=user)", dialog, 2)[2] == [4, 5]
-    words = np.array([[word_number(word) for word in ("A", "in", "Rome", ",", "in", "rome")]])
+    words = np.array([[word_id(word) for word in ("A", "in", "Rome", ",", "in", "rome")]])
     written = dataclasses.replace(dialog, words=words)
     assert kept_by("whitelist(fifo, first=0, words=ROME)", written, 2)[2] == [2, 5]
     assert kept_by("whitelist(fifo, first=0, words=a+rome)", written, 6)[1] == [0, 1, 2, 3]
@@ -332,7 +332,7 @@ def test_pages_leave_as_wholes_worked_by_hand() -> None:
     assert kept_by("blocks(knorm, size=2)", dialog, 5)[1:] == [[0, 1, 2, 3], [5, 6]]
     # A window protects whole pages, the newest; what has no room there is not protected.
     trace = simulate(read_policy("blocks(window(knorm, share=0.9), size=2)"), dialog, 5)
-    protected = trace.every_entry()
+    protected = trace.all_entries()
     assert protected.token[0, 2][protected.protected[0, 2]].tolist() == [4, 5, 6]
     # Where the budget is less than a page, part of one stays.
     assert kept_by("blocks(fifo, size=16)", dialog, 4)[2] == [0, 1, 2, 3]
@@ -344,7 +344,7 @@ def test_a_threshold_evicts_whole_pages_only() -> None:
     dialogs = generate(SCENARIOS["mixed"], dialogs=2, seed=1)
     trace = simulate(read_policy("blocks(fd-kvc tau=0.7, size=8)"), dialogs, 56)
 
-    entries = trace.every_entry()
+    entries = trace.all_entries()
     gone, page = entries.rule == Rule.threshold, entries.token // 8
     stayed = (entries.token >= 0) & ~gone
     assert gone.any()
@@ -439,8 +439,8 @@ def test_a_variant_changes_what_is_inside_too() -> None:
         "window at 0.25 instead of 0.5",
         "second tier at 2.0 instead of 1.0",
     ]
-    assert not change.starts_anew(policy)
+    assert not change.resets(policy)
     other = Fork(3, policy=policy_named("h2o", queries="each"))
     assert other.changes(policy, 56) == ["H2O queries=each instead of Recall (H2O)"]
-    assert other.starts_anew(policy)
-    assert not Fork(3, policy=policy_named("h2o")).starts_anew(policy)
+    assert other.resets(policy)
+    assert not Fork(3, policy=policy_named("h2o")).resets(policy)

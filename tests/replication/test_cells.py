@@ -28,11 +28,11 @@ from fdkvc.replication.judge import DIFFERENCE, Fact, facts, judge, unrelated_sp
 from fdkvc.replication.rules import (
     SIGNS,
     Case,
+    differs_from_zero,
     mean_case,
     percentile_case,
     power,
     t_of_difference,
-    told_from_zero,
     verdict,
 )
 from fdkvc.replication.tables import summary_table
@@ -158,7 +158,7 @@ def test_an_alignment_is_told_from_zero_beyond_what_unrelated_vectors_do(
     printed: str, spread: float, dialogs: int, told: bool
 ) -> None:
     figure = read_printed(printed, "Table 1", dialogs)
-    assert told_from_zero(figure, spread) == told
+    assert differs_from_zero(figure, spread) == told
     assert abs(figure.value) == pytest.approx(1.96 * spread / math.sqrt(dialogs), abs=0.011)
 
 

@@ -18,7 +18,7 @@ from fdkvc.paper.tables import (
     published_sweep,
 )
 from fdkvc.policies import PAPER_POLICIES, policy_named
-from fdkvc.run.metrics import adaptation, late, metrics_of, retention, usual_metrics
+from fdkvc.run.metrics import adaptation, default_metrics, late, metrics_of, retention
 from fdkvc.run.simulate import simulate
 from fdkvc.synthetic.batch import DialogBatch
 from fdkvc.synthetic.draw import generate
@@ -40,10 +40,10 @@ def late_values() -> Late:
         dialogs = generate(SCENARIOS[scenario], SAMPLE, seed=2026)
         for key in PAPER_POLICIES:
             trace = simulate(policy_named(key), dialogs, BUDGET, entries=False)
-            for metric, known in metrics_of(asked=False).items():
+            for metric, known in metrics_of(optional=False).items():
                 values[scenario, key, metric] = known.late(trace, dialogs).astype(float)
     for key in PAPER_POLICIES:
-        for metric in usual_metrics():
+        for metric in default_metrics():
             each = [values[scenario, key, metric] for scenario in BENCHMARK_SCENARIOS]
             values["composite", key, metric] = np.mean(each, axis=0)
     return values

@@ -31,7 +31,7 @@ from fdkvc.run.metrics import attention_loss, metric_named
 from fdkvc.run.simulate import simulate
 from fdkvc.synthetic.batch import DialogBatch
 from fdkvc.synthetic.draw import generate
-from fdkvc.synthetic.scenarios import SCENARIOS, World, own_scenario
+from fdkvc.synthetic.scenarios import SCENARIOS, World, custom_scenario
 from tests.worlds import policies, ragged
 
 SMALL = World(tokens_per_turn=8, dimension=16, head_dimension=4, topic_strength=3)
@@ -113,7 +113,7 @@ def test_a_schedule_of_too_many_steps_is_refused_before_anything_is_allocated(
     assert tracemalloc.get_traced_memory()[1] < 100_000
     tracemalloc.stop()
     with pytest.raises(ValueError, match="regret takes"):  # before it is drawn, too
-        Benchmark((own_scenario("A" * 512),), metrics=("regret",), budget=65)
+        Benchmark((custom_scenario("A" * 512),), metrics=("regret",), budget=65)
     check_schedule(512, 2**14, 56)
     check_schedule(512, 2**14, 2**14)  # with room for all there is nothing to search
 

@@ -76,11 +76,11 @@ def test_the_run_that_is_forked_stays_as_it_was(
 ) -> None:
     trace, dialog, turn = run
     before = {name: copy.deepcopy(column) for name, column in columns(trace)}
-    before |= {name: copy.deepcopy(column) for name, column in columns(trace.every_entry())}
+    before |= {name: copy.deepcopy(column) for name, column in columns(trace.all_entries())}
 
     fork(trace, dialog, Fork(turn, policy=policy, budget=budget))
 
-    for name, column in [*columns(trace), *columns(trace.every_entry())]:
+    for name, column in [*columns(trace), *columns(trace.all_entries())]:
         np.testing.assert_array_equal(column, before[name], err_msg=name)
 
 
@@ -137,7 +137,7 @@ def test_a_pinned_entry_is_never_evicted(
         kept = kept_tokens(future, 0, later)
         assert token in kept
         assert len(kept) <= policy.capacity(budget, len(dialog.keys[0]))
-    entries = future.every_entry()
+    entries = future.all_entries()
     assert (entries.protected.sum(axis=2) <= future.budget).all()
     assert (entries.rule[entries.protected] != Rule.budget).all()
     assert entries.protected[entries.token == token].all()
@@ -160,7 +160,7 @@ def test_a_dropped_entry_never_returns(
 
     assert sorted(start.cache.token[start.cache.present]) == [t for t in cached if t != token]
     assert start.cache.token.shape == (1, trace.budget)
-    assert (future.every_entry().token != token).all()
+    assert (future.all_entries().token != token).all()
 
 
 def test_the_attention_of_a_dropped_entry_is_shared_by_the_others() -> None:
@@ -207,7 +207,7 @@ def test_a_pinned_entry_takes_the_place_of_the_oldest_in_a_window(name: str) -> 
     future = fork(trace, dialog, Fork(1, pinned=56))
 
     assert kept_tokens(future, 0, 2) == [56, *range(89, 96)]
-    entries = future.every_entry()
+    entries = future.all_entries()
     assert (entries.protected.sum(axis=2) == 8).all()
     assert (entries.rule[entries.protected] == Rule.none).all()
 
@@ -297,7 +297,7 @@ def test_a_larger_budget_fills_with_what_comes() -> None:
     future = fork(trace, dialog, Fork(2, budget=20))
 
     assert kept_tokens(future, 0, 3) == list(range(108, 128))
-    first = future.every_entry()
+    first = future.all_entries()
     assert (first.token[0, 0, :20] >= 0).sum() == 8
     assert future.evicted["budget"][0, 0] == 8 + 32 - 20
 
@@ -334,7 +334,7 @@ def test_numbers_alone_leave_what_is_remembered_and_all_else_starts_it_anew(
     assert tuple(start.cache.channels) == policy.channels
     assert set(start.cache.state) == set(policy.initial_state())
     if not policy.channels or goes_on(trace.policy, policy):
-        assert not change.starts_anew(trace.policy)
+        assert not change.resets(trace.policy)
         if room >= 0:
             for name, column in start.cache.channels.items():
                 np.testing.assert_array_equal(column[held], before.cache[name][was], err_msg=name)
@@ -342,7 +342,7 @@ def test_numbers_alone_leave_what_is_remembered_and_all_else_starts_it_anew(
             expected = before.cache.state.get(name, np.array([first], np.float32))
             np.testing.assert_array_equal(start.cache.state[name], expected, err_msg=name)
     else:
-        assert change.starts_anew(trace.policy)
+        assert change.resets(trace.policy)
     fork(trace, dialog, change)
 
 
@@ -422,7 +422,7 @@ def test_a_changed_decay_acts_from_the_turn_after_the_fork() -> None:
     future = fork(trace, dialog, Fork(5, policy=policy_named("fd-kvc", gamma=0.5)))
 
     left = trace.state_after(5).cache
-    recorded = future.every_entry().recorded
+    recorded = future.all_entries().recorded
     decayed = recorded["recency decayed"][0, 0, :56]
     np.testing.assert_allclose(decayed, 0.5 * left["recency"][0], rtol=1e-6)
     rate = left.state["learning_rate"]

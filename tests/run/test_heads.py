@@ -76,8 +76,8 @@ def test_a_row_of_the_record_is_the_record_of_that_head_alone(key: str) -> None:
 
     np.testing.assert_array_equal(row.kept, alone.kept)
     np.testing.assert_array_equal(row.output, alone.output)
-    for field in dataclasses.fields(alone.every_entry()):
-        mine, theirs = (getattr(each.every_entry(), field.name) for each in (row, alone))
+    for field in dataclasses.fields(alone.all_entries()):
+        mine, theirs = (getattr(each.all_entries(), field.name) for each in (row, alone))
         np.testing.assert_equal(mine, theirs)
     np.testing.assert_equal(row.state, alone.state)
     np.testing.assert_equal(row.evicted, alone.evicted)
@@ -88,7 +88,7 @@ def test_a_row_of_the_record_is_the_record_of_that_head_alone(key: str) -> None:
 
 def test_the_score_is_the_mean_of_the_heads_scores() -> None:
     dialogs, policy = RECORDINGS[0].dialogs, policy_named("knorm")
-    joined = simulate(Together(policy, HEADS), dialogs, 32).every_entry()
+    joined = simulate(Together(policy, HEADS), dialogs, 32).all_entries()
     cached = Cache(joined.token[:, 1])
     scores = total(policy.terms(cached, dialogs.observe(1)))
 

@@ -99,7 +99,7 @@ def test_a_dialog_without_topics_has_no_retention_and_no_diversity() -> None:
     dialog = alike(2, 1, topics="--")
     trace = fifo(dialog, budget=2)
 
-    for metric in metrics_of(asked=False).values():
+    for metric in metrics_of(optional=False).values():
         assert np.isnan(metric.measure(trace, dialog)).all()
         assert np.isnan(metric.late(trace, dialog)).all()
 
@@ -109,7 +109,7 @@ def test_a_fork_is_measured_over_its_own_turns() -> None:
     trace = simulate(FIFO, dialogs, budget=56)
     fork = simulate(FIFO, dialogs, 56, start=(4, trace.state_after(3)))
 
-    for metric in metrics_of(asked=False).values():
+    for metric in metrics_of(optional=False).values():
         whole = metric.measure(trace, dialogs)
         np.testing.assert_array_equal(metric.measure(fork, dialogs), whole[:, 4:])
 
@@ -202,8 +202,8 @@ def test_a_metric_knows_its_late_value() -> None:
     dialogs = generate(SCENARIOS["mixed"], dialogs=3, seed=0)
     trace = fifo(dialogs, budget=56)
 
-    assert set(metrics_of(asked=False)) >= {"alignment", "retention", "diversity"}
-    for key, metric in metrics_of(asked=False).items():
+    assert set(metrics_of(optional=False)) >= {"alignment", "retention", "diversity"}
+    for key, metric in metrics_of(optional=False).items():
         series = metric.measure(trace, dialogs)
         assert metric.key == key
         assert series.shape == (3, 12)

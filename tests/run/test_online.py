@@ -51,7 +51,7 @@ def test_it_decides_as_simulate_does(
     vectors, _ = random_vectors(seed, lengths)
     dialog: DialogBatch = one_dialog(**vectors, turn_lengths=lengths)
     trace = simulate(policy, dialog, budget)
-    weights = trace.every_entry().attention_after
+    weights = trace.all_entries().attention_after
     cache = OnlineCache(policy, budget)
 
     sure = oracle(dialog, 0, policy, budget)
@@ -61,7 +61,7 @@ def test_it_decides_as_simulate_does(
             break  # products of another shape may round differently
         assert fed.kept.tolist() == kept_tokens(trace, 0, turn) == expected.kept
         np.testing.assert_allclose(fed.output, trace.output[0, turn], rtol=1e-3, atol=1e-4)
-        mine = list(by_token(trace.every_entry(), weights, 0, turn).values())
+        mine = list(by_token(trace.all_entries(), weights, 0, turn).values())
         np.testing.assert_allclose(fed.attention, mine, rtol=1e-3, atol=1e-5)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fdkvc.attention import Floats, Observation
-from fdkvc.cache import OF_ONE, Cache, Ties, best
+from fdkvc.cache import UNIT_SCALE, Cache, Ties, top_k
 from fdkvc.explain.explain import explain
 from fdkvc.policies import policy_named
 from fdkvc.policies.base import EVICTION, Policy, below_threshold
@@ -44,7 +44,7 @@ def test_a_term_decides_if_with_it_the_entry_would_have_tied() -> None:
 
 def test_a_threshold_leaves_what_ties_with_it() -> None:
     score = np.array([[1, 1 - 2**-24, 0.9, 2]], np.float32)
-    below = below_threshold(score, Cache(np.arange(4)[None]), np.ones(1, np.float32), OF_ONE)
+    below = below_threshold(score, Cache(np.arange(4)[None]), np.ones(1, np.float32), UNIT_SCALE)
 
     assert below.tolist() == [[False, False, True, False]]
 
@@ -53,10 +53,10 @@ def test_the_best_are_told_row_by_row_and_ties_go_to_the_older() -> None:
     score = np.array([[1, A_LITTLE, 3, 9], [5, 4, 3, 9]], np.float32)
     cache = Cache(np.array([[0, 1, 2, -1], [0, 1, 2, 3]]))
 
-    marked = best(score, cache, np.array([[2], [0]]), Ties())
+    marked = top_k(score, cache, np.array([[2], [0]]), Ties())
 
     assert marked.tolist() == [[True, False, True, False], [False] * 4]
-    assert best(score, cache, np.array([[9], [3]]), Ties()).tolist() == [
+    assert top_k(score, cache, np.array([[9], [3]]), Ties()).tolist() == [
         [True, True, True, False],
         [True, True, False, True],
     ]

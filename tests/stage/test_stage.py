@@ -12,7 +12,7 @@ from fdkvc.run.fork import Fork
 from fdkvc.run.trace import Rule, Status
 from fdkvc.stage.moments import nearly_kept
 from fdkvc.stage.payload import PROTECTED_BIT, RULE_BIT
-from fdkvc.synthetic.scenarios import World, own_scenario, scenario_named
+from fdkvc.synthetic.scenarios import World, custom_scenario, scenario_named
 from fdkvc.ui.kit.runs import DialogChoice, Run, RunChoice, load_fork, load_run
 from fdkvc.ui.stage.payload import (
     LaneHead,
@@ -27,7 +27,7 @@ every_policy = pytest.mark.parametrize("key", list(POLICIES))
 
 def run_of(name: str, schedule: str = "AABBA", budget: int = 12) -> Run:
     world = World(tokens_per_turn=8)
-    dialog = DialogChoice(own_scenario(schedule), 3, world)
+    dialog = DialogChoice(custom_scenario(schedule), 3, world)
     return load_run(RunChoice(dialog, read_policy(name), budget))
 
 
@@ -56,7 +56,7 @@ def test_what_the_browser_gets_is_the_run(key: str) -> None:
 
 def test_the_browser_knows_what_leaves_together_in_each_turn() -> None:
     world = World(tokens_per_turn=8)
-    dialog = DialogChoice(own_scenario("AABBA"), 3, world)
+    dialog = DialogChoice(custom_scenario("AABBA"), 3, world)
     parent = load_run(RunChoice(dialog, read_policy("blocks(fifo, size=4)"), 12))
     fork = load_fork(parent, Fork(2, policy=policy_named("fifo")))
 
@@ -95,7 +95,7 @@ def test_a_fork_that_alone_has_states_continues_the_table_of_turns(key: str, to:
 
 
 def test_sixty_turns_of_a_large_cache_are_sent_in_300_kilobytes() -> None:
-    dialog = DialogChoice(own_scenario("AAABBBCCCDDDEEEBBBAA" * 3), 7, World())
+    dialog = DialogChoice(custom_scenario("AAABBBCCCDDDEEEBBBAA" * 3), 7, World())
     run = load_run(RunChoice(dialog, policy_named("fd-kvc"), 512))
 
     assert len(run.entries) > 28_000

@@ -20,7 +20,7 @@ from fdkvc.synthetic.scenarios import (
     SCENARIOS,
     Scenario,
     World,
-    own_scenario,
+    custom_scenario,
     scenario_named,
 )
 from tests.worlds import by_cosine, random_dialog, random_vectors
@@ -61,7 +61,7 @@ def test_gradual_blends_over_turns_2_to_8() -> None:
 
 
 def test_a_schedule_of_ones_own() -> None:
-    own = own_scenario(" aac\tc\nB ")
+    own = custom_scenario(" aac\tc\nB ")
 
     assert own.schedule == "AACCB"
     assert own.topic_names == ("A", "B", "C")
@@ -72,7 +72,7 @@ def test_a_schedule_of_ones_own() -> None:
 @pytest.mark.parametrize("schedule", ["", "   ", "AA1B", "A-B", "ÄB", "A🂡"])
 def test_a_schedule_that_is_not_letters_gets_one_clear_sentence(schedule: str) -> None:
     with pytest.raises(ValueError, match=r"but must be letters A to Z, one for each turn$") as said:
-        own_scenario(schedule)
+        custom_scenario(schedule)
     assert repr("".join(schedule.upper().split())) in str(said.value)
 
 
@@ -196,7 +196,7 @@ def test_schedules_with_the_same_beginning_give_dialogs_with_the_same_beginning(
     one: str, other: str, turns: int
 ) -> None:
     first, second = (
-        generate(own_scenario(schedule), dialogs=3, seed=6, world=SMALL)
+        generate(custom_scenario(schedule), dialogs=3, seed=6, world=SMALL)
         for schedule in (one, other)
     )
 
@@ -208,7 +208,7 @@ def test_schedules_with_the_same_beginning_give_dialogs_with_the_same_beginning(
 
 
 def test_letters_are_names_only() -> None:
-    ab, ba = (generate(own_scenario(each), seed=7, world=SMALL) for each in ("AAB", "QQC"))
+    ab, ba = (generate(custom_scenario(each), seed=7, world=SMALL) for each in ("AAB", "QQC"))
 
     np.testing.assert_array_equal(ab.embeddings, ba.embeddings)
     assert (ab.topic_names, ba.topic_names) == (("A", "B"), ("C", "Q"))
@@ -280,9 +280,9 @@ def test_a_seed_must_be_a_whole_number_of_at_least_0(seed: Any) -> None:
 
 def test_more_topics_than_dimensions_get_one_clear_sentence() -> None:
     world = World(dimension=2)
-    assert generate(own_scenario("AB"), world=world).topics is not None
+    assert generate(custom_scenario("AB"), world=world).topics is not None
     with pytest.raises(ValueError, match=r"has 3 topics, but 2 dimensions hold at most 2$"):
-        generate(own_scenario("ABC"), world=world)
+        generate(custom_scenario("ABC"), world=world)
 
 
 @pytest.mark.parametrize(
@@ -502,18 +502,18 @@ def test_padding_belongs_to_no_turn() -> None:
 
 
 def test_dialogs_that_do_not_belong_together_get_one_clear_sentence() -> None:
-    one = generate(own_scenario("AB"), world=SMALL)
+    one = generate(custom_scenario("AB"), world=SMALL)
 
     with pytest.raises(ValueError, match=r"topic names differ: \('A', 'C'\) and \('A', 'B'\)"):
-        stack([one, generate(own_scenario("AC"), world=SMALL)])
+        stack([one, generate(custom_scenario("AC"), world=SMALL)])
     with pytest.raises(ValueError, match="differ in embedding dimension"):
-        stack([one, generate(own_scenario("AB"), world=World(dimension=31, head_dimension=4))])
+        stack([one, generate(custom_scenario("AB"), world=World(dimension=31, head_dimension=4))])
     with pytest.raises(ValueError, match="differ in head dimension"):
-        stack([one, generate(own_scenario("AB"), world=World(dimension=30, head_dimension=5))])
+        stack([one, generate(custom_scenario("AB"), world=World(dimension=30, head_dimension=5))])
 
 
 def test_dialogs_with_queries_of_their_own_do_not_mix_with_projected_ones() -> None:
-    drawn = generate(own_scenario("AB"), world=SMALL)
+    drawn = generate(custom_scenario("AB"), world=SMALL)
     vectors, _ = random_vectors(0, [2, 2], dimension=30, head_dimension=4)
     own = one_dialog(**vectors, turn_lengths=[2, 2], turn_topics=["A", "B"])
 

@@ -242,8 +242,8 @@ def test_every_metric_that_is_asked_for_is_shown() -> None:
     assert "Return recall" in app.selectbox(key="benchmark/other/quantity").options
     section(app, "Tables")
     titles = [heading.value for heading in app.header]
-    assert [title.split(", %")[0] for title in titles[-len(metrics_of(asked=True)) :]] == [
-        metric.title for metric in metrics_of(asked=True).values()
+    assert [title.split(", %")[0] for title in titles[-len(metrics_of(optional=True)) :]] == [
+        metric.title for metric in metrics_of(optional=True).values()
     ]
     section(app, "Compare two")
     labels = set(re.findall("<tr><td>Topic Return</td><td>([^<]*)</td>", html(app)))

@@ -16,7 +16,7 @@ from fdkvc.parameters import parameter
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy
 from fdkvc.policies.base import EVICTION
 from fdkvc.run.bounds import check_schedule
-from fdkvc.run.metrics import metric_named, usual_metrics
+from fdkvc.run.metrics import default_metrics, metric_named
 from fdkvc.ui.kit import sidebar
 from fdkvc.ui.kit.markdown import plain
 from tests.app_pages import ROOT, html, link_of, open_page, press, settled, specs, stage_of, told
@@ -371,7 +371,7 @@ def test_what_the_figures_say_is_told_where_they_stand() -> None:
     app = open_page("compare", policies="fifo,oracle", metrics="regret")
 
     (told,) = [text.value for text in app.markdown if text.value.startswith("- **Alignment:**")]
-    for metric in (*usual_metrics(), "regret"):
+    for metric in (*default_metrics(), "regret"):
         assert plain(metric_named(metric).help) in told
     assert plain(POLICIES["oracle"].idea) in told
     assert "a retention of 0 %" in POLICIES["oracle"].idea

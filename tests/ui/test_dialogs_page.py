@@ -25,7 +25,7 @@ from fdkvc.policies import policy_named
 from fdkvc.policies.together import Together
 from fdkvc.report.document import replay_command
 from fdkvc.run import bounds
-from fdkvc.run.evidence import answers, lost_in
+from fdkvc.run.evidence import demand_results, lost_turns
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Status
 from fdkvc.ui.dialogs import files
@@ -128,7 +128,7 @@ def test_a_turn_says_what_it_needed_and_what_each_policy_had_lost_of_it(kind: st
 
     recording = lexical_recording(file.transcripts[0])
     lost = [
-        [int(turn[0]) for turn in lost_in(simulate(policy_named(key), dialogs, 48), recording)]
+        [int(turn[0]) for turn in lost_turns(simulate(policy_named(key), dialogs, 48), recording)]
         for key in ("fifo", "fd-kvc")
         for dialogs in [recording.dialogs]
     ]
@@ -152,7 +152,7 @@ def test_it_opens_where_the_first_demand_failed_with_a_word_that_was_lacking() -
     demand, mentions = next(
         (each, mentions)
         for (each, mentions), turn in zip(
-            RECORDING.evidence, lost_in(trace, RECORDING), strict=True
+            RECORDING.evidence, lost_turns(trace, RECORDING), strict=True
         )
         if each.kind == "call" and turn[0] >= 0
     )
@@ -176,7 +176,7 @@ def test_the_first_failed_call_is_a_headline(key: str) -> None:
     trace = simulate(policy_named(key), RECORDING.dialogs, 48)
     demand, gone = next(
         (each, int(turn[0]))
-        for (each, _), turn in zip(RECORDING.evidence, lost_in(trace, RECORDING), strict=True)
+        for (each, _), turn in zip(RECORDING.evidence, lost_turns(trace, RECORDING), strict=True)
         if each.kind == "call" and turn[0] >= 0
     )
     last = demand.mentions[-1].turn
@@ -194,7 +194,7 @@ def test_evidence_can_be_narrowed_to_where_policies_part() -> None:
     app.toggle(key="dialogs/evidence/parted").set_value(True).run()
 
     traces = [simulate(policy_named(key), RECORDING.dialogs, 48) for key in ("fifo", "fd-kvc")]
-    pairs = zip(*(answers(trace, RECORDING) for trace in traces), strict=True)
+    pairs = zip(*(demand_results(trace, RECORDING) for trace in traces), strict=True)
     same = [one.met[0] == other.met[0] for one, other in pairs if one.demand.kind == "call"]
     assert 0 < sum(same) < len(same)
     assert html(app).count("<tr>") == rows - sum(same)

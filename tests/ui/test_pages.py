@@ -65,18 +65,18 @@ def test_a_page_opens_with_one_title_and_without_errors(path: str) -> None:
 @pytest.mark.parametrize("name", ["step", "compare"])
 def test_metrics_that_are_asked_for_are_shown_and_stand_in_the_link(name: str) -> None:
     app = open_page(name)
-    app.session_state[f"{name}/metrics"] = list(metrics_of(asked=True))
+    app.session_state[f"{name}/metrics"] = list(metrics_of(optional=True))
     app.run()
 
     assert not app.exception
     assert not app.error
-    assert link_of(app)["metrics"] == ",".join(metrics_of(asked=True))
+    assert link_of(app)["metrics"] == ",".join(metrics_of(optional=True))
     written = f"{specs(app)} {html(app)}"
     assert all(
-        metric.label.lower() in written.lower() for metric in metrics_of(asked=True).values()
+        metric.label.lower() in written.lower() for metric in metrics_of(optional=True).values()
     )
     (said,) = [text.value for text in app.markdown if text.value.startswith("- **Alignment:**")]
-    assert all(plain(metric.help) in said for metric in metrics_of(asked=True).values())
+    assert all(plain(metric.help) in said for metric in metrics_of(optional=True).values())
 
 
 @pytest.mark.parametrize("name", ["step", "compare"])

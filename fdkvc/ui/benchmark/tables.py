@@ -18,8 +18,8 @@ from fdkvc.replication.cells import (
     unit_of,
     verdicts_of,
 )
-from fdkvc.replication.chance import behind_chance, has_chance
 from fdkvc.replication.judge import Fact, values_behind
+from fdkvc.replication.random_eviction import behind_random, has_random
 from fdkvc.replication.rules import LEGEND, RULES
 from fdkvc.report.tables import STYLE, measured_html
 from fdkvc.ui.benchmark.claims import EVERY, choose_verdict
@@ -85,8 +85,8 @@ def _show_all(page: str, study: Study, tables: list[MeasuredTable]) -> None:
 
 def _say_chance(study: Study) -> None:
     """Say who does no better than chance, if chance was run."""
-    if has_chance(study.results.benchmark.policies):
-        say_chance(behind_chance(study.results))
+    if has_random(study.results.benchmark.policies):
+        say_chance(behind_random(study.results))
     else:
         st.caption(
             "Is a policy better than evicting blindly? Choose Random beside it in the sidebar, and "

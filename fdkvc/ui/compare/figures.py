@@ -14,9 +14,9 @@ from fdkvc.run.metrics import (
     ADAPTED,
     LATE_TURNS,
     Metric,
+    default_metrics,
     metric_named,
     metrics_of,
-    usual_metrics,
 )
 from fdkvc.ui.kit.frame import table_html
 from fdkvc.ui.kit.glossary import show_glossary
@@ -37,7 +37,7 @@ def show_figures(lanes: Sequence[Lane]) -> None:
     first, asked = lanes[0].run, lanes[0].run.choice.asked
     table = figures_table({lane.label: lane.run.turns for lane in lanes}, first.dialogs, asked)
     columns = {"run": table["policy"].tolist()}
-    for metric in map(metric_named, (*usual_metrics(), *asked)):
+    for metric in map(metric_named, (*default_metrics(), *asked)):
         values, arrow = table[metric.name], "↓" if metric.lower_is_better else "↑"
         words = [_word(value, metric.percent) for value in values]
         columns[f"{metric.title.lower()} {arrow}"] = marked(
@@ -55,7 +55,7 @@ def show_figures(lanes: Sequence[Lane]) -> None:
     latency = table["latency_ms"]
     columns["latency ↓"] = marked(latency, [f"{ms:.2f} ms" for ms in latency], highest=False)
     st.html(table_html(columns, "Figures of the whole run"))
-    shown = dict.fromkeys((*usual_metrics(), *asked, *COSTS))
+    shown = dict.fromkeys((*default_metrics(), *asked, *COSTS))
     show_glossary(shown, (lane.run.choice.policy for lane in lanes))
     st.caption(
         plain(

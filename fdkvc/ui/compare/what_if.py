@@ -126,7 +126,7 @@ def with_fork(page: str, lanes: tuple[Lane, ...]) -> tuple[Lane, ...]:
     memory = (
         f" {run.choice.policy.title} starts anew: it takes the cached entries as if turn {turn} "
         "had brought them all."
-        if change.starts_anew(origin.run.choice.policy)
+        if change.resets(origin.run.choice.policy)
         else ""
     )
     outcome = (

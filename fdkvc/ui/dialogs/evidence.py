@@ -102,7 +102,7 @@ def show_evidence(page: str, chosen: Chosen, lanes: Sequence[Lane]) -> None:
 def _figures(recording: Recording, lanes: Sequence[Lane]) -> dict[str, list[str]]:
     evidence = [Evidence(lane.run.trace, recording) for lane in lanes]
     columns = {"policy": [lane.label for lane in lanes]}
-    for metric in metrics_of("evidence", asked=False).values():
+    for metric in metrics_of("evidence", optional=False).values():
         values = [metric.measure(each) for each in evidence]
         columns[metric.label] = [
             "–" if value != value else f"{100 * value:.0f} %" if metric.percent else f"{value:.1f}"

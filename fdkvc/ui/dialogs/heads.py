@@ -12,7 +12,7 @@ from fdkvc.experiments.replay import default_heads
 from fdkvc.explain.overlap import share_apart
 from fdkvc.policies import Policy
 from fdkvc.policies.together import Together
-from fdkvc.run.evidence import Demands, answers, recall
+from fdkvc.run.evidence import Demands, demand_results, recall
 from fdkvc.run.simulate import simulate
 from fdkvc.ui.dialogs.choices import Chosen
 from fdkvc.ui.dialogs.transcript import demanded
@@ -81,7 +81,7 @@ def _both_ways(
         simulate(deciding, dialogs, budget, entries=False, outputs_from=dialogs.turns)
         for deciding in (policy, Together(policy, together))
     )
-    shares = [recall(answers(trace, recording), Demands(kind)) for trace in (alone, joined)]
+    shares = [recall(demand_results(trace, recording), Demands(kind)) for trace in (alone, joined)]
     return shares[0], shares[1], share_apart(alone, joined).mean(axis=1)
 
 

@@ -11,7 +11,7 @@ import streamlit as st
 from fdkvc.corpora.lexical import LEXICAL
 from fdkvc.corpora.recordings import Recording
 from fdkvc.corpora.transcripts import Demand
-from fdkvc.run.evidence import lost_in
+from fdkvc.run.evidence import lost_turns
 from fdkvc.ui.dialogs.files import HeadChoice
 from fdkvc.ui.kit.lanes import Lane
 from fdkvc.ui.kit.lru import cached
@@ -93,7 +93,7 @@ class Outcome:
 @cached
 def verdicts(run: Run, recording: Recording) -> tuple[Outcome, ...]:
     """Return for each demand of the dialog whether this run met it."""
-    lost = lost_in(run.trace, recording)
+    lost = lost_turns(run.trace, recording)
     return tuple(
         Outcome(demand, int(turn[0]))
         for (demand, _), turn in zip(recording.evidence, lost, strict=True)

@@ -23,10 +23,10 @@ from fdkvc.policies import (
     wrapped,
 )
 from fdkvc.policies.wrapper import Wrapper, inside
-from fdkvc.run.metrics import metrics_of, usual_metrics
+from fdkvc.run.metrics import default_metrics, metrics_of
 from fdkvc.run.trace import Trace
 from fdkvc.synthetic.batch import DialogBatch
-from fdkvc.synthetic.scenarios import SCENARIOS, Scenario, World, own_scenario, scenario_named
+from fdkvc.synthetic.scenarios import SCENARIOS, Scenario, World, custom_scenario, scenario_named
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, hold
 from fdkvc.ui.kit.markdown import plain
@@ -76,11 +76,11 @@ MEASURED = Field(
     "Metrics",
     "Those beyond the paper's three take longer, regret most of all.",
     name="metrics",
-    default=usual_metrics(),
+    default=default_metrics(),
     choices=metrics_of(),
 )
 ASKED = Field(
-    "Beside the paper's three", "", name="metrics", default=(), choices=metrics_of(asked=True)
+    "Beside the paper's three", "", name="metrics", default=(), choices=metrics_of(optional=True)
 )
 ENTRY = Field("Entry", "Which token.", name="entry", low=0, high=10**6, chosen=False, follows=True)
 ORDER = Field("Order", "", name="order", default="age", choices=ORDERS, chosen=False)
@@ -131,7 +131,7 @@ def choose_dialog(page: str) -> tuple[DialogChoice, int]:
 
 
 def _own_schedule(typed: str) -> Scenario:
-    scenario = own_scenario(typed)
+    scenario = custom_scenario(typed)
     if len(scenario.schedule) > MAX_SCHEDULE_TURNS:
         raise ValueError(
             f"the schedule has {len(scenario.schedule)} turns, but at most {MAX_SCHEDULE_TURNS} "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fdkvc.run.metrics import usual_metrics
+from fdkvc.run.metrics import default_metrics
 from fdkvc.stage.moments import why_sentences
 from fdkvc.ui.kit.lanes import Lane
 from fdkvc.ui.stage import component as stage
@@ -60,7 +60,7 @@ def heads(rows: Sequence[Lane]) -> tuple[LaneHead, ...]:
             tuple(
                 (line.label, tuple(map(line.words, lane.run.turns[line.field])))
                 for line in lane.run.metrics
-                if line.field in usual_metrics()
+                if line.field in default_metrics()
             ),
             (names.index(lane.origin), lane.begins) if lane.origin else None,
         )

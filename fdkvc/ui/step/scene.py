@@ -12,7 +12,7 @@ from fdkvc.charts import timeline
 from fdkvc.charts.theme import with_data
 from fdkvc.charts.timeline import Line
 from fdkvc.files.export import trace_files
-from fdkvc.run.metrics import cache_bytes, usual_metrics
+from fdkvc.run.metrics import cache_bytes, default_metrics
 from fdkvc.ui.kit.downloads import (
     download_files,
     download_pictures,
@@ -60,7 +60,7 @@ def show(
         stage.show(page, run)
         st.fragment(stage.answer)(page, run)
     below = st.container()
-    show_glossary((*usual_metrics(), *run.choice.asked), [run.choice.policy])
+    show_glossary((*default_metrics(), *run.choice.asked), [run.choice.policy])
     steps = story.algorithm(run)
 
     @st.fragment

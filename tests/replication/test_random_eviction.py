@@ -8,7 +8,7 @@ from scipy import stats
 
 from fdkvc.experiments.benchmark import Benchmark, PolicyScores, Results
 from fdkvc.policies import policy_named
-from fdkvc.replication.chance import behind_chance
+from fdkvc.replication.random_eviction import behind_random
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
 
 N = 40
@@ -43,7 +43,7 @@ def test_only_a_difference_that_leaves_out_zero_is_told(lead: float) -> None:
     # Two tests are made, and H2O's is the less sure of them.
     surely = stats.ttest_1samp(differences, 0, alternative="two-sided").pvalue < 0.05 and lead > 0
 
-    (said,) = behind_chance(run) or [""]
+    (said,) = behind_random(run) or [""]
 
     assert ("H2O" in said) == surely
     assert "FIFO" not in said
@@ -53,12 +53,12 @@ def test_only_a_difference_that_leaves_out_zero_is_told(lead: float) -> None:
 def test_better_is_what_the_metric_says(metric: str, better: float) -> None:
     run = results(metric, {"random": better, "h2o": 0.5, "fifo": 0.5})
 
-    (said,) = behind_chance(run)
+    (said,) = behind_random(run)
 
     assert said.endswith("is ahead of all others.")
-    assert not behind_chance(results(metric, {"random": 1 - better, "h2o": 0.5, "fifo": 0.5}))
+    assert not behind_random(results(metric, {"random": 1 - better, "h2o": 0.5, "fifo": 0.5}))
 
 
 def test_nothing_is_said_of_one_dialog_or_without_chance() -> None:
-    assert not behind_chance(results("retention", {"random": 0.9, "h2o": 0.1, "fifo": 0.1}, 1))
-    assert not behind_chance(results("retention", {"sink": 0.9, "h2o": 0.1, "fifo": 0.1}))
+    assert not behind_random(results("retention", {"random": 0.9, "h2o": 0.1, "fifo": 0.1}, 1))
+    assert not behind_random(results("retention", {"sink": 0.9, "h2o": 0.1, "fifo": 0.1}))

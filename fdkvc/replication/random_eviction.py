@@ -19,12 +19,12 @@ FEW = 4
 """So many that are behind are named one by one."""
 
 
-def has_chance(policies: Sequence[Policy]) -> bool:
+def has_random(policies: Sequence[Policy]) -> bool:
     """Return whether one of the policies evicts at random, for the others to be compared with."""
     return any(policy.name == CHANCE for policy in policies)
 
 
-def behind_chance(results: Results) -> list[str]:
+def behind_random(results: Results) -> list[str]:
     """Say in a sentence for each metric which policies are below random eviction.
 
     Only significant differences count, by paired tests whose p is adjusted for all that are made
@@ -37,12 +37,12 @@ def behind_chance(results: Results) -> list[str]:
     >>> from fdkvc.policies import policy_named
     >>> three = tuple(policy_named(key) for key in ("random", "fifo", "h2o"))
     >>> benchmark = Benchmark(policies=three, dialogs=8, metrics=("retention", "diversity"))
-    >>> for words in behind_chance(run_benchmark(benchmark)):  # doctest: +ELLIPSIS
+    >>> for words in behind_random(run_benchmark(benchmark)):  # doctest: +ELLIPSIS
     ...     print(words)
     Late retention: random eviction (7... %) is ahead of H2O (63.3 %).
     Late diversity: random eviction (9... %) is ahead of all others.
     """
-    if not has_chance(results.benchmark.policies):
+    if not has_random(results.benchmark.policies):
         return []
     behind: dict[str, list[str]] = {}
     compared = [each for each in comparisons(results, CHANCE) if each[0] == COMPOSITE]
