@@ -307,7 +307,7 @@ METRICS: Mapping[str, Metric] = {
         ),
         Metric(
             "memory",
-            "CacheBytes",
+            "Memory",
             "Entries that are stored, in the cache or a second tier, as a share of all tokens so "
             "far.",
             memory_share,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from fdkvc.policies import POLICIES, policy_named
 from fdkvc.run.fork import Fork, fork
 from fdkvc.run.metrics import (
+    METRICS,
     Adaptation,
     adaptation,
     alignment,
@@ -210,6 +212,11 @@ def test_a_metric_knows_its_late_value() -> None:
         assert series.dtype == np.float32
         assert ((series >= metric.bounds[0]) & (series <= metric.bounds[1] + 1e-6)).all()
         np.testing.assert_array_equal(metric.late(trace, dialogs), late(series, dialogs))
+
+
+def test_a_label_is_words_and_not_an_identifier() -> None:
+    for metric in METRICS.values():
+        assert not re.search(r"[a-z][A-Z]|_", metric.label), metric.label
 
 
 # ------------------------------------------------------------------------------- adaptation
