@@ -71,10 +71,10 @@ def known_sentence(known: pd.DataFrame) -> str:
     >>> known_sentence(pd.DataFrame(rows, columns=list(KNOWN_SERVICES)))  # doctest: +ELLIPSIS
     '97 dialogs (251 calls; full cache: 70.9 % exact) use only services that the model was ...'
     >>> known_sentence(pd.DataFrame(columns=list(KNOWN_SERVICES)))
-    'The services that this model was trained on are not known.'
+    ''
     """
     if known.empty:
-        return "The services that this model was trained on are not known."
+        return ""
     if known.known.tolist() == [NOT_NAMED]:
         return "These dialogs name no services, so which of them the model knows is not known."
     parts = []

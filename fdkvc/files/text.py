@@ -183,7 +183,8 @@ def answers_text(told: AnswersTables) -> str:
         f"{told.baseline}\n\n"
         f"{text_table(['measure', 'policy', *map(str, budgets)], rows, 2, grouped=True)}"
     )
-    text = f"{known_sentence(told.known)}\n\n{text}"
+    if known := known_sentence(told.known):
+        text = f"{known}\n\n{text}"
     return "\n\n\n".join(filter(None, [text, _proxies_text(told.proxies)]))
 
 

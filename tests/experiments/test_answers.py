@@ -440,8 +440,7 @@ def test_the_command_writes_what_its_help_and_document_say(
     assert run("answers", *files, *few) == 0
 
     said = capsys.readouterr().out
-    unknown = "The services that this model was trained on are not known."
-    assert said.startswith(f"{folder.name}\n\n{unknown}\n\nMeans over 2 dialogs by budget")
+    assert said.startswith(f"{folder.name}\n\nMeans over 2 dialogs by budget")
     assert "calls_exact %" in said
     assert said.endswith(f"Written to {out}\n")
     document = (EXAMPLES.parents[2] / "files" / "README.md").read_text("utf-8")
