@@ -91,8 +91,8 @@ def _signals() -> Iterator[None]:
             signal.signal(each, signal.SIG_IGN)  # one is enough, and cleaning up takes a moment
         raise KeyboardInterrupt(number)
 
-    endings = (signal.SIGTERM, signal.SIGHUP)
-    before = [each for each in endings if signal.getsignal(each) == signal.SIG_DFL]
+    endings = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP")]  # Windows has one
+    before = [each for each in endings if each and signal.getsignal(each) == signal.SIG_DFL]
     try:
         for each in before:
             signal.signal(each, end)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -78,7 +78,15 @@ def _writable(folder: str | os.PathLike[str]) -> Iterator[tuple[Path, Path]]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Wait until no other process writes to a folder; a process that dies lets go of it."""
+    """Wait until no other process writes to a folder; a lock ends with its process.
+
+    Windows has no such lock: there, two processes should not write to one folder at once.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl
+
     handle = os.open(folder, os.O_RDONLY)
     try:
         with suppress(OSError):  # some network file systems have no locks
@@ -93,7 +101,7 @@ def _recover(folder: Path) -> None:
     new = folder / FINISHED / "new"
     if new.is_dir():
         for path in new.iterdir():
-            path.rename(folder / path.name)
+            path.replace(folder / path.name)
     for name in (UNFINISHED, FINISHED):
         shutil.rmtree(folder / name, ignore_errors=True)
 
@@ -166,7 +174,9 @@ def _replace_all(folder: Path, files: Files, unfinished: Path) -> None:
 
 def _sync(path: Path) -> None:
     """Wait until a file or a folder is on the disk."""
-    handle = os.open(path, os.O_RDONLY)
+    if sys.platform == "win32" and path.is_dir():
+        return  # Windows opens no folders
+    handle = os.open(path, os.O_RDWR if path.is_file() else os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

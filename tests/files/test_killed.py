@@ -106,3 +106,32 @@ def test_two_commands_write_to_a_folder_one_after_the_other(tmp_path: Path) -> N
     assert [writer.wait() for writer in writers] == [0, 0]
     found = content(tmp_path)
     assert found in ({"a": "1", "b": "1"}, {"a": "2", "b": "2"})
+
+
+AS_ON_WINDOWS = """
+import os, shutil, signal, sys
+
+from fdkvc.__main__ import main
+from fdkvc.files.write import write_files
+
+open_ = os.open
+
+def open_no_folder(path, *how, **more):
+    if os.path.isdir(path):
+        raise PermissionError(13, "Permission denied")
+    return open_(path, *how, **more)
+
+os.open, shutil._use_fd_functions = open_no_folder, False
+sys.platform, sys.modules["fcntl"] = "win32", None
+del signal.SIGHUP
+for text in ("old", "new"):
+    write_files(sys.argv[1], {"a.csv": text, "b.csv": text})
+sys.exit(main(["--help"]))
+"""
+
+
+def test_files_are_written_where_there_are_no_locks_no_open_folders_and_no_sighup(
+    tmp_path: Path,
+) -> None:
+    subprocess.run([sys.executable, "-c", AS_ON_WINDOWS, tmp_path], cwd=ROOT, check=True)
+    assert content(tmp_path) == {"a.csv": "new", "b.csv": "new"}
