@@ -1,24 +1,21 @@
 """Attention arithmetic, and what a policy may observe in one turn.
 
-Every array leads with rows: a row is a dialog, or a head of one, and nothing here mixes rows.
+The first axis of every array is rows: a row is a dialog or one head of it. Rows never mix.
 
-What is promised of numbers, here once for all of the lab:
+Reproducibility, for the whole project:
 
-**To the last bit**, on one machine with the same versions: the same settings and the same seed give
-the same numbers, run again and again, by any number of workers, in chunks of any size, on from any
-turn. A dialog is the same alone and beside any others, however much padding these bring, and
-whatever turns without tokens lie between its own.
+**Bit-identical** on one machine with the same versions: the same settings and seed give the same
+numbers in every run, with any number of workers, any chunk size, and when a run continues from any
+turn. The other dialogs of a batch, their padding and turns without tokens do not change a dialog.
 
-**Within a tolerance** wherever sums are rounded in another order: on another processor, whose
-matrix products and whose instructions for NumPy are others; with other versions of NumPy, or
-another number of threads in one matrix product; in a stream that is fed turn by turn; and for
-attention and output of a cache without a budget, which has as many slots as the longest dialog of
-its batch has tokens. There a number of a turn is the same to some 2e-5 of its size, or of 1. What
-a run measures of its dialogs is the same to `TOLERANCE`, as long as the same entries stay.
+**Within a tolerance** where sums are rounded in another order: on another processor; with another
+version of NumPy or another number of threads in one matrix product; in a stream that is fed turn by
+turn; and for attention and output of a cache without a budget, which has as many slots as the
+longest dialog of its batch has tokens. Numbers of a turn then agree to about 2e-5, relative or
+absolute. Metrics of a run agree to `TOLERANCE`, as long as the same entries stay.
 
-**Decisions** are the same everywhere, unless a score is within rounding of where they change.
-Equal scores are no such place: what rounding alone can tell apart ties, and the older entry stays;
-see `fdkvc.cache.select`.
+**Decisions** are the same everywhere, unless a score is within rounding of a cutoff. Scores that
+differ by rounding alone tie, and the older entry stays; see `fdkvc.cache.select`.
 """
 
 from __future__ import annotations
@@ -42,11 +39,9 @@ EPSILON = 1e-8
 """The ε of Eq. 4."""
 
 TOLERANCE = 1e-6
-"""By so much, of its size or of 1, may a mean over dialogs differ on another processor."""
+"""Relative or absolute difference that a mean over dialogs may have on another processor."""
 
 SPEAKERS = ("user", "system")
-"""Who may speak in a dialog."""
-
 
 _LANES = 8  # NumPy sums a short contiguous row in eight interleaved partial sums
 _ONE_PASS = 128  # the longest row it sums in one such pass
@@ -71,8 +66,8 @@ def entry_sum(x: Floats) -> Floats:
     >>> bool(entry_sum(row) == entry_sum(padded))
     True
     """
-    # A plain sum associates differently for rows of different length. Eight fixed lanes do not,
-    # and for rows short enough a plain sum over a multiple of eight is those lanes exactly.
+    # The order of a plain sum depends on the row's length; that of eight fixed lanes does not.
+    # For short rows a plain sum over a multiple of eight is exactly those lanes.
     width = x.shape[-1]
     if width % _LANES:
         x = np.concatenate([x, np.zeros((*x.shape[:-1], -width % _LANES), x.dtype)], axis=-1)
@@ -95,7 +90,7 @@ def entry_total(x: Floats) -> Floats:
 
 
 def softmax(logits: Floats) -> Floats:
-    """Softmax over the last axis; a slot at −inf gets weight 0, a row of nothing else stays 0.
+    """Softmax over the last axis; −inf gets weight 0, and a row of −inf alone stays 0.
 
     Parameters
     ----------
@@ -143,7 +138,7 @@ def divide_by_max(x: Floats) -> Floats:
 
 
 def min_max(x: Floats, present: Bools | None = None) -> Floats:
-    """Scale to [0, 1] between the least and the greatest present value (Eq. 4); absent gives 0.
+    """Scale present values to [0, 1] by their minimum and maximum (Eq. 4); absent ones become 0.
 
     Parameters
     ----------
@@ -169,7 +164,7 @@ def min_max(x: Floats, present: Bools | None = None) -> Floats:
 
 
 def cosine(a: Floats, b: Floats) -> Floats:
-    """Cosine over the last axis; 0 where one of the two vectors is zero.
+    """Cosine over the last axis; 0 where either vector is zero.
 
     Examples
     --------
@@ -182,10 +177,10 @@ def cosine(a: Floats, b: Floats) -> Floats:
 
 
 def masked_products(one: Floats, two: Floats, known: Bools, others: Bools) -> Floats:
-    """Inner products of known vectors (B, m, ·) with other known ones (B, C, ·); 0 elsewhere."""
+    """Inner products of known vectors (B, m, ·) with known others (B, C, ·); 0 elsewhere."""
     if known.all() and others.all():
         return row_products(one, two)
-    # The shape of a matrix product may change how it rounds, so what is unknown has no part in it.
+    # The shape of a matrix product may change its rounding, so unknown vectors are left out.
     found = np.zeros((*known.shape, others.shape[1]), np.float32)
     for row in range(len(found)):
         own, theirs = np.flatnonzero(known[row]), np.flatnonzero(others[row])
@@ -206,10 +201,9 @@ def row_products(
     a : array (B, M, d)
     b : array (B, N, d)
     real : sequence of (array (m,), n), optional
-        Which vectors of each row in `a` are real, and how many in `b`, where that is not all; the
-        rest of the result is zero.
+        For padded rows: the indices of the real vectors in `a`, and their number in `b`; the rest
+        of the result is zero.
     out : array (B, M, N), optional
-        Where to put the result.
 
     Returns
     -------
@@ -217,7 +211,7 @@ def row_products(
     """
     if real is None:
         return np.matmul(a, b.swapaxes(-1, -2), out=out)
-    # The shape of a matrix product may change how it rounds, so each row is multiplied in its own.
+    # The shape of a matrix product may change its rounding, so each row is multiplied alone.
     products = np.empty((len(a), a.shape[1], b.shape[1]), np.float32) if out is None else out
     products[:] = 0
     for row, (which, n) in enumerate(real):
@@ -227,7 +221,7 @@ def row_products(
 
 @lru_cache(maxsize=MAX_CACHED_WORDS)
 def word_id(word: str) -> int:
-    """Return the number by which a word is known in all dialogs, whatever the case of its letters.
+    """Return the id of a word, the same in all dialogs and for upper and lower case.
 
     Examples
     --------
@@ -241,8 +235,8 @@ def word_id(word: str) -> int:
 class Tokens(Protocol):
     """The tokens of B rows, as an observation reads them.
 
-    The arrays over tokens end in one column more than there are tokens. An empty slot's index, −1,
-    finds it, or that of the row before, which is the same; so nothing need be masked.
+    Arrays of shape (B, T, N + 1) end in a column for the empty slot's index, −1, which also reads
+    the same value from the end of the row before; so no mask is needed.
     """
 
     @property
@@ -259,7 +253,7 @@ class Tokens(Protocol):
 
     @property
     def surprisal(self) -> Floats | None:
-        """Surprisal of each token in nats (B, N), where it is known."""
+        """Surprisal of each token in nats (B, N), if known."""
 
     @property
     def keys(self) -> Floats:
@@ -274,7 +268,7 @@ class Tokens(Protocol):
         """Each token's own query (B, N, h)."""
 
     def new_tokens(self, turn: int) -> Ints:
-        """Return the indices of the turn's tokens (B, n), −1 where a row has fewer than others."""
+        """Return the indices of the turn's tokens (B, n), padded with −1."""
 
     def query_logits(self, turn: int) -> Floats:
         """Return scaled products of a turn's queries with keys so far (B, n, M + 1), −inf last."""
@@ -285,7 +279,7 @@ class Tokens(Protocol):
 
     @property
     def positions(self) -> Ints | None:
-        """Place of each token in its dialog (B, N), where that is not its index."""
+        """Position of each token in its dialog (B, N); None if it is its index."""
 
     @property
     def born(self) -> Ints:
@@ -293,24 +287,24 @@ class Tokens(Protocol):
 
     @property
     def heads(self) -> int:
-        """So many rows, one after the other, are the heads of one layer of one dialog."""
+        """Number of consecutive rows that are the heads of one layer of a dialog."""
 
     @property
     def layers(self) -> int:
-        """So many layers, one after the other, are of one dialog."""
+        """Number of consecutive layers of a dialog."""
 
     @property
     def spoken_by(self) -> Ints | None:
-        """Who said each token, as its place in `SPEAKERS` (B, N), where that is known."""
+        """Speaker of each token, as an index into `SPEAKERS` (B, N), if known."""
 
     @property
     def words(self) -> Ints | None:
-        """The `word_id` of the word that each token is of (B, N), 0 for none, where known."""
+        """`word_id` of each token's word (B, N), 0 for none, if known."""
 
 
 @dataclass(frozen=True, eq=False)
 class Arrivals:
-    """The tokens that a turn brings (B, n), −1 where a row has fewer."""
+    """The tokens of a turn (B, n), padded with −1."""
 
     new: Ints
 
@@ -327,15 +321,10 @@ class Arrivals:
 
 @dataclass(frozen=True, eq=False)
 class Observation:
-    """What a policy may look at in one turn, for any set of tokens.
+    """What a policy may look at in one turn (counted from 0), for any set of tokens.
 
-    Every method takes `token` (B, C): indices of tokens, −1 for an empty slot, and answers for
-    each slot.
-
-    Attributes
-    ----------
-    turn : int
-        The turn's number, from 0.
+    Every method takes `token` (B, C), indices of tokens with −1 for an empty slot, and returns one
+    value a slot.
     """
 
     turn: int
@@ -344,11 +333,11 @@ class Observation:
 
     @property
     def new(self) -> Ints:
-        """The turn's own tokens (B, n), −1 where a row has fewer."""
+        """The turn's own tokens (B, n), padded with −1."""
         return self._arrivals.new
 
     def with_new(self, token: Ints) -> Observation:
-        """Return the same turn as if these tokens (B, n) were its own."""
+        """Return the same turn with these tokens (B, n) as its own."""
         return replace(self, _arrivals=Arrivals(token))
 
     @property
@@ -363,17 +352,17 @@ class Observation:
 
     @property
     def heads(self) -> int:
-        """So many rows, one after the other, are the heads of one layer of one dialog."""
+        """Number of consecutive rows that are the heads of one layer of a dialog."""
         return self._tokens.heads
 
     @property
     def layers(self) -> int:
-        """So many layers, one after the other, are of one dialog."""
+        """Number of consecutive layers of a dialog."""
         return self._tokens.layers
 
     @cached_property
     def _turn_start(self) -> Ints:
-        """Where this turn of each row begins in the flat arrays over rows, turns and tokens."""
+        """Start of this turn of each row in the flattened arrays (B, T, N + 1)."""
         rows, turns, columns = self._tokens.logits.shape
         start: Ints = ((np.arange(rows) * turns + self.turn) * columns)[:, None]
         return start
@@ -385,7 +374,7 @@ class Observation:
         return start
 
     def position(self, token: Ints) -> Ints:
-        """Place of each token in its dialog, from 0 (B, C); −1 in empty slots."""
+        """Position of each token in its dialog, from 0 (B, C); −1 in empty slots."""
         positions = self._tokens.positions
         if positions is None:
             return token
@@ -396,19 +385,19 @@ class Observation:
         return np.where(token >= 0, self._tokens.born.reshape(-1).take(token + self._row_start), -1)
 
     def spoken_by(self, token: Ints, speaker: str) -> Bools:
-        """Whether one of `SPEAKERS` said each token (B, C); of no token where nobody knows."""
-        said = self._tokens.spoken_by
-        if said is None:
+        """Whether this one of `SPEAKERS` said each token (B, C); false where it is not known."""
+        speakers = self._tokens.spoken_by
+        if speakers is None:
             return np.zeros(token.shape, np.bool_)
-        found: Bools = said.reshape(-1).take(token + self._row_start) == SPEAKERS.index(speaker)
-        return found & (token >= 0)
+        of_tokens = speakers.reshape(-1).take(token + self._row_start)
+        return np.asarray((of_tokens == SPEAKERS.index(speaker)) & (token >= 0))
 
     def is_word(self, token: Ints, words: Sequence[str]) -> Bools:
-        """Whether each token is of one of these words (B, C); none is where nobody knows."""
-        said = self._tokens.words
-        if said is None:
+        """Whether each token belongs to one of these words (B, C); false where it is not known."""
+        ids = self._tokens.words
+        if ids is None:
             return np.zeros(token.shape, np.bool_)
-        found = np.isin(said.reshape(-1).take(token + self._row_start), [*map(word_id, words)])
+        found = np.isin(ids.reshape(-1).take(token + self._row_start), [*map(word_id, words)])
         return np.asarray(found & (token >= 0))
 
     def logits(self, token: Ints) -> Floats:
@@ -424,13 +413,13 @@ class Observation:
         return self._tokens.similarities.reshape(-1).take(token + self._turn_start)
 
     def cosines(self, token: Ints, other: Ints) -> Floats:
-        """Cosine of each of these tokens with each of others (B, m), (B, C, m); 0 if empty."""
+        """Cosine of each token with each other one (B, m), as (B, C, m); 0 in empty slots."""
         return masked_products(
             self._directions(token), self._directions(other), token >= 0, other >= 0
         )
 
     def _directions(self, token: Ints) -> Floats:
-        """Embedding of each token brought to length 1 (B, C, d)."""
+        """Embedding of each token, scaled to length 1 (B, C, d)."""
         vectors = self._vectors(self._tokens.embeddings, token)
         length = np.sqrt(np.einsum("bcd,bcd->bc", vectors, vectors))[:, :, None]
         length[length == 0] = 1
@@ -443,14 +432,14 @@ class Observation:
         Raises
         ------
         ValueError
-            If it is not known of these dialogs.
+            If these dialogs have none.
         """
-        known = self._tokens.surprisal
-        if known is None:
+        surprisal = self._tokens.surprisal
+        if surprisal is None:
             raise ValueError(
-                "this policy weighs the surprisal of every token, which these dialogs do not have"
+                "this policy needs the surprisal of every token, which these dialogs do not have"
             )
-        return np.where(token >= 0, known.reshape(-1).take(token + self._row_start), 0)
+        return np.where(token >= 0, surprisal.reshape(-1).take(token + self._row_start), 0)
 
     def context(self, weights: Floats, token: Ints) -> Floats:
         """Context output Σ ŵ·v over these tokens (B, h): Algorithm 1's result."""
@@ -474,39 +463,32 @@ class Observation:
 
     @cached_property
     def _queried(self) -> Ints:
-        """The tokens whose queries this turn asks (B, n)."""
+        """The tokens whose queries belong to this turn (B, n)."""
         return self._tokens.new_tokens(self.turn)
 
     @cached_property
     def query_count(self) -> Ints:
-        """How many queries the turn asks, one for each of its tokens (B,)."""
+        """Number of queries of the turn, one for each of its tokens (B,)."""
         return np.asarray((self._queried >= 0).sum(axis=1))
 
     @cached_property
     def query_age(self) -> Ints:
-        """How many of the turn's queries come after each of them (B, n): 0 for the last."""
+        """Number of the turn's queries after each of them (B, n): 0 for the last."""
         return np.asarray(self.query_count[:, None] - 1 - np.arange(self._queried.shape[1]))
 
     def visible(self, token: Ints) -> Bools:
-        """Whether each of the turn's queries sees each of these tokens (B, n, C).
+        """Whether each of the turn's queries attends to each of these tokens (B, n, C).
 
-        Attention is causal, as in the originals: a query sees what was there before the turn, its
-        own token and those before it in the turn.
+        Attention is causal: a query sees its own token and all before it.
         """
-        asked = self._queried[:, :, None]
-        return (token[:, None, :] <= asked) & (token[:, None, :] >= 0)
+        last = self._queried[:, :, None]
+        return (token[:, None, :] <= last) & (token[:, None, :] >= 0)
 
     def attention_of_each(self, token: Ints) -> Floats:
-        """Attention of each of the turn's queries over these tokens that it sees (B, n, C).
-
-        The queries are in order; those that a row has fewer than the others pay no attention.
-        """
+        """Attention of each of the turn's queries over what it sees (B, n, C); padding is 0."""
         logits = np.take_along_axis(self._tokens.query_logits(self.turn), token[:, None, :], axis=2)
         return softmax(np.where(self.visible(token), logits, np.float32(-np.inf)))
 
     def future_attention(self, token: Ints) -> Floats:
-        """Attention that the full cache pays to each token in this turn and all later ones (B, C).
-
-        Only a dialog that is known to its end can say it.
-        """
+        """Attention of the full cache to each token, from this turn to the dialog's end (B, C)."""
         return self._tokens.future_attention.reshape(-1).take(token + self._turn_start)

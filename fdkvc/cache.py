@@ -1,4 +1,4 @@
-"""The cache: columns of slots that hold token indices and their scores; it knows no policy."""
+"""The cache: columns of slots that hold token indices and their scores, and the choice by score."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from fdkvc.attention import Bools, Floats, Ints
 EMPTY = -1
 
 ROUNDING = 1.5e-6
-"""By less than this share of its size rounding moves a score, on any processor: a dozen units in
-the last place of single precision."""
+"""Relative error of a score by rounding, on any processor: a dozen units in the last place of
+single precision."""
 
-_BEYOND = np.float32(1e30)  # no score is as large: what is, stands for protection
+_BEYOND = np.float32(1e30)  # scores are smaller: larger values mark protected entries
 
 
 @dataclass(frozen=True)
 class Ties:
-    """Which scores are as good as equal to the cutoff, the lowest that would stay.
+    """Which scores count as equal to the cutoff, the lowest score that stays.
 
     Attributes
     ----------
     relative : float
-        Those that differ from it by no more than this share of it, …
+        Allowed difference as a share of the cutoff, plus
     absolute : float
-        … and this much: for scores added up from what may be much larger than they are.
+        this much: for sums whose parts may be much larger than the sum.
 
     Examples
     --------
@@ -42,7 +42,7 @@ class Ties:
     absolute: float = 0.0
 
     def tolerance(self, cutoff: Floats) -> Floats | np.float32:
-        """Return how far a score may be from its row's cutoff (B, 1) to tie with it."""
+        """Return how far from its row's cutoff (B, 1) a score still ties with it."""
         absolute = np.float32(self.absolute)
         if not self.relative:
             return absolute
@@ -51,24 +51,24 @@ class Ties:
 
 
 EXACT = Ties(0)
-"""For scores that no rounding moves, such as positions: only equal ones tie."""
+"""For scores without rounding errors, such as positions: only equal ones tie."""
 
 UNIT_SCALE = Ties(absolute=ROUNDING)
-"""For scores of cosines, or of other parts of the size of 1, which may add up to much less."""
+"""For sums of cosines or other parts of size 1, which may add up to much less."""
 
 
 @dataclass(frozen=True, eq=False)
 class Cache:
-    """Entries of B rows in C slots, older entries first; nothing in it is changed in place.
+    """Entries of B rows in C slots, older entries first; immutable.
 
     Attributes
     ----------
     token : array (B, C)
         Index of each entry's token; −1 marks an empty slot.
     channels : mapping of name to array (B, C)
-        What a policy remembers of each entry; 0 in empty slots.
+        A policy's numbers for each entry; 0 in empty slots.
     state : mapping of name to array (B,)
-        What a policy remembers of each row.
+        A policy's number for each row.
     """
 
     token: Ints
@@ -104,7 +104,7 @@ class Cache:
         return self._same_slots(Cache(self.token, self.channels, {**self.state, **state}))
 
     def _same_slots(self, other: Cache) -> Cache:
-        """Pass on what is known of the slots, so that it is not looked up again."""
+        """Pass on `full`, so that it is not computed again."""
         if "full" in self.__dict__:
             other.__dict__["full"] = self.full
         return other
@@ -118,7 +118,7 @@ class Cache:
         )
 
     def insert(self, token: Ints, channels: Mapping[str, Floats]) -> Cache:
-        """Append new entries (B, n) behind the old ones, with what their channels start with."""
+        """Append new entries (B, n) behind the old ones, with their initial channels."""
         empty = token == EMPTY
         some_empty = bool(empty.any())
         if some_empty:
@@ -131,42 +131,34 @@ class Cache:
             },
             self.state,
         )
-        together.__dict__["full"] = self.full and not some_empty  # known, so not looked up
+        together.__dict__["full"] = self.full and not some_empty
         return together
 
     def keep(self, kept: Bools, slots: int) -> Cache:
-        """Keep what is True in `kept` (B, C), at most `slots` a row, in its order.
-
-        Where a row keeps fewer, the others of its slots are empty.
-        """
+        """Keep the marked entries (B, C), at most `slots` a row; spare slots are empty."""
         if np.count_nonzero(kept) < len(kept) * slots:
             return self.without(~kept).keep(pad_kept(kept, slots), slots)
         (slot,) = kept.reshape(-1).nonzero()
         shape = (len(self.token), slots)
 
-        def pick(column: NDArray) -> NDArray:  # type: ignore[type-arg]
+        def pick(column: NDArray[Any]) -> NDArray[Any]:
             return column.reshape(-1).take(slot).reshape(shape)
 
-        chosen = Cache(
-            pick(self.token),
-            {name: pick(column) for name, column in self.channels.items()},
-            self.state,
-        )
+        channels = {name: pick(column) for name, column in self.channels.items()}
+        chosen = Cache(pick(self.token), channels, self.state)
         if self.full:
             chosen.__dict__["full"] = True
         return chosen
 
     def sorted_by(self, place: Ints) -> Cache:
-        """Return the entries in the order of `place` (B, C), the empty slots behind them."""
+        """Return the entries sorted by `place` (B, C), empty slots last."""
         order = np.argsort(np.where(self.present, place, np.iinfo(np.intp).max), axis=1)
-        return Cache(
-            np.take_along_axis(self.token, order, axis=1),
-            {
-                name: np.take_along_axis(column, order, axis=1)
-                for name, column in self.channels.items()
-            },
-            self.state,
-        )
+
+        def pick(column: NDArray[Any]) -> NDArray[Any]:
+            return np.take_along_axis(column, order, axis=1)
+
+        channels = {name: pick(column) for name, column in self.channels.items()}
+        return Cache(pick(self.token), channels, self.state)
 
     def where(self, rows: Bools, other: Cache) -> Cache:
         """Take the rows that are True in `rows` (B,) from here and the rest from `other`."""
@@ -190,7 +182,7 @@ def empty_cache(
 
 
 def enqueue(queue: Ints, token: Ints, places: int) -> Ints:
-    """Put tokens behind those that wait, and return the last of them all (B, places).
+    """Append tokens to a queue and return its last places (B, places).
 
     Parameters
     ----------
@@ -212,7 +204,7 @@ def enqueue(queue: Ints, token: Ints, places: int) -> Ints:
 
 
 def pad_kept(kept: Bools, slots: int) -> Bools:
-    """Add the first of the other slots to what each row keeps (B, C), up to so many a row.
+    """Pad what each row keeps (B, C) with the first other slots, to so many a row.
 
     Examples
     --------
@@ -225,7 +217,7 @@ def pad_kept(kept: Bools, slots: int) -> Bools:
 
 
 def newest(cache: Cache, count: int | Ints) -> Bools:
-    """Mark the newest entries of every row (B, C): `count`, or as many as each row has (B, 1)."""
+    """Mark the newest `count` entries of every row (B, C); `count` may differ by row (B, 1)."""
     if cache.full:
         slots = cache.token.shape[1]
         return np.broadcast_to(np.arange(slots) >= slots - count, cache.token.shape)
@@ -234,7 +226,7 @@ def newest(cache: Cache, count: int | Ints) -> Bools:
 
 
 def ranking(score: Floats, cache: Cache) -> Ints:
-    """Place of each entry by score (B, C), 1 for the highest, ties to the older; 0 if empty.
+    """Rank of each entry by score (B, C), 1 for the highest, ties to the older; 0 if empty.
 
     Examples
     --------
@@ -248,17 +240,7 @@ def ranking(score: Floats, cache: Cache) -> Ints:
 
 
 def contains(token: Ints, wanted: Ints) -> Bools:
-    """Mark the slots whose token is among the wanted ones of its row.
-
-    Parameters
-    ----------
-    token : array (B, C)
-    wanted : array (B, P)
-        −1 stands for none.
-
-    Returns
-    -------
-    array (B, C) of bool
+    """Mark the slots (B, C) whose token is one of its row's wanted tokens (B, P), −1 for none.
 
     Examples
     --------
@@ -279,32 +261,29 @@ def select(
 ) -> tuple[Bools, Floats]:
     """Choose what stays: the protected, then the best by score; a tie goes to the older entry.
 
-    The cutoff of a row is the lowest score that a choice by scores alone would keep. What scores
-    more than a tie with it stays, what scores less goes, and of all that tie with it the older
-    stay. So entries that are worth the same part by age, however their scores were rounded.
+    The cutoff of a row is the lowest score that a choice by score alone keeps. Entries clearly
+    above it stay, those clearly below go, and among those that tie with it the older stay; so equal
+    scores are split by age, however they were rounded.
 
     Parameters
     ----------
     score : array (B, C)
         Higher means keep; finite where a slot holds an entry.
     cache : Cache
-        What the scores belong to, C ≥ `budget` slots.
+        C ≥ `budget` slots.
     protected : array (B, C) of bool
         At most `budget` a row.
     budget : int or array (B, 1)
-        So many places, or as many as each row has.
-    ties : Ties, optional
-        By default only equal scores tie.
     pages : Pages, optional
-        Where entries leave only by whole pages, whose entries score alike.
+        For entries that leave only by whole pages, whose entries have equal scores.
 
     Returns
     -------
     kept : array (B, C) of bool
-        At most `budget` a row. Where all rows have one budget and there are no pages it is exactly
-        that; empty slots are chosen only when entries run out.
+        At most `budget` a row; exactly that for one budget without pages, filled up with empty
+        slots.
     cutoff : array (B, 1)
-        −inf where entries ran out, inf where all that stay are protected.
+        −inf if there are too few entries, inf if all that stay are protected.
 
     Examples
     --------
@@ -355,7 +334,7 @@ class Pages:
     page : array (B, C)
         The page of each entry, older ones first.
     size : int
-        Places of a page, which it takes of the budget whether they are filled or not.
+        Slots of a page; a page that is not full takes as many of the budget.
     """
 
     page: Ints
@@ -371,7 +350,7 @@ class Pages:
     def over(
         self, cache: Cache, combine: np.ufunc, column: NDArray[Any], start: Any
     ) -> NDArray[Any]:
-        """Combine what a column (B, C) says of the entries of each page, for each of them."""
+        """Reduce a column (B, C) over each page and return the result for each entry."""
         number, rows = np.cumsum(self.first(cache), axis=1) - 1, np.arange(len(column))[:, None]
         of_page = np.full(column.shape, start, column.dtype)
         combine.at(of_page, (rows, number), np.where(cache.present, column, start))
@@ -379,7 +358,7 @@ class Pages:
         return whole
 
     def of_whole(self, marked: Bools, cache: Cache) -> Bools:
-        """Mark all entries of the pages of which any is marked (B, C)."""
+        """Mark all entries of every page with a marked one (B, C)."""
         found: Bools = self.over(cache, np.logical_or, marked, start=False) & cache.present
         return found
 
@@ -387,10 +366,7 @@ class Pages:
 def _select_pages(
     score: Floats, cache: Cache, protected: Bools, budget: int | Ints, ties: Ties, pages: Pages
 ) -> tuple[Bools, Floats]:
-    """Choose as `select` does, by whole pages; one stays if any of its entries is protected.
-
-    Where the budget is smaller than a page, part of one page stays.
-    """
+    """Select whole pages; one with a protected entry stays. A budget below a page keeps a part."""
     frames = np.maximum(np.broadcast_to(np.asarray(budget), (len(score), 1)) // pages.size, 1)
     first = pages.first(cache)
     ones = Cache(np.where(first, cache.token, EMPTY))
@@ -404,7 +380,7 @@ def _select_pages(
 
 
 def top_k(score: Floats, cache: Cache, count: Ints, ties: Ties) -> Bools:
-    """Mark the best by score (B, C), as many as each row has (B, 1), by the same rule as `select`.
+    """Mark the `count` (B, 1) highest scores of each row (B, C), with ties as in `select`.
 
     Examples
     --------
@@ -421,7 +397,7 @@ def top_k(score: Floats, cache: Cache, count: Ints, ties: Ties) -> Bools:
 
 
 def _older_of_ties(kept: Bools, above: Bools, places: int | Ints) -> Bools:
-    """Mark what is above the cutoff, and of the others kept the older, while there are places."""
+    """Mark all entries above the cutoff, and fill the places left with the oldest that tie."""
     tied = kept & ~above
     room = places - above.sum(axis=1, keepdims=True)
     marked: Bools = above | (tied & (np.cumsum(tied, axis=1) <= room))
@@ -429,9 +405,7 @@ def _older_of_ties(kept: Bools, above: Bools, places: int | Ints) -> Bools:
 
 
 def snap_ties(score: Floats, protected: Bools, cutoff: Floats, ties: Ties) -> Floats:
-    """Return the scores (B, C) by which `select` decides: those that tie with the cutoff are it.
-
-    Where the cutoff (B, 1) is not finite, nothing ties with it.
+    """Set the scores (B, C) that tie with a finite cutoff (B, 1) to it, as `select` reads them.
 
     Examples
     --------

@@ -1,26 +1,23 @@
-"""Limits: what bounds input, memory and time, each once.
-
-The range of a number that a person may choose stands with its field, in `parameters`.
-"""
+"""Limits of input size, memory and time. The ranges of user settings are in `parameters`."""
 
 # Files that are read
 MAX_DIALOG_FILE_BYTES = 20_000_000  # the largest files of SGD and MultiWOZ 2.2 are smaller
 MAX_DIALOG_FILE_LINES = 1_000_000  # of plain text
-MAX_JSON_DEPTH = 32  # lists and objects within each other; the formats that are read need 9
-MAX_JSON_VALUES = 2_000_000  # a parsed value takes about 100 bytes, however few in the file
+MAX_JSON_DEPTH = 32  # nested lists and objects; the supported formats need 9
+MAX_JSON_VALUES = 2_000_000  # a parsed value takes about 100 bytes
 MAX_MODEL_JSON_BYTES = 50_000_000  # also of a weights header; large tokenizers take 34 million
 MAX_MODEL_JSON_VALUES = 5_000_000  # large tokenizers list a million words and merges
-MAX_TOKENIZER_PARTS = 32  # of a step that a text goes through; known tokenizers have 5
-MAX_TOKENIZER_PART_CHARACTERS = 20_000  # as it is written, without its map of characters
-MAX_TOKENIZER_INSERTED = 64  # characters that a part puts into a text at once
-MAX_TOKENIZER_GROWTH = 16  # how many times as long a step's replacements may make a text
-MAX_ADDED_TOKEN_CHARACTERS = 1_000_000  # of all together
+MAX_TOKENIZER_PARTS = 32  # of a processing step; known tokenizers have 5
+MAX_TOKENIZER_PART_CHARACTERS = 20_000  # of its JSON, without its map of characters
+MAX_TOKENIZER_INSERTED = 64  # characters that a part inserts into a text at once
+MAX_TOKENIZER_GROWTH = 16  # factor by which a step's replacements may lengthen a text
+MAX_ADDED_TOKEN_CHARACTERS = 1_000_000  # in total
 MAX_UNIGRAM_CHARACTERS = 2_500_000  # of the vocabulary; each takes up to 340 bytes
-MAX_PACKED_WEIGHTS = 16  # numbers of a model for each that is stored: quantized ones share one
-MAX_TRACE_BYTES = 512_000_000  # of a trace file, and of all its arrays together
+MAX_PACKED_WEIGHTS = 16  # values packed into one stored number by quantization
+MAX_TRACE_BYTES = 512_000_000  # of a trace file and of its unpacked arrays
 MAX_TRACE_HEADS = 128  # of a layer
 MAX_TRACE_DIMENSIONS = 16_384  # of a vector
-MAX_RUN_JSON_BYTES = 1_000_000  # a run.json that this project wrote is smaller
+MAX_RUN_JSON_BYTES = 1_000_000  # run.json files of this project are smaller
 
 # Dialogs
 MAX_DIALOGS = 2000  # of a file
@@ -31,49 +28,49 @@ MAX_DIALOG_CHARACTERS = 100_000  # of a dialog
 MAX_NAME_CHARACTERS = 128  # of the name of a dialog, a speaker, a topic or a slot
 MAX_TOPICS = 32  # of a dialog: a batch keeps them as bits of one number
 MAX_DEMANDS = 4096  # of a dialog
-MAX_WORDINGS = 8  # of a value that a demand looks for; the rest is left out
-MAX_MENTIONS = 32  # of a wording that a demand knows, the newest
+MAX_WORDINGS = 8  # of a demanded value; the rest is ignored
+MAX_MENTIONS = 32  # of a wording, the newest
 
 # Runs
-MAX_POLICY_CHARACTERS = 1000  # of a policy's name, with its hyperparameters and wrappers
-MAX_CHUNK_NUMBERS = 2**25  # that the dialogs of a chunk take together: 128 MB
-MAX_RESULT_NUMBERS = 2**27  # that come out of a run: 512 MB
+MAX_POLICY_CHARACTERS = 1000  # of a policy with hyperparameters and wrappers
+MAX_CHUNK_NUMBERS = 2**25  # of the dialogs of a chunk: 128 MB
+MAX_RESULT_NUMBERS = 2**27  # of a run's results: 512 MB
 MAX_RUN_NAMES = 512  # policies of a run, or scenarios, or metrics
-MAX_CACHED_WORDS = 2**15  # whose number or vector is cached; others are computed again
-MAX_FRONT_SETTINGS = 12  # of a search's front that are measured again, spread evenly along it
-MAX_RESTORED_SPANS = 8  # that are brought back, each by itself, to see which mends an answer
-MAX_WRITTEN_TOKENS = 128  # of a passage that a model writes
-MAX_CALLS = 2  # that a model makes before the words of a turn
-MAX_BOUND_TERMS = 20_000  # of the integer programme of the most evidence: about a second
+MAX_CACHED_WORDS = 2**15  # whose id or vector is cached
+MAX_FRONT_SETTINGS = 12  # of a search's Pareto front that are validated, spread evenly
+MAX_RESTORED_SPANS = 8  # restored one at a time to see which repairs an answer
+MAX_WRITTEN_TOKENS = 128  # that a model generates
+MAX_CALLS = 2  # of a model before the words of a turn
+MAX_BOUND_TERMS = 20_000  # of the integer programme for the most evidence: about a second
 MAX_BOUND_SECONDS = 2.0  # of one such programme
-MAX_INLINE_BOUND_TERMS = 2000  # larger programmes are solved in a process that can be killed
-MAX_BOUND_NODES = 1000  # of its search
-MAX_REGRET_STEPS = 2**24  # of the search for the best schedule: some seconds, and 300 MB
+MAX_INLINE_BOUND_TERMS = 2000  # larger programmes run in a child process that can be killed
+MAX_BOUND_NODES = 1000  # of branch and bound
+MAX_REGRET_STEPS = 2**24  # of the search for the best schedule: some seconds, 300 MB
 
 # Files that are written
 MAX_ENTRY_ROWS = 1_000_000  # of a table of entries
-MAX_EXPLAINED_ENTRIES = 2000  # of a scene, explained in full: about 2 ms and 20 bytes each
+MAX_EXPLAINED_ENTRIES = 2000  # of one view, explained in full: about 2 ms and 20 bytes each
 
-# Pages: what one screen shows, and one session computes
-MAX_UPLOAD_MEGABYTES = 20  # of a trace, and of all its arrays together
+# Pages: what one view shows and one session computes
+MAX_UPLOAD_MEGABYTES = 20  # of a trace and of its unpacked arrays
 MAX_TEXT_UPLOAD_MEGABYTES = 15  # of a file of dialogs as text
-MAX_KEPT_UPLOAD_MEGABYTES = 48  # of all uploads that are kept
+MAX_KEPT_UPLOAD_MEGABYTES = 48  # of all stored uploads
 MAX_RUNNING_JOBS = 2  # runs of the pages at once; others wait
-MAX_RESULTS_MEGABYTES = 128  # of the results of runs that are kept
-MAX_COMPUTED_MEGABYTES = 64  # of cached runs and what is derived from them
+MAX_RESULTS_MEGABYTES = 128  # of stored results
+MAX_COMPUTED_MEGABYTES = 64  # of cached runs and derived data
 MAX_ANSWERS_MEGABYTES = 64  # of cached answers of a language model
 MAX_SHOWN_PRODUCTS = 20_000_000  # heads × turns × tokens: each array of them takes 80 MB
-MAX_MEASURED_DIALOGS = 600  # of a file, measured together
-MAX_MEASURED_CHARACTERS = 1_000_000  # of the dialogs measured together
+MAX_MEASURED_DIALOGS = 600  # of a file
+MAX_MEASURED_CHARACTERS = 1_000_000  # of these dialogs
 MAX_SHOWN_TURNS = 128  # of a real dialog
 MAX_SHOWN_TOKENS = 4096  # of a real dialog
 MAX_SHOWN_HEADS = 32  # of a layer
-MAX_JOINT_ENTRIES = 1_000_000  # over turns and heads, recorded when heads decide together
+MAX_JOINT_ENTRIES = 1_000_000  # over turns and heads, if heads decide together
 MAX_SCHEDULE_TURNS = 60  # of a synthetic dialog
 MAX_LINK_CHARACTERS = 10_000  # of a value in a link
 MAX_LANES = 6  # policies side by side on a stage
-MAX_DRAWN_POLICIES = 8  # in one figure, told apart by tint, dash and shape together
+MAX_DRAWN_POLICIES = 8  # in one figure, distinguished by colour, dash and shape
 MAX_BENCHMARK_POLICIES = 12  # of a run
-MAX_ANSWERING_POLICIES = 5  # each with a language model's cache of its own
-MAX_TYPED_CHARACTERS = 2000  # of a conversation: they stand in the address
+MAX_ANSWERING_POLICIES = 5  # each with its own cache of a language model
+MAX_TYPED_CHARACTERS = 2000  # of a conversation: it is part of the link
 MAX_SWEEP_VALUES = 12  # of a hyperparameter; of two, this many squared settings run

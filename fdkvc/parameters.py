@@ -1,7 +1,7 @@
-"""Numbers that a person may choose: each with its valid range, the paper's range, and its words.
+"""User settings: each with its valid range, the paper's range, its label and help text.
 
-A frozen dataclass declares its fields with `parameter`; what stands by itself is a `Field`.
-Controls, checks, links, options, sweeps and help texts are made from that one declaration.
+A frozen dataclass declares its fields with `parameter`; a setting outside of one is a `Field`.
+Controls, checks, links, command-line options and sweeps are made from this declaration.
 """
 
 from __future__ import annotations
@@ -19,32 +19,29 @@ from fdkvc.limits import MAX_LINK_CHARACTERS
 
 @dataclasses.dataclass(frozen=True)
 class Parameter:
-    """What is known of one numeric or choice field.
+    """A numeric, choice or text setting.
 
     Attributes
     ----------
-    label : str
-        A short name in words.
     help : str
-        One line that says what the number does.
+        One line on its effect.
     symbol : str
-        The paper's symbol, in LaTeX; empty where there is none.
+        The paper's symbol in LaTeX, if any.
     low, high : float
         The valid range, both ends included unless `open_low` or `open_high`.
     paper : tuple of two floats, optional
-        The range the paper explored (its hyperparameter table).
+        The range that the paper explored (Table 7).
     choices : collection
-        What is allowed, for a field that is a choice and not a number; a mapping also says how
-        people see each, in words or by something that has a label.
+        Allowed values of a choice; a mapping also gives their labels, or objects with a label.
     rule : str
-        The eviction rule whose threshold this is, if it is one.
+        The eviction rule whose threshold this is, if any.
     by_row : bool
-        Whether it enters into arithmetic alone, so that the rows of a batch may each have their
-        own value; see `fdkvc.policies.by_row`.
+        Whether each row of a batch may have its own value, because only arithmetic uses it; see
+        `fdkvc.policies.by_row`.
     nominal : bool
-        Whether it only names one of many, as a seed does: no value is nearer to it than another.
+        Whether its values have no order, as those of a seed.
     pattern, form : str
-        Of a text: the regular expression that it matches, and what that means in words.
+        Of a text: its regular expression, and the same in words.
     """
 
     label: str
@@ -64,7 +61,7 @@ class Parameter:
 
     @property
     def letters(self) -> str:
-        r"""Its symbol in letters, which are read aloud where a formula would be spelled.
+        r"""Its symbol as plain text, for screen readers.
 
         Examples
         --------
@@ -75,7 +72,7 @@ class Parameter:
         return re.sub(r"_(\d)", lambda found: chr(ord("₀") + int(found[1])), letters)
 
     def allowed(self, kind: type = float) -> str:
-        """Say the valid range in words.
+        """Describe the valid range.
 
         Examples
         --------
@@ -99,7 +96,7 @@ class Parameter:
         return f"{noun} from {lowest} to {highest}"
 
     def accepts(self, value: object, kind: type) -> bool:
-        """Whether `value` is of the kind and in the valid range."""
+        """Whether `value` has the type and is in the valid range."""
         if self.choices:
             return value in self.choices
         if self.pattern:
@@ -117,7 +114,7 @@ class Parameter:
 
 
 def written(value: float) -> str:
-    """Write a value of a parameter, a whole one in full.
+    """Format a value, a whole number with all digits.
 
     Examples
     --------
@@ -129,23 +126,22 @@ def written(value: float) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Field(Parameter):
-    """A parameter with a name and a default: in a control, in a link and as an option.
+    """A parameter with a name and a default: a control, a key in links and an option.
 
     Attributes
     ----------
     name : str
-        Its name in a link and as an option.
+        In links and as an option.
     default : int, float, str, tuple of str or None
-        Also says its type: several of its choices, if it is a tuple; None means an optional whole
-        number.
+        Its type is the field's: a tuple means several choices, None an optional whole number.
     of : str
-        The policy whose hyperparameter it is, if it is one.
+        The policy whose hyperparameter it is, if any.
     read : function, optional
-        Reads the name of a policy, which is in a link without spaces; "" is none.
+        Parses the name of a policy, written in links without spaces; "" for none.
     chosen : bool
-        Whether the browser's Back undoes a change of it; it passes over where one merely looks.
+        Whether the browser's Back undoes a change; false for mere navigation.
     follows : bool
-        Whether its value goes along to every other page that has it.
+        Whether every other page with this field takes over its value.
     """
 
     name: str = ""
@@ -157,23 +153,23 @@ class Field(Parameter):
 
     @property
     def kind(self) -> type:
-        """The type of its values, or of each of several."""
+        """The type of its value, or of each one of several."""
         return {type(None): int, tuple: str}.get(type(self.default), type(self.default))
 
     @property
     def labels(self) -> dict[Any, str]:
-        """How people see each of its choices."""
-        known = self.choices
-        seen = known.items() if isinstance(known, Mapping) else zip(known, known, strict=True)
-        return {key: str(getattr(each, "label", each)) for key, each in seen}
+        """The label of each choice."""
+        choices = self.choices
+        named = choices if isinstance(choices, Mapping) else {key: key for key in choices}
+        return {key: str(getattr(each, "label", each)) for key, each in named.items()}
 
     def parse(self, text: str) -> Any:
-        """Read the value from a link.
+        """Parse the value of a link.
 
         Raises
         ------
         ValueError
-            In a sentence that names the value and what is allowed.
+            If it is not allowed.
 
         Examples
         --------
@@ -199,17 +195,14 @@ class Field(Parameter):
         return self.check(text if self.kind is str else read_number(text, self.kind))
 
     def written(self, value: Any) -> str:
-        """Return a value as it stands in a link."""
+        """Format a value for a link."""
         if isinstance(value, list | tuple):
             return ",".join(map(self.written, value))
         text = "" if value is None else str(value)
         return text.replace(", ", ",").replace(" ", ":") if self.read else text
 
     def check(self, value: Any, called: str = "") -> Any:
-        """Return a value if it is allowed; else raise a ValueError in a clear sentence.
-
-        What it is `called` there is its label by default.
-        """
+        """Return a value if it is allowed, or raise a ValueError that names it by `called`."""
         if value is None and self.default is not None:
             raise ValueError(f"{called or self.label} is empty")
         free_text = self.kind is str and not self.choices and not self.pattern
@@ -219,7 +212,7 @@ class Field(Parameter):
 
 
 def split_list(text: str) -> list[str]:
-    """Split a list at its commas, but for those in parentheses.
+    """Split a list at the commas outside of parentheses.
 
     Examples
     --------
@@ -236,16 +229,9 @@ def split_list(text: str) -> list[str]:
 
 
 def read_number(text: str, kind: type = float) -> int | float | str:
-    """Read a number; a text that is none stays one, for the checks of its range to name.
+    """Read an `int` or `float`; return any other text unchanged, for the range check to reject.
 
-    It is of ASCII digits, with a sign, a point or an exponent: Python's own readers take the digits
-    of every script, and underscores between them.
-
-    Parameters
-    ----------
-    text : str
-    kind : type
-        `int` or `float`.
+    Only ASCII digits count: Python also reads those of other scripts, and underscores.
 
     Examples
     --------
@@ -263,7 +249,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 DIALOGS = Field(
     "Dialogs a scenario",
-    "How many of each scenario; more make the intervals narrower.",
+    "Dialogs of each scenario; more give narrower intervals.",
     name="dialogs",
     default=600,
     low=1,
@@ -274,31 +260,31 @@ SEED = Field(
 )
 BUDGET = Field(
     "Budget",
-    "How many entries the cache may hold after a turn.",
+    "Largest number of cached entries after a turn.",
     name="budget",
     default=56,
     low=1,
     high=8192,
 )
 WORKERS = Field(
-    "Workers", "How many processes share the dialogs of a run.", name="workers", low=1, high=256
+    "Workers", "Processes that share the dialogs of a run.", name="workers", low=1, high=256
 )
-"""What every run is asked for. The ranges are the command line's; a page narrows some of them."""
+"""Settings of every run, with the ranges of the command line; pages narrow some of them."""
 
 
 def parameter(default: float | int | str, label: str, help: str, **facts: Any) -> Any:
-    """Declare a dataclass field with a default and the facts of a `Parameter`."""
+    """Declare a dataclass field with a default and the attributes of a `Parameter`."""
     described = Parameter(label=label, help=help, **facts)
     return dataclasses.field(default=default, metadata={"parameter": described})
 
 
 def share(default: float, label: str, help: str, **facts: Any) -> Any:
-    """Declare a share, from 0 to 1, that each row of a batch may have for itself."""
+    """Declare a share from 0 to 1 that may differ between the rows of a batch."""
     return parameter(default, label, help, low=0, high=1, by_row=True, **facts)
 
 
 def parameters_of(owner: Any) -> Mapping[str, Parameter]:
-    """Return the declared parameters of a dataclass or of an instance, in order, by field name."""
+    """Return the parameters of a dataclass or instance by field name, in order."""
     return {
         field.name: field.metadata["parameter"]
         for field in dataclasses.fields(owner)
@@ -313,43 +299,30 @@ def defaults_of(owner: Any) -> Mapping[str, Any]:
 
 
 def fields_of(owner: Any, of: str = "") -> list[Field]:
-    """Return the parameters of a dataclass with their defaults, or of an instance with its values.
-
-    Parameters
-    ----------
-    owner : dataclass or instance of one
-    of : str
-        See `Field`.
-    """
+    """Return the parameters of a dataclass with its defaults, or of an instance with its values."""
     return [
-        Field(**vars(known), name=name, default=getattr(owner, name), of=of)
-        for name, known in parameters_of(owner).items()
+        Field(**vars(declared), name=name, default=getattr(owner, name), of=of)
+        for name, declared in parameters_of(owner).items()
     ]
 
 
 class Checked:
-    """Mixin for a frozen dataclass whose parameters are checked when it is made."""
+    """Mixin for a frozen dataclass that checks its parameters on creation."""
 
     def __post_init__(self) -> None:
-        """Check every declared parameter, and make its number a plain Python one.
-
-        Raises
-        ------
-        ValueError
-            With one sentence that names the field, the value and what is allowed.
-        """
+        """Check every parameter (ValueError) and convert its value to a plain Python number."""
         defaults = defaults_of(self)
-        for name, known in parameters_of(self).items():
+        for name, declared in parameters_of(self).items():
             value, kind = getattr(self, name), type(defaults[name])
-            check_parameter(name, known, value, kind)
-            # A NumPy number would bring its own precision into the arrays.
+            check_parameter(name, declared, value, kind)
+            # A NumPy scalar would bring its own precision into the arrays.
             object.__setattr__(self, name, kind(value))
 
 
-def check_parameter(name: str, known: Parameter, value: object, kind: type) -> None:
+def check_parameter(name: str, declared: Parameter, value: object, kind: type) -> None:
     """Raise a ValueError that names the value and what is allowed, unless it is allowed."""
-    if not known.accepts(value, kind):
-        raise ValueError(f"{name} is {value!r}, but must be {known.allowed(kind)}")
+    if not declared.accepts(value, kind):
+        raise ValueError(f"{name} is {value!r}, but must be {declared.allowed(kind)}")
 
 
 def check_count(name: str, value: object, low: int = 1) -> None:

@@ -1,4 +1,4 @@
-"""Numbers and lists as people write them; sentences are put together from these."""
+"""Format numbers, lists and commands for text."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 MOST_DIGITS = 6
-"""Decimals at which two numbers that still look alike count as the same."""
+"""Decimals at which two numbers that still look equal count as equal."""
 
 
 def minus(text: str) -> str:
-    """Return a written number with the minus sign, which is as wide as a plus, for its hyphen.
+    """Replace the hyphen of a formatted number by the minus sign.
 
     Examples
     --------
@@ -23,7 +23,7 @@ def minus(text: str) -> str:
 
 
 def decimal(x: float, digits: int = 3) -> str:
-    """Write a number with so many decimals; nothing is not below zero.
+    """Write a number with a fixed number of decimals, without a negative zero.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def number(x: float, digits: int = 3) -> str:
 
 
 def contrast(one: float, other: float, digits: int = 3) -> tuple[str, str]:
-    """Write two numbers with as many decimals as it takes to tell them apart, up to six.
+    """Write two numbers with as many decimals as they need to differ, up to six.
 
     Examples
     --------
@@ -68,9 +68,7 @@ def contrast(one: float, other: float, digits: int = 3) -> tuple[str, str]:
 
 
 def gap(one: float, other: float) -> str:
-    """Write how far apart two numbers are, as they are written by `contrast`.
-
-    The difference of the written numbers, so that a reader who subtracts finds the same.
+    """Write the distance of two numbers as the difference of what `contrast` writes.
 
     Examples
     --------
@@ -97,7 +95,7 @@ def percent(share: float, digits: int = 0) -> str:
 
 
 def signed(x: float, digits: int) -> str:
-    """Write a number with its sign; nothing is neither above zero nor below.
+    """Write a number with its sign, ± for one that rounds to zero.
 
     Examples
     --------
@@ -111,7 +109,7 @@ def signed(x: float, digits: int) -> str:
 def ranged(
     mean: float, low: float, high: float, digits: int = 3, write: Callable[..., str] = decimal
 ) -> str:
-    """Write a mean with the ends of its interval, which are left out where they are not known.
+    """Write a mean with its interval, if it has one.
 
     Examples
     --------
@@ -126,7 +124,7 @@ def ranged(
 
 
 def plus_minus(mean: float, high: float, scale: float = 1, digits: int = 1) -> str:
-    """Write a mean with half of its interval, which is left out where it is not known.
+    """Write a mean ± half its interval, if it has one.
 
     Examples
     --------
@@ -138,7 +136,7 @@ def plus_minus(mean: float, high: float, scale: float = 1, digits: int = 1) -> s
 
 
 def count(n: int, noun: str, plural: str = "") -> str:
-    """Write how many there are of something.
+    """Write a count with its noun.
 
     Examples
     --------
@@ -149,7 +147,7 @@ def count(n: int, noun: str, plural: str = "") -> str:
 
 
 def all_of(n: int, noun: str, plural: str = "") -> str:
-    """Name all there are of something.
+    """Write "the one", "both" or "all n" with a noun.
 
     Examples
     --------
@@ -161,7 +159,7 @@ def all_of(n: int, noun: str, plural: str = "") -> str:
 
 
 def ordinal(n: int) -> str:
-    """Write a place in an order.
+    """Write an ordinal number.
 
     Examples
     --------
@@ -196,7 +194,7 @@ def sentence(text: str) -> str:
 
 
 def command_line(command: str, options: Mapping[str, object]) -> str:
-    """Write a command with these options; several words of one are a sequence.
+    """Write a command line; an option with several words is a sequence.
 
     Examples
     --------

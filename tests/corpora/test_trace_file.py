@@ -123,7 +123,7 @@ def test_a_file_may_lack_surprisal_and_a_policy_that_weighs_it_says_so() -> None
     assert read(trace_bytes(without))[0].surprisal is None
     np.testing.assert_array_equal(first.keys, RECORDINGS[0].keys)
     assert simulate(policy_named("h2o"), first.dialogs, 48).turns == len(first.tokens)
-    with pytest.raises(ValueError, match="weighs the surprisal of every token, which these dialog"):
+    with pytest.raises(ValueError, match="needs the surprisal of every token, which these dialog"):
         simulate(policy_named("surprisal"), first.dialogs, 48)
     with pytest.raises(ValueError, match="some of the recordings have surprisal, and others have"):
         trace_bytes([RECORDINGS[0], without[1]])

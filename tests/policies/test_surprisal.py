@@ -113,7 +113,7 @@ def test_what_was_surprising_stays_until_it_has_faded() -> None:
 
 def test_a_policy_that_weighs_surprisal_says_so_where_there_is_none() -> None:
     policy = policy_named("surprisal")
-    sentence = "^this policy weighs the surprisal of every token, which these dialogs do not have$"
+    sentence = "^this policy needs the surprisal of every token, which these dialogs do not have$"
     vectors = dict.fromkeys(("queries", "keys", "values", "embeddings"), np.eye(2))
 
     with pytest.raises(ValueError, match=sentence):
