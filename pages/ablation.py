@@ -6,8 +6,8 @@ from fdkvc.ui.kit.frame import page
 with page(
     "ablation",
     "Ablation",
-    "What does a hyperparameter do? Sweep one, or two at once, over the same dialogs, and every "
-    "policy stands beside them; or search any of them for several goals at once.",
+    "What does a hyperparameter of a policy do? Vary one, or two at once, on the same dialogs, "
+    "or search for the values that serve several goals best.",
     tabs.fields_of,
     adopt=tabs.adopt_link,
 ) as shown:

@@ -8,9 +8,8 @@ from fdkvc.ui.kit.frame import page
 with page(
     "about",
     "About",
-    "FD-KVC decides which entries a key-value cache of fixed size keeps during a dialog. This "
-    "laboratory runs it beside other policies, shows every decision, and measures what the paper "
-    "claims.",
+    "A language model remembers a dialog in a cache of limited size. FD-KVC decides what stays in "
+    "it; this laboratory shows every decision and checks what its paper claims.",
     about.FIELDS,
 ) as shown:
     st.header("The method: one turn", anchor=False)

@@ -10,9 +10,8 @@ PAGE = "answers"
 with page(
     PAGE,
     "Answers",
-    "A language model reads a dialog, and each policy evicts from its cache after every turn. Then "
-    "it answers from what is left: see which words change, which call goes wrong, and which "
-    "evicted word would have made it right.",
+    "A small language model answers from what each policy left in its cache: see which words "
+    "change, which service call goes wrong, and which evicted word would have made it right.",
     choices.FIELDS,
     adopt=choices.adopt_link,
 ) as shown:

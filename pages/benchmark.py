@@ -8,8 +8,8 @@ from fdkvc.ui.kit.frame import page
 with page(
     "benchmark",
     "Benchmark",
-    "Every policy runs on the same dialogs; what comes out stands beside what the paper prints, "
-    "with its 95 % interval and a verdict. The paper's own 600 dialogs a scenario take seconds.",
+    "Every policy runs on the same dialogs: see each result beside the figure that the paper "
+    "prints, with its 95 % interval and a verdict.",
     choices.FIELDS,
 ) as shown:
     st.page_link(

@@ -14,7 +14,8 @@ PAGE = "compare"
 with page(
     PAGE,
     "Compare",
-    "Several policies read the same dialog, all at the same turn: see where their caches part.",
+    "Several policies read the same dialog with room for equally many tokens: see, at the same "
+    "turn, what each still holds and where they differ.",
     adopt=scenes.adopt_link,
     staged=True,
 ) as shown:

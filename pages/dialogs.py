@@ -16,7 +16,8 @@ PAGE = "dialogs"
 with page(
     PAGE,
     "Dialogs",
-    "Real conversations, yours too: see which words each cache forgot, and what later needed them.",
+    "Real conversations, yours too: see which words each policy has evicted from the model's "
+    "cache, and what later needed them.",
     adopt=choices.adopt_link,
     staged=True,
 ) as shown:

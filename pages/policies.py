@@ -8,8 +8,8 @@ from fdkvc.ui.kit.frame import page
 with page(
     "policies",
     "Policies",
-    "Who decides what is evicted: the idea of each policy, its equations, what it looks at, its "
-    "parameters and its source. All keep to the same budget, except the full cache.",
+    "A policy decides which tokens a full cache evicts: see what each looks at, its equations and "
+    "its source, and how well it does beside the others.",
     [policies.SHOWN],
 ) as shown:
     st.header("The map", anchor=False)

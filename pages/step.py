@@ -14,8 +14,8 @@ PAGE = "step"
 with page(
     PAGE,
     "Step through",
-    "Each turn brings tokens; the policy scores every entry of the cache, and the lowest are "
-    "evicted.",
+    "A language model remembers a dialog in a cache, which has room for only so many tokens. "
+    "Watch, turn by turn, how a policy scores them and evicts the lowest.",
     adopt=sidebar.adopt_link,
     staged=True,
 ) as shown:

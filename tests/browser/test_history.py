@@ -63,7 +63,9 @@ def expect_view(page: Page, turn: int, scenario: str, policy: str) -> None:
     """Expect the page to show this, its controls to say so, and its address to be of it."""
     expect_linked(page, turn=turn, scenario=scenario, policy=policy)
     expect(page.locator(".stage .where")).to_have_text(re.compile(f"^{turn} of "))
-    expect(page.locator(".figures")).to_contain_text(f"Turn{turn} of ")
+    expect(page.locator(".figures")).to_have_attribute(
+        "aria-label", re.compile(f"^Turn {turn} of ")
+    )
     expect(control(page, "Scenario")).to_have_value(SCENARIOS[scenario].label)
     expect(control(page, "Policy")).to_have_value(POLICIES[policy].label)
 

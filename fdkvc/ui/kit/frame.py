@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -69,7 +69,7 @@ class Page:
     link : mapping of str to str
         The parameters of a link that was just followed; empty where none was.
     beside_title : container
-        For what stands beside the title of a page that has a stage.
+        The page's actions, right of its title.
     below_title : container
         For what is said below it.
     """
@@ -96,7 +96,7 @@ It returns a sentence for each part that is not allowed.
 def page(
     name: str,
     title: str,
-    introduction: str,
+    purpose: str,
     fields: Sequence[Field] | Callable[[str], Sequence[Field]] = (),
     *,
     adopt: Adopt | None = None,
@@ -106,7 +106,9 @@ def page(
 
     Parameters
     ----------
-    name, title, introduction : str
+    name, title : str
+    purpose : str
+        One sentence for readers who do not know what a key-value cache is.
     fields : sequence of Field, or function of name to them
         What the address says.
     adopt : function, optional
@@ -122,11 +124,10 @@ def page(
     take_pending()
     link = arriving_link()
     wrong = adopt(name, link) if adopt else adopt_link(name, _fields_of(name, fields), link)
-    row: dict[str, Any] = {"horizontal": True, "vertical_alignment": "center", "key": "stage-head"}
-    with st.container(**row if staged else {}):
+    with st.container(horizontal=True, vertical_alignment="center", key="page-head"):
         st.title(plain(title), anchor=False)
-        st.markdown(plain(introduction))
-        beside_title = st.container(horizontal=True, width="content")
+        beside_title = st.container(horizontal=True, vertical_alignment="center", width="content")
+    st.container(key="page-purpose").markdown(plain(purpose))
     shown = Page(name, link, beside_title, st.container())
     shown.say_wrong(wrong)
     yield shown

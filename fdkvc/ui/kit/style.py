@@ -1,16 +1,46 @@
 """What the pages look like, beyond what Streamlit gives them."""
 
-from fdkvc.charts.theme import MET, UNMET
+from fdkvc.charts.theme import DARK, LIGHT, MET, UNMET
+
+# The page's head takes the strip in which Streamlit has its menu, and stays in sight. Where that
+# strip has the button of the closed sidebar, the head stands below it and scrolls away.
+_FRAME = """
+.stMainBlockContainer {padding: 0 2rem 3rem; max-width: 1700px;}
+.stMainBlockContainer > .stVerticalBlock {gap: .75rem;}
+[data-testid="stHeader"] {background: none; pointer-events: none;}
+[data-testid="stHeader"] button {pointer-events: auto;}
+.stLayoutWrapper:has(> .st-key-page-head) {
+  position: sticky; top: 0; z-index: 6; background: PAPER;
+}
+.st-key-page-head {padding-right: 2.25rem; gap: 0 1rem; flex-wrap: wrap;}
+.st-key-page-head > .stElementContainer {height: 3.75rem; align-content: center;}
+.st-key-page-head h1 {padding: 0; white-space: nowrap;}
+.st-key-page-head > .stLayoutWrapper {margin-left: auto;}
+.st-key-page-purpose {margin-top: -1.1rem;}
+.st-key-page-purpose p {font-size: .9rem; line-height: 1.4; opacity: .8;}
+[data-testid="stLogoSpacer"], :has(> [data-testid="stExpandSidebarButton"]) {
+  display: flex; align-items: center; gap: .5rem; white-space: nowrap; overflow: visible;
+}
+[data-testid="stLogoSpacer"]::before, :has(> [data-testid="stExpandSidebarButton"])::after {
+  content: "FD-KVC Lab"; font-size: 1.1rem; font-weight: 700;
+}
+:has(> header [data-testid="stExpandSidebarButton"]) {
+  header {background: PAPER;}
+  .stMainBlockContainer {padding-top: 3.75rem;}
+  .stLayoutWrapper:has(> .st-key-page-head) {position: static;}
+  .st-key-page-head {padding-right: 0;}
+  .st-key-page-head > .stElementContainer {height: 2.5rem;}
+  .st-key-page-purpose {margin-top: -.35rem;}
+}
+@media (max-width: 640px) {.stMainBlockContainer {padding-inline: 1rem;}}
+""".replace("PAPER", f"light-dark({LIGHT.paper}, {DARK.paper})")
 
 _PAGE = """
-.stMainBlockContainer {padding-top: 3.2rem; padding-bottom: 3rem; max-width: 1700px;}
 /* A step is shorter than the fading of what it replaces. */
 .stElementContainer {transition: none !important; opacity: 1 !important;}
 #vg-tooltip-element {white-space: pre-line;}
-.stMainBlockContainer [data-testid="stHeading"] h2 {font-size: 1.6rem; padding: .75rem 0 .75rem;}
-.st-key-headline [data-testid="stHeading"] h2 {
-  font-size: 1.15rem; padding: 0 0 .3rem; line-height: 1.35;
-}
+.stMainBlockContainer [data-testid="stHeading"] h2 {padding: .75rem 0 .5rem;}
+.st-key-headline [data-testid="stHeading"] h2 {padding: 0 0 .3rem; line-height: 1.35;}
 .st-key-headline:not(:empty) {padding-bottom: .4rem;}
 /* Streamlit shows a link that has the focus as one that is pointed at. */
 [data-testid="stSidebar"] :is(a, button, summary, [role="button"]):focus-visible,
@@ -47,14 +77,13 @@ _PANELS = """
 _NUMBERS = """
 [class*="st-key-verdicts-"] {row-gap: 0;}
 [class*="st-key-verdicts-"] button {min-height: 1.75rem;}
-/* Narrow enough for one row, whichever policy is shown: those that learn have more figures. */
-.figures {display: grid; grid-template-columns: repeat(auto-fill, minmax(5rem, 1fr));}
+.figures {display: grid; grid-template-columns: repeat(auto-fit, minmax(6.5rem, 1fr));}
 .figures {gap: .3rem .75rem; font-variant-numeric: tabular-nums;}
 .figures div {line-height: 1.25;}
 .figures small {display: block; opacity: .7;}
 .figures b {font-size: 1.15rem; font-weight: 600;}
-.figures i {display: block; min-height: 1.3em; white-space: nowrap;}
-.figures i {font-style: normal; font-size: .85rem; opacity: .8;}
+.figures i {font-style: normal; font-size: .8rem; opacity: .8; white-space: nowrap;}
+.figures div:last-child {grid-column: span 2;}
 .scrolls {max-height: 18rem; overflow: auto; font-size: .85rem;}
 /* The first step fills them: what stands below has its place from the beginning. */
 .st-key-panel-difference .scrolls {height: 18rem;}
@@ -146,30 +175,23 @@ _ANSWERS = """
 
 # The stage begins as high as it can, so that all of it is seen at once.
 _STAGE = """
-.stMainBlockContainer:has(.st-key-stage-head) {padding: 3.75rem 2rem 3rem;}
-.stMainBlockContainer:has(.st-key-stage-head) > .stVerticalBlock {gap: .5rem;}
-.st-key-stage-head {gap: 0 1rem; flex-wrap: wrap;}
-.st-key-stage-head h1 {font-size: 1.5rem; padding: 0;}
-.st-key-stage-head p {font-size: .9rem; opacity: .75;}
-.stMainBlockContainer:has(.st-key-walk-stop) .st-key-stage-head > .stElementContainer:has(p) {
-  flex: 1 1 17rem;
-}
-.stMainBlockContainer:has(.st-key-walk-stop) .st-key-stage-head p {line-height: 1.3;}
+.st-key-turn-figures {min-height: 2.6rem;}
 [class*="-stage-view"], [class*="-stage-answer"] {display: none;}
 /* Until a run of the page has ended, the stage that it began with stands beside the new one. */
 .stMainBlockContainer:has([data-stale="false"] .stage) [data-stale="true"]:has(.stage) {
   display: none;
 }
-.stMainBlockContainer:has(.st-key-walk-stop) .stage {--stage-above: 282px;}
+.stMainBlockContainer:has(.st-key-turn-figures) .stage {--stage-above: 250px;}
+.stMainBlockContainer:has(.st-key-walk-stop) .stage {--stage-above: 330px;}
 .stMainBlockContainer:has(.st-key-headline) .stage {--stage-above: 240px;}
 .st-key-walk-stop .stAlertContainer {padding: .5rem .9rem;}
 .st-key-algorithm {gap: .25rem;}
 /* Each view of the head is in sight on a telephone, and its buttons take as few rows as can be. */
 @media (max-width: 1100px) {
-  .st-key-stage-head .stHorizontalBlock {gap: .5rem;}
-  .st-key-stage-head [data-variant="segmented_control"] {padding-inline: .6rem;}
+  .st-key-page-head .stHorizontalBlock {gap: .5rem;}
+  .st-key-page-head [data-variant="segmented_control"] {padding-inline: .6rem;}
 }
 """
 
-STYLE = f"<style>{_PAGE}{_PANELS}{_NUMBERS}{_SAID}{_ANSWERS}{_STAGE}</style>"
+STYLE = f"<style>{_FRAME}{_PAGE}{_PANELS}{_NUMBERS}{_SAID}{_ANSWERS}{_STAGE}</style>"
 """Style sheet of every page."""

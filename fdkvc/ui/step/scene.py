@@ -54,6 +54,7 @@ def show(
     function
         To be called once the page is drawn: the fragment that follows the stage.
     """
+    above = st.container(key="turn-figures").empty()
     if beside:
         show_lanes(page, beside)
     else:
@@ -66,7 +67,7 @@ def show(
     @st.fragment
     def following() -> None:
         turn = follow_lanes(page, beside) if beside else stage.follow(page, run)
-        figures(run, turn)
+        above.html(figures(run, turn))
         metrics(page, run, turn)
         story.inside_turn(run, turn, steps)
         write()
@@ -91,16 +92,11 @@ def _metrics_data(run: Run) -> pd.DataFrame:
     return timeline.metrics_data(run.turns, run.metrics)
 
 
-def figures(run: Run, turn: int) -> None:
-    """Show the numbers of the turn, with their change from the last."""
+def figures(run: Run, turn: int) -> str:
+    """Return the numbers of the turn, with their change from the last, as HTML."""
     now = run.turns.iloc[turn]
     before = run.turns.iloc[turn - 1] if turn else None
-    shown = [
-        ("Turn", f"{turn} of {run.dialogs.turns - 1}", ""),
-        ("Topic", run.dialogs.topic_label(run.dialogs.current[0, turn]), ""),
-        ("Cached", f"{now['cached']:.0f} of {run.trace.budget}", ""),
-        ("Evicted", f"{now['evicted']:.0f}", ""),
-    ]
+    shown = []
     lines = [*run.metrics, *run.states]
     for line in lines:
         value = float(now[line.field])
@@ -110,16 +106,17 @@ def figures(run: Run, turn: int) -> None:
     note = f"of {_kib(bytes_.full_cache)} in all; scores {_kib(bytes_.scores)}"
     shown.append(("Keys and values", _kib(bytes_.keys + bytes_.values), note))
     cells = "".join(
-        f"<div><small>{name}</small><b>{value}</b><i>{note}</i></div>"
+        f"<div><small>{name}</small><b>{value}</b> <i>{note}</i></div>"
         for name, value, note in shown
     )
-    st.html(f'<div class="figures" role="status">{cells}</div>')
+    where = f"Turn {turn} of {run.dialogs.turns - 1}"
+    return f'<div class="figures" role="status" aria-label="{where}">{cells}</div>'
 
 
 def _change(line: Line, difference: float) -> str:
     if math.isnan(difference):
         return ""
-    words, nothing = (line.words(each).replace("%", "points") for each in (abs(difference), 0.0))
+    words, nothing = (line.words(each).replace("%", "pp") for each in (abs(difference), 0.0))
     return "±0" if words == nothing else f"{'▲' if difference > 0 else '▼'} {words}"
 
 
