@@ -26,7 +26,7 @@ def idle(policies: Sequence[Policy], available: Available) -> list[str]:
     --------
     >>> from fdkvc.policies import read_policy
     >>> idle([read_policy("fifo"), read_policy("pyramid(fifo)")], Available())
-    ['Pyramid (FIFO): There is one layer here, so that pyramid gives it the equal budget.']
+    ['Pyramid (FIFO): There is one layer here, so pyramid changes nothing.']
     """
     return [
         f"{policy.title}: {said}"

@@ -61,7 +61,7 @@ POLICIES: dict[str, type[Policy]] = {
         Full,
     )
 }
-"""Every policy by its key, in the order in which people see them."""
+"""Every policy by its key, in display order."""
 
 PAPER_POLICIES = ("fifo", "sink", "h2o", "fd-kvc")
 """What the paper compares."""
@@ -79,17 +79,17 @@ WRAPPERS: dict[str, type[Wrapper]] = {
         Recall,
     )
 }
-"""Every policy that can be put around another, by its key."""
+"""Every wrapper by its key."""
 
 AnyPolicy = TypeVar("AnyPolicy", bound=Policy)
 
 
 def register(policy: type[AnyPolicy]) -> type[AnyPolicy]:
-    """Add a policy or a wrapper of another package; may decorate its class.
+    """Register a policy or a wrapper of another package; usable as a class decorator.
 
-    Pages and commands find it by its key in this process from then on, and worker processes do
-    where they can import its module. An installed package names it as an entry point of the group
-    ``fdkvc.policies``, and every process has it from the start.
+    From then on pages and commands of this process find it by its key, and so do worker processes
+    that can import its module. An installed package declares it as an entry point of the group
+    ``fdkvc.policies``, which every process loads at its start.
 
     Raises
     ------
@@ -120,8 +120,7 @@ def policy_named(key: str, /, **hyperparameters: float | int | str) -> Policy:
     Raises
     ------
     ValueError
-        If the policy or a hyperparameter is unknown or out of range; the sentence says what is
-        allowed.
+        If the policy or a hyperparameter is unknown or out of range.
 
     Examples
     --------
@@ -129,7 +128,7 @@ def policy_named(key: str, /, **hyperparameters: float | int | str) -> Policy:
     H2O(window=0.5, queries='mean', forgetting=0.9)
     """
     if key in WRAPPERS:
-        raise ValueError(f"a policy stands inside {key}: write {key}(POLICY), such as {key}(h2o)")
+        raise ValueError(f"{key} is a wrapper: write {key}(POLICY), such as {key}(h2o)")
     check_current(key, hyperparameters)
     if key not in POLICIES:
         raise ValueError(f"policy {key!r} is unknown: choose from {', '.join(POLICIES)}")
@@ -143,7 +142,7 @@ def wrapped(key: str, policy: Policy, /, **hyperparameters: float | int | str) -
     Raises
     ------
     ValueError
-        As `policy_named`, and where the two do not go together.
+        As `policy_named`, and if the two cannot be combined.
 
     Examples
     --------
@@ -151,7 +150,7 @@ def wrapped(key: str, policy: Policy, /, **hyperparameters: float | int | str) -
     'recall(h2o, tier=2.0)'
     """
     if key not in WRAPPERS:
-        raise ValueError(f"{key!r} cannot stand around a policy: choose from {', '.join(WRAPPERS)}")
+        raise ValueError(f"{key!r} is not a wrapper: choose from {', '.join(WRAPPERS)}")
     kind = WRAPPERS[key]
     _check_known(kind, hyperparameters)
     return kind(policy, **hyperparameters)
@@ -171,14 +170,14 @@ def read_policy(name: str) -> Policy:
     Parameters
     ----------
     name : str
-        A key, and hyperparameters after it; spaces or colons stand between them. A wrapper has
-        parentheses, and in them a policy and its own hyperparameters, with commas between them.
+        A key, then its hyperparameters, separated by spaces or colons. A wrapper has parentheses
+        with a policy and its own hyperparameters, separated by commas.
 
     Raises
     ------
     ValueError
-        As `policy_named` and `wrapped`; where a hyperparameter has no value; where a wrapper stands
-        within itself; and for more than `MAX_POLICY_CHARACTERS`.
+        As `policy_named` and `wrapped`; if a hyperparameter has no value, a wrapper is used
+        twice, or the name exceeds `MAX_POLICY_CHARACTERS`.
 
     Examples
     --------
@@ -208,7 +207,7 @@ def read_policy(name: str) -> Policy:
 
 
 def _built(around: Sequence[tuple[str, Mapping[str, Any]]], policy: Policy) -> Policy:
-    """Put wrappers around a policy, given from the outermost to the innermost."""
+    """Wrap a policy; wrappers are given from the outermost to the innermost."""
     keys = [key for key, _ in around]
     for key in WRAPPERS:
         if keys.count(key) > 1:
@@ -239,7 +238,7 @@ def _values(
 
 
 def as_record(policy: Policy) -> dict[str, Any]:
-    """Return a policy as files keep it, from which `recorded_policy` makes it again."""
+    """Return a policy as files store it; `recorded_policy` reads it."""
     inside = {"policy": as_record(policy.policy)} if isinstance(policy, Wrapper) else {}
     return {
         "key": policy.key,

@@ -1,4 +1,4 @@
-"""Ada-heads: the heads of a layer share their budgets, and who scores more keeps more."""
+"""Ada-heads: the heads of a layer share one budget; higher scores keep more."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from fdkvc.policies.wrapper import Wrapper, evicting
 
 @dataclass(frozen=True)
 class AdaHeads(Wrapper):
-    """Give the places of all heads of a layer to the best entries of any.
+    """Give the places of all heads of a layer to the best entries of any head.
 
     Feng et al. 2024, *Ada-KV: Optimizing KV Cache Eviction by Adaptive Budget Allocation for
-    Efficient LLM Inference*. In all, the heads keep as many entries as with equal budgets. What the
-    policy inside protects stays in each head, and each has a share of its budget for sure. Where
-    there is one head there is nothing to share.
+    Efficient LLM Inference*. Together the heads keep as many entries as with equal budgets. Entries
+    that the wrapped policy protects stay in each head, and each head is guaranteed a share of its
+    budget. With one head there is nothing to share.
     """
 
     key = "ada-heads"
     label = "Ada heads"
     idea = (
-        "The heads of a layer share their budgets: what scores highest in any of them stays, so "
-        "that a head that looks at few entries leaves its places to one that looks at many."
+        "The heads of a layer share one budget: the highest scores of all heads stay, so a head "
+        "with concentrated attention leaves places to heads with spread attention."
     )
     source = "Feng et al. 2024, Ada-KV"
 
     safe: float = parameter(
         0.2,
         "Safe share",
-        "Share of the equal budget that each head has for sure.",
+        "Share of an equal budget that each head is guaranteed.",
         symbol=r"\alpha",
         low=0,
         high=1,
     )
 
     def __post_init__(self) -> None:
-        """Check the hyperparameters, and that places can be shared out one by one.
+        """Check the hyperparameters, and that places are allocated one by one.
 
         Raises
         ------
@@ -51,30 +51,30 @@ class AdaHeads(Wrapper):
         super().__post_init__()
         if self.policy.page_size > 1:
             raise ValueError(
-                f"{self.policy.name} has whole pages, but {self.key} shares out single places"
+                f"{self.policy.name} allocates whole pages, but {self.key} single places"
             )
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """Say at the eviction that the heads share."""
+        """Add to the eviction that heads share their places."""
         shared = r"B_h = |\{ i \text{ of head } h \text{ among the best } H B \text{ of all "
         shared += r"heads} \}| \ge \alpha B"
         return evicting(self.policy.steps, shared, "H heads share H·B places")
 
     def without_effect(self, available: Available) -> tuple[str, ...]:
-        """Share nothing where there is one head."""
-        alone = "One head decides here by itself, so that ada-heads has nothing to share."
+        """Warn where there is one head."""
+        alone = "There is one head here, so ada-heads has nothing to share."
         return (*super().without_effect(available), *([alone] if available.heads == 1 else []))
 
     def slots(self, budget: int, layers: int, heads: int) -> int:
-        """Return what is left to one head if all others have no more than what is safe."""
+        """Return what one head gets if all others keep only their guaranteed share."""
         equal = self.policy.slots(budget, layers, heads)
         return equal * heads - (heads - 1) * int(self.safe * equal)
 
     def places(
         self, score: Floats, cache: Cache, protected: Bools, budgets: int | Ints, heads: int
     ) -> int | Ints:
-        """Count the entries of each head among the best of all."""
+        """Count each head's entries among the best of all heads."""
         equal = self.policy.places(score, cache, protected, budgets, heads)
         if heads == 1:
             return equal

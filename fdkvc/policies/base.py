@@ -1,19 +1,18 @@
-"""What every policy is: hyperparameters, channels, and the worth of each entry.
+"""The base class of policies: hyperparameters, channels, and a score for each entry.
 
-A turn asks a policy, in this order:
+The loop over turns calls a policy in this order:
 
-1. `recalls`: what comes back from the second tier, where it has one?
-2. `update`: what does this turn change in the entries that were already here?
+1. `recalls`: which entries come back from the second tier, if there is one?
+2. `update`: how does this turn change the entries that are already cached?
 3. `init_channels`: what does a new entry start with?
-4. `after_insert`: what changes once old and new stand together?
-5. `terms`: what is each entry worth? The sum of these named terms is its score.
-6. `budgets`, `protects`, `places`: how many entries may each row keep, and which of them must
-   stay whatever their score?
-7. `modulate`: how does it bend the attention weights of what was kept?
+4. `after_insert`: what changes once old and new entries are in the cache together?
+5. `terms`: the named terms whose sum is an entry's score.
+6. `budgets`, `protects`, `places`: how many entries may each row keep, and which of them stay
+   whatever their score?
+7. `modulate`: how are the attention weights of the kept entries bent?
 
-Only `terms` has no default. Removal below a threshold, insertion and eviction are the engine's.
-A `fdkvc.policies.wrapper.Wrapper` is a policy that has a policy: it answers some of these in its
-own way, and passes on the others.
+Only `terms` has no default. The loop itself removes entries below a threshold, inserts and evicts.
+A `fdkvc.policies.wrapper.Wrapper` overrides some of these methods of the policy that it wraps.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from fdkvc.cache import Cache, Ties, newest
 from fdkvc.parameters import Checked, Field, defaults_of, fields_of, parameter, parameters_of, share
 
 StepKind = Literal["value", "change", "rate", "protect", "evict", "attention"]
-"""What a step does, so that it can be told in words; see `Step`."""
+"""What a step does, by which it is narrated; see `Step`."""
 
 
 Look = Literal[
@@ -48,34 +47,34 @@ Look = Literal[
     "words",
     "future",
 ]
-"""What a policy looks at.
+"""What a policy decides by.
 
 ``attention`` is that of this turn; ``similarity`` that of embeddings; ``surprisal`` is how
-improbable a token was when it came; ``history`` is what it remembers of earlier turns; ``future``
-is what the dialog has yet to bring.
+improbable a token was when it arrived; ``history`` is what it stores of earlier turns; ``future``
+is the rest of the dialog.
 """
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a policy's turn, as a reader is shown it.
+    """One step of a policy's turn, as readers see it.
 
     Attributes
     ----------
     equation : str
         LaTeX.
     source : str
-        Where the equation stands.
+        Where the equation is published.
     reads, writes : tuple of str
-        Recorded quantities that went in and came out: channels, row states, terms, or what
-        `update` records.
+        Recorded quantities, before and after: channels, row states, terms, or what `update`
+        records.
     kind : {"value", "change", "rate", "protect", "evict", "attention"}
-        ``value`` works out what it writes. ``change`` turns the first quantity it reads into the
-        first it writes, entry by entry; one that it both reads and writes stood as the last turn
-        left it. ``rate`` sets row states, each after the one that it follows from. ``protect``
-        marks entries that must stay. ``evict`` removes and inserts; where a threshold may evict,
-        it reads the score that the threshold judged and the threshold, in this order.
-        ``attention`` bends the first quantity it reads into the first it writes.
+        ``value`` computes what it writes. ``change`` turns the first quantity it reads into the
+        first it writes, entry by entry; a quantity that it both reads and writes starts as the
+        last turn left it. ``rate`` sets row states, in the order of their dependence. ``protect``
+        marks entries that must stay. ``evict`` removes and inserts; with a threshold it reads the
+        thresholded score and the threshold, in this order. ``attention`` bends the first quantity
+        it reads into the first it writes.
     includes_new : bool
         Whether the turn's own tokens take part in a ``change``.
     """
@@ -109,7 +108,7 @@ SUMMED_ATTENTION = Step(
     kind="change",
     includes_new=True,
 )
-"""The step of a policy that adds up each turn's attention, the new tokens' own included."""
+"""The step of a policy that sums each turn's attention, new tokens included."""
 
 RECENT_WINDOW = Step(
     "Protection",
@@ -122,7 +121,7 @@ RECENT_WINDOW = Step(
 
 
 Score = Callable[[Cache], Floats]
-"""Says what entries are worth (B, C): the total of the terms, as eviction will see it."""
+"""Computes the score of entries (B, C): the sum of the terms, as eviction will see it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +135,7 @@ class Update:
     stale : array (B, C) of bool, optional
         Entries below the policy's own threshold, removed before the new ones come in.
     recorded : mapping of name to array (B, C) or (B,)
-        What the steps computed on the way, for whoever looks at them.
+        Intermediate quantities of the steps, for explanations.
     """
 
     cache: Cache
@@ -146,14 +145,14 @@ class Update:
 
 @dataclass(frozen=True)
 class Available:
-    """What is known of the dialogs that a policy runs on.
+    """What the dialogs that a policy runs on provide.
 
     Attributes
     ----------
     speakers, words : bool
-        Whether it is known who said a token, and of what word it is.
+        Whether speakers and words of tokens are known.
     heads, layers : int
-        That decide beside each other.
+        How many decide separately.
     """
 
     speakers: bool = False
@@ -191,50 +190,50 @@ class Policy(Checked, ABC):
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """Its turn, step by step."""
+        """The steps of its turn."""
         return ()
 
     @property
     def bounded(self) -> bool:
-        """Whether it keeps to the budget."""
+        """Whether it respects the budget."""
         return True
 
     @property
     def reads_afresh(self) -> bool:
-        """Whether a turn reads what its own queries chose, and not what the last turn left."""
+        """Whether a turn reads entries that its own queries select from all that is stored."""
         return False
 
     @property
     def page_size(self) -> int:
-        """How many neighbouring places of a dialog leave only together."""
+        """How many neighbouring positions are evicted only together."""
         return 1
 
     @property
     def channels(self) -> tuple[str, ...]:
-        """What it remembers of each entry."""
+        """Names of the numbers that it stores for each entry."""
         return ()
 
     @property
     def ties(self) -> Ties:
-        """Which of its scores are as good as equal, so that the older entry stays."""
+        """Which scores count as equal, so that the older entry stays."""
         return Ties()
 
     @property
     def quantity_names(self) -> Mapping[str, str]:
-        """What people call a quantity, where its own name does not say it."""
+        """Display names of quantities whose own name is unclear."""
         return {}
 
     @property
     def core(self) -> Policy:
-        """The innermost of policies around policies: this one, if it has none."""
+        """The innermost wrapped policy; this one, if it wraps none."""
         return self
 
     def without_effect(self, available: Available) -> tuple[str, ...]:
-        """Say, a sentence each, what of it changes nothing where no more is known than this."""
+        """Return a sentence for each setting that has no effect on such dialogs."""
         return ()
 
     def initial_state(self) -> Mapping[str, float]:
-        """Return the row states and what they start with."""
+        """Return the row states and their initial values."""
         return {}
 
     def capacity(self, budget: int, tokens: int) -> int:
@@ -242,38 +241,38 @@ class Policy(Checked, ABC):
         return budget if self.bounded else tokens
 
     def slots(self, budget: int, layers: int, heads: int) -> int:
-        """Return how many entries a row may hold, where so many layers and heads share budgets."""
+        """Return how many entries a row may hold when layers and heads share budgets."""
         return budget
 
     def tier_places(self, budget: int, tokens: int) -> int:
-        """Return how many evicted tokens of so many wait in a second tier, and may come back.
+        """Return the size of the second tier, whose evicted tokens may come back.
 
-        A policy with one has the row state ``moves``, which counts entries that moved from the
-        cache to the tier or back, from the dialog's beginning.
+        A policy with a tier has the row state ``moves``: entries moved between cache and tier
+        since the dialog's start.
         """
         return 0
 
     def recalls(self, cache: Cache, tier: Ints, turn: Observation) -> Bools:
         """Mark the tokens of the second tier (B, R) that come back to the cache.
 
-        They start as new entries do, and then take part in the turn as those that were cached.
+        They start as new entries and then take part in the turn as cached ones.
         """
         return np.zeros(tier.shape, np.bool_)
 
     def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
-        """Bring the entries that were already cached up to this turn.
+        """Update the entries that were cached before this turn.
 
-        Who needs to know what they are worth by then asks `score`, not `terms`: it answers for
-        all that is wrapped around this policy.
+        An update that needs scores calls `score`, not `terms`: it includes all wrappers around
+        this policy.
         """
         return Update(cache)
 
     def init_channels(self, turn: Observation) -> Mapping[str, Floats]:
-        """Return what each channel of the turn's new tokens starts with (B, n)."""
+        """Return the initial channels of the turn's new tokens (B, n)."""
         return {name: np.zeros(turn.new.shape, np.float32) for name in self.channels}
 
     def after_insert(self, cache: Cache, turn: Observation) -> Cache:
-        """Update channels once old and new entries stand together."""
+        """Update channels once old and new entries are cached together."""
         return cache
 
     @abstractmethod
@@ -285,9 +284,9 @@ class Policy(Checked, ABC):
         return np.zeros(cache.token.shape, np.bool_)
 
     def budgets(self, budget: int, turn: Observation) -> int | Ints:
-        """Return the budget of each row (B, 1), or one for all; in the mean over layers the same.
+        """Return the budget of each row (B, 1), or one for all; the mean over layers is `budget`.
 
-        What is protected and how many places there are follow from that.
+        Protection and places follow from it.
         """
         return budget
 
@@ -300,12 +299,12 @@ class Policy(Checked, ABC):
         ----------
         score, protected : array (B, C)
         heads : int
-            Rows, one after the other, that may share their budgets.
+            Consecutive rows that may share their budgets.
         """
         return budgets
 
     def modulate(self, weights: Floats, cache: Cache) -> Floats:
-        """Bend the attention weights (B, C) over the kept entries; which sum to 1."""
+        """Bend the attention weights (B, C) over the kept entries; they sum to 1."""
         return weights
 
     @property
@@ -322,7 +321,7 @@ class Policy(Checked, ABC):
 
     @property
     def title(self) -> str:
-        """The label, and every hyperparameter that is not at its default, for people."""
+        """The label, and every hyperparameter that is not at its default, for display."""
         return " ".join([self.label, *self._changed()])
 
     def _changed(self) -> list[str]:
@@ -333,11 +332,11 @@ class Policy(Checked, ABC):
 
     @property
     def settings(self) -> Mapping[str, Field]:
-        """Every hyperparameter by its name; what it is set to is the field's default."""
+        """Every hyperparameter by name, with its value as the field's default."""
         return {field.name: field for field in fields_of(self, self.key)}
 
     def quantity_name(self, quantity: str) -> str:
-        """Return what people call a channel, term, row state or recorded quantity.
+        """Return the display name of a channel, term, row state or recorded quantity.
 
         Examples
         --------
@@ -348,7 +347,7 @@ class Policy(Checked, ABC):
         return self.quantity_names.get(quantity, quantity.replace("_", " "))
 
     def is_a_variant_of(self, other: Policy) -> bool:
-        """Whether it is the same policy, or the same around the same, with whatever numbers."""
+        """Whether it is the same policy with the same wrappers, whatever the numbers."""
         return type(self) is type(other)
 
     def variant(self, **changes: float | int | str) -> Policy:
@@ -357,24 +356,24 @@ class Policy(Checked, ABC):
 
 
 def window_parameter(default: float) -> Any:
-    """Declare the share of the budget that is protected for the newest entries."""
+    """Declare the share of the budget that is reserved for the newest entries."""
     return share(
-        default, "Window", "Share of the budget that is kept for the newest entries.", symbol="r"
+        default, "Window", "Share of the budget reserved for the newest entries.", symbol="r"
     )
 
 
 def window(cache: Cache, budget: int, share: float) -> Bools:
-    """Mark the newest entries, as many as whole places in this share of the budget (B, C)."""
+    """Mark the newest entries, up to this share of the budget, rounded down (B, C)."""
     return newest(cache, np.asarray(budget * share).astype(np.intp).reshape(-1, 1))
 
 
 def within(budget: int, protects: Callable[[int], Bools]) -> Bools:
-    """Protect what would be in as much of the budget as it takes for no row to have more of it.
+    """Protect what is protected within the largest budget at which no row exceeds `budget`.
 
     Parameters
     ----------
     protects : function of int to array (B, C) of bool
-        What is protected in a budget: at most so many a row, and what is so in any.
+        Entries protected within a budget: at most that many a row, plus those always protected.
     """
     protected = protects(budget)
     for places in reversed(range(budget)):
@@ -386,17 +385,17 @@ def within(budget: int, protects: Callable[[int], Bools]) -> Bools:
 
 
 def queries_parameter() -> Any:
-    """Declare whose attention counts: the turn's mean query's, or each of its queries'."""
+    """Declare which attention counts: that of the turn's mean query, or of each query."""
     return parameter(
         "mean",
         "Queries",
-        "Whose attention counts: the turn's mean query's, or that of each query of the turn.",
+        "Which attention counts: that of the turn's mean query, or of each query.",
         choices=("mean", "each"),
     )
 
 
 def observed_attention(turn: Observation, token: Ints, queries: str) -> Floats:
-    """Return what attention these tokens get in this turn, by query (B, m, C).
+    """Return the attention that these tokens get in this turn, by query (B, m, C).
 
     Parameters
     ----------
@@ -410,12 +409,12 @@ def observed_attention(turn: Observation, token: Ints, queries: str) -> Floats:
 
 
 def seen_by(turn: Observation, token: Ints, queries: str) -> Bools:
-    """Return which of the same queries see each of these tokens (B, m, C)."""
+    """Return which queries see each of these tokens (B, m, C)."""
     return turn.visible(token) if queries == "each" else (token >= 0)[:, None]
 
 
 def total(terms: Mapping[str, Floats]) -> Floats:
-    """Add the named terms up to the score (B, C)."""
+    """Sum the named terms to the score (B, C)."""
     first, *rest = terms.values()
     score = first
     for term in rest:
@@ -430,7 +429,7 @@ def share_of_best(score: Floats, cache: Cache, share: float) -> Floats:
 
 
 def below_threshold(score: Floats, cache: Cache, threshold: Floats, ties: Ties) -> Bools:
-    """Mark entries whose score is below the threshold (B,) of their row, and no tie (B, C)."""
+    """Mark entries below the threshold (B,) of their row, ties excepted (B, C)."""
     least = threshold[:, None]
     below: Bools = cache.present & (score < least - ties.tolerance(least))
     return below

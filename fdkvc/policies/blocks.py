@@ -1,4 +1,4 @@
-"""Blocks: entries leave by pages, as the engines that serve models keep them."""
+"""Blocks: entries are evicted by pages, as in paged attention."""
 
 from __future__ import annotations
 
@@ -28,30 +28,31 @@ class Blocks(Wrapper):
     """Evict whole pages of neighbouring entries.
 
     After Kwon et al. 2023, *Efficient Memory Management for Large Language Model Serving with
-    PagedAttention*, whose pages are what memory is given out by, and Chitty-Venkata et al. 2025,
-    *PagedEviction*, which evicts by them. A page is as many places of the dialog, one after the
-    other; the budget is worth ⌊B/size⌋ of them, and one that is not full takes all of its places.
-    A budget below a page holds part of one.
+    PagedAttention*, which allocates memory in pages, and Chitty-Venkata et al. 2025,
+    *PagedEviction*, which evicts by pages. A page is `size` consecutive positions of the dialog;
+    the budget holds ⌊B/size⌋ pages, and a partly filled page takes all of its places. A budget
+    below one page holds part of a page.
     """
 
     key = "blocks"
     label = "Blocks"
     idea = (
-        "Memory comes in pages of neighbouring entries: a page is worth the mean or the largest "
-        "score in it, and leaves as a whole. The places of a page that is not full are wasted."
+        "Memory is allocated in pages of neighbouring entries. A page has the mean or the "
+        "largest score of its entries and is evicted as a whole; places of a partly filled page "
+        "are wasted."
     )
     source = "after Kwon et al. 2023, PagedAttention, and Chitty-Venkata et al. 2025, PagedEviction"
 
-    size: int = parameter(16, "Page size", "Places of a page.", symbol="b", low=1, high=256)
+    size: int = parameter(16, "Page size", "Places on a page.", symbol="b", low=1, high=256)
     score: str = parameter(
         "mean",
         "Page score",
-        "What a page is worth: the mean score of its entries, or the largest.",
+        "Score of a page: the mean score of its entries, or the largest.",
         choices=tuple(_EQUATION),
     )
 
     def __post_init__(self) -> None:
-        """Check the hyperparameters, and that the places are not shared out one by one.
+        """Check the hyperparameters, and that places are not allocated one by one.
 
         Raises
         ------
@@ -61,24 +62,24 @@ class Blocks(Wrapper):
         super().__post_init__()
         if any(each.key == "ada-heads" for each in inside(self.policy)):
             raise ValueError(
-                f"{self.policy.name} shares out single places, but {self.key} has whole pages"
+                f"{self.policy.name} allocates single places, but {self.key} whole pages"
             )
 
     @property
     def looks_at(self) -> tuple[Look, ...]:
-        """Look at positions, which say what is on a page."""
+        """Use positions, which define pages."""
         return tuple(dict.fromkeys((*self.policy.looks_at, "positions")))
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """Say at the eviction that whole pages leave."""
+        """Add to the eviction that whole pages leave."""
         pages = _EQUATION[self.score] + r"p(i) = \lfloor i / b \rfloor \\ "
         pages += r"\text{whole pages leave: at most } \lfloor B / b \rfloor \text{ stay}"
         return evicting(self.policy.steps, pages, "pages of b places")
 
     @property
     def page_size(self) -> int:
-        """What leaves together."""
+        """Places that are evicted together."""
         return self.size
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
@@ -96,7 +97,7 @@ class Blocks(Wrapper):
         return {name: np.take_along_axis(term, leader, axis=1) for name, term in terms.items()}
 
     def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
-        """Let a threshold evict only what it evicts of a whole page."""
+        """Let a threshold evict only whole pages."""
         update = self.policy.update(cache, turn, score)
         if update.stale is None:
             return update
@@ -104,7 +105,7 @@ class Blocks(Wrapper):
         return dataclasses.replace(update, stale=cache.present & ~stays)
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
-        """Protect the pages of what the policy inside protects, as many as there is room for."""
+        """Protect the pages of entries that the wrapped policy protects, as far as they fit."""
         if budget < self.size:
             return self.policy.protects(cache, turn, budget)
         pages = self._pages(cache, turn)

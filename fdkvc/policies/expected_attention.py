@@ -34,8 +34,8 @@ class ExpectedAttention(Policy):
     key = "expected-attention"
     label = "Expected attention"
     idea = (
-        "Future queries are taken to be like those so far; the entries that such queries are "
-        "expected to draw most from, attention times the value's length, stay."
+        "Future queries are assumed to be distributed like past ones. The entries expected to "
+        "contribute most to their output, attention times value norm, stay."
     )
     source = "Devoto et al. 2025, Expected Attention: KV Cache Compression"
     looks_at = ("queries", "keys", "values", "positions")

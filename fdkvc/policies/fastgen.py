@@ -41,10 +41,11 @@ class FastGen(Policy):
     key = "fastgen"
     label = "FastGen"
     idea = (
-        "Each turn picks the cheapest structure that holds enough of the attention: special "
-        "tokens, then heavy hitters, then a local window, then all; within the budget. Attention "
-        "in drawn dialogs is so even that it takes all in every turn: there it keeps what H2O "
-        "without a window keeps. A model's own heads differ, and so do the structures they take."
+        "Each turn selects the smallest structure that holds enough of the attention: special "
+        "tokens, plus heavy hitters, plus a local window, or everything, within the budget. "
+        "Synthetic attention is so even that every turn selects everything, so there it keeps "
+        "what H2O without a window keeps. Heads of a real model differ, and so do their "
+        "structures."
     )
     source = "Ge et al. 2024, Model Tells You What to Discard: Adaptive KV Cache Compression"
     looks_at = ("attention", "history", "positions")

@@ -98,8 +98,8 @@ class FDKVC(Policy):
     key = "fd-kvc"
     label = "FD-KVC"
     idea = (
-        "Each entry carries the attention it has gathered and a recency score that decays every "
-        "turn and is reinforced by similarity to the current query; their weighted sum decides."
+        "Each entry has a cumulative attention score and a recency score that decays every turn "
+        "and is reinforced by similarity to the current query; their weighted sum decides."
     )
     source = "Ganguly, Fractional Decay KV-Cache, Algorithm 1"
     looks_at = ("attention", "similarity", "history")

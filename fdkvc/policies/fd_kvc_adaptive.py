@@ -65,8 +65,8 @@ class FDKVCAdaptive(FDKVC):
     kappa: float = parameter(
         0.5,
         "Weight shift",
-        "How far the cumulative weight rises while the query stays with what is recent, and falls "
-        "while it moves away; 0 leaves it fixed.",
+        "How far the cumulative weight rises while the query stays near recent entries, and falls "
+        "while it moves away; 0 keeps it fixed.",
         symbol=r"\kappa",
         low=0,
         high=10,
@@ -75,7 +75,7 @@ class FDKVCAdaptive(FDKVC):
     theta: float = parameter(
         0.5,
         "Neutral continuity",
-        "How similar the query is to what is recent where the weights stay as they are.",
+        "Similarity of the query to recent entries at which the weights do not change.",
         symbol=r"\theta",
         low=-1,
         high=1,

@@ -47,8 +47,8 @@ class H2O(Policy):
     key = "h2o"
     label = "H2O"
     idea = (
-        "Each entry adds up the attention it gets; half of the budget goes to the largest sums, "
-        "the heavy hitters, and half to the newest entries."
+        "Each entry accumulates the attention it receives. Half of the budget goes to the "
+        "largest sums, the heavy hitters, and half to the newest entries."
     )
     source = "Zhang et al. 2023, H2O: Heavy-Hitter Oracle for Efficient Generative Inference"
     looks_at = ("attention", "history", "positions")
@@ -60,7 +60,7 @@ class H2O(Policy):
     forgetting: float = parameter(
         1.0,
         "Forgetting factor",
-        "Share of its sum that an entry keeps from one query to the next; 1 forgets nothing.",
+        "Share of its sum that an entry keeps from query to query; 1 turns forgetting off.",
         symbol=r"\lambda",
         low=0,
         high=1,

@@ -35,8 +35,8 @@ class H2OMean(Policy):
     key = "h2o-mean"
     label = "H2O mean"
     idea = (
-        "Each entry's attention is averaged over the queries that could see it, and the highest "
-        "means stay. It favours the old: in early turns fewer entries share the attention."
+        "Attention is averaged over the queries that could see an entry, and the highest means "
+        "stay. This favours old entries: in early turns fewer entries share the attention."
     )
     source = "Devoto et al. 2025, kvpress, ObservedAttention"
     looks_at = ("attention", "history")

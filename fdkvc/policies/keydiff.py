@@ -23,7 +23,7 @@ class KeyDiff(Policy):
 
     key = "keydiff"
     label = "KeyDiff"
-    idea = "Entries whose keys are most unlike the average key stay, whatever any query asks."
+    idea = "Entries whose keys differ most from the average key stay, whatever the query."
     source = "Park et al. 2025, KeyDiff: Key Similarity-Based KV Cache Eviction"
     looks_at = ("keys",)
     ties = UNIT_SCALE

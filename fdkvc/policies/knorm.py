@@ -25,8 +25,9 @@ class Knorm(Policy):
     key = "knorm"
     label = "Key norm"
     idea = (
-        "Entries with the shortest keys stay, since in trained models these get attention. Drawn "
-        "keys have no such habit: there it keeps less of the current topic than random eviction."
+        "Entries with the shortest keys stay, because in trained models these receive "
+        "attention. Synthetic keys have no such property: there it keeps less of the current "
+        "topic than random eviction."
     )
     source = "Devoto et al. 2024, A Simple and Effective L2 Norm-Based Strategy"
     looks_at = ("keys",)

@@ -24,10 +24,10 @@ class Oracle(Policy):
     key = "oracle"
     label = "Oracle"
     idea = (
-        "It cheats: it knows the rest of the dialog, and keeps the entries that will get the most "
-        "attention, whatever their topic. In drawn dialogs attention hardly asks for topics, so "
-        "that it may keep none of the current one: a retention of 0 %. It is greedy, so not the "
-        "best possible: that is what regret is measured from."
+        "It sees the future: it keeps the entries that will receive the most attention, "
+        "whatever their topic. Synthetic attention hardly depends on topics, so retention may "
+        "be 0 %. It is greedy and therefore not optimal; regret is measured against the "
+        "optimum."
     )
     source = "after Belady 1966, A Study of Replacement Algorithms for a Virtual-Storage Computer"
     looks_at = ("future",)

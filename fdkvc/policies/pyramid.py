@@ -1,4 +1,4 @@
-"""Pyramid: lower layers have more places than upper ones, in all as many as with equal budgets."""
+"""Pyramid: lower layers get larger budgets than upper ones, with the same total."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ class Pyramid(Wrapper):
     """Give each layer a budget of its own, in an arithmetic sequence from the first to the last.
 
     Cai et al. 2024, *PyramidKV: Dynamic KV Cache Compression based on Pyramidal Information
-    Funneling*. Where there is one layer its budget is the equal one; drawn and recorded dialogs
-    have one, a language model has several.
+    Funneling*. With one layer the budget does not change: synthetic and recorded dialogs have
+    one layer, a language model has several.
     """
 
     key = "pyramid"
     label = "Pyramid"
     idea = (
-        "A model's lower layers, which look at much, have larger budgets, and its upper ones "
-        "smaller, in an arithmetic sequence whose mean is the budget."
+        "Lower layers of a model, whose attention is spread, get larger budgets than upper "
+        "ones; the budgets form an arithmetic sequence whose mean is the budget."
     )
     source = "Cai et al. 2024, PyramidKV"
 
     last: float = parameter(
         0.5,
         "Last layer",
-        "The last layer's budget as a share of the equal one; the first has 2 less that.",
+        "The last layer's budget as a multiple of the mean; the first layer gets 2 minus that.",
         symbol=r"\lambda",
         low=0,
         high=2,
@@ -41,13 +41,13 @@ class Pyramid(Wrapper):
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """Say at the eviction how large the budgets are."""
+        """Add the budgets to the eviction."""
         budget = r"B_l = B \left(2 - \lambda - \tfrac{2\,(1 - \lambda)\, l}{L - 1}\right)"
         return evicting(self.policy.steps, budget, "of layer l of L, rounded to L·B in all")
 
     def without_effect(self, available: Available) -> tuple[str, ...]:
-        """Have equal budgets where there is one layer."""
-        alone = "There is one layer here, so that pyramid gives it the equal budget."
+        """Warn where there is one layer."""
+        alone = "There is one layer here, so pyramid changes nothing."
         return (*super().without_effect(available), *([alone] if available.layers == 1 else []))
 
     def slots(self, budget: int, layers: int, heads: int) -> int:

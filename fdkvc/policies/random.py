@@ -32,7 +32,10 @@ class Random(Policy):
 
     key = "random"
     label = "Random"
-    idea = "The lower reference: each turn every entry draws a number, and the lowest are evicted."
+    idea = (
+        "The lower reference: every turn each entry draws a random number, and the lowest are "
+        "evicted."
+    )
     source = "Belady 1966, A Study of Replacement Algorithms for a Virtual-Storage Computer"
     looks_at = ("chance",)
     ties = EXACT
@@ -43,8 +46,8 @@ class Random(Policy):
 
     chance_seed: int = parameter(
         0,
-        "Seed of chance",
-        "Which random numbers are drawn.",
+        "Random seed",
+        "Seed of the random numbers.",
         low=0,
         high=2**31,
         nominal=True,

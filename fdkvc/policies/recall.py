@@ -39,23 +39,23 @@ class Recall(Wrapper):
     key = "recall"
     label = "Recall"
     idea = (
-        "What is evicted waits in a second tier; when the query returns to the page that an entry "
-        "is of, all of that page comes back, as if it were new."
+        "Evicted entries wait in a second tier. When the query returns to their page, the whole "
+        "page comes back as if it were new."
     )
     source = "after Tang et al. 2024, Quest"
 
     tier: float = parameter(
         1.0,
         "Second tier",
-        "Places of a second tier, as a share of the budget: evicted entries wait there, and come "
-        "back when the query returns to their page; 0 has none.",
+        "Size of the second tier as a share of the budget: evicted entries wait there until the "
+        "query returns to their page; 0 turns it off.",
         low=0,
         high=4,
     )
     page_match: float = share(
         0.7,
         "Page match",
-        "How similar a page's mean key must be to the turn's, as a cosine, for the query to be on "
+        "Cosine between the mean keys of a page and of the turn above which the query matches "
         "that page.",
         symbol=r"\vartheta",
     )

@@ -29,8 +29,8 @@ class Retrieval(Policy):
     key = "retrieval"
     label = "Retrieval"
     idea = (
-        "Everything is stored, and a turn reads the entries nearest to its queries, as many as the "
-        "budget allows: reads are bounded, memory is not."
+        "Everything is stored, and each turn reads the entries nearest to its queries, up to "
+        "the budget: reads are bounded, memory is not."
     )
     source = "after Bertsch et al. 2023, Unlimiformer, and Tang et al. 2024, Quest"
     looks_at = ("positions", "keys", "queries")
@@ -54,7 +54,11 @@ class Retrieval(Policy):
     )
 
     size: int = parameter(
-        1, "Page size", "Neighbouring places that are read together; 1 is exact.", low=1, high=256
+        1,
+        "Page size",
+        "Neighbouring positions read together; 1 is exact.",
+        low=1,
+        high=256,
     )
 
     @property

@@ -42,8 +42,8 @@ class Scissorhands(Policy):
     key = "scissorhands"
     label = "Scissorhands"
     idea = (
-        "Within the last queries, each entry counts how often its attention was below the even "
-        "share; the highest counts are evicted, but none of the newest."
+        "For each entry, count how many of the last queries gave it less than an even share of "
+        "attention; the highest counts are evicted, except among the newest entries."
     )
     source = "Liu et al. 2023, Scissorhands, Algorithm 2"
     looks_at = ("attention", "history", "positions")
@@ -65,8 +65,7 @@ class Scissorhands(Policy):
     history: int = parameter(
         8,
         "History window",
-        "How many of the last queries count: a turn has one, or one for each token where each "
-        "counts.",
+        "Number of recent queries that count; a turn has one mean query, or one for each token.",
         symbol="w",
         low=1,
         high=24,
@@ -74,7 +73,7 @@ class Scissorhands(Policy):
     threshold: float = parameter(
         1.0,
         "Low attention",
-        "Attention counts as low below this many times an even share.",
+        "Attention below this multiple of an even share counts as low.",
         symbol=r"\theta",
         low=0,
         high=10,
@@ -84,7 +83,7 @@ class Scissorhands(Policy):
     queries: str = queries_parameter()
 
     def after_insert(self, cache: Cache, turn: Observation) -> Cache:
-        """Write down for each query whether an entry's attention was low."""
+        """Record for each query whether an entry's attention was low."""
         a = observed_attention(turn, cache.token, self.queries)
         seen = seen_by(turn, cache.token, self.queries)
         shares = a * seen.sum(axis=2, keepdims=True).astype(np.float32)

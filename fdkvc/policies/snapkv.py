@@ -1,4 +1,4 @@
-"""SnapKV: the last queries vote, and neighbours share their votes."""
+"""SnapKV: the last queries vote, and votes are pooled over neighbours."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ class SnapKV(Policy):
     """Keep what the last queries attend to, smoothed over neighbours, and their own tokens.
 
     Li et al. 2024, *SnapKV: LLM Knows What You are Looking for Before Generation*. The original
-    looks once, at the end of a prompt, through a window of its last queries; here every turn is
-    such a prompt, and the window is a share of it (at least one query). Pooling takes the mean
+    observes once, at the end of a prompt, a window of its last queries; here every turn is a
+    prompt, and the window is a share of it (at least one query). Pooling takes the mean
     over a kernel of neighbouring entries, with nothing beyond the ends, as the original's code.
     """
 
     key = "snapkv"
     label = "SnapKV"
     idea = (
-        "The last queries of the turn vote with their attention, neighbours share their votes, "
-        "and the most voted for stay, together with the last tokens themselves."
+        "The turn's last queries vote with their attention, votes are pooled over neighbours, "
+        "and the entries with the most votes stay, together with the turn's last tokens."
     )
     source = "Li et al. 2024, SnapKV: LLM Knows What You are Looking for Before Generation"
     looks_at = ("attention", "positions")
@@ -53,15 +53,15 @@ class SnapKV(Policy):
     window: float = parameter(
         0.25,
         "Window",
-        "How much of the turn votes: its last tokens, which also stay.",
+        "Share of the turn's queries that vote, counted from its end; their tokens stay.",
         low=0,
         high=1,
     )
     kernel: int = parameter(
         5,
         "Kernel",
-        "Neighbouring entries that share their votes; 1 pools nothing, and an even number is one "
-        "more, as the entry stands in the middle.",
+        "Neighbouring entries over which votes are pooled; 1 pools nothing, an even number counts "
+        "as the next odd one.",
         low=1,
         high=63,
     )

@@ -1,4 +1,4 @@
-"""Surprisal: what was surprising and is not repeated later stays beside the newest."""
+"""Surprisal: surprising tokens that are not repeated later stay beside the newest."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ from fdkvc.policies.base import (
 class Surprisal(Policy):
     """Keep the newest, and the tokens that were surprising unless a newer entry repeats them.
 
-    Neither attention nor similarity to the query decides. ``benchmarks/tune.py`` searched the
-    settings on training dialogues of the Schema-Guided Dialogue dataset;
-    ``fdkvc/results.md`` has results on other dialogues, and each part left out.
+    Neither attention nor similarity to the query decides. The settings were searched on training
+    dialogues of the Schema-Guided Dialogue dataset; ``fdkvc/results.md`` has results on others, and
+    with each part left out.
     """
 
     key = "surprisal"
     label = "Surprisal"
     idea = (
-        "Half of the budget is for the newest entries. The rest goes to what was surprising when "
-        "it came, which fades turn by turn; what a newer entry repeats goes first."
+        "Half of the budget goes to the newest entries, the rest to tokens that were surprising "
+        "when they arrived. Surprisal fades turn by turn, and entries that a newer one repeats "
+        "go first."
     )
     source = "this project; tuned on the Schema-Guided Dialogue dataset"
     looks_at = ("surprisal", "similarity", "history", "positions")
@@ -85,8 +86,8 @@ class Surprisal(Policy):
     redundancy: float = share(
         0.75,
         "Redundancy threshold",
-        "An entry goes first if the cosine of its embedding with that of a newer entry is above "
-        "this; 1 turns this off.",
+        "Entries whose embedding has a higher cosine than this with that of a newer entry are "
+        "evicted first; 1 turns this off.",
         symbol=r"\eta",
     )
 

@@ -24,7 +24,10 @@ class Tova(Policy):
 
     key = "tova"
     label = "TOVA"
-    idea = "The entries that the turn's last query attends to most stay; the past does not count."
+    idea = (
+        "The entries that the turn's last query attends to most stay; earlier attention does "
+        "not count."
+    )
     source = "Oren et al. 2024, Transformers are Multi-State RNNs"
     looks_at = ("attention",)
     steps = (

@@ -1,4 +1,4 @@
-"""Turns: each turn is compressed once, when it ends, and not judged again."""
+"""Turns: each turn is compressed once, when it ends."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from fdkvc.policies.wrapper import Wrapper
 
 @dataclass(frozen=True)
 class Turns(Wrapper):
-    """Judge a turn's own tokens when it ends, and never again.
+    """Score a turn's tokens when it ends, and never again.
 
     After Liu et al. 2025, *FlowKV: Enhancing Multi-Turn Conversational Coherence in LLMs via
-    Isolated Key-Value Cache Management*, which leaves what is left of older turns as it is, so that
-    nothing is compressed again and again. Its cache grows with the turns; here the budget caps it,
-    and what was picked longest ago goes first, after all that was not picked.
+    Isolated Key-Value Cache Management*, which never compresses older turns again. Its
+    cache grows with the turns; here the budget caps it: tokens that were not picked are evicted
+    first, then those picked longest ago.
     """
 
     key = "turns"
     label = "Turn by turn"
     idea = (
-        "When a turn ends, the policy inside picks a share of the turn's own tokens; no turn is "
-        "judged again. What was not picked leaves first, then what was picked longest ago."
+        "When a turn ends, the wrapped policy picks a share of that turn's tokens, once. Tokens "
+        "that were not picked are evicted first, then those picked longest ago."
     )
     source = "after Liu et al. 2025, FlowKV"
 
     picks: float = parameter(
-        0.25, "Picked", "Share of a turn's tokens that are picked.", symbol="p", low=0, high=1
+        0.25, "Picked", "Share of a turn's tokens to pick.", symbol="p", low=0, high=1
     )
 
     def __post_init__(self) -> None:
-        """Check the hyperparameters, and that nothing comes back to be judged again.
+        """Check the hyperparameters, and that evicted entries do not come back.
 
         Raises
         ------
@@ -49,17 +49,17 @@ class Turns(Wrapper):
         super().__post_init__()
         if MOVES.keys() & self.policy.initial_state():
             raise ValueError(
-                f"{self.policy.name} brings entries back, but {self.key} judges none again"
+                f"{self.policy.name} brings entries back, but {self.key} scores none twice"
             )
 
     @property
     def looks_at(self) -> tuple[Look, ...]:
-        """Look at positions, and remember what was picked."""
+        """Use positions and the history of picks."""
         return tuple(dict.fromkeys((*self.policy.looks_at, "positions", "history")))
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """Put what is picked in the place of the score of the one inside, which is seen no more."""
+        """Replace the score of the wrapped policy by what it picked."""
         return (
             *(step for step in self.policy.steps if step.kind not in ("value", "evict")),
             Step(
@@ -67,7 +67,7 @@ class Turns(Wrapper):
                 r"\begin{gathered} S_t = \text{the best } \lceil p\, n_t \rceil \text{ of the "
                 r"turn's } n_t \\ z_i = \mathbb 1[i \in S_{t_i}], \quad s_i = i - (1 - z_i)\, N_t "
                 r"\end{gathered}",
-                "once, when the turn ends, by the score of the policy inside; N tokens so far",
+                "once, when the turn ends, by the score of the wrapped policy; N tokens so far",
                 writes=("position", "passed over"),
             ),
             EVICTION,
@@ -75,16 +75,16 @@ class Turns(Wrapper):
 
     @property
     def channels(self) -> tuple[str, ...]:
-        """Remember what was picked."""
+        """Add whether an entry was picked."""
         return (*self.policy.channels, "picked")
 
     @property
     def ties(self) -> Ties:
-        """Tie by nothing but the same place."""
+        """Positions tie only when equal."""
         return EXACT
 
     def init_channels(self, turn: Observation) -> Mapping[str, Floats]:
-        """Begin unpicked."""
+        """Start unpicked."""
         return {**self.policy.init_channels(turn), "picked": np.zeros(turn.new.shape, np.float32)}
 
     def after_insert(self, cache: Cache, turn: Observation) -> Cache:
@@ -98,12 +98,12 @@ class Turns(Wrapper):
         return ready.with_channels(**{"picked": np.where(new, picked, ready["picked"])})
 
     def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
-        """Let no threshold judge older turns, and the one inside see its own scores."""
+        """Update the wrapped policy by its own scores, without its threshold."""
         own = self.policy.update(cache, turn, lambda each: total(self.policy.terms(each, turn)))
         return dataclasses.replace(own, stale=None)
 
     def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
-        """Return the place, and what it costs not to have been picked: all places so far."""
+        """Return the position, less all positions so far for tokens that were not picked."""
         position = turn.position(cache.token).astype(np.float64)
         so_far = position.max(axis=1, keepdims=True) + 1
         return {"position": position, "passed over": so_far * (cache["picked"] - 1)}

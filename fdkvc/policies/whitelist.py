@@ -1,4 +1,4 @@
-"""Whitelist: turns, a speaker or words never leave, and take their places of the budget."""
+"""Whitelist: turns, a speaker or words are never evicted, within the budget."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LISTED = Step(
     r"\text{speaker}_i = p \;\text{ or }\; \text{word}_i \in M \;\Rightarrow\; i \in W \\ "
     r"\text{the oldest } \lfloor m B \rfloor \text{ of } W \;\Rightarrow\; \text{keep} "
     r"\end{gathered}",
-    "the first n turns and turn t₀, the words of one speaker, and the words M that are marked",
+    "the first n turns, turn t₀, the words of one speaker, and the marked words M",
     writes=("protected",),
     kind="protect",
 )
@@ -31,25 +31,25 @@ class Whitelist(Wrapper):
     """Never evict the dialog's first turns or another, one speaker's words, or marked words.
 
     After Chen et al. 2025, *The Pitfalls of KV Cache Compression*, who find that eviction drops
-    instructions, and mend it by a whitelist. What is on it takes its places of the budget, at most
-    a share of them, so that the dialog goes on; the older go first, as instructions come first.
+    instructions and protect them with a whitelist. Listed entries count within the budget, up to a
+    share of it; beyond that share the oldest stay, because instructions come first.
     """
 
     key = "whitelist"
     label = "Whitelist"
     idea = (
-        "The dialog's first turns or another, one speaker's words, or words that are marked never "
-        "leave, up to a share of the budget; on the rest of it the policy inside decides."
+        "The dialog's first turns or one other turn, one speaker's words, or marked words are "
+        "never evicted, up to a share of the budget; the wrapped policy decides on the rest."
     )
     source = "after Chen et al. 2025, The Pitfalls of KV Cache Compression"
 
     first: int = parameter(
-        1, "First turns", "So many of the dialog's first turns never leave.", low=0, high=512
+        1, "First turns", "Number of first turns that are never evicted.", low=0, high=512
     )
     at_turn: int = parameter(
         -1,
         "One turn",
-        "A turn that never leaves, counted from 0; -1 is none.",
+        "One more turn that is never evicted, counted from 0; -1 is none.",
         symbol="t_0",
         low=-1,
         high=511,
@@ -58,16 +58,16 @@ class Whitelist(Wrapper):
     speaker: str = parameter(
         NOBODY,
         "Speaker",
-        "Whose words never leave, in dialogs that people said; drawn ones have no speakers.",
+        "Whose words are never evicted in real dialogs; synthetic ones have no speakers.",
         choices=(NOBODY, *SPEAKERS),
     )
     most: float = share(
-        0.5, "Most", "Share of the budget that the whitelist takes at most.", symbol="m"
+        0.5, "Most", "Largest share of the budget that the whitelist may take.", symbol="m"
     )
     words: str = parameter(
         "",
         "Marked words",
-        "Words that never leave, whoever says them, such as san+jose; drawn tokens say nothing.",
+        "Words that are never evicted, such as san+jose; synthetic tokens have no words.",
         symbol="M",
         pattern=r"(?=.{0,300}$)(\w+(\+\w+)*)?",
         form="words of letters and digits with + between them, of 300 characters at most",
@@ -76,7 +76,7 @@ class Whitelist(Wrapper):
 
     @property
     def looks_at(self) -> tuple[Look, ...]:
-        """Look at when it was said, by whom, and what."""
+        """Use positions, and speakers and words where they are listed."""
         also: tuple[Look, ...] = ("positions",)
         if self.speaker != NOBODY:
             also = (*also, "speakers")
@@ -86,23 +86,22 @@ class Whitelist(Wrapper):
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """Say that what is listed is protected."""
+        """Add the protection of listed entries."""
         return before_eviction(self.policy.steps, LISTED)
 
     def without_effect(self, available: Available) -> tuple[str, ...]:
-        """List nobody's words where nobody is known to speak, and no words where none is known."""
+        """Warn where speakers or words are unknown."""
         own = []
         if self.speaker != NOBODY and not available.speakers:
             own.append(
-                f"Nobody is known to speak here, so that whitelist lists no word of the "
-                f"{self.speaker}."
+                f"Speakers are unknown here, so whitelist protects no words of the {self.speaker}."
             )
         if self.words and not available.words:
-            own.append("No token is known to be a word here, so that whitelist marks none.")
+            own.append("Words are unknown here, so whitelist protects none.")
         return (*super().without_effect(available), *own)
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
-        """Protect what is listed, and what the policy inside protects beside it."""
+        """Protect listed entries, and those that the wrapped policy protects."""
         born = turn.born(cache.token)
         listed = cache.present & ((born < self.first) | (born == self.at_turn))
         if self.speaker != NOBODY:

@@ -1,4 +1,4 @@
-"""Window: a share of the budget is kept for the newest entries."""
+"""Window: a share of the budget is reserved for the newest entries."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from fdkvc.policies.wrapper import Wrapper, before_eviction
 
 @dataclass(frozen=True)
 class Window(Wrapper):
-    """Keep a share of the budget for the newest entries; a policy decides on the rest.
+    """Reserve a share of the budget for the newest entries; a policy decides on the rest.
 
-    As the window of Zhang et al. 2023, *H2O*; what the policy inside protects stays, too.
+    Like the window of Zhang et al. 2023, *H2O*; entries that the wrapped policy protects stay, too.
     """
 
     key = "window"
     label = "Window"
-    idea = "The newest entries always stay; on the rest of the budget the policy inside decides."
+    idea = "The newest entries always stay; the wrapped policy decides on the rest of the budget."
     source = "after Zhang et al. 2023, H2O"
 
     share: float = window_parameter(0.5)
 
     @property
     def looks_at(self) -> tuple[Look, ...]:
-        """Look at positions, too."""
+        """Use positions, too."""
         return tuple(dict.fromkeys((*self.policy.looks_at, "positions")))
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """Say that the newest are protected."""
+        """Add the protection of the newest."""
         return before_eviction(self.policy.steps, replace(RECENT_WINDOW, name="Window"))
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
-        """Protect the newest, and what the policy inside protects beside them."""
+        """Protect the newest entries, and those that the wrapped policy protects."""
         newest = window(cache, budget, self.share)
         return within(budget, lambda places: newest | self.policy.protects(cache, turn, places))

@@ -1,4 +1,4 @@
-"""A policy that has a policy: it changes how that one evicts, and leaves the rest to it."""
+"""Wrappers: policies that wrap another one and change how it evicts."""
 
 from __future__ import annotations
 
@@ -14,29 +14,28 @@ from fdkvc.policies.base import Available, Look, Policy, Score, Step, Update
 
 @dataclass(frozen=True)
 class Wrapper(Policy):
-    """A policy around another: what it does not answer itself, the one inside answers.
+    """A policy around another one, to which it forwards every method that it does not override.
 
-    A wrapper is a file with a class derived from this one, and its name in `WRAPPERS`. It overrides
-    the questions that it answers in its own way, asks ``self.policy`` for what the one inside
-    says, and has hyperparameters of its own. The one inside hears of what is around it where it
-    asks what entries are worth; see `Policy.update`.
+    A wrapper is a file with a class derived from this one, and its name in `WRAPPERS`. It has
+    hyperparameters of its own and calls ``self.policy`` for the wrapped policy. The wrapped policy
+    sees the wrapper only through the `score` that `Policy.update` gets.
 
     Attributes
     ----------
     policy : Policy
-        The one inside.
+        The wrapped one.
     """
 
     policy: Policy
 
     def __post_init__(self) -> None:
-        """Check the hyperparameters, and that it changes something of the one inside.
+        """Check the hyperparameters, and that the wrapper can change the wrapped policy.
 
         Raises
         ------
         ValueError
-            Around a policy that evicts nothing or stores everything, or that has a
-            hyperparameter of the same name.
+            If the wrapped policy evicts nothing, stores everything, or has a hyperparameter of the
+            same name.
         """
         super().__post_init__()
         if not self.policy.bounded:
@@ -132,7 +131,7 @@ class Wrapper(Policy):
 
     @property
     def name(self) -> str:
-        """As `read_policy` reads it: the policy inside, and what differs from the defaults.
+        """The wrapped policy and hyperparameters not at default, as `read_policy` reads them.
 
         Examples
         --------
@@ -161,14 +160,14 @@ class Wrapper(Policy):
 
 
 def inside(policy: Policy) -> Iterator[Policy]:
-    """Yield a policy, the one inside it, and so on."""
+    """Yield a policy, the one that it wraps, and so on."""
     yield policy
     if isinstance(policy, Wrapper):
         yield from inside(policy.policy)
 
 
 def evicting(steps: tuple[Step, ...], equation: str, source: str) -> tuple[Step, ...]:
-    """Return a policy's steps with one more equation where it evicts."""
+    """Return a policy's steps with one more equation in its eviction."""
     return tuple(
         dataclasses.replace(
             step,
@@ -182,6 +181,6 @@ def evicting(steps: tuple[Step, ...], equation: str, source: str) -> tuple[Step,
 
 
 def before_eviction(steps: tuple[Step, ...], *more: Step) -> tuple[Step, ...]:
-    """Return a policy's steps with some more before it evicts."""
+    """Return a policy's steps with more steps before its eviction."""
     at = next(at for at, step in enumerate(steps) if step.kind == "evict")
     return (*steps[:at], *more, *steps[at:])

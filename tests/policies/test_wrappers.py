@@ -152,8 +152,8 @@ def _name(text: str) -> str:
     ("written", "message"),
     [
         ("recall(h2o", "'recall(h2o' needs a closing parenthesis at its end, such as recall(h2o)"),
-        ("recal(h2o)", "'recal' cannot stand around a policy: choose from window, "),
-        ("recall", "a policy stands inside recall: write recall(POLICY), such as recall(h2o)"),
+        ("recal(h2o)", "'recal' is not a wrapper: choose from window, "),
+        ("recall", "recall is a wrapper: write recall(POLICY), such as recall(h2o)"),
         ("recall(nothing)", "policy 'nothing' is unknown"),
         ("recall()", "policy '' is unknown"),
         ("recall(h2o, tier)", "'tier' in 'recall(h2o, tier)' is no hyperparameter"),
@@ -162,10 +162,10 @@ def _name(text: str) -> str:
         ("recall(recall(h2o))", "recall stands within itself, but each wrapper is allowed once"),
         ("window(window(h2o))", "window stands within itself, but each wrapper is allowed once"),
         ("recall(full)", "full evicts nothing, so recall changes nothing"),
-        ("turns(recall(h2o))", "recall(h2o) brings entries back, but turns judges none again"),
+        ("turns(recall(h2o))", "recall(h2o) brings entries back, but turns scores none twice"),
         ("turns(blocks(turns(fifo)))", "turns stands within itself, but each wrapper is allowed"),
-        ("blocks(ada-heads(h2o))", "ada-heads(h2o) shares out single places, but blocks has whole"),
-        ("ada-heads(blocks(h2o))", "blocks(h2o) has whole pages, but ada-heads shares out single"),
+        ("blocks(ada-heads(h2o))", "ada-heads(h2o) allocates single places, but blocks whole"),
+        ("ada-heads(blocks(h2o))", "blocks(h2o) allocates whole pages, but ada-heads single"),
         ("window(full)", "full evicts nothing, so window changes nothing"),
         (
             "whitelist(h2o, words=at:six)",
@@ -210,7 +210,9 @@ def test_a_wrapper_within_itself_is_refused_in_a_record(levels: int) -> None:
 
 @pytest.mark.parametrize("inside", ["(" * 90 + ")" * 90, "x(" * 90 + "h2o" + ")" * 90, "(,)" * 99])
 def test_any_parentheses_are_refused_in_a_sentence(inside: str) -> None:
-    with pytest.raises(ValueError, match=r"unknown|cannot stand|parenthesis|NAME=VALUE") as refusal:
+    with pytest.raises(
+        ValueError, match=r"unknown|is not a wrapper|parenthesis|NAME=VALUE"
+    ) as refusal:
         read_policy(f"recall({inside})")
     assert "\n" not in str(refusal.value)
 
@@ -249,7 +251,7 @@ def test_a_whitelist_worked_by_hand() -> None:
     speakers = np.array([[1, 0, 1]])
     said = dataclasses.replace(dialog, speakers=speakers)
     assert kept_by("whitelist(fifo, first=0, speaker=user)", said, 2)[2] == [3, 5]
-    # Nobody is known to speak in a drawn dialog.
+    # Synthetic dialogs have no speakers.
     assert kept_by("whitelist(fifo, first=0, speaker=user)", dialog, 2)[2] == [4, 5]
     words = np.array([[word_id(word) for word in ("A", "in", "Rome", ",", "in", "rome")]])
     written = dataclasses.replace(dialog, words=words)
@@ -290,13 +292,13 @@ def test_a_piece_of_a_marked_word_is_of_that_word() -> None:
 @pytest.mark.parametrize(
     ("name", "available", "said"),
     [
-        ("whitelist(fifo, speaker=user)", Available(), "Nobody is known to speak here"),
+        ("whitelist(fifo, speaker=user)", Available(), "Speakers are unknown here"),
         (
             "blocks(whitelist(fifo, words=rome))",
             Available(speakers=True),
-            "No token is known to be",
+            "Words are unknown here",
         ),
-        ("ada-heads(h2o)", Available(layers=2), "One head decides here by itself"),
+        ("ada-heads(h2o)", Available(layers=2), "There is one head here"),
         ("pyramid(ada-heads(h2o))", Available(heads=2), "There is one layer here"),
     ],
 )

@@ -125,7 +125,7 @@ def test_a_policy_in_a_line_is_stepped_through_with_its_numbers_as_controls() ->
     link = link_of(app)
     assert (link["policy"], link["around"]) == ("window(tova)", "whitelist")
     assert (link["share"], link["most"], link["words"]) == ("0.3", "0.25", "san+jose")
-    assert any("No token is known to be a word here" in each.value for each in app.info)
+    assert any("Words are unknown here" in each.value for each in app.info)
 
     app.selectbox(key="step/policy").set_value("fd-kvc").run()
     app.selectbox(key="step/around").set_value("blocks").run()
