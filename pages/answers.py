@@ -15,12 +15,12 @@ with page(
     choices.FIELDS,
     adopt=choices.adopt_link,
 ) as shown:
-    sections.tell_model()
+    sections.show_model_note()
     with st.sidebar:
         conversation = choices.choose_conversation(PAGE, shown.link)
     if conversation is not None:
         answered = scene.answer(PAGE, conversation)
-        scene.talk_on(PAGE, conversation)
+        scene.show_input(PAGE, conversation)
         if answered is not None:
             shown.say_wrong(sections.keep_to_sections(PAGE, answered, shown.link))
             sections.open_section(PAGE, answered)

@@ -4,7 +4,7 @@ import streamlit as st
 
 from fdkvc.ui.dialogs import choices, sections
 from fdkvc.ui.dialogs.evidence import show_headline
-from fdkvc.ui.dialogs.transcript import moment, tell_source
+from fdkvc.ui.dialogs.transcript import first_failure, show_source
 from fdkvc.ui.kit import sidebar
 from fdkvc.ui.kit.frame import page
 from fdkvc.ui.kit.lanes import choose_lanes, load_lanes
@@ -24,24 +24,24 @@ with page(
     with st.sidebar:
         chosen = choices.choose_dialog(PAGE)
         policies = choose_lanes(PAGE, choices.POLICIES)
-        asked = sidebar.choose_metrics(PAGE)
+        metrics = sidebar.choose_metrics(PAGE)
     if chosen is None:
         choices.ask_for_file(PAGE)
         st.stop()
 
-    lanes = load_lanes(chosen.head, policies, chosen.budget, asked)
+    lanes = load_lanes(chosen.head, policies, chosen.budget, metrics)
     with shown.beside_title:
         view = choices.choose_view(PAGE)
         lane = choices.choose_look(PAGE, lanes)
         sections.downloads(PAGE, view, lanes, lane)
     recording = chosen.recording
-    open_on(PAGE, shown.link, lambda: moment(recording, lane), choices.which_dialog(PAGE))
+    open_on(PAGE, shown.link, lambda: first_failure(recording, lane), choices.which_dialog(PAGE))
     shown.say_wrong(sidebar.keep_to_dialog(PAGE, recording.dialogs, shown.link))
     tell_idle_in(policies, lanes[0].run.dialogs)
 
     with st.container(key="headline"):
         show_headline(recording, lane)
     follow = sections.show_view(PAGE, view, chosen, lanes, lane)
-    tell_source(recording)
-    sections.open_section(PAGE, chosen, lanes, lane, asked)
+    show_source(recording)
+    sections.open_section(PAGE, chosen, lanes, lane, metrics)
     follow()

@@ -1,6 +1,6 @@
-"""Answers: from what a model wrote a word, what of that was evicted, and what brings it back.
+"""Why a model wrote an answer: what it attended to, what was evicted, what restoring changes.
 
-A turn here is a turn of the conversation: a call counts with the words that follow it.
+Turns are turns of the conversation: a call belongs to the turn of the words that follow it.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from fdkvc.policies import Policy
 from fdkvc.run.trace import Rule
 
 Passages = Sequence[tuple[Writer, int, int]]
-"""Who wrote which tokens; see `fdkvc.lm.chat.Chat`."""
+"""The writer and tokens of each passage; see `fdkvc.lm.chat.Chat`."""
 
 
 @dataclass(frozen=True)
 class Word:
-    """A word of a text that a model has read or written.
+    """A word that a model has read or written.
 
     Attributes
     ----------
     text : str
     passage : int
     first, end : int
-        Its tokens in the whole text, the end not included.
+        Positions of its tokens in the text, `end` exclusive.
     """
 
     text: str
@@ -47,12 +47,12 @@ class Word:
 
     @property
     def tokens(self) -> slice:
-        """The places of its tokens."""
+        """Positions of its tokens."""
         return slice(self.first, self.end)
 
 
 def words_of(tokens: Tokens, ids: Sequence[int], passages: Passages) -> tuple[Word, ...]:
-    """Return the words of a text, passage by passage; marks and ends are no words."""
+    """Return the words of each passage; special tokens are not words."""
     return tuple(
         Word(text, number, first + low, first + high)
         for number, (_, first, end) in enumerate(passages)
@@ -61,12 +61,12 @@ def words_of(tokens: Tokens, ids: Sequence[int], passages: Passages) -> tuple[Wo
 
 
 def _words(tokens: Tokens, ids: Sequence[int]) -> Iterator[tuple[str, int, int]]:
-    """Yield each word of a passage with its tokens."""
+    """Yield each word of a passage with its first and last token (exclusive)."""
     text = tokens.text(ids)
-    said = [tokens.text(ids[: at + 1]) for at in range(len(ids))]
-    # A letter of several tokens is there when the last of them is.
-    begun = [part.endswith("\ufffd") for part in said]
-    ends = [len(part.rstrip("\ufffd")) for part in said[:-1]]
+    prefixes = [tokens.text(ids[: at + 1]) for at in range(len(ids))]
+    # A character that spans several tokens is complete with the last of them.
+    begun = [part.endswith("\ufffd") for part in prefixes]
+    ends = [len(part.rstrip("\ufffd")) for part in prefixes[:-1]]
     places = np.minimum(np.maximum.accumulate([*ends, len(text)]), len(text))
     for found in finditer(r"\S+", text):
         low, high = np.searchsorted(places, [found.start() + 1, found.end()]).tolist()
@@ -88,72 +88,72 @@ def turns_of(passages: Passages) -> list[int]:
     return turns
 
 
-# ------------------------------------------------------------------------------- what is right
+# ------------------------------------------------------------------------------- grading
 
 
 @dataclass(frozen=True)
 class GradedArgument:
-    """An argument of a call as it was written, and as it should have been.
+    """An argument of a call: the written and the expected value.
 
     Attributes
     ----------
     slot : str
-    written, wanted : str, optional
-        None where it was not written, or not wanted.
+    written, expected : str, optional
+        None if not written, or not expected.
     """
 
     slot: str
     written: str | None
-    wanted: str | None
+    expected: str | None
 
     @property
     def right(self) -> bool:
-        """Whether it was written as it should have been."""
-        return self.written == self.wanted
+        """Whether the written value is the expected one."""
+        return self.written == self.expected
 
 
 @dataclass(frozen=True)
 class GradedCall:
-    """A call as it was written, beside the one that was wanted.
+    """A written call compared with the expected one.
 
     Attributes
     ----------
-    method, wanted_method : str
-    arguments : tuple of Argument
-        Those that were wanted, and then those that were not.
+    method, expected_method : str
+    arguments : tuple of GradedArgument
+        The expected ones first.
     """
 
     method: str
-    wanted_method: str
+    expected_method: str
     arguments: tuple[GradedArgument, ...]
 
     @property
     def right(self) -> bool:
-        """Whether all of it is."""
-        return self.method == self.wanted_method and all(each.right for each in self.arguments)
+        """Whether the method and all arguments are right."""
+        return self.method == self.expected_method and all(each.right for each in self.arguments)
 
 
-def grade_call(written: str, wanted: str) -> GradedCall:
-    """Judge a call by the one that was wanted.
+def grade_call(written: str, expected: str) -> GradedCall:
+    """Grade a call against the expected one.
 
     Examples
     --------
-    >>> wanted = "GetWeather ; city = Trieste ; date = today"
-    >>> call = grade_call("GetWeather ; city = London", wanted)
+    >>> expected = "GetWeather ; city = Trieste ; date = today"
+    >>> call = grade_call("GetWeather ; city = London", expected)
     >>> [(each.slot, each.written, each.right) for each in call.arguments]
     [('city', 'London', False), ('date', None, False)]
     """
-    (method, found), (wanted_method, known) = read_call(written), read_call(wanted)
+    (method, found), (expected_method, known) = read_call(written), read_call(expected)
     slots = dict.fromkeys([*known, *found])
     return GradedCall(
         method,
-        wanted_method,
+        expected_method,
         tuple(GradedArgument(slot, found.get(slot), known.get(slot)) for slot in slots),
     )
 
 
 def changed_words(written: Sequence[str], other: Sequence[str]) -> list[bool]:
-    """Return which words of one text are not those of another.
+    """Return which words of a text differ from another text.
 
     Examples
     --------
@@ -171,13 +171,12 @@ def changed_words(written: Sequence[str], other: Sequence[str]) -> list[bool]:
 
 
 @dataclass(frozen=True)
-class Looks:
-    """Whose attention is asked for; of what is None, all in the mean.
+class HeadSelection:
+    """The layer and query head whose attention is shown; None averages over all.
 
     Attributes
     ----------
     layer, head : int, optional
-        A head is one of queries.
     """
 
     layer: int | None = None
@@ -189,7 +188,7 @@ class Looks:
         return mean
 
     def kept_by(self, heads: int, group: int) -> tuple[slice, slice]:
-        """Return the layers and KV heads that it looks at, of which a group of heads shares one."""
+        """Return the selected layers and KV heads; `group` query heads share one KV head."""
         layer, head = self._of(heads)
         if self.head is not None:
             head = slice(self.head // group, self.head // group + 1)
@@ -202,36 +201,36 @@ class Looks:
         return layer, head
 
 
-def why_table(chat: Chat, name: str, word: Word, looks: Looks) -> pd.DataFrame:
-    """Return what a word was written from, a row for each word before it.
+def why_table(chat: Chat, name: str, word: Word, selection: HeadSelection) -> pd.DataFrame:
+    """Return the attention behind a written word, a row for each earlier word.
 
-    A word's tokens were each chosen by the attention of the token before; this is their mean.
+    Each token of the word was predicted at the token before it; attention is their mean.
 
     Parameters
     ----------
     chat : Chat
     name : str
-        Of the cache that wrote the word.
+        The cache that wrote the word.
     word : Word
-        Of a passage that the model wrote.
-    looks : Looks
+        From a passage that the model wrote.
+    selection : HeadSelection
 
     Returns
     -------
     DataFrame
         Columns passage, turn, writer, word, first, end, attended, all_there, heads, evicted,
-        first_evicted_in, last_evicted_in, rule. `attended` is the share of attention that the
-        word got, and `all_there` what it would have got had all of the text been there. Of `heads`
-        KV heads, `evicted` had lost some of it before the passage began, in these turns.
+        first_evicted_in, last_evicted_in, rule. `attended` is the word's share of attention;
+        `all_there` is its share if nothing had been evicted. Of `heads` KV heads, `evicted` had
+        lost part of the word before the passage began, in these turns.
     """
     cache, passages = chat.caches[name], chat.passages[name]
     positions = range(word.first - 1, word.end - 1)
     attended, all_there = (
-        np.mean([looks.mean(cache.attention(at, whole_text=whole)) for at in positions], axis=0)
+        np.mean([selection.mean(cache.attention(at, whole_text=whole)) for at in positions], axis=0)
         for whole in (False, True)
     )
     shape, turns = cache.decoder.shape, turns_of(passages)
-    layers, heads = looks.kept_by(shape.heads, shape.group)
+    layers, heads = selection.kept_by(shape.heads, shape.group)
     gone, rules = cache.evicted_in[layers, heads], cache.evicted_by[layers, heads]
     rows = []
     for each in words_of(chat.model.tokens, cache.ids, passages):
@@ -268,17 +267,17 @@ def why_table(chat: Chat, name: str, word: Word, looks: Looks) -> pd.DataFrame:
 
 
 def first_evicted(chat: Chat, name: str, first: int, end: int, before: int) -> tuple[int, int, int]:
-    """Return which KV head was the first to evict any of some tokens, which one, and in which turn.
+    """Return the KV head that first evicted one of some tokens, the token, and the turn.
 
-    Heads are counted through all layers; of several, the first.
+    Heads are counted through all layers; the first of several is returned.
 
     Parameters
     ----------
     chat : Chat
     name : str
-        Of a cache.
+        A cache.
     first, end : int
-        The tokens, of which at least one was evicted before that passage.
+        The tokens; at least one was evicted before passage `before`.
     before : int
     """
     gone = chat.caches[name].evicted_in[:, :, first:end]
@@ -288,12 +287,12 @@ def first_evicted(chat: Chat, name: str, first: int, end: int, before: int) -> t
     return int(head), first + int(token), turns_of(chat.passages[name])[when[head, token]]
 
 
-# ------------------------------------------------------------------------------- bring it back
+# ------------------------------------------------------------------------------- restore
 
 
 @dataclass(frozen=True)
 class Span:
-    """Words that stand beside each other.
+    """Adjacent words.
 
     Attributes
     ----------
@@ -302,8 +301,8 @@ class Span:
     first, end : int
         Their tokens.
     weight : float
-        The attention that the full cache paid them while it wrote, in tokens: summed over all
-        that it wrote, in the mean over layers and heads.
+        Attention that the full cache paid them, summed over the tokens that it wrote and
+        averaged over layers and heads.
     """
 
     text: str
@@ -314,15 +313,15 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Tried:
-    """What a model writes once spans that were evicted are there again.
+class Attempt:
+    """What a model writes after evicted spans are restored.
 
     Attributes
     ----------
     spans : tuple of Span
     as_it_was, as_it_would_be : str
-        With their entries as they were computed when they were read, and as they would be computed
-        now, from what is left of the text before them.
+        With the entries computed when the spans were read, and with entries recomputed from the
+        tokens that are still cached before them.
     """
 
     spans: tuple[Span, ...]
@@ -331,39 +330,39 @@ class Tried:
 
 
 @dataclass(frozen=True)
-class BroughtBack:
-    """What became of a passage when evicted spans were brought back, one after the other.
+class Restoration:
+    """A passage rewritten after restoring evicted spans, one at a time and all together.
 
     Attributes
     ----------
     writer : {"call", "system"}
-        What was to be written: what the full cache writes there.
+        What the full cache writes there.
     full, lost : str
-        What the full cache writes, and what the policy's does.
-    tried : tuple of Tried
-        Each span by itself, the one that the full cache attends to most first; and all of them.
+        The passage with the full cache and with the policy's.
+    attempts : tuple of Attempt
+        Each span alone, by falling attention of the full cache; then all of them.
     """
 
     writer: Writer
     full: str
     lost: str
-    tried: tuple[Tried, ...]
+    attempts: tuple[Attempt, ...]
 
 
-def bring_back(
+def restore_spans(
     model: LanguageModel, cache: TextCache, passages: Passages, most: int = MAX_RESTORED_SPANS
-) -> BroughtBack:
-    """Bring spans back that a cache has evicted, and let the model write what comes next.
+) -> Restoration:
+    """Restore evicted spans and let the model write the next passage.
 
     Parameters
     ----------
     model : LanguageModel
     cache : TextCache
-        As it was when an answer was to begin; it is left as it is.
+        Just before the answer; it is not changed.
     passages : sequence of (Writer, first, end)
-        What it has read.
+        What the cache has read.
     most : int
-        So many spans, those that the full cache attends to most.
+        At most so many spans, those with the most attention from the full cache.
     """
     tokens = model.tokens
     full = TextCache(model.decoder)
@@ -388,8 +387,8 @@ def bring_back(
         )
     )
     policy = next(texts)
-    return BroughtBack(
-        writer, answer, policy, tuple(Tried(each, next(texts), next(texts)) for each in sets)
+    return Restoration(
+        writer, answer, policy, tuple(Attempt(each, next(texts), next(texts)) for each in sets)
     )
 
 
@@ -400,10 +399,7 @@ def _with(cache: TextCache, spans: Sequence[Span], read_again: bool) -> TextCach
 
 
 def _spans(words: Sequence[Word], weights: Floats, lost: Bools) -> Iterator[Span]:
-    """Yield the words that were lost, those with the most weight first.
-
-    With a word come the lost words beside it that have half of its weight or more.
-    """
+    """Yield lost words, heaviest first, with lost neighbours of half their weight or more."""
     weight = [float(weights[word.tokens].sum()) for word in words]
     free = [bool(lost[word.tokens].any()) for word in words]
     for at in np.argsort(np.negative(weight), kind="stable").tolist():
@@ -438,7 +434,7 @@ def damage_table(
     ids: Sequence[int],
     passages: Passages,
 ) -> pd.DataFrame:
-    """Return what each cache makes of a text, a row for each passage.
+    """Return the loss of each cache on a text, a row for each passage.
 
     Parameters
     ----------
@@ -452,8 +448,8 @@ def damage_table(
     Returns
     -------
     DataFrame
-        Columns memory, passage, turn, writer, tokens, nats, damage: −log of the probability of
-        what came, a token, and by how much that is more than under the full cache.
+        Columns memory, passage, turn, writer, tokens, nats, damage: the mean −log probability
+        per token, and how much it exceeds that of the full cache.
     """
     full, *others = _nats(model, [TextCache(model.decoder), *caches.values()], ids, passages)
     turns = turns_of(passages)
@@ -474,7 +470,7 @@ def damage_by_head(
     ids: Sequence[int],
     passages: Passages,
 ) -> Floats:
-    """Return what a text loses if one KV head alone forgets, in nats a token (L, K)."""
+    """Return the damage if only one KV head evicts, in nats per token (L, K)."""
     shape = model.decoder.shape
     places = list(np.ndindex(shape.layers, shape.kv_heads))
     alone = [OneHead(model.decoder, policy, budget, layer, head, decides) for layer, head in places]
@@ -488,7 +484,7 @@ def damage_by_head(
 def _nats(
     model: LanguageModel, caches: Sequence[TextCache], ids: Sequence[int], passages: Passages
 ) -> Floats:
-    """Return −log of the probability of what came after each passage's first token (C, P)."""
+    """Return the mean −log probability of each passage after its first token (C, P)."""
     if model.tokens.first:
         read(caches, model.tokens.first, last=0)
     found = []

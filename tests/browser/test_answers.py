@@ -15,9 +15,9 @@ def test_a_person_asks_why_a_call_lost_its_city_and_goes_on_talking(page: Page) 
     page.get_by_role("heading", name=re.compile("^GetWeather: the call is right")).wait_for()
     fifo = page.get_by_role("region", name="FIFO", exact=True)
     expect(fifo.locator(".unmet")).to_contain_text("not San Jose")
-    expect(page.get_by_role("region", name="What the word was written from")).to_be_visible()
+    expect(page.get_by_role("region", name="Attention behind the word")).to_be_visible()
 
-    page.get_by_role("tab", name="Bring it back").click()
+    page.get_by_role("tab", name="Restore evicted words").click()
     expect(page.get_by_text("The call failed because")).to_contain_text("San Jose was evicted")
     expect_linked(page, section="back")
 

@@ -115,7 +115,7 @@ def test_which_arguments_fd_kvc_forgot_that_fifo_kept(page: Page) -> None:
     open_dialogs(page, policies="fifo,fd-kvc", turn=LAST)
     page.get_by_role("tab", name="Evidence").click()
     page.get_by_text("Only where policies differ").click()
-    table = page.get_by_role("region", name="Each demand and who held its evidence")
+    table = page.get_by_role("region", name="Each needed value and which policies held it")
 
     fifo, ours = (
         demand_results(simulate(policy_named(key), RECORDING.dialogs, 48), RECORDING)
@@ -138,7 +138,7 @@ def test_a_file_is_brought_and_its_text_is_never_markup(page: Page, tmp_path: Pa
     path = tmp_path / "own.json"
     path.write_text(json.dumps([{"id": NASTY, "messages": said}]), encoding="utf-8")
     open_dialogs(page, file="own")
-    expect(page.get_by_text("Bring a file of dialogs in the sidebar")).to_be_visible()
+    expect(page.get_by_text("Upload a file in the sidebar")).to_be_visible()
 
     header = page.get_by_test_id("stHeader").bounding_box()
     heading = page.get_by_role("heading", name="Dialogs").bounding_box()
@@ -149,7 +149,7 @@ def test_a_file_is_brought_and_its_text_is_never_markup(page: Page, tmp_path: Pa
     bring(page, path)
     expect_turn(page, 1)
     expect(transcript(page)).to_contain_text(f"{NASTY} Rome")
-    expect(page.get_by_role("combobox", name="Dialog of the file")).to_have_value(NASTY)
+    expect(page.get_by_role("combobox", name="Dialog")).to_have_value(NASTY)
     assert page.locator("img, .stage strong, .stage .katex").count() == 0
     for name in ("Heads", "Evidence"):
         page.get_by_role("tab", name=name).click()
@@ -158,7 +158,7 @@ def test_a_file_is_brought_and_its_text_is_never_markup(page: Page, tmp_path: Pa
         settled(page)
         assert page.locator("img").count() == 0
     page.reload()
-    expect(page.get_by_text("This link was made with a file of someone")).to_be_visible()
+    expect(page.get_by_text("This link was made with an uploaded file")).to_be_visible()
 
 
 def test_a_broken_file_is_told_in_a_sentence_and_nothing_is_lost(
@@ -178,7 +178,7 @@ def test_a_broken_file_is_told_in_a_sentence_and_nothing_is_lost(
 
     expect(page.get_by_role("alert")).to_contain_text(
         "broken.json cannot be read: dialogue 0 (<b>x</b>), turn 0: 'utterance' is missing or not "
-        "a text. Staying with good.txt."
+        "a text. Still using good.txt."
     )
     expect(transcript(page)).to_contain_text("a table for two")
     expect_turn(page, 0)
@@ -235,7 +235,7 @@ def test_going_from_file_to_file_and_on(page: Page) -> None:
     """What is chosen is shown by the words of the file that is open, and the page goes on."""
     chats = read_file(EXAMPLES / "chat.json")
     open_dialogs(page, dialog=1)
-    dialog = page.get_by_role("combobox", name="Dialog of the file")
+    dialog = page.get_by_role("combobox", name="Dialog")
     expect(dialog).to_have_value(DIALOGS[1].name)
 
     for label, name, policy in (

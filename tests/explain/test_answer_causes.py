@@ -1,4 +1,4 @@
-"""Why a model wrote a word, what was evicted of that, and what bringing it back does."""
+"""Why a model wrote a word, what was evicted of that, and what restoring it does."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 
 from fdkvc.attention import Bools
 from fdkvc.explain.answer_causes import (
-    Looks,
-    bring_back,
+    HeadSelection,
     damage_by_head,
     damage_table,
     grade_call,
+    restore_spans,
     turns_of,
     why_table,
     words_of,
@@ -35,7 +35,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
 
 
 @pytest.fixture(scope="module")
-def heard(model: LanguageModel) -> Chat:
+def context(model: LanguageModel) -> Chat:
     """A chat that is about to answer."""
     fifo = EvictingCache(model.decoder, policy_named("fifo"), BUDGET)
     chat = Chat(model, {"full": TextCache(model.decoder), "fifo": fifo})
@@ -45,22 +45,22 @@ def heard(model: LanguageModel) -> Chat:
 
 
 @pytest.fixture(scope="module")
-def answered(heard: Chat) -> Chat:
-    chat = heard.fork()
+def answered(context: Chat) -> Chat:
+    chat = context.fork()
     for _ in chat.answer(most=12):
         pass
     return chat
 
 
-def test_a_fork_of_a_talk_leaves_it_as_it_was(heard: Chat, answered: Chat) -> None:
-    for name, cache in heard.caches.items():
+def test_a_fork_of_a_talk_leaves_it_as_it_was(context: Chat, answered: Chat) -> None:
+    for name, cache in context.caches.items():
         assert cache.count < answered.caches[name].count
-        assert len(heard.passages[name]) == len(SAID) < len(answered.passages[name])
-        assert cache.count == cache.ends[-1] == heard.passages[name][-1][2]
+        assert len(context.passages[name]) == len(SAID) < len(answered.passages[name])
+        assert cache.count == cache.ends[-1] == context.passages[name][-1][2]
 
 
-def test_the_words_of_a_text_know_their_tokens(heard: Chat, model: LanguageModel) -> None:
-    cache, passages = heard.caches["full"], heard.passages["full"]
+def test_the_words_of_a_text_know_their_tokens(context: Chat, model: LanguageModel) -> None:
+    cache, passages = context.caches["full"], context.passages["full"]
     words = words_of(model.tokens, cache.ids, passages)
 
     assert [word.text for word in words] == " ".join(SAID).split()
@@ -82,7 +82,7 @@ def test_a_word_was_written_from_what_the_memory_attended_to(answered: Chat) -> 
     cache, passages = answered.caches["fifo"], answered.passages["fifo"]
     words = words_of(answered.model.tokens, cache.ids, passages)
     word = next(each for each in words if each.passage >= len(SAID))
-    table = why_table(answered, "fifo", word, Looks())
+    table = why_table(answered, "fifo", word, HeadSelection())
 
     assert table.word.tolist() == [each.text for each in words if each.first < word.first]
     first = words[0]
@@ -107,30 +107,32 @@ def test_one_layer_and_head_is_asked_by_itself(answered: Chat, model: LanguageMo
     words = words_of(model.tokens, answered.caches["full"].ids, answered.passages["full"])
     word = next(each for each in words if each.passage >= len(SAID))
     tables = [
-        why_table(answered, "full", word, Looks(layer, head)).attended
+        why_table(answered, "full", word, HeadSelection(layer, head)).attended
         for layer in range(model.decoder.shape.layers)
         for head in range(model.decoder.shape.heads)
     ]
-    table = why_table(answered, "full", word, Looks(1, 3))
+    table = why_table(answered, "full", word, HeadSelection(1, 3))
 
     np.testing.assert_allclose(
-        np.mean(tables, axis=0), why_table(answered, "full", word, Looks()).attended, atol=1e-6
+        np.mean(tables, axis=0),
+        why_table(answered, "full", word, HeadSelection()).attended,
+        atol=1e-6,
     )
     assert set(table.heads) == {1}
     assert set(table.evicted) == {0}
 
 
 def test_every_word_that_was_lost_is_tried_by_itself_and_with_all(
-    model: LanguageModel, heard: Chat
+    model: LanguageModel, context: Chat
 ) -> None:
-    cache, passages = heard.caches["fifo"], heard.passages["fifo"]
+    cache, passages = context.caches["fifo"], context.passages["fifo"]
     before = cache.ids[:], cache.evicted_in.copy()
-    found = bring_back(model, cache, passages, most=100)
+    found = restore_spans(model, cache, passages, most=100)
 
     assert cache.ids == before[0]
     np.testing.assert_array_equal(cache.evicted_in, before[1])
-    *each, together = found.tried
-    spans = [tried.spans[0] for tried in each]
+    *each, together = found.attempts
+    spans = [attempt.spans[0] for attempt in each]
     assert together.spans == tuple(spans)
     lost: Bools = np.any(cache.evicted_in >= 0, axis=(0, 1))
     words = [
@@ -139,38 +141,38 @@ def test_every_word_that_was_lost_is_tried_by_itself_and_with_all(
     covered = {token for span in spans for token in range(span.first, span.end)}
     assert covered >= {token for word in words for token in range(word.first, word.end)}
     assert sum(span.end - span.first for span in spans) == len(covered)
-    assert len(bring_back(model, cache, passages, most=2).tried) == 3
+    assert len(restore_spans(model, cache, passages, most=2).attempts) == 3
 
 
 def test_what_is_brought_back_is_attended_to_when_the_model_answers(
-    model: LanguageModel, heard: Chat
+    model: LanguageModel, context: Chat
 ) -> None:
-    cache, passages = heard.caches["fifo"], heard.passages["fifo"]
-    found = bring_back(model, cache, passages, most=1)
-    (span,) = found.tried[0].spans
+    cache, passages = context.caches["fifo"], context.passages["fifo"]
+    found = restore_spans(model, cache, passages, most=1)
+    (span,) = found.attempts[0].spans
     mark = model.tokens.marks[found.writer]
 
     for read_again, said in ((False, "as_it_was"), (True, "as_it_would_be")):
         there = cache.restored(span.first, span.end, read_again=read_again)
         logits = read([there], mark, last=1)[:, 0]
         written = [step[0] for step in generate(model.tokens, [there], logits)]
-        assert getattr(found.tried[0], said) == model.tokens.text(written).strip()
+        assert getattr(found.attempts[0], said) == model.tokens.text(written).strip()
         assert there.attention(cache.count)[:, :, span.first : span.end].min() > 0
 
 
 def test_a_memory_that_lost_nothing_has_nothing_to_bring_back(
-    model: LanguageModel, heard: Chat
+    model: LanguageModel, context: Chat
 ) -> None:
-    found = bring_back(model, heard.caches["full"], heard.passages["full"])
+    found = restore_spans(model, context.caches["full"], context.passages["full"])
 
-    assert found.tried == ()
+    assert found.attempts == ()
     assert found.lost == found.full
 
 
 def test_the_damage_is_by_how_much_what_came_is_less_likely(
-    model: LanguageModel, heard: Chat
+    model: LanguageModel, context: Chat
 ) -> None:
-    ids, passages = heard.caches["full"].ids, heard.passages["full"]
+    ids, passages = context.caches["full"].ids, context.passages["full"]
     whole = EvictingCache(model.decoder, policy_named("fifo"), len(ids))
     small = EvictingCache(model.decoder, policy_named("fifo"), BUDGET)
     table = damage_table(model, {"whole": whole, "small": small}, ids, passages)
@@ -187,9 +189,9 @@ def test_the_damage_is_by_how_much_what_came_is_less_likely(
 
 
 def test_one_head_forgets_and_all_others_hold_the_whole_text(
-    model: LanguageModel, heard: Chat
+    model: LanguageModel, context: Chat
 ) -> None:
-    ids, passages = heard.caches["full"].ids, heard.passages["full"]
+    ids, passages = context.caches["full"].ids, context.passages["full"]
     fifo = policy_named("fifo")
     alone = OneHead(model.decoder, fifo, BUDGET, layer=1, head=0)
     for _, first, end in passages:

@@ -77,11 +77,11 @@ def test_why_says_what_a_word_would_have_looked_at_and_when_that_was_evicted() -
     shown = html(app)
     assert '<b class="asked">' in shown
     assert re.search(
-        r'<s [^>]*title="0\.0 % of the attention, [\d.]+ % had it been there; '
-        r'evicted in turns? \d+[^"]* from 8 of 8 heads',
+        r'<s [^>]*title="0\.0 % of the attention, [\d.]+ % if it were cached; '
+        r'evicted in turns? \d+[^"]* from 8 of 8 KV heads',
         shown,
     )
-    assert "by the rule" in shown
+    assert '<th scope="col">rule</th>' in shown
     app.selectbox(key="answers/look").set_value(FULL).run()
     assert "Nothing was evicted before Full cache wrote" in words_of(settled(app))
 
@@ -89,16 +89,16 @@ def test_why_says_what_a_word_would_have_looked_at_and_when_that_was_evicted() -
     assert link_of(settled(app)).items() >= {"look": FULL, "layer": "3", "head": "-1"}.items()
 
 
-def test_what_was_evicted_is_brought_back_and_the_call_is_right() -> None:
+def test_what_was_evicted_is_restored_and_the_call_is_right() -> None:
     app = open_page("answers", section="back", look="fifo")
 
     assert (
-        "**The call failed because *San Jose* was evicted in turn 14; with it, as it was computed "
-        "when it was read, the call is right.**" in [each.value for each in app.markdown]
+        "**The call failed because *San Jose* was evicted in turn 14: with its original "
+        "entries restored, the call is right.**" in [each.value for each in app.markdown]
     )
     table = next(each for each in html(app).split("\n") if "scrolls back" in each)
     assert table.count("<tr>") == 1 + 1 + 8 + 1  # names, nothing, eight spans, all together
-    assert "as it would be computed now" in table
+    assert "recomputed entries" in table
 
 
 @pytest.mark.parametrize("look", ["fifo", "h2o"])
@@ -131,12 +131,12 @@ def test_what_was_measured_over_many_dialogs_is_shown_as_its_files_say() -> None
     least = rows.sort_values("mean_diff", ascending=False, kind="stable")  # fewest calls lost first
     assert damage.policy.tolist() == least.policy.tolist()
     assert [each["title"]["text"] for each in specs(app)] == [
-        "Damage by the budget",
-        "Every policy at 64 entries a head",
+        "Damage by budget",
+        "Every policy at 64 entries per head",
     ]
     words = words_of(app)
     assert "over 200 dialogues" in words
-    assert f"by {rows.services.max()} service clusters" in words
+    assert f"resample {rows.services.max()} service clusters" in words
     measure = MEASURES["calls_exact_of_full"]
     assert f"{measure.label}: {measure.help}" in words
     (best,) = (
@@ -201,13 +201,13 @@ def test_a_talk_begins_with_nothing_and_every_cache_goes_on_with_its_own_answers
         "I am looking for a restaurant in San Jose.",
         "Something Italian, please.",
     ]
-    assert first.split("a head", 1)[1].strip() in lanes(app)["FIFO"]
+    assert first.split("per head", 1)[1].strip() in lanes(app)["FIFO"]
     again = open_page("answers", **link_of(app))
     assert lanes(again) == lanes(app)
 
     press(app, "Take it back")
     assert lanes(app)["FIFO"] == first
-    for section in ("Bring it back", "Damage", "Why this answer"):
+    for section in ("Restore evicted words", "Damage", "Why this answer"):
         app.session_state["answers/sections"] = section
         assert not settled(app.run()).error
 
@@ -242,7 +242,7 @@ def test_an_answer_that_is_stopped_ends_there_and_the_talk_goes_on(
     monkeypatch.setattr(scene, "steps_of", conversation.steps_of)
     say(app, "And now?")
     assert "And now?" in html(app)
-    app.session_state["answers/sections"] = "Bring it back"
+    app.session_state["answers/sections"] = "Restore evicted words"
     assert "scrolls back" in html(settled(app.run()))
 
 
@@ -251,14 +251,14 @@ def test_a_link_to_what_these_answers_do_not_have_is_told() -> None:
 
     wrong = "This link is not quite right: "
     assert [each.value for each in app.error] == [
-        wrong + "Whose answer is 'snapkv', but must be one of all, fifo, h2o, fd-kvc, keydiff. "
+        wrong + "Cache is 'snapkv', but must be one of all, fifo, h2o, fd-kvc, keydiff. "
         "Using fifo instead.",
         wrong + "Word is 5000, but must be a whole number from 0 to 23 in this answer. "
         "Using 4 instead.",
         wrong + "Layer is 77, but must be a whole number from -1 to 3. Using -1 instead.",
         wrong + "Head is 4, but must be a whole number from -1 to 3. Using -1 instead.",
-        wrong + "Entries a head is 3, but must be one of 32, 48, 64, 96, 128 in what was "
-        "measured. Using 48 instead.",
+        wrong + "Entries per head is 3, but must be one of 32, 48, 64, 96, 128 in the shipped "
+        "results. Using 48 instead.",
         wrong + "no answer begins in turn 2 of this dialog. Using 15 instead.",
     ]
     assert link_of(app)["look"] == "fifo"
@@ -267,11 +267,11 @@ def test_a_link_to_what_these_answers_do_not_have_is_told() -> None:
 
 def test_what_is_too_long_or_sees_the_future_is_said() -> None:
     app = open_page("answers", policies="fifo,oracle,full")
-    assert "it looks at the future of the dialog" in app.error[0].value
+    assert "it needs the future of the dialog" in app.error[0].value
     assert list(lanes(app)) == ["Full cache", "FIFO"]
 
     more = open_page("answers", file="nothing", said="x1" * 1200)
-    assert "more than 2,000 characters" in more.error[0].value
+    assert "over 2,000 characters" in more.error[0].value
     full = open_page("answers", file="nothing", said="\n".join(["1" * 600] * 3))
     assert full.error[0].value.startswith("The text has ")
     assert full.error[0].value.endswith("tokens, but the model holds at most 1,024.")

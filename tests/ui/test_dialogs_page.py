@@ -30,7 +30,7 @@ from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Status
 from fdkvc.ui.dialogs import files
 from fdkvc.ui.dialogs.choices import VIEW
-from fdkvc.ui.dialogs.files import BROUGHT, DialogFile, read_dialog_file, shipped_file
+from fdkvc.ui.dialogs.files import UPLOADS, DialogFile, read_dialog_file, shipped_file
 from fdkvc.ui.dialogs.replay import FILES, Replayed, files_of, replay_work, report_of
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.words import count
@@ -58,9 +58,9 @@ def open_dialogs(brought: DialogFile | None = None, **link: object) -> AppTest:
     if brought is None:
         return open_page("dialogs", **link)
     key = (brought.name, brought.digest)
-    BROUGHT.put(key, brought)
+    UPLOADS.put(key, brought)
     own = {"file": "own", "sha": brought.digest[:16]}
-    return open_page("dialogs", {"dialogs/brought": key}, **own, **link)
+    return open_page("dialogs", {"dialogs/uploaded": key}, **own, **link)
 
 
 def section(app: AppTest, name: str) -> AppTest:
@@ -225,7 +225,7 @@ def test_a_link_reopens_an_example() -> None:
 def test_a_link_to_a_file_of_ones_own_says_that_it_needs_the_file() -> None:
     app = open_dialogs(file="own", sha="0123456789abcdef", turn=3)
 
-    assert "This link was made with a file of someone" in words_of(app)
+    assert "This link was made with an uploaded file" in words_of(app)
     assert no_stage(app)
     assert app.session_state["dialogs/turn"] == 3
 
@@ -235,7 +235,7 @@ def test_topics_may_be_marked_and_must_fit() -> None:
     assert stage_of(app)["dialog"]["current"] == [0, 1] * 10
 
     app = open_dialogs(topics="marked", schedule="AB<i>")
-    assert "Staying with one topic." in words_of(app)
+    assert "Using one topic." in words_of(app)
     assert plain("'AB<I>'") in words_of(app)
     assert stage_of(app)["dialog"]["topics"][:-1] == ["A"]
 
@@ -337,7 +337,7 @@ def test_heads_that_share_keys_decide_together_unless_someone_says_otherwise() -
         "all decide together",
         "those that share keys decide together",
     ]
-    assert "evidence met, those that share keys together" in html(section(app, "Heads"))
+    assert "evidence held, those that share keys together" in html(section(app, "Heads"))
 
 
 @pytest.mark.parametrize("mode", ["each", "together"])
@@ -433,9 +433,9 @@ def test_the_work_of_a_file_is_the_command_lines() -> None:
     assert (asked.policies, asked.budgets, asked.baseline) == (["fifo", "h2o"], [32, 48], "h2o")
     assert all(digest(text) in report for text in files.values())
     assert "A failed call: FIFO loses" in report
-    assert "cut short" not in report
+    assert "was cancelled" not in report
     part = dataclasses.replace(done, table=done.table[done.table.dialog == DIALOG.name])
-    assert "The run was cut short: 2 dialogs were asked for." in report_of(part)
+    assert "The run was cancelled: 2 dialogs were requested." in report_of(part)
 
 
 def test_what_a_file_says_is_text_in_its_report() -> None:
@@ -460,7 +460,7 @@ def test_a_dialog_can_be_pasted() -> None:
 
     settled(app.text_area(key="dialogs/pasted").set_value("no speaker").run())
     assert app.error[0].value.startswith("pasted.txt cannot be read: line 1 names no")
-    assert "Staying with pasted.txt" in app.error[0].value
+    assert "Still using pasted.txt" in app.error[0].value
     assert "a table for two" in words_said(app)
 
     chat = json.dumps([{"role": "user", "content": "only one turn"}])
@@ -476,7 +476,7 @@ def test_a_dialog_can_be_pasted() -> None:
 
 def test_a_file_that_cannot_be_shown_is_not_asked_for_again() -> None:
     app = open_page("dialogs", file="own", policies="fifo")
-    assert "Bring a file of dialogs in the sidebar" in words_of(app)
+    assert "Upload a file in the sidebar" in words_of(app)
 
     settled(app.text_area(key="dialogs/pasted").set_value("no speaker").run())
     _assert_not_asked(app, "pasted.txt cannot be read: line 1 names no")
@@ -489,8 +489,8 @@ def test_a_file_that_cannot_be_shown_is_not_asked_for_again() -> None:
 
 def _assert_not_asked(app: AppTest, error: str) -> None:
     assert app.error[0].value.startswith(error)
-    assert "Bring a file of dialogs" not in words_of(app)
-    assert "This cannot be shown: the sidebar says why." in words_of(app)
+    assert "Upload a file" not in words_of(app)
+    assert "This cannot be shown. The sidebar says why." in words_of(app)
 
 
 @pytest.mark.parametrize("vectors", ["lexical", "bundled"])
@@ -515,10 +515,10 @@ def test_calls_are_among_the_words_where_a_person_wants_them(vectors: str) -> No
 def test_a_run_without_the_text_of_calls_is_no_run_with_it() -> None:
     app = section(open_dialogs(file="chat", policies="fifo"), "All dialogs of the file")
     run_until(press(app, "Run"), "Shown: 1 dialog")
-    assert "no longer those of this run" not in words_of(app)
+    assert "have changed since this run" not in words_of(app)
 
     settled(app.selectbox(key="dialogs/calls").set_value("said").run())
-    assert "no longer those of this run" in words_of(app)
+    assert "have changed since this run" in words_of(app)
 
 
 def test_a_dialog_that_is_too_large_with_its_calls_is_left_out_and_said() -> None:
@@ -532,7 +532,7 @@ def test_a_dialog_that_is_too_large_with_its_calls_is_left_out_and_said() -> Non
         (talks[1:], "dialog 0, turn 1: it has 1043 tokens, but at most 1024 may be"),
     ):
         file = read_dialog_file(json.dumps(some).encode(), "own.json")
-        assert not file.left
+        assert not file.skipped
         assert sentence in words_of(open_dialogs(file, calls="said"))
 
 
@@ -549,7 +549,7 @@ def test_values_that_nobody_said_are_told_beside_the_evidence() -> None:
     chat[0]["content"] = "a bed, downtown"
     chat[1]["tool_calls"].append({"function": {"name": "pay", "arguments": "{"}})
     settled(app.text_area(key="dialogs/pasted").set_value(json.dumps(chat)).run())
-    assert "need, 2 values, was never said in these words" in app.info[0].value
+    assert "need 2 values, but the text never contains them" in app.info[0].value
     assert [each.value for each in app.warning] == [
         "Of 1 tool call the arguments are no object in JSON: they are kept as text, and demand "
         "nothing."

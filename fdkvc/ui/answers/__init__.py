@@ -1,1 +1,1 @@
-"""The answers page: its controls, its conversation and its sections."""
+"""The Answers page."""

@@ -1,4 +1,4 @@
-"""The sidebar of the answers page: what is said, who remembers it, and how much of it."""
+"""The sidebar of the Answers page: the conversation, the policies and the budget."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fdkvc.parameters import Field
 from fdkvc.policies import Policy
 from fdkvc.policies.base import Available
 from fdkvc.ui.answers.conversation import FULL, Conversation, bundled_model
-from fdkvc.ui.dialogs.choices import DIALOG, DIGEST, FILE, OWN, choose_own_file, tell_left
+from fdkvc.ui.dialogs.choices import DIALOG, DIGEST, FILE, OWN, choose_own_file, warn_skipped
 from fdkvc.ui.dialogs.files import SHIPPED, DialogFile, shipped_file
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held, hold
@@ -33,32 +33,32 @@ EVERYTHING = "full"
 BEGINNING = replace(
     FILE,
     label="Begin with",
-    help="What was said before the model answers.",
+    help="The dialog that the model reads before it answers.",
     default="evening",
     choices={
         "evening": SHIPPED["evening"],
         **SHIPPED,
         OWN: "A file of my own …",
-        NOTHING: "Nothing: I talk to it",
+        NOTHING: "Nothing: start a new chat",
     },
 )
 ANSWERED = Field(
     "The model answers in",
-    "All that was said before this turn is read as it was said.",
+    "The model reads the turns before this one as they stand in the dialog.",
     name="turn",
     low=0,
     high=MAX_TURNS - 1,
 )
 BUDGET = replace(
     BUDGET_HERE,
-    help="How many entries each head of keys may hold after a turn.",
+    help="How many entries each KV head may hold after a turn.",
     default=96,
     follows=False,
 )
 POLICIES = replace(LANES, default=("fifo", "h2o", "fd-kvc", "keydiff"), follows=False)
-SAID = Field("What you said", "A line each.", name="said", default="")
+SAID = Field("Your messages", "One line each.", name="said", default="")
 WHOSE = Field(
-    "Whose answer",
+    "Cache",
     "",
     name="look",
     default="",
@@ -75,7 +75,7 @@ SECTION = Field(
     default="why",
     choices={
         "why": "Why this answer",
-        "back": "Bring it back",
+        "back": "Restore evicted words",
         "damage": "Damage",
         "measured": "Over many dialogs",
     },
@@ -89,39 +89,39 @@ MEASURE = Field(
     choices={key: measure.label for key, measure in MEASURES.items()},
     chosen=False,
 )
-BY = Field("Entries a head", "", name="at", default=48, low=1, high=8192, chosen=False)
+BY = Field("Entries per head", "", name="at", default=48, low=1, high=8192, chosen=False)
 
 FIELDS = (
     *(BEGINNING, DIGEST, DIALOG, ANSWERED, SAID, POLICIES, BUDGET, DECIDES),
     *(WHOSE, WORD, LAYER, HEAD, SECTION, MEASURE, BY),
 )
-"""Every field of the page's view."""
+"""Every field of the page."""
 
 STOPPED, STEPS = "stopped", "steps"
 
 
 def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
-    """Let the page show what a link asks for; say what of it is not right, in sentences."""
+    """Apply a link to the page; return a sentence for each part that is not allowed."""
     wrong = fields.adopt_link(page, FIELDS, link)
     if SECTION.name in link:
         st.session_state[section_key(page)] = SECTION.labels[held(page, SECTION)]
     if len(held(page, SAID)) > MAX_TYPED_CHARACTERS:
         wrong.append(
-            f"This link says more than {MAX_TYPED_CHARACTERS:,} characters. Using none instead."
+            f"This link has messages of over {MAX_TYPED_CHARACTERS:,} characters: they are ignored."
         )
         hold(page, SAID, "")
     return wrong
 
 
 def choose_conversation(page: str, link: Mapping[str, str]) -> Conversation | None:
-    """Show the controls; return what was chosen, or None while there is nothing to show."""
+    """Show the controls; return the conversation, or None if there is no file yet."""
     key = fields.choice(page, BEGINNING)
     file, transcript, turn = None, None, 0
     if key != NOTHING:
         file = choose_own_file(page) if key == OWN else shipped_file(key)
         if file is None:
             return None
-        tell_left(file)
+        warn_skipped(file)
         if key != OWN:
             hold(page, DIGEST, "")
         transcript = _choose_dialog(page, file)
@@ -154,7 +154,7 @@ def _choose_dialog(page: str, file: DialogFile) -> Transcript:
 
 
 def _choose_turn(page: str, said: Transcript, link: Mapping[str, str]) -> int:
-    """Let a person choose which turn is answered; at first, the call that asks for the oldest."""
+    """Choose the turn to answer; by default, the call whose arguments are oldest."""
     first = said.turns[0].speaker.casefold()
     calls = {call.turn: call for call in said.calls}
     labels = {
@@ -182,28 +182,28 @@ def _choose_turn(page: str, said: Transcript, link: Mapping[str, str]) -> int:
 
 def _choose_policies(page: str) -> tuple[Policy, ...]:
     chosen = choose_policies(page, POLICIES, MAX_ANSWERING_POLICIES)
-    seers = [policy for policy in chosen if "future" in policy.looks_at]
+    need_future = [policy for policy in chosen if "future" in policy.looks_at]
     problems(
         [
-            f"{policy.title} is left out: it looks at the future of the dialog, which a model has "
-            "yet to write."
-            for policy in seers
+            f"{policy.title} is left out: it needs the future of the dialog, which the model has "
+            "not written yet."
+            for policy in need_future
         ]
     )
-    # The full cache stands beside all of them anyway.
-    present = tuple(each for each in chosen if each not in seers and each.name != EVERYTHING)
+    # The full cache is always shown.
+    present = tuple(each for each in chosen if each not in need_future and each.name != EVERYTHING)
     shape = bundled_model().decoder.shape
     tell_idle(present, Available(True, True, heads=shape.heads, layers=shape.layers))
     return present
 
 
 def say(page: str, conversation: Conversation, text: str) -> Sequence[tuple[Field, str]]:
-    """Return what the page is to hold once a person has said something more."""
+    """Return the page's values with one more message."""
     line = " ".join(text.split())
     return [(SAID, "\n".join([*conversation.said, line]))]
 
 
 def stop(page: str, conversation: Conversation) -> None:
-    """Let the answer that is being written end where it is."""
+    """Stop the answer that is being written."""
     known = st.session_state.setdefault(f"{page}/{STOPPED}", {})
     known[replace(conversation, stopped=())] = max(st.session_state.get(f"{page}/{STEPS}", 0), 1)

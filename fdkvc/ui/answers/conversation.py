@@ -1,11 +1,11 @@
-"""Conversations: what a model heard and answered under the full cache and under policies."""
+"""Conversations with the bundled model under the full cache and under policies."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from itertools import islice
+from itertools import islice, zip_longest
 
 import numpy as np
 import pandas as pd
@@ -15,14 +15,14 @@ from fdkvc.corpora.model_text import Passage, Writer, model_text
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.experiments.benchmark import one_blas_thread
 from fdkvc.explain.answer_causes import (
-    BroughtBack,
     GradedCall,
     Passages,
+    Restoration,
     Word,
-    bring_back,
     damage_by_head,
     damage_table,
     grade_call,
+    restore_spans,
     words_of,
 )
 from fdkvc.lm import BUNDLED
@@ -34,19 +34,19 @@ from fdkvc.policies import Policy
 from fdkvc.ui.kit.lru import cached
 
 FULL = "all"
-"""The cache that evicts nothing, beside those that have the names of policies."""
+"""The name of the cache that evicts nothing; the others have their policy's name."""
 
 
 @lru_cache(maxsize=1)
 def bundled_model() -> LanguageModel:
-    """Return the model that comes with the project."""
-    # Its matrices are small: to share one among cores takes longer than to multiply it.
+    """Return the bundled model."""
+    # Its matrices are small: splitting a product among cores takes longer than computing it.
     one_blas_thread()
     return load_language_model(BUNDLED)
 
 
 def size_in_words(model: LanguageModel) -> str:
-    """Say how many parameters a model has."""
+    """Return the number of parameters of a model in words."""
     shape = model.decoder.shape
     attention = shape.width * shape.head_width * 2 * (shape.heads + shape.kv_heads)
     layer = attention + 3 * shape.width * shape.inner + 2 * shape.width
@@ -56,23 +56,23 @@ def size_in_words(model: LanguageModel) -> str:
 
 @dataclass(frozen=True)
 class Conversation:
-    """What was said to a model, and what it remembers of it.
+    """The messages to a model, and the policies of its caches.
 
     Attributes
     ----------
     file, dialog : str
-        The file's digest and the dialog's name; empty where it begins with nothing.
+        The file's digest and the dialog's name; empty for a new chat.
     turn : int
-        The turn of the dialog that it answers, after all that was said before.
+        The turn of the dialog that the model answers.
     policies : tuple of Policy
     budget : int
     decides : {"head", "layer"}
     said : tuple of str
-        What a person said to it after that, each after its answer to what was before.
+        The user's messages after that, one per answer.
     stopped : tuple of (int, int)
-        Which of its answers were stopped, counted from 0, and after how many steps.
+        Index of each stopped answer, and after how many steps it was stopped.
     transcript : Transcript, optional
-        What the others name.
+        The dialog.
     """
 
     file: str
@@ -87,32 +87,32 @@ class Conversation:
 
     @property
     def titles(self) -> Mapping[str, str]:
-        """How people see each cache."""
+        """The label of each cache."""
         return {FULL: "Full cache", **{policy.name: policy.title for policy in self.policies}}
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing yet to be answered."""
+        """Whether there is nothing to answer yet."""
         return self.transcript is None and not self.said
 
     @property
     def steps(self) -> int | None:
-        """After how many steps its last answer was stopped."""
+        """Steps after which the last answer was stopped; None if it was not."""
         return dict(self.stopped).get(len(self.said))
 
     @property
     def before(self) -> Conversation:
-        """The conversation before what was said last."""
+        """The conversation without the last message."""
         return replace(self, said=self.said[:-1])
 
     @cached_property
     def passages(self) -> tuple[Passage, ...]:
-        """The dialog that it begins with, all of it."""
+        """All passages of the dialog that it begins with."""
         return () if self.transcript is None else model_text(self.transcript)
 
     @property
-    def wanted(self) -> tuple[str, ...]:
-        """The calls that the dialog makes in the turn that is answered."""
+    def expected_calls(self) -> tuple[str, ...]:
+        """The dialog's own calls in the answered turn."""
         if self.said:
             return ()
         tokens = bundled_model().tokens
@@ -131,17 +131,17 @@ class Conversation:
 
 
 @cached
-def heard(conversation: Conversation) -> Chat:
-    """Return a chat that has heard all and is about to answer; nobody may go on with it.
+def context_of(conversation: Conversation) -> Chat:
+    """Return the chat just before the answer; fork it before writing.
 
     Raises
     ------
     ValueError
-        If it is more than the model can hold, or a policy looks at the future.
+        If it is longer than the model can hold, or a policy needs the future.
     """
     if conversation.said:
         before = conversation.before
-        chat = heard(before).fork()
+        chat = context_of(before).fork()
         if not before.empty:
             for _ in islice(chat.answer(), before.steps):
                 pass
@@ -159,7 +159,7 @@ def heard(conversation: Conversation) -> Chat:
 
 
 def steps_of(chat: Chat, conversation: Conversation) -> Iterator[int]:
-    """Let a chat answer; yield how many steps there are so far."""
+    """Let a chat answer; yield the number of steps so far."""
     steps = islice(chat.answer(), conversation.steps)
     for count, _ in enumerate(steps, 1):
         yield count
@@ -173,23 +173,23 @@ class Answered:
     ----------
     conversation : Conversation
     chat : Chat
-        Which has answered; nobody may go on with it.
+        After the answer; fork it before writing more.
     """
 
     conversation: Conversation
     chat: Chat
 
     @cached_property
-    def heard(self) -> Chat:
+    def context(self) -> Chat:
         """The chat before its answer."""
-        return heard(self.conversation)
+        return context_of(self.conversation)
 
     def began(self, name: str) -> int:
-        """Return the first passage of a cache's answer; calls are passages of their own."""
-        return len(self.heard.passages[name])
+        """Return the index of the first passage of a cache's answer."""
+        return len(self.context.passages[name])
 
     def past(self, name: str) -> list[tuple[Writer, str]]:
-        """Return what was said and answered since a person began to talk, before this answer."""
+        """Return the passages since the dialog's end, before the last message."""
         conversation = self.conversation
         given = sum(each.turn < conversation.turn for each in conversation.passages)
         last = self.began(name) - (1 if conversation.said else 0)
@@ -197,7 +197,7 @@ class Answered:
         return [(writers[at], self.chat.text(name, passage=at)) for at in range(given, last)]
 
     def passages(self, name: str) -> list[tuple[Writer, str]]:
-        """Return what a cache has answered so far: calls, and words."""
+        """Return the calls and words of a cache's answer so far."""
         tokens, cache = self.chat.model.tokens, self.chat.caches[name]
         known = self.chat.passages[name]
         found: list[tuple[Writer, str]] = [
@@ -211,24 +211,21 @@ class Answered:
         return found
 
     def calls(self, name: str) -> list[str]:
-        """Return the calls that a cache has answered with."""
+        """Return the calls of a cache's answer."""
         return [text for writer, text in self.passages(name) if writer == "call"]
 
     @property
-    def wanted(self) -> tuple[str, ...]:
-        """The calls that are right: the dialog's own, or else those of the full cache."""
-        return self.conversation.wanted or tuple(self.calls(FULL))
+    def expected_calls(self) -> tuple[str, ...]:
+        """The dialog's own calls, or else those of the full cache."""
+        return self.conversation.expected_calls or tuple(self.calls(FULL))
 
     def graded_calls(self, name: str) -> list[GradedCall]:
-        """Return each call beside the one that was wanted; of what is missing, nothing written."""
-        calls, wanted = self.calls(name), list(self.wanted)
-        longest = max(len(calls), len(wanted))
-        calls += [""] * (longest - len(calls))
-        wanted += [""] * (longest - len(wanted))
-        return [grade_call(*each) for each in zip(calls, wanted, strict=True)]
+        """Return each call graded against the expected one; a missing call is empty."""
+        pairs = zip_longest(self.calls(name), self.expected_calls, fillvalue="")
+        return [grade_call(*each) for each in pairs]
 
     def right(self, name: str) -> bool:
-        """Whether a cache made the calls that were wanted."""
+        """Whether a cache made the expected calls."""
         return all(call.right for call in self.graded_calls(name))
 
     @cached_property
@@ -236,7 +233,7 @@ class Answered:
         return {}
 
     def words(self, name: str) -> tuple[Word, ...]:
-        """Return the words of a cache's whole text."""
+        """Return all words that a cache has read or written."""
         if name not in self._words:
             cache, passages = self.chat.caches[name], self.chat.passages[name]
             self._words[name] = words_of(self.chat.model.tokens, cache.ids, passages)
@@ -249,15 +246,15 @@ class Answered:
 
 
 @cached
-def brought_back(answered: Answered, name: str) -> BroughtBack:
-    """Return what comes of bringing back what a policy evicted; made once."""
-    chat = answered.heard
-    return bring_back(chat.model, chat.caches[name], chat.passages[name])
+def restored(answered: Answered, name: str) -> Restoration:
+    """Return the answers after restoring what a policy evicted."""
+    chat = answered.context
+    return restore_spans(chat.model, chat.caches[name], chat.passages[name])
 
 
 @dataclass(frozen=True)
 class Text:
-    """A text of which the damage is asked.
+    """A text whose damage is measured.
 
     Attributes
     ----------
@@ -270,7 +267,7 @@ class Text:
 
 
 def text_of(answered: Answered) -> Text:
-    """Return the dialog as it was said; of a conversation, what the full cache heard and said."""
+    """Return the whole dialog, or the full cache's text of a chat."""
     conversation, chat = answered.conversation, answered.chat
     if conversation.said:
         passages: Passages = chat.passages[FULL]
@@ -286,13 +283,13 @@ def text_of(answered: Answered) -> Text:
 
 @cached
 def damage(conversation: Conversation, text: Text) -> pd.DataFrame:
-    """Return what every policy makes of a text; see `fdkvc.explain.answer_causes.damage_table`."""
+    """Return every policy's damage on a text; see `fdkvc.explain.answer_causes.damage_table`."""
     return damage_table(bundled_model(), conversation.caches(), text.ids, text.passages)
 
 
 @cached
 def head_damage(conversation: Conversation, name: str, text: Text) -> Floats:
-    """Return what one head's forgetting does; see `fdkvc.explain.answer_causes.damage_by_head`."""
+    """Return the damage by head; see `fdkvc.explain.answer_causes.damage_by_head`."""
     (policy,) = (each for each in conversation.policies if each.name == name)
     found: Floats = damage_by_head(
         bundled_model(), policy, conversation.budget, conversation.decides, text.ids, text.passages

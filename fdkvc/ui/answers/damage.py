@@ -1,4 +1,4 @@
-"""Damage: how much less likely a policy makes what was said, by turn, by layer and head."""
+"""Damage: how much less likely a policy makes the text, by turn, by layer and head."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ WRITERS = {"user": "the user's words", "call": "calls", "system": "the system's 
 
 
 def show_damage(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
-    """Show what forgetting does to the whole text; return the tables that stand behind it."""
+    """Show the damage to the whole text; return its tables."""
     conversation = answered.conversation
     if not conversation.policies:
         return {}
     text = text_of(answered)
     table = damage(conversation, text)
-    whose = "the dialog as it was said" if not conversation.said else "what the full cache heard"
+    read = "the full cache's text" if conversation.said else "the whole dialog"
     st.markdown(
         Markdown(
-            "Every cache reads {}, all of it, and evicts after each passage. The damage is "
-            "by how many nats a token what comes next is less likely than with the full cache."
-        ).format(whose)
+            "Every cache reads {} and evicts after each passage. Damage is how much less likely "
+            "the next tokens become than with the full cache, in nats per token."
+        ).format(read)
     )
     with side_by_side("damage"):
         with panel("damage-turns"):
@@ -44,17 +44,17 @@ def show_damage(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
             heads = head_damage(conversation, name, text)
             st.html(_heads_html(heads))
             st.caption(
-                "Nats a token if one head of keys alone forgets by this policy, and all others "
-                "hold the whole text. Below 0, the text became likelier."
+                "Nats per token if only one KV head evicts and all others hold the whole text. "
+                "Below 0, the text became more likely."
             )
-    st.html(table_html(_by_writer(answered, table), "Damage by who wrote it, in nats a token"))
+    st.html(table_html(_by_writer(answered, table), "Damage by writer, in nats per token"))
     return {"damage.csv": table, "damage_by_head.csv": _heads_table(name, heads)}
 
 
 def _chart(answered: Answered, table: pd.DataFrame) -> Spec:
     titles = answered.conversation.titles
     rows = table.assign(policy=table.memory.map(titles))
-    # Of a turn with a call and words, the mean over the tokens of both.
+    # A turn with a call and words counts all their tokens.
     weighed = rows.assign(lost=rows.damage * rows.tokens)
     turns = weighed.groupby(["policy", "turn"], sort=False, as_index=False).agg(
         writer=("writer", " and ".join), tokens=("tokens", "sum"), lost=("lost", "sum")
@@ -73,7 +73,7 @@ def _chart(answered: Answered, table: pd.DataFrame) -> Spec:
 
 
 def _by_writer(answered: Answered, table: pd.DataFrame) -> dict[str, list[str]]:
-    """Return a row for each policy: its damage over all tokens, and by who wrote them."""
+    """Return a row for each policy: its damage over all tokens, and by writer."""
     columns: dict[str, list[str]] = {"policy": []}
     for policy in answered.conversation.policies:
         own = table[table.memory == policy.name]
@@ -86,7 +86,7 @@ def _by_writer(answered: Answered, table: pd.DataFrame) -> dict[str, list[str]]:
 
 
 def _heads_html(heads: Floats) -> str:
-    """Return a table of layers and heads, tinted by what each loses."""
+    """Return a table of layers and heads, tinted by damage."""
     top = max(float(heads.max()), 1e-9)
     names = "".join(f'<th scope="col">head {at}</th>' for at in range(heads.shape[1]))
     rows = "".join(
@@ -98,7 +98,7 @@ def _heads_html(heads: Floats) -> str:
         + "</tr>"
         for layer, row in enumerate(heads)
     )
-    label = escape("Damage by layer and head, in nats a token")
+    label = escape("Damage by layer and head, in nats per token")
     return (
         f'<div class="scrolls heat" tabindex="0" role="region" aria-label="{label}"><table>'
         f"<thead><tr><td></td>{names}</tr></thead><tbody>{rows}</tbody></table></div>"

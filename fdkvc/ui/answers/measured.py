@@ -1,6 +1,6 @@
-"""Over many dialogs: what answers lose by the budget, and what predicts it, measured once.
+"""Over many dialogs: shipped results on what answers lose at each budget, and what predicts it.
 
-The files are those that ``python -m fdkvc answers`` wrote; `fdkvc.lm` says how.
+The files were written by ``python -m fdkvc answers``; see `fdkvc.lm`.
 """
 
 from __future__ import annotations
@@ -33,30 +33,28 @@ from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.words import count, listed, ranged, signed
 
 TABLES = ("answers_summary.csv", "answers_paired.csv", "proxies.csv", "answers_services.csv")
-"""Of the files that the command writes, those that are shipped beside its ``run.json``."""
+"""The shipped files, beside ``run.json``."""
 
 
 @dataclass(frozen=True, eq=False)
 class Shipped:
-    """What was measured of the bundled model.
+    """Shipped results of the bundled model.
 
     Attributes
     ----------
     files : mapping of name to str
-        As the command wrote them.
-    told : AnswersTables
-        The tables in them.
+    tables : AnswersTables
     run : Record
-        What its ``run.json`` says.
+        The content of ``run.json``.
     """
 
     files: Mapping[str, str]
-    told: AnswersTables
+    tables: AnswersTables
     run: Record
 
     @property
     def budgets(self) -> tuple[int, ...]:
-        """Those that were measured, in rising order."""
+        """The measured budgets, in rising order."""
         return tuple(sorted(self.run.settings.budgets))
 
 
@@ -70,18 +68,18 @@ def shipped() -> Shipped:
 
 
 def report() -> str:
-    """Return what was measured as a report."""
+    """Return the shipped results as a report."""
     known = shipped()
     ran = ran_on(None, known.run.versions, known.run.processor)
     return dialogs_report(
-        answers_parts(known.run.settings, known.told, bundled_model().name, known.files, ran),
+        answers_parts(known.run.settings, known.tables, bundled_model().name, known.files, ran),
         made=MEASURED_ON,
     )
 
 
 def damage_rows(metric: str) -> pd.DataFrame:
-    """Return by how much worse each policy is than the full cache: above 0 is worse."""
-    paired = shipped().told.paired
+    """Return the damage of each policy; above 0 is worse than the full cache."""
+    paired = shipped().tables.paired
     rows = paired[paired.metric == metric].copy()
     if not MEASURES[metric].lower_is_better:
         rows["mean_diff"] = -rows.mean_diff
@@ -95,19 +93,19 @@ def _title(name: str) -> str:
 
 
 def show_measured(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
-    """Show the damage by the budget and the proxies' table; return the tables behind them."""
+    """Show the damage by budget and the proxies; return their tables."""
     known = shipped()
-    _tell(known)
+    st.markdown(plain(_summary(known)))
     with st.container(horizontal=True, vertical_alignment="bottom"):
         metric: str = fields.choice(page, MEASURE, width=330)
         by: dict[int, str] = {each: f"{each} entries" for each in known.budgets}
         budget: int = fields.choice(page, replace(BY, choices=by), width=150)
     measure, rows = MEASURES[metric], damage_rows(metric)
     st.caption(
-        Markdown("{}: {} Damage is how much worse it is than with the full cache{}.").format(
+        Markdown("{}: {} Damage is the loss against the full cache{}.").format(
             measure.label,
             measure.help,
-            ", in nats a token" if measure.unit == "nats" else ", in points of a hundred",
+            ", in nats per token" if measure.unit == "nats" else ", in percentage points",
         )
     )
     own = [policy.title for policy in answered.conversation.policies]
@@ -118,40 +116,39 @@ def show_measured(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
             show_chart(page, "policies", _by_policy(rows[rows.budget == budget], budget, measure))
     st.html(table_html(_table(rows, measure.unit == "%"), f"Damage: {measure.label}"))
     st.subheader("What predicts it", anchor=False)
-    told = known.told
+    tables = known.tables
     st.markdown(plain(_what_predicts()))
-    st.html(table_html(proxies_columns(told.proxies), "Rank correlation of proxy and damage"))
-    return dict(zip(TABLES, (told.summary, told.paired, told.proxies, told.known), strict=True))
+    st.html(table_html(proxies_columns(tables.proxies), "Rank correlation of proxy and damage"))
+    return dict(
+        zip(TABLES, (tables.summary, tables.paired, tables.proxies, tables.known), strict=True)
+    )
 
 
-def _tell(known: Shipped) -> None:
-    st.markdown(
-        Markdown(
-            "{} over {} that the bundled model has not learnt from, at {}, measured on {} "
-            "with version {} of the lab. Intervals are 95 %, by {}: dialogs of the same services "
-            "are drawn together. {}"
-        ).format(
-            count(known.told.paired.policy.nunique(), "policy", "policies"),
-            count(int(known.told.summary.n.max()), "dialogue"),
-            count(len(known.budgets), "budget"),
-            MEASURED_ON,
-            known.run.versions["fdkvc-lab"],
-            count(int(known.told.paired.services.max()), "service cluster"),
-            known_sentence(known.told.known),
-        )
+def _summary(known: Shipped) -> Markdown:
+    return Markdown(
+        "{} over {} that the bundled model was not trained on, at {}, measured on {} with version "
+        "{} of the lab. The 95 % intervals resample {}. {}"
+    ).format(
+        count(known.tables.paired.policy.nunique(), "policy", "policies"),
+        count(int(known.tables.summary.n.max()), "dialogue"),
+        count(len(known.budgets), "budget"),
+        MEASURED_ON,
+        known.run.versions["fdkvc-lab"],
+        count(int(known.tables.paired.services.max()), "service cluster"),
+        known_sentence(known.tables.known),
     )
 
 
 def _what_predicts() -> Markdown:
-    """Say over what the correlations are, and what they are worth."""
-    names = shipped().told.paired.policy.unique()
-    # proxies.csv was also over a preset that is no longer offered
+    """Return what the correlations are computed over, and what they are worth."""
+    names = shipped().tables.paired.policy.unique()
+    # proxies.csv also covers a preset that is no longer offered.
     titles = [*(_title(name) for name in names if name != CUT_TEXT), "FD-KVC with a window"]
     return Markdown(
-        "Rank correlation of what a replay of the same dialogs says of a cache with what the "
-        "answers lost, over {} ({}) and {}. In parentheses its 95 % interval if other dialogs had "
-        "been drawn. Which proxy predicts the damage best depends on the policies compared. In an "
-        "independent audit on 400 dialogues of SGD's test part with seven policies, output "
+        "Rank correlation between a measure of the replayed dialogs and the damage to answers, "
+        "over {} ({}) and {}, with the 95 % interval over resampled dialogs. Which measure "
+        "predicts damage best depends on the policies compared. In an independent audit on 400 "
+        "dialogues of SGD's test part with seven policies, output "
         "error had +0.89, call-argument recall −0.86 and attention loss +0.81."
     ).format(
         count(len(titles), "policy", "policies"),
@@ -161,11 +158,11 @@ def _what_predicts() -> Markdown:
 
 
 def _by_budget(rows: pd.DataFrame, own: Sequence[str], percent: bool) -> Spec:
-    """Draw the lines of the policies that the page is about, and of cutting the text."""
+    """Draw the page's policies and text truncation."""
     chosen = [title for title in rows.title.unique() if title in (*own, _title(CUT_TEXT))]
     shown = rows[rows.title.isin(chosen)]
     spec = budgets_spec(
-        "Damage by the budget",
+        "Damage by budget",
         shipped().budgets,
         tuple(chosen),
         1.05 * float(shown[["mean", "ci_high"]].max().max()),
@@ -178,7 +175,7 @@ def _by_budget(rows: pd.DataFrame, own: Sequence[str], percent: bool) -> Spec:
 
 
 def _by_policy(rows: pd.DataFrame, budget: int, measure: Measure) -> Spec:
-    """Draw every policy at one budget, the least damage on top."""
+    """Draw every policy at one budget."""
     ordered = rows.sort_values("mean")
     scale = 100 if measure.unit == "%" else 1
     data = pd.DataFrame(
@@ -192,8 +189,8 @@ def _by_policy(rows: pd.DataFrame, budget: int, measure: Measure) -> Spec:
     low, high = min(0.0, float(data.ci_low.min())), float(data.ci_high.max())
     room = 0.04 * (high - low)
     spec = dots_spec(
-        f"Every policy at {budget} entries a head",
-        "the least damage on top, with its 95 % interval",
+        f"Every policy at {budget} entries per head",
+        "least damage on top, with 95 % intervals",
         tuple(data["row"]),
         ("damage",),
         low - room,
@@ -219,7 +216,7 @@ def _table(rows: pd.DataFrame, percent: bool) -> dict[str, list[str]]:
     return {
         "policy": titles,
         **{
-            f"{budget} a head": [words(title, budget) for title in titles]
+            f"{budget} per head": [words(title, budget) for title in titles]
             for budget in shipped().budgets
         },
     }

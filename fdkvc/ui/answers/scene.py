@@ -1,6 +1,6 @@
-"""What was said last, and the answers beside each other, as they are written.
+"""The chat: the last message and the answers side by side, while they are written.
 
-Whatever a person, a file or the model says is escaped and shown by ``st.html`` alone.
+Text of the user, a file or the model is escaped and shown by ``st.html`` only.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from streamlit.delta_generator import DeltaGenerator
 from fdkvc.explain.answer_causes import GradedCall, changed_words, turns_of
 from fdkvc.limits import MAX_ANSWERS_MEGABYTES, MAX_TYPED_CHARACTERS
 from fdkvc.ui.answers import choices
-from fdkvc.ui.answers.conversation import FULL, Answered, Conversation, heard, steps_of
+from fdkvc.ui.answers.conversation import FULL, Answered, Conversation, context_of, steps_of
 from fdkvc.ui.kit.fields import hold_and_rerun
 from fdkvc.ui.kit.frame import problems
 from fdkvc.ui.kit.lru import ByteLRU
@@ -24,20 +24,20 @@ from fdkvc.ui.kit.markdown import Markdown
 from fdkvc.words import listed, sentence
 
 DRAWN = 0.06
-"""Seconds after which what is being written is drawn again."""
+"""Seconds between redraws while the model writes."""
 
 PATIENCE = 0.2
-"""Seconds after which one can stop it; a button for a moment would only push things about."""
+"""Seconds before the Stop button appears; a flash of it would only move the page."""
 
 SHOWN_CHARACTERS = 60
-"""Characters of an argument."""
+"""Characters shown of an argument."""
 
 ANSWERS: ByteLRU[Answered] = ByteLRU(MAX_ANSWERS_MEGABYTES * 1_000_000)
-"""Conversations that were answered."""
+"""Answered conversations."""
 
 
 def answer(page: str, conversation: Conversation) -> Answered | None:
-    """Show the answers, as the model writes them if it has not yet; return them, if any."""
+    """Show the answers, live while the model writes; return them, if any."""
     if conversation.empty:
         st.info(
             "Say something as the user, such as: I am looking for a restaurant in San Jose.",
@@ -54,7 +54,7 @@ def answer(page: str, conversation: Conversation) -> Answered | None:
         return None
     with headline:
         show_headline(known)
-    asked.html(_heard_html(known))
+    asked.html(_message_html(known))
     lanes.html(_lanes_html(known))
     return known
 
@@ -66,9 +66,9 @@ def _write(
     lanes: DeltaGenerator,
     button: DeltaGenerator,
 ) -> Answered:
-    """Let the model write, and show it as it does; what is pressed meanwhile is heard."""
-    answered = Answered(conversation, heard(conversation).fork())
-    asked.html(_heard_html(answered))
+    """Let the model write, redrawing as it does; clicks interrupt it."""
+    answered = Answered(conversation, context_of(conversation).fork())
+    asked.html(_message_html(answered))
     began = drawn = monotonic()
     offered = False
     for steps in steps_of(answered.chat, conversation):
@@ -81,7 +81,7 @@ def _write(
                 icon=":material/stop_circle:",
                 on_click=choices.stop,
                 args=(page, conversation),
-                help="The answers end where they are, and the conversation can go on.",
+                help="Ends the answers here. You can go on with the chat.",
             )
         if monotonic() - drawn > DRAWN:
             lanes.html(_lanes_html(answered, writing=True))
@@ -91,8 +91,8 @@ def _write(
     return answered
 
 
-def talk_on(page: str, conversation: Conversation) -> None:
-    """Let a person say something to the model."""
+def show_input(page: str, conversation: Conversation) -> None:
+    """Show the chat input."""
     left = MAX_TYPED_CHARACTERS - sum(len(each) + 1 for each in conversation.said)
     with st.container(horizontal=True, vertical_alignment="center"):
         with st.container():
@@ -106,7 +106,7 @@ def talk_on(page: str, conversation: Conversation) -> None:
             "Take it back",
             key=f"{page}/unsay",
             icon=":material/undo:",
-            help="Forget what you said last, and its answers.",
+            help="Remove your last message and its answers.",
         ):
             kept = "\n".join(conversation.said[:-1])
             hold_and_rerun(page, [(choices.SAID, kept)])
@@ -118,9 +118,9 @@ def talk_on(page: str, conversation: Conversation) -> None:
 
 
 def show_headline(answered: Answered) -> None:
-    """Say in one sentence which caches made the call that was wanted."""
+    """Show in one sentence which caches made the expected call."""
     titles = answered.conversation.titles
-    if not answered.wanted:
+    if not answered.expected_calls:
         full = [text for _, text in answered.passages(FULL)]
         same = [
             titles[name]
@@ -139,7 +139,7 @@ def show_headline(answered: Answered) -> None:
         else:
             st.header("No policy answers as the full cache does", anchor=False)
         return
-    method = answered.wanted[0].split(" ")[0]
+    method = answered.expected_calls[0].split(" ")[0]
     called = {**titles, FULL: "the full cache"}
     right = [called[name] for name in titles if answered.right(name)]
     wrong = [called[name] for name in titles if not answered.right(name)]
@@ -156,9 +156,9 @@ def show_headline(answered: Answered) -> None:
         )
 
 
-def _heard_html(answered: Answered) -> str:
-    """Return what was said last before the answers."""
-    passages, chat = answered.heard.passages[FULL], answered.heard
+def _message_html(answered: Answered) -> str:
+    """Return the last message before the answers."""
+    passages, chat = answered.context.passages[FULL], answered.context
     if not passages:
         return ""
     turn = turns_of(passages)[-1]
@@ -167,7 +167,7 @@ def _heard_html(answered: Answered) -> str:
 
 
 def _lanes_html(answered: Answered, *, writing: bool = False) -> str:
-    """Return a column for each cache; what is being written is not judged yet."""
+    """Return a column for each cache; unfinished answers are not graded."""
     return f'<div class="answers">{"".join(_lanes(answered, writing))}</div>'
 
 
@@ -175,7 +175,7 @@ def _lanes(answered: Answered, writing: bool) -> Iterator[str]:
     titles = answered.conversation.titles
     said = {name: answered.passages(name) for name in titles}
     full = {writer: text.split() for writer, text in said[FULL]}
-    before = answered.heard.caches[FULL].count
+    before = answered.context.caches[FULL].count
     for name, title in titles.items():
         held = before if name == FULL else min(answered.conversation.budget, before)
         parts = "".join(
@@ -198,12 +198,12 @@ def _lanes(answered: Answered, writing: bool) -> Iterator[str]:
             )
         yield (
             f'<section aria-label="{escape(title)}"><b>{escape(title)}</b> '
-            f"<small>{held} of {before} entries a head</small>{parts}</section>"
+            f"<small>{held} of {before} entries per head</small>{parts}</section>"
         )
 
 
 def words_html(text: str, full: list[str]) -> str:
-    """Mark the words that are not those of the full cache."""
+    """Mark the words that differ from the full cache."""
     words = text.split()
     return " ".join(
         f"<mark>{escape(word)}</mark>" if changed else escape(word)
@@ -212,18 +212,18 @@ def words_html(text: str, full: list[str]) -> str:
 
 
 def call_html(call: GradedCall) -> str:
-    """Return a call as chips, each argument with whether it is right."""
+    """Return a call as chips that show whether each argument is right."""
     if not call.method:
-        wanted = escape(call.wanted_method)
-        return f'<div class="chips"><span class="unmet">✗ no call of {wanted}</span></div>'
-    same = call.method == call.wanted_method
-    wanted = f"not {call.wanted_method}" if call.wanted_method else "not asked for"
-    parts = [_chip(call.method, "" if same else wanted)]
+        expected = escape(call.expected_method)
+        return f'<div class="chips"><span class="unmet">✗ no call of {expected}</span></div>'
+    same = call.method == call.expected_method
+    expected = f"not {call.expected_method}" if call.expected_method else "not asked for"
+    parts = [_chip(call.method, "" if same else expected)]
     for each in call.arguments:
         if each.written is None:
-            parts.append(_chip(each.slot, f"missing: {each.wanted}"))
+            parts.append(_chip(each.slot, f"missing: {each.expected}"))
         else:
-            wrong = "not asked for" if each.wanted is None else f"not {each.wanted}"
+            wrong = "not asked for" if each.expected is None else f"not {each.expected}"
             parts.append(_chip(f"{each.slot} = {each.written}", "" if each.right else wrong))
     return f'<div class="chips">{" ".join(parts)}</div>'
 
@@ -236,14 +236,14 @@ def _chip(written: str, wrong: str) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """Cut a text that goes on and on; a model that has lost the thread may write such."""
+    """Cut a long text."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def answers_table(answered: Answered) -> pd.DataFrame:
-    """Return what every cache answered, a row for each passage."""
+    """Return every cache's answer, a row for each passage."""
     rows = [
-        (name, writer, text, answered.right(name) if answered.wanted else None)
+        (name, writer, text, answered.right(name) if answered.expected_calls else None)
         for name in answered.conversation.titles
         for writer, text in answered.passages(name)
     ]

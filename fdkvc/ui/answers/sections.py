@@ -1,4 +1,4 @@
-"""Below the answers: why, what brings them back, the damage, and the files of all that."""
+"""Below the chat: why, restored words, damage, shipped results, and downloads."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import streamlit as st
 
 from fdkvc.experiments.answers import MEASURES
 from fdkvc.files.export import csv_text
-from fdkvc.ui.answers.back import show_back
 from fdkvc.ui.answers.choices import BY, SECTION
 from fdkvc.ui.answers.conversation import Answered, bundled_model, size_in_words
 from fdkvc.ui.answers.damage import show_damage
 from fdkvc.ui.answers.measured import TABLES, report, shipped, show_measured
+from fdkvc.ui.answers.restore import show_restored
 from fdkvc.ui.answers.scene import answers_table
 from fdkvc.ui.answers.why import keep_to_answers, show_why
 from fdkvc.ui.dialogs.choices import FILE, OWN
@@ -34,19 +34,19 @@ from fdkvc.words import sentence
 HELP = (
     (
         "Right and wrong",
-        "In a dialog of a file, a call is right when its method and every argument are those of "
-        "the dialog's own, in the words that were said. In a talk of yours there is no such call: "
-        "the full cache's is taken for right. Marked words are not those of the full cache.",
+        "In a dialog from a file, a call is right when its method and every argument equal those "
+        "of the dialog's own call. Your own chat has no such call, so the full cache's counts as "
+        "right. Marked words differ from the full cache.",
     ),
     (
-        "Entries a head",
-        "Each head of keys of each layer is a cache of its own. After every passage (what the user "
-        "says, a call, what the system says) the policy evicts down to the budget, and all that "
-        "comes later is computed from what was left.",
+        "Entries per head",
+        "Each KV head of each layer has its own cache. After every passage (a message of the user, "
+        "a call, words of the system) the policy evicts down to the budget, and all later tokens "
+        "are computed from what is left.",
     ),
     (
         "Nats",
-        "−log of the probability of what came, a token: 0.7 more halves the probability.",
+        "−log of the probability of the text, per token: 0.7 more halves the probability.",
     ),
     *((measure.label, measure.help) for measure in MEASURES.values()),
 )
@@ -57,11 +57,11 @@ PICTURES = {
     "budgets": "answers_paired.csv",
     "policies": "answers_paired.csv",
 }
-"""Each chart, and the table that stands behind it."""
+"""Each chart and its table."""
 
 
-def tell_model() -> None:
-    """Say what the model is, and what it cannot do."""
+def show_model_note() -> None:
+    """Show what the model is, and what it cannot do."""
     try:
         size = size_in_words(bundled_model())
     except ValueError as error:
@@ -69,28 +69,27 @@ def tell_model() -> None:
         st.stop()
     st.caption(
         Markdown(
-            "The model has {} parameters and was trained on service dialogs in English alone: it "
-            "can ask, make calls with what was said and answer in their style, but it knows "
-            "nothing of the world, invents names, times and prices, and is no measure of what a "
-            "large model loses."
+            "The model has {} parameters and was trained only on English service dialogs. It can "
+            "ask, make calls and answer in their style, but it knows nothing about the world, "
+            "invents names, times and prices, and does not show what a large model would lose."
         ).format(size)
     )
 
 
 def keep_to_sections(page: str, answered: Answered, link: Mapping[str, str]) -> list[str]:
-    """Take what sections show to what there is; say where a link asked for else."""
+    """Keep what the sections show within the results; return what a link asks for outside."""
     budgets = replace(BY, choices=shipped().budgets)
     return [
         *keep_to_answers(page, answered, link),
-        *fields.keep_to(page, budgets, link, BY.default, " in what was measured"),
+        *fields.keep_to(page, budgets, link, BY.default, " in the shipped results"),
     ]
 
 
 def open_section(page: str, answered: Answered) -> None:
-    """Show the section that is open, and offer what it shows as files."""
+    """Show the open section and its downloads."""
     sections: dict[str, Callable[[], Mapping[str, pd.DataFrame]]] = {
         "why": lambda: show_why(page, answered),
-        "back": lambda: show_back(page, answered),
+        "back": lambda: show_restored(page, answered),
         "damage": lambda: show_damage(page, answered),
         "measured": lambda: show_measured(page, answered),
     }
@@ -99,15 +98,15 @@ def open_section(page: str, answered: Answered) -> None:
     with st.container(horizontal=True):
         _downloads(page, tables)
         if tables.keys() >= set(TABLES):
-            report_button(page, report, "Tables of all that was measured")
-    with st.expander("What these figures say", icon=":material/help:"):
+            report_button(page, report, "All tables")
+    with st.expander("What these numbers mean", icon=":material/help:"):
         st.markdown(
             Markdown("\n").join(Markdown("- **{}:** {}").format(name, help) for name, help in HELP)
         )
 
 
 def _downloads(page: str, tables: Mapping[str, pd.DataFrame]) -> None:
-    """Offer the tables of what is shown, and the chart if there is one."""
+    """Offer the shown tables and charts as files."""
     charts = shown_charts(page)
     with st.popover("Download", icon=":material/download:"):
         tell_address(held(page, FILE) == OWN)

@@ -1,4 +1,4 @@
-"""Why this answer: what one of its words was written from, and what of that was gone."""
+"""Why this answer: what a word attended to, and which of that was evicted."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ import pandas as pd
 import streamlit as st
 
 from fdkvc.explain.answer_causes import (
-    Looks,
+    HeadSelection,
     Word,
     changed_words,
     first_evicted,
     turns_of,
     why_table,
 )
-from fdkvc.parameters import Field
 from fdkvc.ui.answers import choices
 from fdkvc.ui.answers.conversation import FULL, Answered
 from fdkvc.ui.dialogs.files import SHIPPED, shipped_file
@@ -30,16 +29,16 @@ from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.words import percent
 
 GONE_WORDS = 8
-"""Words in the table of what was gone."""
+"""Rows in the table of evicted words."""
 
 
 def choose_answer(page: str, answered: Answered, *, evicting: bool = False) -> str:
-    """Let a person choose whose answer is looked at: at first, the first that is wrong."""
+    """Choose a cache; by default, the first whose answer is wrong."""
     titles = dict(answered.conversation.titles)
     if evicting:
         del titles[FULL]
     start = _first_wrong(answered, titles)
-    # What was looked at of another answer says nothing of this one.
+    # A new conversation begins with its own default.
     place = f"{page}/look of"
     if st.session_state.get(place) not in (None, answered.conversation):
         fields.hold(page, choices.WHOSE, start)
@@ -51,7 +50,7 @@ def choose_answer(page: str, answered: Answered, *, evicting: bool = False) -> s
 
 
 def keep_to_answers(page: str, answered: Answered, link: Mapping[str, str]) -> list[str]:
-    """Take what is looked at to what there is of these answers; say where a link asked for else."""
+    """Keep the selection within these answers; return what a link asks for outside."""
     titles, shape = answered.conversation.titles, answered.chat.model.decoder.shape
     whose = replace(choices.WHOSE, choices=titles)
     wrong = fields.keep_to(page, whose, link, _first_wrong(answered, titles))
@@ -70,101 +69,93 @@ def _first_wrong(answered: Answered, titles: Mapping[str, str]) -> str:
 
 
 def show_why(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
-    """Show what a word was written from; return the tables that stand behind it."""
+    """Show what a word attended to; return its table."""
     with st.container(horizontal=True, vertical_alignment="bottom"):
         name = choose_answer(page, answered)
         words = answered.own_words(name)
         if not words:
-            st.info("Nothing is written here yet.")
+            st.info("This answer is empty.")
             return {}
         word = words[_choose_word(page, answered, name, words)]
-        looks = _choose_looks(page, answered)
-    table = _why(answered, name, word, looks)
-    _tell(answered, name, word, table)
+        selection = _choose_heads(page, answered)
+    table = _why(answered, name, word, selection)
+    st.markdown(plain(_attention_sentence(answered, name, word, table)))
     st.html(_transcript(answered, name, word, table))
     gone = table[table.evicted > 0].nlargest(GONE_WORDS, "all_there")
     if len(gone):
-        st.html(table_html(_gone(gone), "Words that were evicted and would have been looked at"))
+        st.html(table_html(_gone(gone), "Evicted words that would have got attention"))
     _link(answered, name, word, gone)
     return {"why.csv": table}
 
 
 @cached
-def _why(answered: Answered, name: str, word: Word, looks: Looks) -> pd.DataFrame:
-    return why_table(answered.chat, name, word, looks)
+def _why(answered: Answered, name: str, word: Word, selection: HeadSelection) -> pd.DataFrame:
+    return why_table(answered.chat, name, word, selection)
 
 
 def _choose_word(page: str, answered: Answered, name: str, words: tuple[Word, ...]) -> int:
-    """Let a person choose a word of the answer: at first, the first that is another's."""
+    """Choose a word of the answer; by default, the first that differs from the full cache."""
     written = [word.text for word in words]
     labels = {at: f"{at + 1} · {text}" for at, text in enumerate(written)}
     start = _first_changed(answered, name)
-    # A word of another answer is another word.
+    # Another answer begins with its own default.
     place = f"{page}/word of"
-    asked = (name, tuple(written))
-    if st.session_state.get(place) not in (None, asked) or held(page, choices.WORD) not in labels:
+    answer = (name, tuple(written))
+    if st.session_state.get(place) not in (None, answer) or held(page, choices.WORD) not in labels:
         fields.hold(page, choices.WORD, start)
-    st.session_state[place] = asked
+    st.session_state[place] = answer
     at: int = fields.choice(page, replace(choices.WORD, default=start, choices=labels), width=200)
     return at
 
 
 def _first_changed(answered: Answered, name: str) -> int:
-    """Return the first word that is not the full cache's, or else the one in the middle."""
+    """Return the first word that differs from the full cache, or else the middle one."""
     written, full = ([word.text for word in answered.own_words(each)] for each in (name, FULL))
     changed = (at for at, new in enumerate(changed_words(written, full)) if new)
     return next(changed, len(written) // 2)
 
 
-def _choose_looks(page: str, answered: Answered) -> Looks:
+def _choose_heads(page: str, answered: Answered) -> HeadSelection:
     shape = answered.chat.model.decoder.shape
     chosen = []
     for field, count in ((choices.LAYER, shape.layers), (choices.HEAD, shape.heads)):
         noun = field.label.lower()
-        labels = {-1: f"all {noun}s, in the mean"} | {at: f"{noun} {at}" for at in range(count)}
-        known: Field = replace(field, choices=labels)
-        at = fields.choice(page, known, width=190)
+        labels = {-1: f"mean over {noun}s"} | {at: f"{noun} {at}" for at in range(count)}
+        at = fields.choice(page, replace(field, choices=labels), width=190)
         chosen.append(None if at < 0 else at)
-    return Looks(*chosen)
+    return HeadSelection(*chosen)
 
 
-def _tell(answered: Answered, name: str, word: Word, table: pd.DataFrame) -> None:
-    """Say in a sentence how much of what the word wanted was there."""
+def _attention_sentence(answered: Answered, name: str, word: Word, table: pd.DataFrame) -> Markdown:
+    """Return a sentence on how much of the word's attention was lost."""
     earlier = table[table.passage < word.passage]
     lost = earlier[earlier.evicted > 0]
-    said = Markdown("*{}*").format(word.text)
+    written = Markdown("*{}*").format(word.text)
     title = answered.conversation.titles[name]
     if name == FULL or lost.empty:
-        st.markdown(
-            Markdown("Nothing was evicted before {} wrote {}: it saw all that was said.").format(
-                title, said
-            )
-        )
-        return
+        return Markdown("Nothing was evicted before {} wrote {}.").format(title, written)
     most = lost.nlargest(1, "all_there").iloc[0]
     when = turns_in_words(most.first_evicted_in, most.last_evicted_in)
-    st.markdown(
-        Markdown(
-            "{} wrote {}. Had all been there, {} of its attention would have gone to words of "
-            "which something was evicted; they got {}. Most of it *{}*, said in turn {} and "
-            "evicted in {}, by the {}, from {} of {} heads of keys."
-        ).format(
-            title,
-            said,
-            percent(float(lost.all_there.sum())),
-            percent(float(lost.attended.sum())),
-            most.word,
-            most.turn,
-            when,
-            most["rule"],
-            most.evicted,
-            most.heads,
-        )
+    return Markdown(
+        "{} wrote {}. With nothing evicted, {} of its attention would have gone to words that some "
+        "head has evicted; they got {}. The most important was *{}* from turn {}: {} of {} KV "
+        "heads evicted it in {}, by the {}."
+    ).format(
+        title,
+        written,
+        percent(float(lost.all_there.sum())),
+        percent(float(lost.attended.sum())),
+        most.word,
+        most.turn,
+        most.evicted,
+        most.heads,
+        when,
+        most["rule"],
     )
 
 
 def turns_in_words(first: int, last: int) -> str:
-    """Say from which turn to which."""
+    """Write a range of turns."""
     return f"turn {first}" if first == last else f"turns {first} to {last}"
 
 
@@ -172,20 +163,20 @@ def _gone(gone: pd.DataFrame) -> dict[str, list[str]]:
     rows = gone.to_dict("records")
     return {
         "word": [row["word"] for row in rows],
-        "said in turn": [str(row["turn"]) for row in rows],
-        "by": [row["writer"] for row in rows],
-        "attention had it been there": [percent(row["all_there"], 1) for row in rows],
-        "attention it got": [percent(row["attended"], 1) for row in rows],
+        "from turn": [str(row["turn"]) for row in rows],
+        "writer": [row["writer"] for row in rows],
+        "attention if cached": [percent(row["all_there"], 1) for row in rows],
+        "actual attention": [percent(row["attended"], 1) for row in rows],
         "evicted in": [
             turns_in_words(row["first_evicted_in"], row["last_evicted_in"]) for row in rows
         ],
-        "by the rule": [row["rule"] for row in rows],
-        "from heads": [f"{row['evicted']} of {row['heads']}" for row in rows],
+        "rule": [row["rule"] for row in rows],
+        "KV heads": [f"{row['evicted']} of {row['heads']}" for row in rows],
     }
 
 
 def _transcript(answered: Answered, name: str, word: Word, table: pd.DataFrame) -> str:
-    """Return all that was said up to a word, tinted by the attention that each word got."""
+    """Return the text up to a word, each word tinted by its attention."""
     passages = answered.chat.passages[name]
     turns = turns_of(passages)
     top = max(float(table[["attended", "all_there"]].max().max()), 1e-9)
@@ -195,24 +186,24 @@ def _transcript(answered: Answered, name: str, word: Word, table: pd.DataFrame) 
     for own in answered.own_words(name):
         if own.first >= word.first:
             text = escape(own.text)
-            asked = own == word
+            chosen = own == word
             cells.setdefault(own.passage, []).append(
-                f'<b class="asked">{text}</b>' if asked else f'<span class="after">{text}</span>'
+                f'<b class="asked">{text}</b>' if chosen else f'<span class="after">{text}</span>'
             )
     rows = "".join(
         f'<tr{" class=now" if at == word.passage else ""}><th scope="row"><i>{turns[at]}</i> '
-        f"{escape(passages[at][0])}</th><td>{' '.join(said)}</td></tr>"
-        for at, said in cells.items()
+        f"{escape(passages[at][0])}</th><td>{' '.join(words)}</td></tr>"
+        for at, words in cells.items()
     )
     return (
         '<div class="said-key"><span class="looked"><mark style="--share:.7">tinted</mark> '
-        "looked at: the stronger, the more</span>"
-        '<span class="looked said"><s style="--share:.7">struck out</s> evicted before; its tint '
-        "is what it would have got</span>"
+        "attended to: the stronger, the more</span>"
+        '<span class="looked said"><s style="--share:.7">struck out</s> evicted before; the tint '
+        "is the attention it would have got</span>"
         '<span class="looked said"><s class="partly" style="--share:0">dotted</s> evicted from '
         "some heads</span></div>"
         '<div class="said looked" tabindex="0" role="region" '
-        f'aria-label="What the word was written from"><table><tbody>{rows}</tbody></table></div>'
+        f'aria-label="Attention behind the word"><table><tbody>{rows}</tbody></table></div>'
     )
 
 
@@ -225,9 +216,9 @@ def _word_html(row: Mapping[Hashable, Any], top: float) -> str:
     title = f"{percent(attended, 1)} of the attention"
     if gone:
         title += (
-            f", {percent(all_there, 1)} had it been there; evicted in "
+            f", {percent(all_there, 1)} if it were cached; evicted in "
             f"{turns_in_words(row['first_evicted_in'], row['last_evicted_in'])} from "
-            f"{gone} of {row['heads']} heads of keys, by the {row['rule']}"
+            f"{gone} of {row['heads']} KV heads, by the {row['rule']}"
         )
     tag = "s" if gone else "mark"
     partly = ' class="partly"' if 0 < gone < row["heads"] else ""
@@ -235,12 +226,12 @@ def _word_html(row: Mapping[Hashable, Any], top: float) -> str:
 
 
 def _link(answered: Answered, name: str, word: Word, gone: pd.DataFrame) -> None:
-    """Lead to where this policy's decisions can be stepped through."""
+    """Link to the eviction of the most important word on the Dialogs page."""
     conversation = answered.conversation
     keys = [key for key in SHIPPED if shipped_file(key).digest == conversation.file]
     if name == FULL or not keys or gone.empty:
         return
-    names = [said.name for said in shipped_file(keys[0]).transcripts]
+    names = [each.name for each in shipped_file(keys[0]).transcripts]
     shape = answered.chat.model.decoder.shape
     most = gone.iloc[0]
     kv_head, token, turn = first_evicted(
@@ -267,7 +258,7 @@ def _link(answered: Answered, name: str, word: Word, gone: pd.DataFrame) -> None
         },
     )
     st.caption(
-        "There this policy decides by this model's own keys and queries, as they are with the "
-        "whole text before them, and once a turn; here every head computes with what was left, "
-        "and evicts after a call, too. So the two may part in an entry near the cutoff."
+        "There the policy uses this model's keys and queries computed with the whole text, and "
+        "evicts once a turn. Here every head computes with its own cache and also evicts after a "
+        "call, so entries near the cutoff may differ."
     )

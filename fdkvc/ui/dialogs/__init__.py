@@ -1,1 +1,1 @@
-"""The dialogs page."""
+"""The Dialogs page."""

@@ -1,4 +1,4 @@
-"""The sidebar of the dialogs page: which file, which dialog of it, its topics, heads and budget."""
+"""The sidebar of the Dialogs page: file, dialog, topics, heads and budget."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from fdkvc.limits import MAX_DIALOG_CHARACTERS, MAX_DIALOGS, MAX_SHOWN_HEADS, MA
 from fdkvc.parameters import Field
 from fdkvc.ui.answers.conversation import bundled_model
 from fdkvc.ui.dialogs.files import (
-    BROUGHT,
     SHIPPED,
+    UPLOADS,
     DialogFile,
     HeadChoice,
     check_together,
@@ -39,14 +39,14 @@ from fdkvc.words import count
 
 OWN = "own"
 ALWAYS = ("each", "together")
-"""Who may decide whether or not heads share keys."""
+"""Choices that do not depend on heads sharing keys."""
 
-DIGITS = 16  # of a file's SHA-256 in a link
+DIGITS = 16  # hexadecimal digits of a file's SHA-256 in a link
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """What is looked at.
+    """The chosen dialog, head and budget.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Chosen:
 
     @property
     def recording(self) -> Recording:
-        """The dialog, with topics that are letters."""
+        """The dialog, with letters as topics."""
         return self.head.recording
 
 
@@ -69,53 +69,58 @@ class Chosen:
 
 FILE = Field(
     "File",
-    "What people said.",
+    "Real dialogs, or a trace of a model.",
     name="file",
     default="dialogues",
     choices={**SHIPPED, OWN: "A file of my own …"},
 )
-DIGEST = Field("SHA-256", "Of a file that is not an example.", name="sha", default="")
+DIGEST = Field("SHA-256", "Of your own file.", name="sha", default="")
 CALLS = Field(
     "Tool calls",
-    "Whether their text, name and arguments, is read before the words of the turn that makes them. "
-    "A model reads it.",
+    "Whether a call's name and arguments are tokens before the words of its turn, as a model "
+    "reads them.",
     name="calls",
     default="silent",
-    choices={"silent": "not among the words", "said": "among the words"},
+    choices={"silent": "not part of the text", "said": "part of the text"},
 )
-DIALOG = Field("Dialog of the file", "", name="dialog", default=0, low=0, high=MAX_DIALOGS - 1)
+DIALOG = Field("Dialog", "", name="dialog", default=0, low=0, high=MAX_DIALOGS - 1)
 TOPICS = Field(
     "Topics",
-    "They colour the views; no policy looks at them.",
+    "They colour the views; no policy uses them.",
     name="topics",
     default="annotated",
     choices={
         "annotated": "as annotated",
         "segmented": "found by TextTiling",
-        "marked": "marked by me",
+        "marked": "set by me",
     },
 )
-SCHEDULE = Field("Topics", "One letter a turn, A to Z.", name="schedule", default="")
+SCHEDULE = Field("Topics", "One letter per turn, A to Z.", name="schedule", default="")
 HEADS = replace(WAYS, default="kv")
-"""Where heads share no keys, that is no choice, and each decides for itself."""
+"""Default for heads that share keys; others decide each for themselves."""
 
 VECTORS = Field(
     "Attention by",
-    "Vectors drawn from the letters of each word, or those of the model that comes with the "
-    "project as it reads the dialog.",
+    "Vectors computed from the letters of each word, or those of the bundled model as it reads "
+    "the dialog.",
     name="vectors",
     default="lexical",
-    choices={"lexical": "the letters of words", "bundled": "the bundled model"},
+    choices={"lexical": "letters of words", "bundled": "the bundled model"},
 )
 KV_HEAD = Field(
-    "KV head", "Whose cache it is.", name="kv", default=0, low=0, high=MAX_SHOWN_HEADS - 1
+    "KV head",
+    "The head whose cache is shown.",
+    name="kv",
+    default=0,
+    low=0,
+    high=MAX_SHOWN_HEADS - 1,
 )
 HEAD = Field("Head", "", name="head", default=0, low=0, high=MAX_SHOWN_HEADS - 1)
 BUDGET = replace(BUDGET_HERE, default=48, follows=False)
 POLICIES = replace(LANES, default=("fifo", "h2o", "fd-kvc"))
 WHOSE = Field(
-    "Look at",
-    "Whose cache is shown below.",
+    "Show",
+    "The policy whose cache is shown below.",
     name="look",
     default="",
     read=read_lane,
@@ -151,14 +156,14 @@ PLACED = (
     HEADS,
     *(replace(each, follows=False) for each in LOOK),
 )
-"""What has a meaning in one file alone."""
+"""Fields whose values belong to one file."""
 
 FIELDS = (FILE, DIGEST, CALLS, *PLACED, BUDGET, POLICIES, WHOSE, VIEW, ORDER, SECTION, *PAIR, ASKED)
-"""Every field of the page's view."""
+"""Every field of the page."""
 
 
 def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
-    """Let the page show what a link asks for; say what of it is not right, in sentences."""
+    """Apply a link to the page; return a sentence for each part that is not allowed."""
     wrong = fields.adopt_link(page, FIELDS, link)
     open_as_linked(page, link)
     if SECTION.name in link:
@@ -167,7 +172,7 @@ def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
 
 
 def which_dialog(page: str) -> tuple[object, ...]:
-    """Return what says which dialog of which file the page holds."""
+    """Return what identifies the dialog on the page."""
     return tuple(held(page, field) for field in (FILE, DIGEST, DIALOG))
 
 
@@ -175,7 +180,7 @@ def which_dialog(page: str) -> tuple[object, ...]:
 
 
 def choose_dialog(page: str) -> Chosen | None:
-    """Show the controls; return what was chosen, or None while there is nothing to show."""
+    """Show the controls; return the choice, or None if there is nothing to show."""
     file = _choose_file(page)
     if file is None:
         return None
@@ -184,7 +189,7 @@ def choose_dialog(page: str) -> Chosen | None:
     except ValueError as error:
         problems([f"{error}."])
         return None
-    tell_left(file)
+    warn_skipped(file)
     names_of = [said.name for said in file.transcripts]
     dialog = fields.choice(page, replace(DIALOG, choices=dict(enumerate(names_of))))
     way, schedule = _choose_topics(page, file, dialog)
@@ -218,13 +223,13 @@ def _choose_file(page: str) -> DialogFile | None:
 
 
 def choose_own_file(page: str) -> DialogFile | None:
-    """Let a person bring a file; return it, or None while there is none, or not the link's."""
-    file = _brought(page)
-    wanted = held(page, DIGEST)
-    if wanted and (file is None or not file.digest.startswith(wanted)):
+    """Show the uploader; return the file, or None if there is none or it is not the link's."""
+    file = _upload(page)
+    linked = held(page, DIGEST)
+    if linked and (file is None or not file.digest.startswith(linked)):
         st.info(
-            "This link was made with a file of someone's own, which no link can carry. Open that "
-            "file here to see the same view.",
+            "This link was made with an uploaded file, which a link cannot contain. Upload the "
+            "same file to see the same view.",
             icon=":material/upload_file:",
         )
         return None
@@ -233,15 +238,15 @@ def choose_own_file(page: str) -> DialogFile | None:
     return file
 
 
-def _brought(page: str) -> DialogFile | None:
-    """Let a person bring a file or paste a dialog; keep the last good one while another is not."""
-    kept, last = f"{page}/brought", f"{page}/brought/last"
+def _upload(page: str) -> DialogFile | None:
+    """Show the uploader and the text box; keep the last good file when a new one is bad."""
+    kept, last = f"{page}/uploaded", f"{page}/uploaded/last"
     upload = st.file_uploader(
-        "A file of dialogs, or a trace",
+        "Dialogs or a trace",
         type=[*endings(), "npz"],
         key=f"{page}/upload",
         max_upload_size=MAX_UPLOAD_MEGABYTES,
-        help=plain(f"{_kinds()}. It stays in this app's memory while you look at it."),
+        help=plain(f"{_formats()}. The file stays in this app's memory."),
     )
     pasted = st.text_area(
         "Or paste a dialog",
@@ -249,47 +254,47 @@ def _brought(page: str) -> DialogFile | None:
         height=110,
         max_chars=MAX_DIALOG_CHARACTERS,
         placeholder="User: a table for two, please\nSystem: at six?",
-        help="A speaker and a colon before each turn; or JSON of any kind that a file may have.",
+        help="A speaker and a colon before each turn, or JSON in any supported format.",
     )
-    before = BROUGHT.get(st.session_state.get(kept))
-    brought = {} if upload is None else {upload.file_id: (upload.name, upload.getvalue)}
+    before = UPLOADS.get(st.session_state.get(kept))
+    given = {} if upload is None else {upload.file_id: (upload.name, upload.getvalue)}
     if pasted.strip():
-        brought[pasted] = (_pasted_name(pasted), pasted.encode)
-    known, problem = st.session_state.get(last, ((), ""))
-    new = [each for each in brought if each not in known]
-    if new or (brought and before is None and not problem):
-        name, content = brought[new[-1]] if new else next(iter(brought.values()))
+        given[pasted] = (_pasted_name(pasted), pasted.encode)
+    read, problem = st.session_state.get(last, ((), ""))
+    new = [each for each in given if each not in read]
+    if new or (given and before is None and not problem):
+        name, content = given[new[-1]] if new else next(iter(given.values()))
         problem = ""
         try:
             before = read_dialog_file(content(), name)
             st.session_state[kept] = key = (before.name, before.digest)
-            BROUGHT.put(key, before)
-            _begin_anew(page, before)
+            UPLOADS.put(key, before)
+            _start(page, before)
         except ValueError as error:
             problem = f"{name} cannot be read: {error}."
-        gc.collect()  # closed sessions refer to themselves, and to the files that they brought
-    st.session_state[last] = (tuple(brought), problem if brought else "")
-    staying = f" Staying with {before.name}." if before is not None else ""
-    problems([problem + staying] if brought and problem else [])
+        gc.collect()  # closed sessions are cycles that hold their files
+    st.session_state[last] = (tuple(given), problem if given else "")
+    still = f" Still using {before.name}." if before is not None else ""
+    problems([problem + still] if given and problem else [])
     return before
 
 
-def tell_left(file: DialogFile) -> None:
-    """Say which dialogs of a file are left out, and why, and which calls cannot be read."""
+def warn_skipped(file: DialogFile) -> None:
+    """Warn about dialogs that are left out and calls that cannot be read."""
     for sentence in unread(file.transcripts):
         st.warning(plain(sentence))
-    many = len(file.left)
+    many = len(file.skipped)
     if many:
         st.warning(
             plain(
                 f"{count(many, 'dialog')} {'is' if many == 1 else 'are'} left out: "
-                f"{file.left[0]}{', and so on' if many > 1 else ''}."
+                f"{file.skipped[0]}{', and so on' if many > 1 else ''}."
             )
         )
 
 
 def _choose_calls(page: str, file: DialogFile) -> DialogFile:
-    """Let a person choose whether the text of calls is read, where there are any."""
+    """Choose whether the text of calls is read, if there are any."""
     if not file.packed:
         hold(page, CALLS, CALLS.default)
         return file
@@ -297,43 +302,43 @@ def _choose_calls(page: str, file: DialogFile) -> DialogFile:
 
 
 def _pasted_name(text: str) -> str:
-    """Return what pasted text is called; its ending says how it is read."""
+    """Return a file name for pasted text; its ending selects the format."""
     return f"pasted.{'json' if text.lstrip()[:1] in ('[', '{') else 'txt'}"
 
 
-def _begin_anew(page: str, file: DialogFile) -> None:
-    """Begin with the first dialog of a file, unless a link to this file has said where."""
-    wanted = held(page, DIGEST)
-    if not (wanted and file.digest.startswith(wanted)):
+def _start(page: str, file: DialogFile) -> None:
+    """Start with the first dialog, unless a link to this file names another."""
+    linked = held(page, DIGEST)
+    if not (linked and file.digest.startswith(linked)):
         fields.reset(page, PLACED)
-        st.session_state.pop(fields.key_of(page, TURN), None)  # nobody has looked at any yet
+        st.session_state.pop(fields.key_of(page, TURN), None)
     hold(page, DIGEST, file.digest[:DIGITS])
 
 
-def _kinds() -> str:
-    """Name every kind of file that can be brought."""
+def _formats() -> str:
+    """List the supported formats."""
     kinds = [f"{known.label} (.{', .'.join(known.endings)})" for known in FORMATS.values()]
-    return f"{', '.join(kinds)}, or a trace of a model by python -m fdkvc capture (.npz)"
+    return f"{', '.join(kinds)}, or a trace of a model from python -m fdkvc capture (.npz)"
 
 
 def ask_for_file(page: str) -> None:
-    """Say what can be brought, while there is nothing to show; or that it cannot be shown."""
+    """Ask for a file, or point to the error in the sidebar."""
     fields.write_link(page, FIELDS)
-    brought, _ = st.session_state.get(f"{page}/brought/last", ((), ""))
-    if brought or held(page, FILE) != OWN:
-        st.info("This cannot be shown: the sidebar says why.", icon=":material/error:")
+    given, _ = st.session_state.get(f"{page}/uploaded/last", ((), ""))
+    if given or held(page, FILE) != OWN:
+        st.info("This cannot be shown. The sidebar says why.", icon=":material/error:")
         return
     st.info(
         plain(
-            f"Bring a file of dialogs in the sidebar: {_kinds()}. The README says where people "
-            "get them. Or paste a dialog below it."
+            f"Upload a file in the sidebar: {_formats()}. The README says where to get them. Or "
+            "paste a dialog below."
         ),
         icon=":material/upload_file:",
     )
 
 
 def _choose_topics(page: str, file: DialogFile, dialog: int) -> tuple[str, str]:
-    """Let a person choose where the topics come from; return it and the marked schedule."""
+    """Choose where the topics come from; return the choice and a marked schedule."""
     said = file.transcripts[dialog]
     labels = {
         way: words for way, words in TOPICS.labels.items() if way != "annotated" or said.topics
@@ -348,13 +353,13 @@ def _choose_topics(page: str, file: DialogFile, dialog: int) -> tuple[str, str]:
     try:
         said.with_schedule(schedule)
     except ValueError as error:
-        problems([f"{error}. Staying with one topic."])
+        problems([f"{error}. Using one topic."])
         schedule = unmarked
     return way, schedule
 
 
 def _choose_vectors(page: str) -> int | None:
-    """Let a person choose whose vectors policies look at: letters, or a head of the model."""
+    """Choose the vectors that policies use: of letters, or of a head of the model."""
     if fields.choice(page, VECTORS) != "bundled":
         hold(page, KV_HEAD, 0)
         return None
@@ -368,7 +373,7 @@ def _choose_vectors(page: str) -> int | None:
 
 
 def _choose_head(page: str, recording: Recording) -> tuple[int, str]:
-    """Let a person choose a head of several; return its place and who decides."""
+    """Choose one of several heads; return its place and which heads decide together."""
     if len(recording.heads) == 1:
         hold(page, HEAD, 0)
         hold(page, HEADS, "each")
@@ -379,14 +384,14 @@ def _choose_head(page: str, recording: Recording) -> tuple[int, str]:
 
 
 def ways_of(recording: Recording) -> Field:
-    """Return who may decide, as a choice that begins with what a model's own cache would do."""
+    """Return the ways that heads can decide; the default is that of a model's own cache."""
     default = default_heads(recording)
     labels = {key: words for key, words in HEADS.labels.items() if key in (default, *ALWAYS)}
     return replace(HEADS, default=default, choices=labels)
 
 
 def choose_view(page: str) -> str:
-    """Let a person choose how the dialog is shown."""
+    """Choose how the dialog is shown."""
     labels = fields.offer(page, VIEW)
     st.segmented_control(
         "View",
@@ -401,8 +406,8 @@ def choose_view(page: str) -> str:
 
 
 def choose_look(page: str, lanes: Sequence[Lane]) -> Lane:
-    """Let a person choose whose cache is looked at closely: the last, as long as nobody has."""
-    labels = {lane.name: f"Look at {lane.label}" for lane in lanes}
+    """Choose the policy whose cache is shown; by default, the last."""
+    labels = {lane.name: f"Show {lane.label}" for lane in lanes}
     whose = replace(WHOSE, help="", default=lanes[-1].name, choices=labels)
     name = fields.choice(page, whose, label_visibility="collapsed", width=190)
     return next(lane for lane in lanes if lane.name == name)

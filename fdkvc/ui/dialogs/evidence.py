@@ -1,4 +1,4 @@
-"""Evidence: what later turns demanded, and which policy still held it."""
+"""Evidence: what later turns need, and which policies still held it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fdkvc.explain.unsaid import unsaid
 from fdkvc.run.evidence import OLD, Evidence
 from fdkvc.run.metrics import metrics_of
 from fdkvc.ui.dialogs.choices import Chosen
-from fdkvc.ui.dialogs.transcript import Outcome, demanded, verdicts
+from fdkvc.ui.dialogs.transcript import Outcome, demand_kind, verdicts
 from fdkvc.ui.kit.frame import table_html
 from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.lanes import Lane
@@ -22,21 +22,21 @@ KINDS = {"call": "Service calls", "state": "Dialogue states"}
 
 
 def show_headline(recording: Recording, lane: Lane) -> None:
-    """Say of one policy what the first demand that it failed has lost, or that it failed none."""
-    kind, name = demanded(recording)
+    """Show the first value that a policy had lost when it was needed, or that there is none."""
+    kind, name = demand_kind(recording)
     own = [each for each in verdicts(lane.run, recording) if each.demand.kind == kind]
     lost = next((each for each in own if each.lost >= 0), None)
     if lost is not None:
         st.header(plain(headline(name, lane.label, lost)), anchor=False)
     elif own:
         st.header(
-            Markdown("{} still held all that each {} asked for").format(lane.label, name),
+            Markdown("{} still held everything that each {} needed").format(lane.label, name),
             anchor=False,
         )
 
 
 def headline(name: str, policy: str, lost: Outcome) -> Markdown:
-    """Say what a call or a state has lost, how long ago it was said, and when it was evicted."""
+    """Return what a call or state lacked, how old it was, and when it was evicted."""
     said = lost.demand.mentions[-1].turn
     return Markdown("The {} in turn {} lost *{}*, said {} before: {} evicted it in {}").format(
         name,
@@ -49,26 +49,26 @@ def headline(name: str, policy: str, lost: Outcome) -> Markdown:
 
 
 def show_evidence(page: str, chosen: Chosen, lanes: Sequence[Lane]) -> None:
-    """Show every demand of the dialog with each policy's verdict, and the shares that were met."""
+    """Show each policy's share of met demands, and its verdict on every demand."""
     recording = chosen.recording
     missing = recording.transcript.missing
     kinds = [kind for kind in KINDS if any(each.kind == kind for each, _ in recording.evidence)]
     if not kinds:
         st.info(
             plain(
-                "Nothing in this dialog says what a later turn needs: SGD's service calls, "
-                "MultiWOZ's dialogue states and the tool calls of a chat do."
+                "This dialog does not record what later turns need. Service calls (SGD), dialogue "
+                "states (MultiWOZ) and tool calls (chats) do."
                 if not missing
-                else f"What later turns of this dialog need, {count(missing, 'value')}, was never "
-                "said in these words."
+                else f"Later turns of this dialog need {count(missing, 'value')}, but the text "
+                "never contains them in these words."
             )
         )
         return
-    st.html(table_html(_figures(recording, lanes), "Shares of the evidence that each policy held"))
+    st.html(table_html(_figures(recording, lanes), "Share of the evidence that each policy held"))
     show_glossary(metrics_of("evidence"), (lane.run.choice.policy for lane in lanes))
     with st.container(horizontal=True, vertical_alignment="center"):
         kind = st.segmented_control(
-            "What is demanded",
+            "Needed by",
             kinds,
             format_func=lambda kind: plain(KINDS[kind]),
             default=kinds[0],
@@ -85,13 +85,13 @@ def show_evidence(page: str, chosen: Chosen, lanes: Sequence[Lane]) -> None:
         if row[0].demand.kind == kind
         and not (parted and len({verdict.lost < 0 for verdict in row}) == 1)
     ]
-    st.html(table_html(_demands(rows, lanes), "Each demand and who held its evidence"))
+    st.html(table_html(_demands(rows, lanes), "Each needed value and which policies held it"))
     st.caption(
         plain(
             " ".join(
                 [
-                    "A demand is met if at least one whole mention was still cached when the turn "
-                    "before ended; if not, you see the turn that broke the last one.",
+                    "A value is held if at least one complete mention was still cached at the end "
+                    "of the previous turn. If not, the turn that broke the last mention is shown.",
                     *unsaid([recording.transcript]),
                 ]
             )

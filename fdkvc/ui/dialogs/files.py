@@ -1,4 +1,4 @@
-"""Files of dialogs on a page: read within its bounds, and one head of one dialog to be run."""
+"""Uploaded and shipped files of dialogs, read within the page's limits."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ SHIPPED: Mapping[str, str] = {
     "chat": "Example: a chat with tools",
     "evening": "Example: an evening in San Jose",
 }
-"""The examples by the names of their files, and how people see them."""
+"""Labels of the examples by file name."""
 
 
 LETTERS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ") + tuple(f"A{n}" for n in range(MAX_TOPICS - 26))
@@ -63,43 +63,43 @@ class DialogFile:
         SHA-256 of its content.
     transcripts : tuple of Transcript
     traced : tuple of Recording
-        What a model saw of each dialog; empty for a file of words alone.
-    left : tuple of str
-        Why other dialogs of the file are left out, a sentence each.
+        A model's vectors of each dialog; empty for a text file.
+    skipped : tuple of str
+        Why dialogs of the file are left out, a sentence each.
     packed : bytes
-        Of a file in which calls are made, its content, to read it again with their text.
+        Compressed content of a file with calls, to read it again with their text.
     """
 
     name: str
     digest: str
     transcripts: tuple[Transcript, ...]
     traced: tuple[Recording, ...] = ()
-    left: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
     packed: bytes = b""
 
     @property
     def key(self) -> str:
-        """What tells it from other files, and from itself as it is read otherwise."""
+        """Identifies the file and how it is read."""
         return self.digest + self.transcripts[0].source_note
 
     def recording(self, dialog: int) -> Recording:
-        """Return a dialog with the trace's own vectors, or with lexical ones."""
+        """Return a dialog with the trace's vectors, or lexical ones."""
         return self.traced[dialog] if self.traced else lexical_recording(self.transcripts[dialog])
 
     @cached_property
     def measured(self) -> int:
-        """How many of its dialogs are measured together: the first ones, or all."""
+        """How many of its dialogs a run measures, from the first."""
         said = (sum(map(len, each.texts)) for each in self.transcripts[:MAX_MEASURED_DIALOGS])
         return max(1, bisect_right(list(accumulate(said)), MAX_MEASURED_CHARACTERS))
 
 
 def read_dialog_file(content: bytes, name: str) -> DialogFile:
-    """Read a file that a person brings.
+    """Read an uploaded file.
 
     Raises
     ------
     ValueError
-        In a sentence that says what is wrong with it, and where.
+        In one sentence that says what is wrong, and where.
     """
     traces = name.lower().endswith(".npz")
     most = (MAX_UPLOAD_MEGABYTES if traces else MAX_TEXT_UPLOAD_MEGABYTES) * 1_000_000
@@ -107,9 +107,9 @@ def read_dialog_file(content: bytes, name: str) -> DialogFile:
         raise ValueError(f"the file has {len(content):,} bytes, but at most {most:,} are shown")
     digest = hashlib.sha256(content).hexdigest()
     if not traces:
-        transcripts, left = read_dialogs(content, name)
+        transcripts, skipped = read_dialogs(content, name)
         packed = zlib.compress(content, 1) if any(each.calls for each in transcripts) else b""
-        return DialogFile(name, digest, transcripts, left=left, packed=packed)
+        return DialogFile(name, digest, transcripts, skipped=skipped, packed=packed)
     traced = read_trace_file(BytesIO(content), most)
     if not traced:
         raise ValueError("the file holds no dialogs")
@@ -130,19 +130,19 @@ def read_dialog_file(content: bytes, name: str) -> DialogFile:
 
 @cached
 def with_calls(file: DialogFile) -> DialogFile:
-    """Return a file in which calls are made as it is read with their text.
+    """Return a file read with the text of its calls.
 
     Raises
     ------
     ValueError
-        If all its dialogs are too large then.
+        If all its dialogs are then too large.
     """
-    transcripts, left = read_dialogs(zlib.decompress(file.packed), file.name, calls=True)
-    return replace(file, transcripts=transcripts, left=left)
+    transcripts, skipped = read_dialogs(zlib.decompress(file.packed), file.name, calls=True)
+    return replace(file, transcripts=transcripts, skipped=skipped)
 
 
-BROUGHT: ByteLRU[DialogFile] = ByteLRU(MAX_KEPT_UPLOAD_MEGABYTES * 1_000_000)
-"""Files that people have brought, by name and digest: a session knows no more of its own."""
+UPLOADS: ByteLRU[DialogFile] = ByteLRU(MAX_KEPT_UPLOAD_MEGABYTES * 1_000_000)
+"""Uploaded files by name and digest; a session holds only the key."""
 
 
 @lru_cache(maxsize=len(SHIPPED))
@@ -153,7 +153,7 @@ def shipped_file(key: str) -> DialogFile:
 
 
 def check_shown(transcript: Transcript, recording: Recording) -> None:
-    """Raise a ValueError in a sentence unless a dialog is small enough for the screen."""
+    """Raise ValueError unless a dialog is small enough for the screen."""
     for what, count, most in (
         ("turns", len(transcript.turns), MAX_SHOWN_TURNS),
         ("tokens", recording.starts[-1], MAX_SHOWN_TOKENS),
@@ -166,7 +166,7 @@ def check_shown(transcript: Transcript, recording: Recording) -> None:
 
 
 def check_together(recording: Recording, deciding: int, budget: int) -> None:
-    """Raise a ValueError in a sentence unless the heads that decide together are small enough."""
+    """Raise ValueError unless the heads that decide together are small enough."""
     dialogs = recording.dialogs
     entries = deciding * dialogs.turns * (budget + dialogs.turn_tokens)
     if entries > MAX_JOINT_ENTRIES:
@@ -192,11 +192,11 @@ class HeadChoice:
     head : int
         Its place among the recording's heads.
     deciding : int
-        How many heads decide once, by the mean of their scores: it and its neighbours.
+        How many neighbouring heads decide together, by the mean of their scores.
     recording : Recording
-        What the others name, with topics that are letters.
+        The dialog, with letters as topics.
     topic_names : tuple of str
-        What the letters stand for.
+        The topic of each letter.
     """
 
     file: str
@@ -214,7 +214,7 @@ class HeadChoice:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What each token says."""
+        """The text of each token."""
         return self.recording.words
 
     @property
@@ -227,7 +227,7 @@ class HeadChoice:
         return self.recording.dialogs.row(self.head)
 
     def run(self, policy: Policy, dialogs: DialogBatch, budget: int) -> Trace:
-        """Run a policy over the head, or over all of them together."""
+        """Run a policy over the head, or over the heads that decide together."""
         if self.alone:
             return simulate(policy, dialogs, budget)
         first = self.head - self.head % self.deciding
@@ -239,7 +239,7 @@ class HeadChoice:
 def _shared_run(
     policy: Policy, recording: Recording, first: int, deciding: int, budget: int
 ) -> Trace:
-    """Run a policy over heads together; the record names the policy as each head has it."""
+    """Run a policy over heads together."""
     rows = stack([recording.dialogs.row(head) for head in range(first, first + deciding)])
     trace = simulate(Together(policy, deciding), rows, budget)
     return replace(trace, policy=policy)
@@ -249,7 +249,7 @@ def _shared_run(
 
 
 def read_by_bundled_model(said: Transcript) -> tuple[Recording, ...]:
-    """Let the model that comes with the project read a dialog: a recording for each KV head.
+    """Let the bundled model read a dialog; return a recording for each KV head.
 
     Raises
     ------
@@ -286,9 +286,9 @@ def _read_dialog(file: DialogFile, dialog: int) -> tuple[Recording, ...]:
 def shown_recording(
     file: DialogFile, dialog: int, way: str, schedule: str, kv_head: int | None
 ) -> tuple[Recording, tuple[str, ...]]:
-    """Return a dialog of a file with topics that are letters, and what these stand for.
+    """Return a dialog with letters as topics, and the topic of each letter.
 
-    Charts and sentences speak of topics; so nothing of a file's text comes into them.
+    Letters keep a file's text out of charts and sentences.
 
     Parameters
     ----------
@@ -297,14 +297,14 @@ def shown_recording(
     way : {"annotated", "segmented", "marked"}
         Where the topics come from.
     schedule : str
-        The letter of each turn, where a person marks them.
+        The letter of each turn, for "marked".
     kv_head : int, optional
-        With the vectors of which KV head of the bundled model; else with the file's own.
+        Use the vectors of this KV head of the bundled model instead of the file's.
 
     Raises
     ------
     ValueError
-        If the dialog is too large to be shown, or the schedule does not fit it.
+        If the dialog is too large, or the schedule does not fit it.
     """
     recording = file.recording(dialog) if kv_head is None else _read_dialog(file, dialog)[kv_head]
     said = recording.transcript
@@ -316,5 +316,5 @@ def shown_recording(
     letters = dict(zip(said.topics, LETTERS, strict=False))
     topics = [None if turn.topic is None else letters[turn.topic] for turn in said.turns]
     shown = recording.with_transcript(said.with_topics(topics))
-    _ = shown.dialogs  # laid out here, so that they are measured
+    _ = shown.dialogs  # computed here, so that the cache counts them
     return shown, said.topics

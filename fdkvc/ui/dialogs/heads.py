@@ -1,4 +1,4 @@
-"""Heads: what each would keep by itself, and what changes when all decide together."""
+"""Heads: what each keeps by itself, and what changes when they decide together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fdkvc.policies.together import Together
 from fdkvc.run.evidence import Demands, demand_results, recall
 from fdkvc.run.simulate import simulate
 from fdkvc.ui.dialogs.choices import Chosen
-from fdkvc.ui.dialogs.transcript import demanded
+from fdkvc.ui.dialogs.transcript import demand_kind
 from fdkvc.ui.kit.frame import table_html
 from fdkvc.ui.kit.lanes import Lane
 from fdkvc.ui.kit.lru import cached
@@ -23,23 +23,20 @@ from fdkvc.ui.kit.markdown import plain
 
 
 def show_heads(chosen: Chosen, lanes: Sequence[Lane], lane: Lane) -> None:
-    """Show for each policy what deciding together changes, and for one policy head by head."""
+    """Show for each policy what deciding together changes, and one policy head by head."""
     recording = chosen.recording
     if len(recording.heads) == 1:
-        st.info(
-            "This dialog has one head. A trace of a model has several: "
-            "`python -m fdkvc capture` makes one."
-        )
+        st.info("This dialog has one head. Traces from `python -m fdkvc capture` have several.")
         return
-    kind, name = demanded(recording)
-    met = f"{name} evidence met"
+    kind, name = demand_kind(recording)
+    met = f"{name} evidence held"
     policies = [lane.run.trace.policy for lane in lanes]
     every = len(recording.heads)
     ways = [_both_ways(policy, recording, chosen.budget, kind, every) for policy in policies]
     columns = {
         "policy": [lane.label for lane in lanes],
         f"{met}, each head by itself": [_percent(way[0].mean()) for way in ways],
-        "heads from … to …": [
+        "range over heads": [
             f"{_percent(way[0].min())} to {_percent(way[0].max())}" for way in ways
         ],
         f"{met}, together": [_percent(way[1].mean()) for way in ways],
@@ -53,18 +50,18 @@ def show_heads(chosen: Chosen, lanes: Sequence[Lane], lane: Lane) -> None:
         columns[f"{met}, those that share keys together"] = [_percent(it.mean()) for it in shared]
     st.html(table_html(columns, "Each policy, each head by itself and all together"))
     st.caption(
-        "Together: an entry is worth its average score over the heads, so that all keep the same "
-        "tokens. Entries that differ: of all that a head holds one way or the other, the share "
-        "that it holds in only one of them, on average over turns and heads."
+        "Together: entries are ranked by their mean score over the heads, so all heads keep the "
+        "same tokens. Entries that differ: of the entries that a head keeps either way, the share "
+        "that it keeps only one way, averaged over turns and heads."
     )
     st.header(plain(f"{lane.label}, head by head"), anchor=False)
-    alone, _, apart = ways[lanes.index(lane)]
+    alone, _, differ = ways[lanes.index(lane)]
     st.html(
         table_html(
             {
                 "head": [f"head {head}" for head in recording.heads],
                 f"{met}, by itself": [_percent(share) for share in alone],
-                "entries that differ": [_percent(share) for share in apart],
+                "entries that differ": [_percent(share) for share in differ],
             },
             f"The heads under {lane.label}",
         )
@@ -75,7 +72,7 @@ def show_heads(chosen: Chosen, lanes: Sequence[Lane], lane: Lane) -> None:
 def _both_ways(
     policy: Policy, recording: Recording, budget: int, kind: str, together: int
 ) -> tuple[Floats, Floats, Floats]:
-    """Return each head's recall alone and with so many, and the share of entries that differ."""
+    """Return each head's recall, alone and together, and the share of entries that differ."""
     dialogs = recording.dialogs
     alone, joined = (
         simulate(deciding, dialogs, budget, entries=False, outputs_from=dialogs.turns)

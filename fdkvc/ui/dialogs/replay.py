@@ -1,4 +1,4 @@
-"""All dialogs of a file under policies and budgets: a run, its curves, its table, its files."""
+"""All dialogs of a file under policies and budgets: a run with curves, a table and files."""
 
 from __future__ import annotations
 
@@ -64,19 +64,19 @@ TRIED = Field(
 DECIDING = Field("Heads", "", name="modes", default=("each",), choices=MODES)
 
 SEED = 0
-"""Of the lexical embedding, and of the intervals."""
+"""Seed of the lexical vectors and of the intervals."""
 
 
 @dataclass(frozen=True, eq=False)
 class Replayed:
-    """What came of a run over all dialogs of a file.
+    """The result of a run over all dialogs of a file.
 
     Attributes
     ----------
     settings : Replay
     file : DialogFile
     table : DataFrame
-        As `fdkvc.experiments.replay.replay` returns it.
+        From `fdkvc.experiments.replay.replay`.
     seconds : float
     """
 
@@ -86,15 +86,15 @@ class Replayed:
     seconds: float
 
 
-def show_replay(page: str, chosen: Chosen, lanes: Sequence[Lane], asked: tuple[str, ...]) -> None:
-    """Let a person run all dialogs of the file, and show what came of it.
+def show_replay(page: str, chosen: Chosen, lanes: Sequence[Lane], metrics: tuple[str, ...]) -> None:
+    """Run all dialogs of the file, and show the result.
 
     Parameters
     ----------
     page : str
     chosen : Chosen
     lanes : sequence of Lane
-    asked : tuple of str
+    metrics : tuple of str
         Keys of the metrics beside the evidence.
     """
     file = chosen.file
@@ -102,13 +102,12 @@ def show_replay(page: str, chosen: Chosen, lanes: Sequence[Lane], asked: tuple[s
     which = "all" if measured == every else f"the first {measured} of the"
     st.markdown(
         plain(
-            f"The policies of the sidebar on {which} {count(every, 'dialog')} of this file, at "
-            "every budget that is chosen here: how much of the evidence was still in the cache "
-            "when it was needed."
-            + (" The command line measures any number." if measured < every else "")
+            f"Run the sidebar's policies on {which} {count(every, 'dialog')} of this file at "
+            "these budgets: how much of the needed evidence is still in the cache?"
+            + (" The command line runs any number." if measured < every else "")
         )
     )
-    settings = _choose(page, file, lanes, asked)
+    settings = _choose(page, file, lanes, metrics)
     done: Replayed | None = run_panel(f"{page}/replay", "Run", replay_work(settings, file))
     if done is not None:
         _about(done, settings, file)
@@ -127,7 +126,7 @@ def replay_work(settings: Replay, file: DialogFile) -> Work:
     return work
 
 
-def _choose(page: str, file: DialogFile, lanes: Sequence[Lane], asked: tuple[str, ...]) -> Replay:
+def _choose(page: str, file: DialogFile, lanes: Sequence[Lane], metrics: tuple[str, ...]) -> Replay:
     budgets = fields.several(page, TRIED)
     modes: tuple[str, ...] = ("each",)
     if file.traced and len(file.traced[0].heads) > 1:
@@ -135,39 +134,40 @@ def _choose(page: str, file: DialogFile, lanes: Sequence[Lane], asked: tuple[str
         labels = {key: MODES[key] for key in ways.labels}
         modes = fields.several(page, replace(DECIDING, default=(ways.default,), choices=labels))
     policies = tuple(lane.run.choice.policy for lane in lanes)
-    return Replay(policies, tuple(map(int, budgets)), modes, asked)
+    return Replay(policies, tuple(map(int, budgets)), modes, metrics)
 
 
 def _about(done: Replayed, settings: Replay, file: DialogFile) -> None:
-    """Say which run is shown, and whether it is of what stands above."""
-    finished, asked = done.table.dialog.nunique(), done.file.measured
+    """Show which run this is, and whether the settings have changed since."""
+    finished, requested = done.table.dialog.nunique(), done.file.measured
     services = done.table.services.nunique()
     st.caption(
         plain(
             f"Shown: {count(finished, 'dialog')}, "
             f"{count(len(done.settings.policies), 'policy', 'policies')}, "
             f"{count(len(done.settings.budgets), 'budget')}, {done.seconds:.1f} s. The 95 % "
-            f"interval is {over_clusters(services)}. {BEST.capitalize()} is the most that any "
-            "cache of the same size could have held, worked out exactly from what is demanded; a "
-            "second tier may exceed it."
+            f"interval is {over_clusters(services)}. {BEST.capitalize()} is the exact maximum "
+            "over all caches of the same size; a second tier may exceed it."
         )
     )
-    if finished == asked and services < MIN_CLUSTERS:
+    if finished == requested and services < MIN_CLUSTERS:
         st.info(
-            "Dialogs of the same services resemble each other, so they count as one: for intervals "
-            "bring a file of more services, such as one of SGD.",
+            plain(
+                "Dialogs of the same services resemble each other, so they count as one. Intervals "
+                f"need at least {MIN_CLUSTERS} service clusters."
+            ),
             icon=":material/stacked_line_chart:",
         )
-    if finished < asked:
+    if finished < requested:
         st.warning(
-            plain(f"Cancelled: {finished} of {count(asked, 'dialog')} finished, and shown."),
+            plain(f"Cancelled: {finished} of {count(requested, 'dialog')} finished and are shown."),
             icon=":material/cancel:",
         )
     if missing := not_computed(done.table):
         st.info(plain(f"{missing.capitalize()}."), icon=":material/hourglass_disabled:")
     if done.settings != settings or done.file.key != file.key:
         st.info(
-            "The file or the settings are no longer those of this run: press Run to measure them.",
+            "The file or the settings have changed since this run. Press Run to measure them.",
             icon=":material/tune:",
         )
 
@@ -175,7 +175,7 @@ def _about(done: Replayed, settings: Replay, file: DialogFile) -> None:
 def _show(page: str, done: Replayed) -> None:
     summary = _summary(done)
     if summary.empty:
-        st.info("The run was cancelled before anything was finished.")
+        st.info("The run was cancelled before any dialog finished.")
         return
     metrics = [key for key in dict.fromkeys(done.table.metric) if key in set(summary.metric)]
     with side_by_side("replay"):
@@ -199,19 +199,19 @@ def _show(page: str, done: Replayed) -> None:
         report_button(
             f"{page}/replay",
             lambda: report_of(done),
-            "Tables of all that was measured and a failed call that steps",
+            "All tables, and a failed call to step through",
         )
 
 
 @cached
 def _summary(done: Replayed) -> pd.DataFrame:
-    """Return means and intervals; a policy under both ways of the heads has two names."""
+    """Return means and intervals by policy label."""
     table = replay_summary(done.table)
     return table.assign(policy=_titles(done, table))
 
 
 def _titles(done: Replayed, table: pd.DataFrame) -> list[str]:
-    """Return what people call the policy of each row."""
+    """Return the policy label of each row."""
     titles = {policy.name: policy.title for policy in done.settings.policies}
     several = len(done.settings.heads) > 1
     return [
@@ -224,7 +224,7 @@ def _titles(done: Replayed, table: pd.DataFrame) -> list[str]:
 
 @cached
 def files_of(done: Replayed) -> Mapping[str, str]:
-    """Return the files of a run, made once: those that the command line writes."""
+    """Return the files of a run, as the command line writes them."""
     return replay_files(
         done.settings,
         done.table,
@@ -237,7 +237,7 @@ def files_of(done: Replayed) -> Mapping[str, str]:
 
 
 def report_of(done: Replayed) -> str:
-    """Return a run as a report, with the first call that failed."""
+    """Return a run as a report with its first failed call."""
     file, finished = done.file, int(done.table.dialog.nunique())
     recordings = [file.recording(dialog) for dialog in range(file.measured)]
     parts = replay_parts(
@@ -247,9 +247,11 @@ def report_of(done: Replayed) -> str:
     )
     more = []
     if file.measured < len(file.transcripts):
-        more.append(f"They are the first {file.measured} of {len(file.transcripts)} of a file.")
+        more.append(
+            f"These are the first {file.measured} of {len(file.transcripts)} dialogs of a file."
+        )
     if finished < file.measured:
-        more.append(f"The run was cut short: {count(file.measured, 'dialog')} were asked for.")
+        more.append(f"The run was cancelled: {count(file.measured, 'dialog')} were requested.")
     return dialogs_report(parts, more)
 
 
@@ -287,7 +289,7 @@ def _table(summary: pd.DataFrame, key: str) -> dict[str, list[str]]:
         by_policy = group.set_index("policy")
         columns[f"budget {budget}"] = [
             TOO_LARGE
-            if np.isnan(row["mean"])  # of what is best possible alone
+            if np.isnan(row["mean"])
             else plus_minus(row["mean"], row["mean"] + row["half"], scale, digits) + unit
             for row in by_policy.reindex(columns["policy"]).to_dict("records")
         ]

@@ -1,4 +1,4 @@
-"""A dialog on the stage in its views, and below it evidence, heads, and the whole file."""
+"""The stage in its views, and the sections below: evidence, heads, and the whole file."""
 
 from __future__ import annotations
 
@@ -21,13 +21,7 @@ from fdkvc.ui.step import scene
 def show_view(
     page: str, view: str, chosen: Chosen, lanes: tuple[Lane, ...], lane: Lane
 ) -> Callable[[], None]:
-    """Show the dialog on a stage: as it was said, as caches beside each other, or one of them.
-
-    Returns
-    -------
-    function
-        To be called once the page is drawn: the fragment that follows the stage.
-    """
+    """Show the dialog on the stage; return the fragment to call after the page is drawn."""
     write = fields.link_writer(page, FIELDS, MOVING)
     views: dict[str, Callable[[], Callable[[], None]]] = {
         "words": lambda: show_transcript(page, chosen.head, lanes, write),
@@ -38,7 +32,7 @@ def show_view(
 
 
 def downloads(page: str, view: str, lanes: tuple[Lane, ...], lane: Lane) -> None:
-    """Offer what is shown as files."""
+    """Offer the shown view as files."""
     own = held(page, FILE) == OWN
     if view == "cache":
         scene.downloads(page, lane.run, own=own)
@@ -47,12 +41,12 @@ def downloads(page: str, view: str, lanes: tuple[Lane, ...], lane: Lane) -> None
 
 
 def open_section(
-    page: str, chosen: Chosen, lanes: Sequence[Lane], lane: Lane, asked: tuple[str, ...]
+    page: str, chosen: Chosen, lanes: Sequence[Lane], lane: Lane, metrics: tuple[str, ...]
 ) -> None:
-    """Show the section that is open."""
+    """Show the open section."""
     sections: dict[str, Callable[[], None]] = {
         "evidence": lambda: show_evidence(page, chosen, lanes),
         "heads": lambda: show_heads(chosen, lanes, lane),
-        "all": lambda: show_replay(page, chosen, lanes, asked),
+        "all": lambda: show_replay(page, chosen, lanes, metrics),
     }
     open_section_of(page, SECTION, sections)

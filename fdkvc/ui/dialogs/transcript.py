@@ -1,4 +1,4 @@
-"""The transcript: what was said, and under each word which policies still hold it."""
+"""The transcript, and under each word the policies that still hold it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fdkvc.ui.stage.payload import Asked, Said
 def show_transcript(
     page: str, head: HeadChoice, lanes: Sequence[Lane], write: Callable[[], None]
 ) -> Callable[[], None]:
-    """Show what was said on a stage, and after every turn which policies hold what of it.
+    """Show the transcript on the stage; return the fragment to call after the page is drawn.
 
     Parameters
     ----------
@@ -31,12 +31,7 @@ def show_transcript(
     head : HeadChoice
     lanes : sequence of Lane
     write : function
-        Writes the address, once the page has heard what the stage has come to.
-
-    Returns
-    -------
-    function
-        To be called once the page is drawn: the fragment that follows the stage.
+        Writes the address after the stage has moved.
     """
     recording = head.recording
     show_words(page, lanes, _said(recording, head.topic_names, tuple(lane.run for lane in lanes)))
@@ -49,33 +44,33 @@ def show_transcript(
     return following
 
 
-def tell_source(recording: Recording) -> None:
-    """Say what the attention is by which policies decide."""
+def show_source(recording: Recording) -> None:
+    """Show where the attention that policies use comes from."""
     source = recording.source
     caution = (
-        ", a vector drawn for each word by its letters alone. Such attention is nearly even, so "
-        "that policies that look at it decide by age and chance; a trace of a model has its own."
+        ", one vector per word, computed from its letters. This attention is nearly uniform, so "
+        "policies that use it decide by age and chance. A trace has a model's own attention."
         if source.startswith(LEXICAL)
         else "."
     )
     st.html(f"<small>Attention by: {escape(source)}{caution}</small>")
 
 
-def demanded(recording: Recording) -> tuple[str, str]:
-    """Return the kind of demands that the transcript shows, and what it is called."""
+def demand_kind(recording: Recording) -> tuple[str, str]:
+    """Return the kind of demands that the transcript shows, and its label."""
     kinds = {demand.kind for demand, _ in recording.evidence}
     return ("state", "dialogue state") if kinds == {"state"} else ("call", "service call")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Whether a policy's cache still held what a turn needed.
+    """Whether a cache still held what a turn needed.
 
     Attributes
     ----------
     demand : Demand
     lost : int
-        The turn that broke its last mention; −1 if it was held.
+        The turn that broke the last mention; −1 if it was held.
     """
 
     demand: Demand
@@ -92,7 +87,7 @@ class Outcome:
 
 @cached
 def verdicts(run: Run, recording: Recording) -> tuple[Outcome, ...]:
-    """Return for each demand of the dialog whether this run met it."""
+    """Return the outcome of each demand of the dialog."""
     lost = lost_turns(run.trace, recording)
     return tuple(
         Outcome(demand, int(turn[0]))
@@ -100,12 +95,9 @@ def verdicts(run: Run, recording: Recording) -> tuple[Outcome, ...]:
     )
 
 
-def moment(recording: Recording, lane: Lane) -> tuple[int, int | None]:
-    """Return where a demand first failed under a policy, and a token that it lacked.
-
-    Where none did, it is the last turn and no token.
-    """
-    kind, _ = demanded(recording)
+def first_failure(recording: Recording, lane: Lane) -> tuple[int, int | None]:
+    """Return the first turn that lacked a value and a token of it, or the last turn and None."""
+    kind, _ = demand_kind(recording)
     for verdict, (demand, mentions) in zip(
         verdicts(lane.run, recording), recording.evidence, strict=True
     ):
@@ -116,7 +108,7 @@ def moment(recording: Recording, lane: Lane) -> tuple[int, int | None]:
 
 @cached
 def _said(recording: Recording, topics: tuple[str, ...], runs: tuple[Run, ...]) -> Said:
-    kind, name = demanded(recording)
+    kind, name = demand_kind(recording)
     known = [
         (demand, mentions, outcomes)
         for (demand, mentions), *outcomes in zip(
@@ -128,7 +120,7 @@ def _said(recording: Recording, topics: tuple[str, ...], runs: tuple[Run, ...]) 
     for demand, mentions, outcomes in known:
         values = asked.setdefault((demand.turn, demand.source), [])
         lost = tuple("" if each.lost < 0 else each.words for each in outcomes)
-        # A state is asked anew in every turn: only what is missing of it is told.
+        # Every turn repeats its state, so only missing values are listed.
         if kind == "call" or any(lost):
             values.append((f"{demand.slot} “{demand.value}”", lost, int(mentions[-1][0])))
     return Said(
