@@ -23,7 +23,7 @@ from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.experiments.answers import MEASURED, Answers, answer_chunk
 from fdkvc.experiments.benchmark import Benchmark, measure_latency, run_benchmark
-from fdkvc.experiments.policy_map import AXES, COLUMNS, FILE, placed
+from fdkvc.experiments.policy_map import AXES, COLUMNS, FILE, rank_policies
 from fdkvc.experiments.replay import Replay, replay
 from fdkvc.lm import BUNDLED
 from fdkvc.lm.language_model import load_language_model
@@ -164,7 +164,7 @@ def main() -> None:
     tables.append(answered(present, chosen, settings.folder / "answers.csv"))
     measured = pd.concat(tables)
     rows = [
-        placed(measured[measured.metric == axis], axis, settings.seed)
+        rank_policies(measured[measured.metric == axis], axis, settings.seed)
         for axis in AXES
         if axis != "time"
     ]

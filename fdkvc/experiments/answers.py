@@ -1,8 +1,8 @@
-"""Answers: what a language model loses where a policy evicts from its cache as it reads and writes.
+"""Answers: what a language model loses where a policy evicts from its KV cache.
 
-A dialog is read once under the full cache and under every policy and budget beside it, turn by
-turn, and every cache computes what comes later from what it has left. Then each is asked: how
-likely was what came, as words and as arguments of calls? Would it have written the same call?
+A dialog is read turn by turn under the full cache and, beside it, under every policy and budget;
+each computes later tokens from the entries that it still holds. Measured are the likelihood of what
+came next, words and arguments of calls, and whether the model would have written the same call.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fdkvc.attention import Bools, Floats
 from fdkvc.corpora.model_text import model_text
 from fdkvc.corpora.transcripts import Transcript
 from fdkvc.experiments.benchmark import Progress, check_different, one_blas_thread, run_chunks
-from fdkvc.experiments.replay import Replay, over_services, replay, significant
+from fdkvc.experiments.replay import Replay, excludes_zero, mean_over_services, replay
 from fdkvc.experiments.statistics import differences
 from fdkvc.experiments.workers import cores
 from fdkvc.explain.answer_causes import grade_call
@@ -38,22 +38,22 @@ from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
 from fdkvc.run.evidence import OLD, RECENT
 
 FULL = "full"
-"""The control that evicts nothing, and with which all are compared."""
+"""The control that evicts nothing; the others are compared with it."""
 
 CUT_TEXT = "cut-text"
-"""The control that reads the last tokens afresh after every turn."""
+"""The control that rereads the last tokens after every turn."""
 
 CHUNK = 4
-"""Dialogs that are handed to a worker at once."""
+"""Dialogs of one job of a worker."""
 
-PART = 12
-"""Tokens whose logits are held at once."""
+LOGITS_AT_ONCE = 12
+"""Tokens whose logits are in memory at once."""
 
-AT_ONCE = 2
-"""Memories that write at once, each in a copy of its own."""
+WRITERS_AT_ONCE = 2
+"""Copies of caches that write at once."""
 
-ROOM = 24
-"""Tokens by which a written call may be longer than the right one."""
+EXTRA_TOKENS = 24
+"""How much longer than the right call a written one may be."""
 
 EVERY = Parameter("Every", "Tokens after which policies evict while the model writes.", low=1)
 
@@ -69,13 +69,13 @@ Row = tuple[str, str, str, int, str, float, int]
 
 @dataclass(frozen=True)
 class Measure:
-    """What is measured of answers.
+    """A measure of answers.
 
     Attributes
     ----------
     label, help : str
     unit : {"nats", "%"}
-        How people read it; shares are in [0, 1].
+        As displayed; values in % are stored as shares in [0, 1].
     lower_is_better : bool
     """
 
@@ -90,36 +90,36 @@ def _share(label: str, help: str) -> Measure:
 
 
 MEASURES: Mapping[str, Measure] = {
-    "nats": Measure("All tokens", "−log of the probability of what came, a token."),
-    "nats_arguments": Measure("Argument values", "The same of the values in calls."),
+    "nats": Measure("All tokens", "Negative log-likelihood of the dialog's text, per token."),
+    "nats_arguments": Measure("Argument values", "The same for argument values of calls."),
     "nats_recent": Measure(
-        "Recent values", f"Of values last mentioned at most {RECENT} turns before the call."
+        "Recent values", f"For values last mentioned at most {RECENT} turns before the call."
     ),
     "nats_middle": Measure(
-        "Older values", f"Of values last mentioned {RECENT + 1} to {OLD} turns before the call."
+        "Older values", f"For values last mentioned {RECENT + 1} to {OLD} turns before the call."
     ),
     "nats_old": Measure(
-        "Old values", f"Of values last mentioned more than {OLD} turns before the call."
+        "Old values", f"For values last mentioned more than {OLD} turns before the call."
     ),
-    "kl": Measure("KL", "Kullback-Leibler divergence from the full cache's distribution, a token."),
-    "kl_p99": Measure("KL, 99th percentile", "Of a dialog's tokens."),
-    "same_best": _share("Same best token", "Where the likeliest token is the full cache's."),
-    "calls_exact": _share("Calls exact", "Calls that it writes word for word, given the dialog."),
-    "arguments_right": _share("Arguments right", "Arguments of calls that it writes rightly."),
+    "kl": Measure("KL", "Kullback-Leibler divergence from the full cache's prediction, per token."),
+    "kl_p99": Measure("KL, 99th percentile", "Over a dialog's tokens."),
+    "same_best": _share("Same best token", "Tokens where the full cache predicts the same one."),
+    "calls_exact": _share("Calls exact", "Calls written word for word, given the dialog."),
+    "arguments_right": _share("Arguments right", "Arguments of calls with the right value."),
     "calls_exact_of_full": _share(
-        "Calls exact, of the full cache's", "Of calls that the full cache writes word for word."
+        "Calls exact, of the full cache's", "Of the calls that are exact with the full cache."
     ),
     "arguments_right_of_full": _share(
-        "Arguments right, of the full cache's", "Of arguments that the full cache writes rightly."
+        "Arguments right, of the full cache's", "Of the arguments right with the full cache."
     ),
 }
-"""Every measure, in the order in which people see them."""
+"""Every measure, in display order."""
 
 PROXIES = (
     *("call_recall", "late_attention_loss", "late_output_error"),
     *("late_retention", "late_diversity", "late_alignment"),
 )
-"""What a replay of the full cache's own vectors says of the same policies and budgets."""
+"""Metrics of a replay of the full cache's vectors under the same policies and budgets."""
 
 
 @dataclass(frozen=True)
@@ -129,17 +129,17 @@ class Answers:
     Attributes
     ----------
     policies : tuple of Policy
-        With different names; the full cache always runs beside them.
+        With different names; the full cache is always added.
     budgets : tuple of int
         Entries that a KV head may hold after a turn.
     cut_text : bool
-        Whether to run that control, too.
+        Whether to add this control.
     decides : {"head", "layer"}
         See `fdkvc.lm.text_cache.EvictingCache`.
     every : int, optional
-        Let policies also evict after so many tokens of what the model writes.
+        Also evict every so many tokens while the model writes.
     proxies : bool
-        Whether to replay the dialogs, too.
+        Whether to replay the dialogs as well.
 
     Raises
     ------
@@ -169,17 +169,14 @@ class Answers:
 
     @property
     def names(self) -> list[str]:
-        """The policies and controls in their order, the full cache first."""
+        """The policies and controls, the full cache first."""
         own = [policy.name for policy in self.policies if policy.name != FULL]
         return [FULL, *own, *([CUT_TEXT] if self.cut_text else [])]
 
     def caches(self, model: AnyModel) -> dict[tuple[str, int], ModelCache]:
-        """Return a new cache for each policy and budget, the full cache's first.
-
-        It is known under the first budget.
-        """
+        """Return a new cache by policy and budget; first the full one, under the first budget."""
         with_surprisal = any("surprisal" in policy.looks_at for policy in self.policies)
-        full = model.full(with_surprisal)  # what is replayed is what it has read
+        full = model.full(with_surprisal)  # its vectors are replayed
         found: dict[tuple[str, int], ModelCache] = {(FULL, self.budgets[0]): full}
         for budget in self.budgets:
             for policy in self.policies:
@@ -192,15 +189,15 @@ class Answers:
 
 @dataclass(frozen=True, eq=False)
 class AnswerScores:
-    """What dialogs came to.
+    """The scores of each dialog.
 
     Attributes
     ----------
     answers : DataFrame
-        Columns `MEASURED`: a row for each dialog, policy, budget and measure that says something
-        of the dialog; `count` is of how many tokens, calls or arguments it is the mean.
+        Columns `MEASURED`: a row per dialog, policy, budget and measure that the dialog has a
+        value of; `count` is the number of tokens, calls or arguments that it averages.
     proxies : DataFrame
-        The same, of the `PROXIES`.
+        The same columns for the `PROXIES`.
     """
 
     answers: pd.DataFrame
@@ -219,7 +216,7 @@ def run_answers(
 ) -> AnswerScores:
     """Let a model read and answer dialogs under every policy and budget.
 
-    A dialog's numbers do not depend on the others, on workers or chunks.
+    A dialog's numbers depend neither on other dialogs nor on workers or chunks.
 
     Parameters
     ----------
@@ -233,7 +230,7 @@ def run_answers(
     Raises
     ------
     ValueError
-        If a dialog is longer than the model can hold, or `workers` is below 1.
+        If a dialog is longer than the model's context, or `workers` is below 1.
     """
     workers = cores() if workers is None else workers
     if executor is None:
@@ -259,29 +256,29 @@ def run_answers(
 def answer_chunk(
     settings: Answers, model: AnyModel, transcripts: Sequence[Transcript]
 ) -> tuple[list[Row], list[Row]]:
-    """Return the rows of some dialogs, of their answers and of their proxies."""
-    one_blas_thread()  # here too, because this may be the worker of another process
+    """Return the rows of some dialogs: of answers and of proxies."""
+    one_blas_thread()  # here too, since this may be another process
     answers: list[Row] = []
     proxies: list[Row] = []
     for transcript in transcripts:
         passages = encode_dialog(model, transcript)
-        about = transcript.name, transcript.services
-        found, full = _read(settings, model, passages)
-        answers += [(*about, *row) for row in found]
+        dialog = transcript.name, transcript.services
+        rows, full = _read(settings, model, passages)
+        answers += [(*dialog, *row) for row in rows]
         if settings.proxies:
-            told = _proxies(settings, full, transcript, passages)
-            proxies += [(*about, *row, 1) for row in told]
+            found = _proxies(settings, full, transcript, passages)
+            proxies += [(*dialog, *row, 1) for row in found]
     return answers, proxies
 
 
 def _read(
     settings: Answers, model: AnyModel, passages: Sequence[EncodedPassage]
 ) -> tuple[list[tuple[str, int, str, float, int]], ModelCache]:
-    """Return the rest of a dialog's rows, and the only cache that is needed any longer."""
+    """Return a dialog's rows from the policy on, and its full cache; the others can go."""
     caches = settings.caches(model)
     reader = _Reader(settings, model, list(caches.values()))
     for passage in passages:
-        reader.take(passage)
+        reader.read_passage(passage)
     rows = [
         (name, each, metric, value, count)
         for at, (name, budget) in enumerate(caches)
@@ -297,7 +294,7 @@ def encode_dialog(model: AnyModel, transcript: Transcript) -> list[EncodedPassag
     Raises
     ------
     ValueError
-        If there are more than the model can hold.
+        If there are more tokens than the model's context holds.
     """
     passages = [model.tokens.encode_passage(passage) for passage in model_text(transcript)]
     count = len(model.tokens.first) + sum(len(passage.ids) for passage in passages)
@@ -312,25 +309,25 @@ def encode_dialog(model: AnyModel, transcript: Transcript) -> list[EncodedPassag
 def readable(
     model: AnyModel, transcripts: Sequence[Transcript]
 ) -> tuple[list[Transcript], list[str]]:
-    """Return the dialogs that a model can read, and why others are left out.
+    """Return the dialogs that fit a model's context, and why others are skipped.
 
     Raises
     ------
     ValueError
-        If it can read none.
+        If none fits.
     """
     found: list[Transcript] = []
-    left: list[str] = []
+    skipped: list[str] = []
     for transcript in transcripts:
         try:
             encode_dialog(model, transcript)
         except ValueError as error:
-            left.append(str(error))
+            skipped.append(str(error))
         else:
             found.append(transcript)
     if not found:
-        raise ValueError(left[0])
-    return found, left
+        raise ValueError(skipped[0])
+    return found, skipped
 
 
 # ------------------------------------------------------------------------------- reading
@@ -338,83 +335,66 @@ def readable(
 
 @dataclass
 class _Reader:
-    """A dialog that is read under several caches at once, the first of them the full one.
-
-    Attributes
-    ----------
-    settings : Answers
-    model : AnyModel
-    caches : list of ModelCache
-    nats, kl, same : list of array (C, n)
-        Of each passage's tokens.
-    old : list of array (n,)
-        How many turns ago the value was last mentioned that a token is of, 0 for no value.
-    exact : list of array (C,) of bool
-        Of each call.
-    right : list of array (C, arguments) of bool
-    """
+    """Reads a dialog with several caches at once, of which the first is the full one."""
 
     settings: Answers
     model: AnyModel
     caches: list[ModelCache]
-    nats: list[Floats] = field(default_factory=list)
-    kl: list[Floats] = field(default_factory=list)
-    same: list[Bools] = field(default_factory=list)
-    old: list[NDArray[np.intp]] = field(default_factory=list)
-    exact: list[Bools] = field(default_factory=list)
-    right: list[Bools] = field(default_factory=list)
-    _next: Floats | None = None
+    nats: list[Floats] = field(default_factory=list)  # of parts of passages (C, n)
+    kl: list[Floats] = field(default_factory=list)  # (C, n)
+    same: list[Bools] = field(default_factory=list)  # (C, n)
+    ages: list[NDArray[np.intp]] = field(default_factory=list)  # of values (n,), see `_ages`
+    exact: list[Bools] = field(default_factory=list)  # of calls (C,)
+    right: list[Bools] = field(default_factory=list)  # of calls (C, arguments)
+    _next: Floats | None = None  # logits of the next token (C, 1, V)
 
     def __post_init__(self) -> None:
         if self.model.tokens.first:
             self._next = read(self.caches, self.model.tokens.first, last=1)
 
-    def take(self, passage: EncodedPassage) -> None:
-        """Read a passage, and let the turn end; of a call, first ask what would be written."""
-        call, began = passage.passage.call is not None, self.caches[0].count
-        # A turn in which nothing is evicted can be gone back in; another is begun twice.
+    def read_passage(self, passage: EncodedPassage) -> None:
+        """Read a passage as a turn; before a call's turn ends, see what would be written."""
+        call, start = passage.passage.call is not None, self.caches[0].count
+        # Without eviction inside a turn, a fork can go back to its start.
         before = self.caches
         if call and self.settings.every is not None:
             before = [cache.fork() for cache in before]
         ages, best = _ages(passage), []
         for first, end in self._parts(passage):
-            own = read(self.caches, passage.ids[first:end])
-            if self._next is None:  # nothing says how a text begins
-                foretold, first = own[:, :-1], first + 1
+            after = read(self.caches, passage.ids[first:end])
+            if self._next is None:  # nothing predicts a text's first token
+                logits, first = after[:, :-1], first + 1
             else:
-                foretold = np.concatenate([self._next, own[:, :-1]], axis=1)
-            self._next = own[:, -1:]
+                logits = np.concatenate([self._next, after[:, :-1]], axis=1)
+            self._next = after[:, -1:]
             if first < end:
-                best.append(self._score(foretold, np.asarray(passage.ids[first:end])))
-                self.old.append(ages[first:end])
+                best.append(self._score(logits, np.asarray(passage.ids[first:end])))
+                self.ages.append(ages[first:end])
         if call:
             rest = passage.ids[len(self.model.tokens.marks["call"]) :]
-            written = np.concatenate(best, axis=1)[:, -len(rest) :]
-            exact = np.asarray((written == rest).all(axis=1))
+            likeliest = np.concatenate(best, axis=1)[:, -len(rest) :]
+            exact = np.asarray((likeliest == rest).all(axis=1))
             others = [each for each, found in zip(before, exact, strict=True) if not found]
-            self._ask(passage, began, others, exact)
+            self._grade(passage, start, others, exact)
         for cache in self.caches:
             cache.end_turn()
 
     def _parts(self, passage: EncodedPassage) -> Iterator[tuple[int, int]]:
-        """Yield the first and the end of parts to read; policies evict where the model would."""
+        """Yield the bounds of parts to read; evict where `every` would while writing."""
         every, writer, size = self.settings.every, passage.passage.writer, len(passage.ids)
         mark = len(self.model.tokens.marks[writer])
         stops = set() if every is None or writer == "user" else {*range(mark + every, size, every)}
-        bounds = sorted({0, size, *range(PART, size, PART), *stops})
+        bounds = sorted({0, size, *range(LOGITS_AT_ONCE, size, LOGITS_AT_ONCE), *stops})
         for first, end in pairwise(bounds):
             if first in stops:
                 for cache in self.caches:
                     cache.end_turn()
             yield first, end
 
-    def _score(self, foretold: Floats, targets: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Compare what each cache foretold (C, n, V) with what came, and with the full cache.
-
-        Return the likeliest tokens (C, n).
-        """
-        best = foretold.argmax(axis=-1)
-        relative = foretold - np.take_along_axis(foretold, best[..., None], axis=-1)
+    def _score(self, logits: Floats, targets: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Score logits (C, n, V) for the tokens that came; return the likeliest (C, n)."""
+        best = logits.argmax(axis=-1)
+        relative = logits - np.take_along_axis(logits, best[..., None], axis=-1)
         powers = np.exp(relative)
         total = powers.sum(axis=-1)
         lost = np.log(total)
@@ -426,40 +406,40 @@ class _Reader:
         self.same.append(best == best[0])
         return np.asarray(best)
 
-    def _ask(
-        self, passage: EncodedPassage, began: int, others: Sequence[ModelCache], exact: Bools
+    def _grade(
+        self, passage: EncodedPassage, start: int, others: Sequence[ModelCache], exact: Bools
     ) -> None:
-        """Note which caches write a call word for word, and which arguments the others write."""
+        """Note which caches write a call exactly, and which arguments the others get right."""
         tokens, call = self.model.tokens, passage.passage.call
         assert call is not None
         wanted = tokens.text(passage.ids)
         slots = [each.slot for each in call.arguments]
         right = np.repeat(exact[:, None], len(slots), axis=1)
-        texts = self._written(passage, began, others)
+        texts = self._written_calls(passage, start, others)
         for at, text in zip(np.flatnonzero(~exact), texts, strict=True):
-            told = {each.slot: each.right for each in grade_call(text, wanted).arguments}
-            right[at] = [told.get(slot, False) for slot in slots]
+            graded = {each.slot: each.right for each in grade_call(text, wanted).arguments}
+            right[at] = [graded.get(slot, False) for slot in slots]
         self.exact.append(exact)
         self.right.append(right)
 
-    def _written(
-        self, passage: EncodedPassage, began: int, caches: Sequence[ModelCache]
+    def _written_calls(
+        self, passage: EncodedPassage, start: int, caches: Sequence[ModelCache]
     ) -> Iterator[str]:
-        """Yield the calls that caches write in the place of a passage that began there."""
-        tokens, places = self.model.tokens, self.model.decoder.shape.positions - began
-        most = min(len(passage.ids) + ROOM, places) - len(tokens.marks["call"])
-        for first in range(0, len(caches), AT_ONCE):
-            some = [cache.fork(began) for cache in caches[first : first + AT_ONCE]]
+        """Yield the call that each cache writes in place of a passage from token `start` on."""
+        tokens, places = self.model.tokens, self.model.decoder.shape.positions - start
+        most = min(len(passage.ids) + EXTRA_TOKENS, places) - len(tokens.marks["call"])
+        for first in range(0, len(caches), WRITERS_AT_ONCE):
+            some = [cache.fork(start) for cache in caches[first : first + WRITERS_AT_ONCE]]
             every = self.settings.every
             yield from generate_passages(tokens, some, "call", most=most, every=every)
 
     def measures(self, at: int) -> dict[str, tuple[float, int]]:
-        """Return each measure of one cache, and of how many it is the mean; those of any."""
+        """Return each measure that one cache has a value of, with the number that it averages."""
         nats, kl, same = (
             np.concatenate([part[at] for part in parts])
             for parts in (self.nats, self.kl, self.same)
         )
-        old = np.concatenate(self.old)
+        old = np.concatenate(self.ages)
         exact = np.array([part[at] for part in self.exact], bool)
         full_exact = np.array([part[0] for part in self.exact], bool)
         right, full_right = (
@@ -488,7 +468,7 @@ class _Reader:
 
 
 def _ages(passage: EncodedPassage) -> NDArray[np.intp]:
-    """Return for each token how many turns ago the value was last mentioned that it is of."""
+    """Return how many turns before the call each token's value was mentioned; 0 for no value."""
     ages = np.zeros(len(passage.ids), np.intp)
     call = passage.passage.call
     if call is not None:
@@ -504,14 +484,12 @@ def _ages(passage: EncodedPassage) -> NDArray[np.intp]:
 def _proxies(
     settings: Answers, cache: ModelCache, transcript: Transcript, passages: Sequence[EncodedPassage]
 ) -> Iterator[tuple[str, int, str, float]]:
-    """Yield policy, budget, proxy and its value, in the mean over KV heads, where it has one."""
-    demanded = replace(
-        transcript, demands=tuple(each for each in transcript.demands if each.kind == "call")
-    )
-    asked = [name.removeprefix("late_") for name in PROXIES if name.startswith("late_")]
+    """Yield policy, budget, proxy and its mean over KV heads, where it has one."""
+    calls = tuple(each for each in transcript.demands if each.kind == "call")
+    metrics = tuple(name.removeprefix("late_") for name in PROXIES if name.startswith("late_"))
     replayed = replay(
-        Replay(settings.policies, settings.budgets, ("together",), tuple(asked), best=False),
-        head_recordings(cache, demanded, passages),
+        Replay(settings.policies, settings.budgets, ("together",), metrics, best=False),
+        head_recordings(cache, replace(transcript, demands=calls), passages),
     )
     by_head: dict[tuple[str, int, str], list[float]] = {}
     columns = (replayed[name].tolist() for name in ("policy", "budget", "metric", "value"))
@@ -528,7 +506,7 @@ def _proxies(
 def answers_summary(measured: pd.DataFrame) -> pd.DataFrame:
     """Return the mean of each measure with its 95 % interval over service clusters.
 
-    A dialog counts by its tokens, calls or arguments.
+    Dialogs are weighted by their tokens, calls or arguments.
 
     Parameters
     ----------
@@ -541,7 +519,7 @@ def answers_summary(measured: pd.DataFrame) -> pd.DataFrame:
         Columns `SUMMARY`.
     """
     rows = [
-        (*key, *_told(group, group.value.to_numpy()))
+        (*key, *_weighted_mean(group, group.value.to_numpy()))
         for key, group in measured.groupby(["policy", "budget", "metric"], sort=False)
     ]
     return pd.DataFrame(rows, columns=list(SUMMARY))
@@ -560,8 +538,7 @@ def answers_paired(measured: pd.DataFrame, baseline: str) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        Columns `PAIRED`; `significant` says whether the interval leaves 0 out, and nothing where
-        there is no interval.
+        Columns `PAIRED`; `significant` is whether the interval excludes 0, None without one.
     """
     groups = dict(iter(measured.groupby(["budget", "metric", "policy"], sort=False)))
     rows = []
@@ -570,13 +547,13 @@ def answers_paired(measured: pd.DataFrame, baseline: str) -> pd.DataFrame:
             continue
         other = groups[budget, metric, baseline]
         difference = differences(group.value.to_numpy(), other.value.to_numpy())
-        told = _told(group, difference)
-        rows.append((budget, metric, policy, baseline, *told, significant(*told[-2:])))
+        found = _weighted_mean(group, difference)
+        rows.append((budget, metric, policy, baseline, *found, excludes_zero(*found[-2:])))
     return pd.DataFrame(rows, columns=list(PAIRED))
 
 
-def _told(group: pd.DataFrame, values: NDArray[Any]) -> tuple[Any, ...]:
+def _weighted_mean(group: pd.DataFrame, values: NDArray[Any]) -> tuple[Any, ...]:
     """Return dialogs, service clusters, count, and the weighted mean with its interval."""
     weights = group["count"].to_numpy(float)
-    n, services, *mean = over_services(values, group.services.tolist(), weights)
+    n, services, *mean = mean_over_services(values, group.services.tolist(), weights)
     return n, services, int(weights.sum()), *mean

@@ -1,4 +1,4 @@
-"""Cluster: the chunks of a benchmark on other machines, through Dask.
+"""Runs the chunks of a benchmark on other machines, through Dask.
 
 Needs the packages of ``requirements-dask.txt``.
 """
@@ -13,15 +13,15 @@ from typing import Any
 
 from fdkvc.experiments.benchmark import Benchmark, run_chunk
 
-PATIENCE = 5.0
-"""Seconds that a scheduler has for its first answer."""
+TIMEOUT = 5.0
+"""Seconds within which a scheduler must answer first."""
 
 
 @contextmanager
 def dask_cluster(address: str) -> Iterator[tuple[Executor, int]]:
-    """Give the executor of a Dask cluster, and how many chunks it runs at once.
+    """Connect to a Dask cluster: its executor, and how many chunks it runs at once.
 
-    The chunks of a worker that dies go to another; where there is none, they wait for one to join.
+    The chunks of a worker that dies go to another, or wait for one to join.
 
     Parameters
     ----------
@@ -31,8 +31,8 @@ def dask_cluster(address: str) -> Iterator[tuple[Executor, int]]:
     Raises
     ------
     ValueError
-        If the optional packages are missing, no scheduler answers at this address, its cluster
-        has no workers or cannot run a dialog, or the scheduler goes away during the run.
+        If optional packages are missing, no scheduler answers, its cluster has no workers or
+        cannot run a dialog, or the scheduler goes away during the run.
     """
     try:
         from distributed import Client
@@ -41,7 +41,7 @@ def dask_cluster(address: str) -> Iterator[tuple[Executor, int]]:
             f"a cluster needs the packages of requirements-dask.txt: {error.name} is missing"
         ) from None
     _check_scheduler(address)
-    with Client(address, timeout=PATIENCE, set_as_default=False) as client:
+    with Client(address, timeout=TIMEOUT, set_as_default=False) as client:
         workers = sum(client.nthreads().values())
         if not workers:
             raise ValueError(f"the Dask scheduler at {address!r} has no workers: start one first")
@@ -57,23 +57,22 @@ def dask_cluster(address: str) -> Iterator[tuple[Executor, int]]:
 def _check_scheduler(address: str) -> None:
     """Raise a ValueError unless a scheduler answers in time.
 
-    A client that finds none may hang as the program ends, and whatever else answers may never
-    finish; asking beforehand leaves nothing behind.
+    A `Client` that finds none may hang when the program ends; this check leaves nothing behind.
     """
     from distributed import Security, rpc
 
-    async def who() -> Any:
+    async def identity() -> Any:
         encryption = Security().get_connection_args("client")
         async with rpc(address, connection_args=encryption) as other:
             return await other.identity()
 
     try:
-        answer = asyncio.run(asyncio.wait_for(who(), PATIENCE))
-    except Exception:  # as many kinds as there are mistakes in an address, and things at one
+        answer = asyncio.run(asyncio.wait_for(identity(), TIMEOUT))
+    except Exception:  # the type depends on the address and on what answers there
         answer = {}
     if answer.get("type") != "Scheduler":
         raise ValueError(
-            f"no Dask scheduler answers at {address!r}: give the address that it names as it "
+            f"no Dask scheduler answers at {address!r}: give the address that it prints when it "
             "starts, such as tcp://host:8786"
         )
 
@@ -81,7 +80,7 @@ def _check_scheduler(address: str) -> None:
 def _check_workers(client: Any, address: str) -> None:
     """Raise a ValueError unless each process of the cluster can run a dialog.
 
-    One that lacks the project would die of its first chunk without a word.
+    One without the project would die at its first chunk without a message.
     """
     try:
         for run in (client.run_on_scheduler, client.run):

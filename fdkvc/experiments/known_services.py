@@ -1,4 +1,4 @@
-"""How many of the dialogs are of services that the model was trained on."""
+"""How many dialogs use services that the model was trained on."""
 
 from __future__ import annotations
 
@@ -15,43 +15,42 @@ KNOWN_SERVICES = ("known", "dialogs", "calls", "calls_exact")
 NOT_NAMED = "not named"
 _IN_WORDS = {
     "all": "{} use only services that the model was trained on",
-    "some": "{} use other services as well",
+    "some": "{} also use other services",
     "none": "{} use only services that it was not trained on",
     NOT_NAMED: "{} name no services",
 }
 
 
 def known_services(answers: pd.DataFrame, trained_on: Set[str]) -> pd.DataFrame:
-    """Return how many dialogs and calls are of services that the model was trained on.
+    """Count dialogs and calls by whether the model was trained on their services.
 
     Parameters
     ----------
     answers : DataFrame
-        As `fdkvc.experiments.answers.run_answers` gives it.
+        As `fdkvc.experiments.answers.run_answers` returns it.
     trained_on : set of str
-        The services that the model was trained on; empty where that is not known.
+        The services that the model was trained on; empty if unknown.
 
     Returns
     -------
     DataFrame
-        Columns `KNOWN_SERVICES`, no rows without `trained_on`. A row for the dialogs of which all,
-        some or none of the services are known, and for those that name none, where there are any;
-        `calls_exact` is the share of their calls that the model writes exactly with the full cache,
-        NaN without calls.
+        Columns `KNOWN_SERVICES`, no rows without `trained_on`. `known` is all, some or none of a
+        dialog's services, or `NOT_NAMED`; `calls_exact` is the share of their calls that the model
+        writes exactly with the full cache, NaN without calls.
     """
     dialogs = answers.drop_duplicates("dialog")
-    kinds = {
+    groups = {
         name: _known(name, services, trained_on)
         for name, services in zip(dialogs.dialog, dialogs.services, strict=True)
     }
     full = answers[(answers.policy == FULL) & (answers.metric == "calls_exact")]
-    full = full.drop_duplicates("dialog")  # it is the same at every budget
-    own = full.dialog.map(kinds)
+    full = full.drop_duplicates("dialog")  # the same at every budget
+    own = full.dialog.map(groups)
     rows = []
-    for kind in _IN_WORDS if trained_on else ():
-        values, calls = (full[own == kind][name].to_numpy(float) for name in ("value", "count"))
+    for group in _IN_WORDS if trained_on else ():
+        values, calls = (full[own == group][name].to_numpy(float) for name in ("value", "count"))
         exact = float(np.average(values, weights=calls)) if calls.sum() else np.nan
-        rows.append((kind, list(kinds.values()).count(kind), int(calls.sum()), exact))
+        rows.append((group, list(groups.values()).count(group), int(calls.sum()), exact))
     return pd.DataFrame([row for row in rows if row[1]], columns=list(KNOWN_SERVICES))
 
 
@@ -63,7 +62,7 @@ def _known(dialog: str, services: str, trained_on: Set[str]) -> str:
 
 
 def known_sentence(known: pd.DataFrame) -> str:
-    """Say how many dialogs and calls are of services that the model was trained on.
+    """Return the counts of `known_services` as a sentence.
 
     Examples
     --------
@@ -76,10 +75,10 @@ def known_sentence(known: pd.DataFrame) -> str:
     if known.empty:
         return ""
     if known.known.tolist() == [NOT_NAMED]:
-        return "These dialogs name no services, so which of them the model knows is not known."
+        return "These dialogs name no services, so it is unknown which the model was trained on."
     parts = []
-    for kind, dialogs, calls, exact in known.itertuples(index=False):
+    for group, dialogs, calls, exact in known.itertuples(index=False):
         of_full = f"; full cache: {decimal(100 * exact, 1)} % exact" if calls else ""
-        said = f"{count(dialogs, 'dialog')} ({count(calls, 'call')}{of_full})"
-        parts.append(_IN_WORDS[kind].format(said))
+        counts = f"{count(dialogs, 'dialog')} ({count(calls, 'call')}{of_full})"
+        parts.append(_IN_WORDS[group].format(counts))
     return f"{listed(parts)}."

@@ -1,7 +1,6 @@
-"""What page size costs, against eviction by entries, on dialogues of people.
+"""What page size costs against eviction by entries, on real dialogs.
 
-The numbers are measured by ``benchmarks/research/page_sizes.py`` and stand in
-``page_sizes.csv``, since the dialogues are not shipped.
+``benchmarks/research/page_sizes.py`` measures ``page_sizes.csv``; the dialogs are not shipped.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ INSIDE = ("fifo", "h2o", "snapkv", "fd-kvc")
 """The policies that evict by pages."""
 
 SIZES = (1, 8, 16, 32)
-"""Entries of a page; those of one are entries that leave by themselves."""
+"""Entries of a page; 1 is eviction by entries."""
 
 BUDGETS = (48, 96)
 
@@ -27,11 +26,11 @@ COLUMNS = (
     *("policy", "budget", "size", "n", "services", "mean", "ci_low", "ci_high"),
     *("mean_diff", "diff_low", "diff_high", "filled"),
 )
-"""A row for each policy, budget and page size: recall, what it has less than by entries, and the
-share of the places that are filled once a cache could be full."""
+"""A row per policy, budget and page size: recall, its difference from eviction by entries, and the
+share of slots filled once a cache could be full."""
 
 
 @cache
 def page_sizes() -> pd.DataFrame:
-    """Return what was measured, columns `COLUMNS`."""
+    """Return the measured table, columns `COLUMNS`."""
     return pd.read_csv(FILE)

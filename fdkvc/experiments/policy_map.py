@@ -1,8 +1,6 @@
-"""The map of policies: what each costs, and how it fares, on drawn dialogs, real ones and answers.
+"""The map of policies: cost and quality on synthetic dialogs, real ones and answers.
 
-The numbers are measured by ``benchmarks/research/policy_map.py`` and stand in
-``policy_map.csv``, since all policies on a model's answers take longer than a
-person waits for a page.
+``benchmarks/research/policy_map.py`` measures ``policy_map.csv``, which takes too long for a page.
 """
 
 from __future__ import annotations
@@ -27,18 +25,18 @@ from fdkvc.experiments.statistics import (
 FILE = Path(__file__).parent / "policy_map.csv"
 
 COLUMNS = ("policy", "axis", "n", "mean", "ci_low", "ci_high", "rank", "rank_low", "rank_high")
-"""A row for each policy and axis; ranks are from 1, the best, and their ends those of 95 %."""
+"""A row per policy and axis; rank 1 is the best, and intervals are 95 %."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """What the map can show of a policy.
+    """An axis of the map.
 
     Attributes
     ----------
     label : str
     data : str
-        What it was measured on.
+        The data it was measured on.
     lower_is_better : bool
     """
 
@@ -48,35 +46,34 @@ class Axis:
 
 
 DRAWN = "the benchmark's scenarios, budget 56"
-REAL = "dialogues of people, lexical embedding, budget 48"
-ANSWERED = "the bundled model's answers, 48 entries a head"
+REAL = "real dialogs, lexical embedding, budget 48"
+ANSWERED = "the bundled model's answers, 48 entries per head"
 
 AXES: Mapping[str, Axis] = {
     "memory": Axis("Memory, share of the dialog", DRAWN, lower_is_better=True),
     "reads": Axis("Reads, share of the dialog", DRAWN, lower_is_better=True),
-    "time": Axis("Time of a turn, times FIFO's", DRAWN, lower_is_better=True),
+    "time": Axis("Time of a turn, multiple of FIFO's", DRAWN, lower_is_better=True),
     "late_retention": Axis("Late retention", DRAWN),
     "late_diversity": Axis("Late diversity", DRAWN),
     "late_attention_loss": Axis("Attention loss", DRAWN, lower_is_better=True),
     "call_recall": Axis("Call-argument recall", REAL),
     "old_call_recall": Axis("Old call-argument recall", REAL),
     "calls_exact_of_full": Axis("Calls exact, of the full cache's", ANSWERED),
-    "nats": Axis("Nats a token", ANSWERED, lower_is_better=True),
+    "nats": Axis("Nats per token", ANSWERED, lower_is_better=True),
 }
-"""Every axis, by the name of what is measured."""
+"""Every axis, by metric."""
 
 
-def placed(measured: pd.DataFrame, axis: str, seed: int = 0) -> pd.DataFrame:
-    """Return the mean and the rank of every policy on an axis, with their 95 % intervals.
+def rank_policies(measured: pd.DataFrame, axis: str, seed: int = 0) -> pd.DataFrame:
+    """Return the mean and the rank of every policy on an axis, with 95 % intervals.
 
-    For ranks, clusters of dialogs are drawn anew, the same for all policies, so that a rank is as
-    stable as the order of the policies is over such draws.
+    A rank's interval is over bootstrap resamples of service clusters, shared by all policies.
 
     Parameters
     ----------
     measured : DataFrame
         Columns dialog, services, policy, value and count, of the same dialogs for every policy;
-        dialogs of the same services are a cluster, and `count` is how much a dialog counts.
+        `count` is a dialog's weight.
     axis : str
         One of `AXES`.
 
@@ -110,7 +107,7 @@ def placed(measured: pd.DataFrame, axis: str, seed: int = 0) -> pd.DataFrame:
 
 
 def _ranks(means: NDArray[np.float64], lower_is_better: bool) -> NDArray[np.float64]:
-    """Rank the columns of each row, 1 for the best; equal ones share the best place."""
+    """Rank the columns of each row, 1 for the best; ties share the best rank."""
     signed = means if lower_is_better else -means
     better = signed[:, None, :] < signed[:, :, None]
     return np.asarray(1.0 + better.sum(axis=2), np.float64)
@@ -118,25 +115,25 @@ def _ranks(means: NDArray[np.float64], lower_is_better: bool) -> NDArray[np.floa
 
 @cache
 def policy_map() -> pd.DataFrame:
-    """Return what was measured, columns `COLUMNS`."""
+    """Return the measured table, columns `COLUMNS`."""
     return pd.read_csv(FILE)
 
 
-def map_points(table: pd.DataFrame, x: str, y: str, judged: frozenset[str]) -> pd.DataFrame:
-    """Set two axes beside each other.
+def map_points(table: pd.DataFrame, x: str, y: str, eligible: frozenset[str]) -> pd.DataFrame:
+    """Join two axes of the map.
 
     Parameters
     ----------
     table : DataFrame
         As `policy_map` returns it.
-    judged : frozenset of str
-        The policies that may be on the front.
+    eligible : frozenset of str
+        The policies that may be on the Pareto front.
 
     Returns
     -------
     DataFrame
-        A row for each policy that has both: setting, x, y, their intervals and ranks, and whether
-        it is on the front that nothing beats in both.
+        A row per policy that has both: setting, x, y, their intervals and ranks, and `front`,
+        whether it is on the Pareto front.
     """
     one, other = (
         table[table.axis == axis].set_index("policy").drop(columns="axis").add_suffix(f"_{at}")
@@ -161,9 +158,8 @@ def map_points(table: pd.DataFrame, x: str, y: str, judged: frozenset[str]) -> p
         }
     )
     signs = [-1 if AXES[axis].lower_is_better else 1 for axis in (x, y)]
-    known = points.setting.isin(judged).to_numpy()
+    candidates = points.setting.isin(eligible)
     points["front"] = False
-    if known.any():
-        front = pareto_front(points.loc[known, ["x", "y"]].to_numpy() * signs)
-        points.loc[known, "front"] = front
+    front = pareto_front(points.loc[candidates, ["x", "y"]].to_numpy() * signs)
+    points.loc[candidates, "front"] = front
     return points

@@ -1,4 +1,4 @@
-"""Proxies: how well what a replay says of a cache predicts what a model's answers lose."""
+"""Proxies: how well metrics of a replayed cache predict the damage to a model's answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fdkvc.experiments.known_services import known_services
 from fdkvc.experiments.statistics import cluster_numbers, jackknife_interval
 
 DAMAGES = ("nats", "nats_arguments", "nats_old", "kl", "calls_exact", "arguments_right")
-"""Measures whose loss is to be predicted: 0 under the full cache, and more where it is worse."""
+"""Measures whose damage is predicted: 0 under the full cache, higher is worse."""
 
 PROXIES_TABLE = (
     *("proxy", "damage", "over", "n", "services", "rho", "ci_low", "ci_high"),
@@ -33,19 +33,19 @@ Numbers = NDArray[np.float64]
 
 
 def rank_correlation(x: Numbers, y: Numbers, weights: Numbers) -> Numbers:
-    """Return the rank correlation of pairs, of which each counts as often as its weight says.
+    """Return the rank correlation of pairs, each repeated as often as its weight.
 
     Parameters
     ----------
     x, y : array (n,)
-        A pair of which one is not finite is left out.
+        Pairs with a value that is not finite are left out.
     weights : array (r, n)
-        Whole numbers, 0 or more; for each result.
+        Whole numbers, 0 or more; one row per result.
 
     Returns
     -------
     array (r,)
-        NaN where fewer than three pairs count, or either is the same in all that do.
+        NaN for fewer than three pairs, and where x or y is constant.
 
     References
     ----------
@@ -57,27 +57,27 @@ def rank_correlation(x: Numbers, y: Numbers, weights: Numbers) -> Numbers:
     >>> rank_correlation(x, y, np.array([[1.0, 1, 1, 1], [1, 1, 0, 5]])).tolist()
     [1.0, nan]
     """
-    known = np.isfinite(x) & np.isfinite(y)
-    weights = weights[:, known]
+    finite = np.isfinite(x) & np.isfinite(y)
+    weights = weights[:, finite]
 
     def ranks(each: Numbers) -> Numbers:
-        values, tied = np.unique(each[known], return_inverse=True)
+        values, tied = np.unique(each[finite], return_inverse=True)
         count = np.stack([np.bincount(tied, row, len(values)) for row in weights])
-        return np.asarray((np.cumsum(count, axis=1) - count / 2)[:, tied])  # amid those that tie
+        return np.asarray((np.cumsum(count, axis=1) - count / 2)[:, tied])  # ties share the middle
 
     return _correlation(ranks(x), ranks(y), weights)
 
 
 def row_correlations(x: Numbers, y: Numbers) -> Numbers:
-    """Return the rank correlation of each row's few pairs (r, M), as `rank_correlation` (r,)."""
-    known = np.isfinite(x) & np.isfinite(y)
+    """Return the rank correlation of the pairs in each row: (r, M) to (r,)."""
+    finite = np.isfinite(x) & np.isfinite(y)
 
     def ranks(each: Numbers) -> Numbers:
-        each = np.where(known, each, 0)
+        each = np.where(finite, each, 0)
         above = (np.sign(each[:, :, None] - each[:, None, :]) + 1) / 2
-        return np.asarray(above.sum(axis=2, where=known[:, None, :]))
+        return np.asarray(above.sum(axis=2, where=finite[:, None, :]))
 
-    return _correlation(ranks(x), ranks(y), known.astype(float))
+    return _correlation(ranks(x), ranks(y), finite.astype(float))
 
 
 def _correlation(one: Numbers, other: Numbers, weights: Numbers) -> Numbers:
@@ -85,24 +85,24 @@ def _correlation(one: Numbers, other: Numbers, weights: Numbers) -> Numbers:
     counts = weights.sum(axis=1, keepdims=True)
     one, other = one - counts / 2, other - counts / 2
     squares = [(weights * each**2).sum(axis=1) for each in (one, other)]
-    told = (counts[:, 0] >= 3) & (squares[0] > 0) & (squares[1] > 0)
-    length = np.sqrt(np.where(told, squares[0] * squares[1], np.nan))
+    defined = (counts[:, 0] >= 3) & (squares[0] > 0) & (squares[1] > 0)
+    length = np.sqrt(np.where(defined, squares[0] * squares[1], np.nan))
     found: Numbers = (weights * one * other).sum(axis=1) / length
-    return np.round(found, 12)  # 1 is 1, whatever its last bit
+    return np.round(found, 12)  # so that 1 is exactly 1
 
 
 def over_all(x: Numbers, y: Numbers, weights: Numbers) -> Numbers:
-    """Return the correlations over dialogs, policies and budgets alike."""
+    """Correlate over dialogs, policies and budgets pooled."""
     return rank_correlation(x.ravel(), y.ravel(), np.repeat(weights, x.shape[1], axis=1))
 
 
 def over_cases(x: Numbers, y: Numbers, weights: Numbers) -> Numbers:
-    """Return those of the means over dialogs, over policies and budgets."""
+    """Correlate the means over dialogs, over policies and budgets."""
     return row_correlations(_means(x, weights), _means(y, weights))
 
 
 def within_dialogs(x: Numbers, y: Numbers, weights: Numbers) -> Numbers:
-    """Return the means over dialogs of those over the policies and budgets of each."""
+    """Correlate over the policies and budgets of each dialog; average over dialogs."""
     return _means(row_correlations(x, y)[:, None], weights)[:, 0]
 
 
@@ -111,12 +111,11 @@ OVER: Mapping[str, Callable[[Numbers, Numbers, Numbers], Numbers]] = {
     "policies and budgets": over_cases,
     "within dialogs": within_dialogs,
 }
-"""What a correlation is over: functions of proxy and damage (D, M), and of how often each dialog
-counts (r, D), to (r,)."""
+"""Ways to correlate: functions of proxy and damage (D, M) and of dialog weights (r, D) to (r,)."""
 
 
 def _over_policies(x: Numbers, y: Numbers, policies: Sequence[str]) -> tuple[float, float]:
-    """Return the interval of `over_cases` over policies, each with its budgets."""
+    """Return the interval of `over_cases` with policies, each with its budgets, as clusters."""
     one, inside = np.ones((1, len(x))), _inside(policies)
     weights = np.concatenate([np.ones((1, len(policies))), 1 - inside])
     rho, *without = rank_correlation(_means(x, one)[0], _means(y, one)[0], weights)
@@ -124,46 +123,46 @@ def _over_policies(x: Numbers, y: Numbers, policies: Sequence[str]) -> tuple[flo
 
 
 def _inside(clusters: Sequence[str]) -> Numbers:
-    """Return 1 where one of n is in one of k clusters, 0 elsewhere (k, n)."""
+    """Return the membership of n items in k clusters, 0 or 1 (k, n)."""
     return np.eye(len(set(clusters)))[:, cluster_numbers(clusters)]
 
 
 def _interval(rho: float, without: Sequence[float], inside: Numbers) -> tuple[float, float]:
-    """Return the interval of a correlation, from what it is without each cluster."""
+    """Return the jackknife interval of a correlation."""
     low, high = jackknife_interval(rho, np.array(without), inside.mean(axis=1))
     return float(np.clip(low, -1, 1)), float(np.clip(high, -1, 1))
 
 
 def _means(x: Numbers, weights: Numbers) -> Numbers:
-    """Weighted means over dialogs (r, M) of what is finite, NaN where nothing is."""
-    known = np.isfinite(x)
-    counts = weights @ known
-    return np.where(counts > 0, weights @ np.where(known, x, 0) / np.maximum(counts, 1), np.nan)
+    """Return weighted means over dialogs (r, M) of the finite values, NaN without any."""
+    finite = np.isfinite(x)
+    counts = weights @ finite
+    return np.where(counts > 0, weights @ np.where(finite, x, 0) / np.maximum(counts, 1), np.nan)
 
 
 def proxies_table(answers: pd.DataFrame, proxies: pd.DataFrame) -> pd.DataFrame:
-    """Return how each proxy goes with each damage, with 95 % intervals over service clusters.
+    """Return the rank correlation of each proxy and damage, with 95 % intervals.
 
     Parameters
     ----------
     answers, proxies : DataFrame
-        As `fdkvc.experiments.answers.run_answers` gives them.
+        As `fdkvc.experiments.answers.run_answers` returns them.
 
     Returns
     -------
     DataFrame
-        Columns `PROXIES_TABLE`. A row for each proxy, damage and what the rank correlation is over
-        (`OVER`), but where it cannot be told; n are the dialogs of which both say something. Over
-        policies and budgets there is a second interval, over policies, each with all of its
-        budgets: how far the correlation depends on which policies are compared.
+        Columns `PROXIES_TABLE`. A row per proxy, damage and way to correlate (`OVER`), where it is
+        defined; n is the number of dialogs with both. Intervals are over service clusters; over
+        policies and budgets a second one, with policies as clusters, shows how far the correlation
+        depends on the choice of policies.
     """
-    known = {name: _by_case(proxies, name) for name in PROXIES}
-    asked = {name: _by_case(answers, name) for name in DAMAGES}
+    predictors = {name: _by_case(proxies, name) for name in PROXIES}
+    damages = {name: _by_case(answers, name) for name in DAMAGES}
     services_of = answers.drop_duplicates("dialog").set_index("dialog").services
     rows = []
     for proxy in PROXIES:
         for damage in DAMAGES:
-            x, y = _side_by_side(known[proxy], asked[damage], MEASURES[damage].lower_is_better)
+            x, y = _aligned(predictors[proxy], damages[damage], MEASURES[damage].lower_is_better)
             services = services_of.loc[y.index].tolist()
             if not x.size:
                 continue
@@ -176,19 +175,19 @@ def proxies_table(answers: pd.DataFrame, proxies: pd.DataFrame) -> pd.DataFrame:
                 if np.isfinite(rho):
                     interval = _interval(rho, without, inside)
                     other = over_policies if name == "policies and budgets" else (np.nan, np.nan)
-                    about = (proxy, damage, name, len(x), len(inside), rho, *interval)
-                    rows.append((*about, len(set(policies)), *other))
+                    row = (proxy, damage, name, len(x), len(inside), rho, *interval)
+                    rows.append((*row, len(set(policies)), *other))
     return pd.DataFrame(rows, columns=list(PROXIES_TABLE))
 
 
 @dataclass(frozen=True, eq=False)
 class AnswersTables:
-    """What answers came to, told in tables.
+    """The tables of a run of answers.
 
     Attributes
     ----------
     baseline : str
-        The policy or control that the paired differences are from.
+        The policy or control that the others are compared with.
     summary, paired, proxies, known : DataFrame
         As `answers_summary`, `answers_paired`, `proxies_table` and `known_services` return them.
     """
@@ -211,7 +210,7 @@ def answers_tables(
     baseline : str
         The name of a policy or control that ran.
     trained_on : set of str
-        The services that the model was trained on; empty where that is not known.
+        The services that the model was trained on; empty if unknown.
     """
     return AnswersTables(
         baseline,
@@ -223,15 +222,15 @@ def answers_tables(
 
 
 def _by_case(measured: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Return a metric by dialog, and by policy and budget in columns."""
+    """Return a metric with a row per dialog and a column per policy and budget."""
     found = measured[measured.metric == metric]
     return found.pivot(index="dialog", columns=["policy", "budget"], values="value")
 
 
-def _side_by_side(
+def _aligned(
     x: pd.DataFrame, y: pd.DataFrame, lower_is_better: bool
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return a proxy and a damage for the dialogs, policies and budgets that both know."""
+    """Return a proxy and a damage for the dialogs, policies and budgets that both have."""
     dialogs = [dialog for dialog in x.index if dialog in y.index]
     shared: list[Any] = [each for each in x.columns if each in y.columns and each[0] != FULL]
     if not (dialogs and shared):

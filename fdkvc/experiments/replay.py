@@ -1,8 +1,8 @@
 """Replays: the dialogs of a file under policies and budgets, as tidy tables.
 
-One row a dialog and number; then means with intervals over service clusters, paired differences,
-and the means of each set. Heads of a dialog are rows of one batch, and a dialog's number is the
-mean over them. Beside the policies stands what any cache of the same size could have reached.
+One row per dialog and metric; then means with intervals over service clusters, paired differences,
+and the mean of each cluster. Heads of a dialog are rows of one batch, and a dialog's value is their
+mean. `BEST` is the upper bound of any cache of the same size.
 """
 
 from __future__ import annotations
@@ -32,23 +32,22 @@ from fdkvc.run.simulate import simulate
 from fdkvc.words import count
 
 BUDGETS = (32, 48, 64, 96, 128)
-"""Budgets to try when no others are asked for."""
+"""The default budgets."""
 
 BEST = "best possible"
-"""Stands for a policy: the most evidence that a cache of this size could have held, exactly."""
+"""In the policy column: the exact maximum of evidence that a cache of this size could hold."""
 
 TOO_LARGE = "not computed (too large)"
-"""Stands for the most evidence where computing it takes too long."""
 
 Row = tuple[str, str, str, str, int, str, float]
 
 CHUNK_NUMBERS = 2**24
-"""Numbers of one array that are simulated together: 64 MB."""
+"""Numbers in one array of dialogs that are simulated together: 64 MB."""
 
 HEADS = Field(
     "Heads",
-    "Each head decides for itself, or all of them together by their average score, or those that "
-    "share a head of keys, as a cache of such a model must.",
+    "Each head decides for itself, or all heads together by their mean score, or those that share "
+    "keys together, as a model with grouped-query attention must.",
     name="heads",
     default="each",
     choices={
@@ -79,12 +78,12 @@ class Replay:
     policies : tuple of Policy
         With different names.
     heads : tuple of {"each", "together", "kv"}
-        Whether each head decides for itself, or all of a dialog once by the mean of their scores,
-        or those that share a head of keys.
+        Whether each head decides for itself, all heads of a dialog together by their mean score,
+        or those that share a KV head together.
     metrics : tuple of str
-        Keys of what is measured beside the evidence; see `fdkvc.run.metrics.metric_named`.
+        Keys of metrics beside those of evidence; see `fdkvc.run.metrics.metric_named`.
     best : bool
-        Whether to say what any cache could have held, too.
+        Whether to compute the upper bound of any cache, too.
 
     Raises
     ------
@@ -114,9 +113,9 @@ class Replay:
 
     @property
     def measured(self) -> tuple[Metric, ...]:
-        """The metrics of the evidence, then those asked for."""
-        asked = (metric_named(key, None) for key in self.metrics)
-        return tuple(dict.fromkeys((*metrics_of("evidence", optional=False).values(), *asked)))
+        """The metrics of evidence, then the requested ones."""
+        more = (metric_named(key, None) for key in self.metrics)
+        return tuple(dict.fromkeys((*metrics_of("evidence", optional=False).values(), *more)))
 
 
 def replay(
@@ -135,13 +134,13 @@ def replay(
     on_progress : function, optional
         Called after some dialogs, in the calling thread.
     cancelled : Event, optional
-        Once set, nothing further begins; the dialogs that are finished are returned.
+        Once set, nothing new starts; the finished dialogs are returned.
 
     Returns
     -------
     DataFrame
-        Columns `REPLAYED`: a row for each dialog, policy, way of the heads, budget and metric, by
-        its name; NaN where a metric says nothing of a dialog. The policy may be `BEST`.
+        Columns `REPLAYED`: a row per dialog, policy, mode of the heads, budget and metric; NaN
+        where a metric is undefined for a dialog. The policy may be `BEST`.
 
     Raises
     ------
@@ -164,14 +163,14 @@ def replay(
 
 
 def _chunks(recordings: Sequence[Recording]) -> Iterator[list[Recording]]:
-    """Yield the recordings in their order, as many at once as are small enough together."""
+    """Yield the recordings in order, as many at once as are small enough together."""
     chunk: list[Recording] = []
     for recording in recordings:
         together = [*chunk, recording]
         rows = sum(len(one.heads) for one in together)
         longest = max(len(one.embeddings) for one in together)
         turns = max(len(one.tokens) for one in together)
-        # Beside its vectors, a token has a number for each turn.
+        # Besides its vectors, a token has a number per turn.
         if chunk and rows * longest * max(recording.embeddings.shape[1], turns) > CHUNK_NUMBERS:
             yield chunk
             together = [recording]
@@ -181,19 +180,18 @@ def _chunks(recordings: Sequence[Recording]) -> Iterator[list[Recording]]:
 
 
 def default_heads(recording: Recording) -> str:
-    """Return who decides where nobody has chosen: heads that share keys together, if there are."""
+    """Return the default mode: heads that share keys decide together, if there are any."""
     sizes = set(recording.groups)
     return "kv" if len(sizes) == 1 < max(sizes) else HEADS.default
 
 
 def deciders(mode: str, recordings: Sequence[Recording]) -> int:
-    """Return how many heads of recordings decide at once in one of the ways of `HEADS`.
+    """Return how many heads decide together in a mode of `HEADS`.
 
     Raises
     ------
     ValueError
-        If heads are to decide with those that share their keys, and that is not the same number
-        everywhere.
+        If the mode is "kv" and groups differ in size.
     """
     if mode != "kv":
         return 1 if mode == "each" else len(recordings[0].heads)
@@ -209,8 +207,8 @@ def deciders(mode: str, recordings: Sequence[Recording]) -> int:
 def _replay_chunk(
     settings: Replay, recordings: Sequence[Recording], cancelled: threading.Event
 ) -> list[Row] | None:
-    """Return the rows of some dialogs, None if it is cancelled before all are there."""
-    if cancelled.is_set():  # making a batch of them takes long
+    """Return the rows of some dialogs; None if cancelled before they are complete."""
+    if cancelled.is_set():  # before the batch is built, which takes long
         return None
     dialogs, heads = stack_recordings(recordings), len(recordings[0].heads)
     late = [metric for metric in settings.measured if metric.needs == "dialogs"]
@@ -223,8 +221,8 @@ def _replay_chunk(
         trace = simulate(deciding, dialogs, budget, entries=False, outputs_from=outputs_from)
         of_rows = {metric: metric.late(trace, dialogs) for metric in late}
         for at, recording in enumerate(recordings):
-            said, rows = recording.transcript, slice(at * heads, (at + 1) * heads)
-            case = (said.name, said.services, policy.name, mode, budget)
+            dialog, rows = recording.transcript, slice(at * heads, (at + 1) * heads)
+            case = (dialog.name, dialog.services, policy.name, mode, budget)
             evidence = Evidence(replace(trace, kept=trace.kept[rows]), recording)
             for metric in settings.measured:
                 values = of_rows[metric][rows] if metric in of_rows else metric.measure(evidence)
@@ -238,46 +236,46 @@ def _replay_chunk(
 
 
 def _best(settings: Replay, recordings: Sequence[Recording]) -> Iterator[Row]:
-    """Yield the most that any cache could have reached, the same for each way of the heads."""
+    """Yield the upper bound of any cache, the same for each mode of the heads."""
     for recording, budget, metric in product(recordings, settings.budgets, settings.measured):
         if metric.demands is not None:
-            said = recording.transcript
+            dialog = recording.transcript
             try:
                 most = most_evidence(recording, budget, metric.demands)
             except TooLargeError:
                 most = float("nan")
             for mode in settings.heads:
-                yield said.name, said.services, BEST, mode, budget, metric.name, most
+                yield dialog.name, dialog.services, BEST, mode, budget, metric.name, most
 
 
 def not_computed(replayed: pd.DataFrame) -> str:
-    """Say where the best possible is missing because it takes too long; empty if nowhere."""
-    lacking = replayed[_lacks_best(replayed)]
-    if lacking.empty:
+    """Return where the best possible was too large to compute; empty if nowhere."""
+    missing = replayed[_lacks_best(replayed)]
+    if missing.empty:
         return ""
-    budgets = ", ".join(map(str, sorted(lacking.budget.unique())))
-    dialogs = count(int(lacking.dialog.nunique()), "dialog")
+    budgets = ", ".join(map(str, sorted(missing.budget.unique())))
+    dialogs = count(int(missing.dialog.nunique()), "dialog")
     return f"{BEST}: {TOO_LARGE} for {dialogs} at budget {budgets}; those means are left out"
 
 
 def _lacks_best(replayed: pd.DataFrame) -> pd.Series[bool]:
-    """Whether each row is of a best possible that was not computed, though evidence is demanded."""
+    """Mark the rows of `BEST` that were not computed though the dialog demands evidence."""
     case = ["dialog", "budget", "metric"]
-    best, known = replayed.policy == BEST, replayed.value.notna()
-    demanded = pd.MultiIndex.from_frame(replayed.loc[known & ~best, case])
-    return best & ~known & pd.MultiIndex.from_frame(replayed[case]).isin(demanded)
+    best, defined = replayed.policy == BEST, replayed.value.notna()
+    demanded = pd.MultiIndex.from_frame(replayed.loc[defined & ~best, case])
+    return best & ~defined & pd.MultiIndex.from_frame(replayed[case]).isin(demanded)
 
 
-def _known(replayed: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows with a value; none of a best possible that some dialogs lack."""
-    lacking = replayed[_lacks_best(replayed)]
+def _defined(replayed: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with a value, without a `BEST` that some dialogs lack."""
+    missing = replayed[_lacks_best(replayed)]
     case = ["policy", "budget", "metric"]
-    partial = pd.MultiIndex.from_frame(replayed[case]).isin(pd.MultiIndex.from_frame(lacking[case]))
+    partial = pd.MultiIndex.from_frame(replayed[case]).isin(pd.MultiIndex.from_frame(missing[case]))
     return replayed[replayed.value.notna() & ~partial]
 
 
 def replay_summary(replayed: pd.DataFrame) -> pd.DataFrame:
-    """Return the mean over dialogs of each number with its 95 % interval over service clusters.
+    """Return the mean over dialogs of each metric with its 95 % interval over service clusters.
 
     Parameters
     ----------
@@ -287,11 +285,11 @@ def replay_summary(replayed: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        Columns `REPLAY_SUMMARY`; dialogs that a metric says nothing of do not count, and a metric
-        that says nothing of any has no row. The interval is NaN for too few service clusters.
+        Columns `REPLAY_SUMMARY`, over the dialogs for which a metric is defined; none, no row. The
+        interval is NaN for too few service clusters.
     """
     rows = [
-        (*key, *over_services(group.value.to_numpy(), group.services.tolist()))
+        (*key, *mean_over_services(group.value.to_numpy(), group.services.tolist()))
         for key, group in _groups(replayed)
     ]
     return pd.DataFrame(rows, columns=list(REPLAY_SUMMARY))
@@ -311,8 +309,8 @@ def replay_services(replayed: pd.DataFrame) -> pd.DataFrame:
         Columns `REPLAY_SERVICES`.
     """
     by = [name for name in REPLAY_SERVICES if name not in ("n", "mean")]
-    known = _known(replayed).groupby(by, sort=False).value
-    return known.agg(["size", "mean"]).reset_index().set_axis(list(REPLAY_SERVICES), axis=1)
+    values = _defined(replayed).groupby(by, sort=False).value
+    return values.agg(["size", "mean"]).reset_index().set_axis(list(REPLAY_SERVICES), axis=1)
 
 
 def replay_paired(replayed: pd.DataFrame, baseline: str) -> pd.DataFrame:
@@ -336,17 +334,17 @@ def replay_paired(replayed: pd.DataFrame, baseline: str) -> pd.DataFrame:
         if policy != baseline and (baseline, *case) in groups:
             other = groups[baseline, *case]
             difference = differences(group.value.to_numpy(), other.value.to_numpy())
-            told = over_services(difference, group.services.tolist())
-            rows.append((*case, policy, baseline, *told, significant(*told[-2:])))
+            found = mean_over_services(difference, group.services.tolist())
+            rows.append((*case, policy, baseline, *found, excludes_zero(*found[-2:])))
     return pd.DataFrame(rows, columns=list(REPLAY_PAIRED))
 
 
-def over_services(
+def mean_over_services(
     values: NDArray[np.float64],
     services: Sequence[str],
     weights: NDArray[np.float64] | None = None,
 ) -> tuple[int, int, float, float, float]:
-    """Return dialogs, service clusters, and the weighted mean with the ends of its interval.
+    """Return dialogs, service clusters, and the weighted mean with its interval.
 
     Parameters
     ----------
@@ -357,15 +355,15 @@ def over_services(
     return len(values), len(set(services)), float(np.average(values, weights=weights)), *interval
 
 
-def significant(low: float, high: float) -> bool | None:
-    """Return whether an interval of a difference leaves 0 out; None where there is none."""
+def excludes_zero(low: float, high: float) -> bool | None:
+    """Return whether an interval excludes 0; None for NaN."""
     return None if np.isnan(low) else bool(low > 0 or high < 0)
 
 
 def _groups(replayed: pd.DataFrame) -> Iterator[tuple[tuple[Any, ...], pd.DataFrame]]:
-    """Yield the known rows of each policy, way, budget and metric, in the order of the run.
+    """Yield the defined rows by policy, mode, budget and metric, in the order of the run.
 
-    Whether a metric says something of a dialog does not depend on the policy.
+    Whether a metric is defined for a dialog does not depend on the policy.
     """
     by = ["policy", "heads", "budget", "metric"]
-    yield from _known(replayed).groupby(by, sort=False)
+    yield from _defined(replayed).groupby(by, sort=False)

@@ -135,7 +135,7 @@ def refusal(address: str) -> str:
 def test_where_no_scheduler_answers_a_sentence_says_so(
     cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster_module, "PATIENCE", 0.2)
+    monkeypatch.setattr(cluster_module, "TIMEOUT", 0.2)
     (worker, *_) = cluster.scheduler.workers
     with socket.create_server(("localhost", 0)) as silent:
         port = silent.getsockname()[1]

@@ -44,7 +44,7 @@ def test_dialogs_and_calls_are_counted_by_what_the_model_knows() -> None:
     assert table.calls_exact.tolist() == pytest.approx([3 / 5, 1 / 2, 1 / 5, np.nan], nan_ok=True)
     assert known_sentence(table) == (
         "2 dialogs (5 calls; full cache: 60.0 % exact) use only services that the model was "
-        "trained on, 1 dialog (2 calls; full cache: 50.0 % exact) use other services as well, "
+        "trained on, 1 dialog (2 calls; full cache: 50.0 % exact) also use other services, "
         "1 dialog (5 calls; full cache: 20.0 % exact) use only services that it was not trained "
         "on and 1 dialog (no calls) name no services."
     )

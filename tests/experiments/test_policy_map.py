@@ -13,7 +13,7 @@ from streamlit.testing.v1 import AppTest
 from benchmarks.research.policy_map import policies
 from fdkvc.experiments import page_sizes as pages
 from fdkvc.experiments.benchmark import Results, run_benchmark
-from fdkvc.experiments.policy_map import AXES, COLUMNS, map_points, placed, policy_map
+from fdkvc.experiments.policy_map import AXES, COLUMNS, map_points, policy_map, rank_policies
 from fdkvc.files.shipped import OVERVIEW, overview
 from fdkvc.policies import POLICIES, read_policy
 from fdkvc.run.metrics import metric_named
@@ -35,7 +35,7 @@ def test_ranks_are_as_stable_as_the_order_is() -> None:
     table = measured(
         {"best": [9.0] * 8, "one": [1, 2] * 4, "other": [2, 1] * 4, "worst": [0.0] * 8}
     )
-    found = placed(table, "late_retention").set_index("policy")
+    found = rank_policies(table, "late_retention").set_index("policy")
 
     assert list(found.columns) == [name for name in COLUMNS if name != "policy"]
     assert found.n.tolist() == [8] * 4
@@ -44,10 +44,10 @@ def test_ranks_are_as_stable_as_the_order_is() -> None:
     assert found["rank"].tolist() == [1, 2, 3, 4]
     ends = found[["rank_low", "rank_high"]].to_numpy().tolist()
     assert ends == [[1, 1], [2, 2], [3, 3], [4, 4]]  # in every kind the same
-    assert placed(table, "nats").set_index("policy")["rank"].tolist() == [4, 3, 2, 1]
+    assert rank_policies(table, "nats").set_index("policy")["rank"].tolist() == [4, 3, 2, 1]
 
     mixed = measured({"one": [1, 1, 1, 1, 0, 0, 0, 0], "other": [0, 0, 0, 0, 1, 1, 1, 1]})
-    ends = placed(mixed, "late_retention")[["rank_low", "rank_high"]].to_numpy().tolist()
+    ends = rank_policies(mixed, "late_retention")[["rank_low", "rank_high"]].to_numpy().tolist()
     assert ends == [[1, 2], [1, 2]]
 
 
