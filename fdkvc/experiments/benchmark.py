@@ -39,7 +39,7 @@ from fdkvc.run.metrics import (
     metric_named,
 )
 from fdkvc.run.simulate import simulate
-from fdkvc.run.trace import Rule, Trace
+from fdkvc.run.trace import Rule
 from fdkvc.synthetic.batch import DialogBatch, Workspace
 from fdkvc.synthetic.draw import build, draw, generate, numbers_of_a_dialog
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS, Scenario, World
@@ -48,14 +48,13 @@ CHUNK = 100
 """Dialogs that are drawn and simulated together: enough to keep NumPy busy, small in memory."""
 
 SLOW_CHUNK = 5
-"""As many where a metric is slow: who cancels waits for a chunk, and all take no longer so."""
+"""The same with a slow metric: a cancelled run still finishes its chunks."""
 
-SMALL = 25
-"""So few dialogs are not shared among workers."""
+MIN_CHUNK = 25
+"""So few dialogs are not split among workers."""
 
-AHEAD = 2
-"""Chunks in hand for each worker, so that none waits for its next."""
-
+CHUNKS_PER_WORKER = 2
+"""Submitted at once, so that no worker waits for its next chunk."""
 
 COMPOSITE = "composite"
 ADAPTATION = "adaptation"
@@ -75,13 +74,13 @@ class Benchmark:
     Attributes
     ----------
     scenarios : tuple of Scenario
-        The adaptation run among them is measured in turns to adapt, the others by late metrics.
+        The adaptation run is measured in turns to adapt, the others by late metrics.
     policies : tuple of Policy
         With different names.
     metrics : tuple of str
         Keys of metrics; see `fdkvc.run.metrics.metric_named`.
     series : bool
-        Whether to keep every turn of every dialog too.
+        Whether to keep the values of every turn as well.
 
     Raises
     ------
@@ -101,8 +100,8 @@ class Benchmark:
     series: bool = False
 
     def __post_init__(self) -> None:
-        for known in (DIALOGS, SEED, BUDGET):
-            known.check(getattr(self, known.name), known.name)
+        for setting in (DIALOGS, SEED, BUDGET):
+            setting.check(getattr(self, setting.name), setting.name)
         if not self.scenarios or not self.policies:
             raise ValueError("a benchmark needs at least one scenario and one policy")
         check_different("scenario", [scenario.key for scenario in self.scenarios])
@@ -114,12 +113,12 @@ class Benchmark:
 
     @property
     def numbers_of_a_dialog(self) -> int:
-        """Numbers that a dialog takes while it runs, in its largest scenario and under a policy."""
+        """Numbers in memory while a dialog of the longest scenario runs under one policy."""
         turns = max(len(scenario.schedule) for scenario in self.scenarios)
         return numbers_of_a_dialog(turns, self.world) + 3 * turns * self.budget
 
     def _check_size(self) -> None:
-        """Say what is too much before anything of it is allocated."""
+        """Raise a ValueError for a run that is too large, before anything is allocated."""
         if self.numbers_of_a_dialog > MAX_CHUNK_NUMBERS:
             raise ValueError(
                 f"a dialog takes {self.numbers_of_a_dialog:,} numbers while it runs, but at most "
@@ -140,7 +139,7 @@ class Benchmark:
 
 
 def check_different(kind: str, names: Sequence[str]) -> None:
-    """Raise a ValueError if a name is given twice, or there are more than a run takes."""
+    """Raise a ValueError if a name is given twice, or there are more than `MAX_RUN_NAMES`."""
     for name, times in Counter(names).items():
         if times > 1:
             raise ValueError(f"{kind} {name!r} is given twice")
@@ -152,15 +151,15 @@ def check_different(kind: str, names: Sequence[str]) -> None:
 
 @dataclass(frozen=True, eq=False)
 class PolicyScores:
-    """One policy's numbers on one scenario, one a dialog.
+    """One policy's values on one scenario, one per dialog.
 
     Attributes
     ----------
     values : mapping of name to array (n,)
         ``late_…`` metrics, or for the adaptation run ``adaptation`` (turns) and ``never`` (0, 1).
     series : mapping of name to array (n, T)
-        Metrics (but no `PROJECTED_ALIGNMENTS`), row states, and entries evicted by each rule
-        (``evicted_…``) of every turn, where they were asked for.
+        If requested, for every turn: metrics other than `PROJECTED_ALIGNMENTS`, row states, and
+        entries evicted by each rule (``evicted_…``).
     """
 
     values: Mapping[str, Values]
@@ -169,12 +168,12 @@ class PolicyScores:
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """What came out.
+    """The results of a benchmark.
 
     Attributes
     ----------
     measured : mapping of scenario key to policy name to PolicyScores
-        Finished dialogs only, in the order of their numbers.
+        Of finished dialogs, in order of their numbers.
     """
 
     benchmark: Benchmark
@@ -197,37 +196,37 @@ class Results:
         return 0
 
     def values(self, scenario: str, policy: str, metric: str) -> Values | None:
-        """Return one number a dialog (n,), or None where there is none.
+        """Return one value per dialog (n,), or None where there is none.
 
         Parameters
         ----------
         scenario : str
-            A scenario's key, or ``composite``: each dialog's mean over the five benchmark
-            scenarios, at equal number, once all of them are complete.
+            A scenario's key, or ``composite``: the mean over the five benchmark scenarios of the
+            dialogs of equal number, once all are complete.
         """
-        return self._known.get((scenario, policy, metric))
+        return self._values.get((scenario, policy, metric))
 
     @cached_property
-    def _known(self) -> dict[tuple[str, str, str], Values]:
+    def _values(self) -> dict[tuple[str, str, str], Values]:
         """All that `values` can return."""
-        known = {
+        found = {
             (scenario, policy, metric): values
             for scenario, by_policy in self.measured.items()
             for policy, measured in by_policy.items()
             for metric, values in measured.values.items()
-            # A metric may say nothing of a scenario, such as recall where no topic returns.
+            # A metric may be undefined in a scenario, as recall is where no topic returns.
             if not np.isnan(values).any()
         }
-        for policy, metric in {place[1:]: None for place in known}:
-            rows = [known.get((key, policy, metric), ()) for key in BENCHMARK_SCENARIOS]
+        for policy, metric in {place[1:]: None for place in found}:
+            rows = [found.get((key, policy, metric), ()) for key in BENCHMARK_SCENARIOS]
             if all(len(row) == self.benchmark.dialogs for row in rows):
                 mean = np.mean(rows, axis=0, dtype=np.float64)
-                known[COMPOSITE, policy, metric] = np.asarray(mean, np.float32)
-        return known
+                found[COMPOSITE, policy, metric] = np.asarray(mean, np.float32)
+        return found
 
     @cached_property
     def reported(self) -> tuple[str, ...]:
-        """Keys of the scenarios with late metrics, and ``composite`` where it can be had."""
+        """Keys of the scenarios with late metrics, and ``composite`` where available."""
         scenarios = tuple(key for key in self.measured if key != ADAPTATION)
         first = self.benchmark.policies[0].name
         late = late_metrics(self.benchmark)
@@ -237,12 +236,12 @@ class Results:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is.
+    """The progress of a run.
 
     Attributes
     ----------
     done, total : int
-        Dialogs; each is run in every scenario, by every policy.
+        Dialogs, each in every scenario under every policy.
     title : str
         What is running.
     seconds : float
@@ -256,25 +255,25 @@ class Progress:
 
     @property
     def seconds_left(self) -> float:
-        """The time left at the pace so far; infinite before anything is done."""
+        """The time left at the pace so far; infinite at the start."""
         return self.seconds * (self.total - self.done) / self.done if self.done else float("inf")
 
 
 Chunk = dict[str, dict[str, PolicyScores]]
-"""What some dialogs came to: scenario key to policy name to PolicyScores."""
+"""The scores of some dialogs: scenario key to policy name to PolicyScores."""
 
-Dialogs = TypeVar("Dialogs", bound=Sized)
+Job = TypeVar("Job", bound=Sized)
 Chunked = TypeVar("Chunked")
 
 
 def run_chunk(benchmark: Benchmark, chunk: range) -> Chunk:
     """Run every policy on some dialogs of every scenario.
 
-    A dialog draws the same numbers in every scenario, so they are drawn once for all of them. Its
-    results do not depend on which others are in its chunk, nor on the machine's cores.
+    A dialog's random numbers are the same in every scenario, so they are drawn once. Its results
+    depend neither on its chunk nor on the number of cores.
     """
-    one_blas_thread()  # here too, because this may be the worker of another process
-    world, workspace = benchmark.world, _own_workspace()
+    one_blas_thread()  # here too, since this may be another process
+    world, workspace = benchmark.world, _thread_workspace()
     draws = draw(benchmark.scenarios, chunk, benchmark.seed, world, workspace)
     return {
         scenario.key: _run_scenario(benchmark, scenario, build(scenario, draws, world, workspace))
@@ -282,8 +281,8 @@ def run_chunk(benchmark: Benchmark, chunk: range) -> Chunk:
     }
 
 
-def _own_workspace() -> Workspace:
-    """Return the workspace of this thread, where each scenario takes the place of the last."""
+def _thread_workspace() -> Workspace:
+    """Return the workspace of this thread, which each scenario reuses."""
     if not hasattr(_THREAD, "workspace"):
         _THREAD.workspace = Workspace()
     workspace: Workspace = _THREAD.workspace
@@ -309,17 +308,14 @@ def _run_scenario(
         if benchmark.series:
             shown = [key for key in metrics if key not in PROJECTED_ALIGNMENTS]
             series = {key: metrics[key].measure(trace, dialogs) for key in shown}
-            series |= {**trace.state, **_evictions(trace)}
+            series |= trace.state
+            series |= {f"evicted_{rule}": n.astype(np.float32) for rule, n in trace.evicted.items()}
         measured[policy.name] = PolicyScores(values, series)
     return measured
 
 
-def _evictions(trace: Trace) -> dict[str, Values]:
-    return {f"evicted_{rule}": count.astype(np.float32) for rule, count in trace.evicted.items()}
-
-
 def start_workers(benchmark: Benchmark, workers: int | None = None) -> None:
-    """Let the workers of a run that comes soon start meanwhile, if it will need any.
+    """Start the workers of a coming run ahead of time, if it will need any.
 
     Parameters
     ----------
@@ -331,27 +327,27 @@ def start_workers(benchmark: Benchmark, workers: int | None = None) -> None:
     ValueError
         If `workers` is below 1.
     """
-    workers, _ = _share(benchmark, workers)
+    workers, _ = _jobs(benchmark, workers)
     if workers > 1:
         submit = shared_workers(workers)
         for _ in range(workers):
-            submit(one_blas_thread)  # each loads the engine for it
+            submit(one_blas_thread)  # for which each imports this module
 
 
-def _share(
+def _jobs(
     benchmark: Benchmark,
     workers: int | None = None,
     chunk: int | None = None,
     here: bool = True,
 ) -> tuple[int, list[range]]:
-    """Return how many chunks run at once, on this machine or not, and the dialogs of each."""
+    """Return how many chunks run at once, here or elsewhere, and the dialogs of each."""
     workers = cores() if workers is None else workers
     if here:
         WORKERS.check(workers, "workers")
     check_count("workers", workers)
     if chunk is None:
-        # Smaller runs are split so that every worker has something to do.
-        chunk = min(CHUNK, max(SMALL, -(-benchmark.dialogs // workers)))
+        # Small runs are split so that every worker has work.
+        chunk = min(CHUNK, max(MIN_CHUNK, -(-benchmark.dialogs // workers)))
     check_count("chunk", chunk)
     if any(metric_named(key).slow for key in benchmark.metrics):
         chunk = min(chunk, SLOW_CHUNK)
@@ -372,7 +368,7 @@ def run_benchmark(
     on_progress: Callable[[Progress], None] | None = None,
     cancelled: threading.Event | None = None,
 ) -> Results:
-    """Run a benchmark; the results depend on nothing but the benchmark.
+    """Run a benchmark; the results depend only on its settings.
 
     Parameters
     ----------
@@ -382,18 +378,18 @@ def run_benchmark(
     workers : int, optional
         Processes to start, or chunks that `executor` runs at once; the machine's cores by default.
     chunk : int, optional
-        Dialogs in a chunk, or fewer where so many are too large or take too long.
+        Most dialogs of a chunk; fewer where they are large or slow.
     on_progress : function, optional
         Called after each chunk, in the calling thread.
     cancelled : Event, optional
-        Once set, no further chunk begins; finished ones are returned.
+        Once set, no further chunk starts; finished ones are returned.
 
     Raises
     ------
     ValueError
         If `workers` or `chunk` is below 1.
     """
-    workers, jobs = _share(benchmark, workers, chunk, executor is None)
+    workers, jobs = _jobs(benchmark, workers, chunk, executor is None)
     began = perf_counter()
     chunks = run_chunks(
         partial(run_chunk, benchmark),
@@ -404,7 +400,7 @@ def run_benchmark(
         cancelled=cancelled,
     )
     measured = {
-        # Each chunk lets go of what is joined, so that nothing is held twice for long.
+        # Chunks release what is joined, so that little is in memory twice.
         scenario.key: _join([part.pop(scenario.key) for part in chunks])
         for scenario in benchmark.scenarios
     }
@@ -412,22 +408,22 @@ def run_benchmark(
 
 
 def run_chunks(
-    run: Callable[[Dialogs], Chunked],
-    jobs: Sequence[Dialogs],
+    run: Callable[[Job], Chunked],
+    jobs: Sequence[Job],
     *,
     executor: Executor | None = None,
     workers: int,
     on_progress: Callable[[Progress], None] | None = None,
     cancelled: threading.Event | None = None,
 ) -> list[Chunked]:
-    """Run some dialogs after others, several at once, and return what they came to, in order.
+    """Run jobs, several at once, and return their results in order.
 
     Parameters
     ----------
     run : function
-        Of a job; it and what it gives can be pickled, and gives the same anywhere.
+        Takes a job; can be pickled, as can its result, which is the same on any machine.
     jobs : sequence
-        The dialogs of each.
+        The dialogs of each job.
     executor, workers, on_progress, cancelled
         As for `run_benchmark`.
     """
@@ -435,13 +431,14 @@ def run_chunks(
     one_blas_thread()
     began = perf_counter()
     finished: dict[int, Chunked] = {}
-    waiting: Iterator[tuple[int, Dialogs]] = iter(enumerate(jobs))
+    waiting: Iterator[tuple[int, Job]] = iter(enumerate(jobs))
     done, total = 0, sum(map(len, jobs))
     with _submitter(executor, workers) as submit:
         running: dict[Future[Chunked], int] = {}
         while True:
-            # Only a few chunks ahead of the workers: memory does not grow with the dialogs.
-            for number, job in islice(waiting, max(0, AHEAD * workers - len(running))):
+            # Only a few jobs are submitted ahead, so that memory does not grow with the dialogs.
+            ahead = max(0, CHUNKS_PER_WORKER * workers - len(running))
+            for number, job in islice(waiting, ahead):
                 running[submit(run, job)] = number
             if not running:
                 break
@@ -453,8 +450,7 @@ def run_chunks(
                 except CancelledError:
                     raise
                 except Exception:
-                    # Lost with its workers, perhaps. A chunk gives the same numbers anywhere, and
-                    # a mistake in it comes again.
+                    # Its worker may have died. An error in the job itself is raised again here.
                     finished[number] = run(jobs[number])
                     _LOGGER.warning(
                         "A worker failed or was killed: its part of the run was run again here, "
@@ -484,12 +480,12 @@ def _submitter(executor: Executor | None, workers: int) -> Iterator[Submit]:
 
 @cache
 def one_blas_thread() -> None:
-    """Leave the cores to the chunks: a matrix product here is too small to share among threads."""
+    """Limit BLAS to one thread: matrix products here are too small for more."""
     threadpool_limits(1, user_api="blas")
 
 
 def _join(parts: Sequence[Mapping[str, PolicyScores]]) -> dict[str, PolicyScores]:
-    """Put the dialogs of several chunks one behind the other."""
+    """Concatenate the dialogs of several chunks."""
     if not parts:
         return {}
     return {
@@ -507,14 +503,14 @@ def _concatenate(parts: Sequence[Mapping[str, Values]]) -> dict[str, Values]:
 
 @dataclass(frozen=True)
 class Latency:
-    """Time of a policy's turn.
+    """The time of a policy's turn.
 
     Attributes
     ----------
     milliseconds : float
-        Median over turns, for one dialog.
+        Median over turns of one dialog.
     batched : float
-        Median over turns of a batch, divided by its dialogs; NaN if not measured.
+        Median over turns of a batch, per dialog; NaN if not measured.
     """
 
     policy: str
@@ -532,16 +528,15 @@ def measure_latency(
 ) -> list[Latency]:
     """Time one turn of each policy: scores, eviction, output.
 
-    Drawing, metrics, and the products of queries with keys, which are made once for a whole
-    dialog, are left out. Policies take turns, so that a busy machine is unfair to none; the
-    first round warms up and the median of the others counts.
+    Drawing, metrics, and the query-key products, which are computed once per dialog, are excluded.
+    Policies alternate, so that a busy machine slows all alike; the first round is a warm-up.
 
     Parameters
     ----------
     repeats : int
-        Rounds that count.
+        Timed rounds.
     batched : bool
-        Whether to time batches too, which takes four times as long as the rest.
+        Whether to time batches too, which takes four times as long.
     """
     sizes = (1, CHUNK) if batched else (1,)
     batches = [generate(SCENARIOS[TIMED], size, seed) for size in sizes]
@@ -564,7 +559,7 @@ def measure_latency(
 
 
 def default_baseline(policies: Sequence[Policy]) -> str:
-    """Return the name of the policy that others are compared with: H2O, or else the first."""
+    """Return the name of the policy to compare others with: H2O, or else the first."""
     names = [policy.name for policy in policies]
     return BASELINE if BASELINE in names else names[0]
 
@@ -578,11 +573,11 @@ def check_baseline(baseline: str, policies: Sequence[Policy]) -> None:
         )
 
 
-def is_the_papers(benchmark: Benchmark) -> bool:
-    """Whether budget and world are those that the paper's figures were measured with."""
+def matches_paper(benchmark: Benchmark) -> bool:
+    """Return whether budget and world are the paper's."""
     return benchmark.budget == Benchmark.budget and benchmark.world == World()
 
 
 def late_metrics(benchmark: Benchmark) -> list[str]:
-    """Return the names under which a benchmark's metrics are measured, such as late_retention."""
+    """Return the names of a benchmark's late metrics, such as late_retention."""
     return [metric_named(key).name for key in benchmark.metrics]

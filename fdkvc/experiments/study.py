@@ -1,4 +1,4 @@
-"""A whole study: the benchmark, and all that the paper's other tables and claims need."""
+"""A study: the benchmark, and what the paper's other tables and claims need."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fdkvc.experiments.benchmark import (
     Progress,
     Results,
     Values,
-    is_the_papers,
+    matches_paper,
     measure_latency,
     run_benchmark,
 )
@@ -36,20 +36,20 @@ from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
 
 CHUNK = 50
-"""Dialogs between two looks at whether the study is cancelled."""
+"""Dialogs between two checks for cancellation."""
 
 PROBE_DIALOGS = 100
-"""Dialogs whose entries are looked at one by one: they take much more memory than metrics do."""
+"""Dialogs whose entries are kept, which take much more memory than metrics."""
 
 
 @dataclass(frozen=True, eq=False)
 class Probes:
-    """What decides a claim and is not in the results of a benchmark.
+    """Measurements for claims that the results of a benchmark do not settle.
 
     Attributes
     ----------
     seconds : float
-        Wall clock of the longest scenario with the paper's dialogs and policies.
+        Wall-clock time of the longest scenario with the paper's dialogs and policies.
     highest_score : array (n,)
         The highest score in FD-KVC's cache after the last turn of Topic Shift.
     same_entries : array (n,)
@@ -63,12 +63,12 @@ class Probes:
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """What a study measured; a cancelled one has less of it.
+    """The results of a study; a cancelled one is partial.
 
     Attributes
     ----------
     results : Results
-        With a series of every turn, and the alignments of all projections.
+        With the series of every turn and the alignments of all projections.
     sweeps : mapping of parameter to Results
         The paper's ablations.
     latencies : tuple of Latency
@@ -98,18 +98,18 @@ def run_study(
     Parameters
     ----------
     whole : bool
-        Or else nothing but the benchmark and its latencies, without those of batches.
+        False for the benchmark and the latencies of single dialogs only.
     executor, workers, on_progress, cancelled
         See `run_benchmark`.
     """
     cancelled = cancelled or threading.Event()
-    asked, sweeps = benchmark, {}
+    main, sweeps = benchmark, {}
     if whole:
         metrics = tuple(dict.fromkeys((*benchmark.metrics, *PROJECTED_ALIGNMENTS)))
-        asked = replace(benchmark, series=True, metrics=metrics)
-        if is_the_papers(benchmark):
+        main = replace(benchmark, series=True, metrics=metrics)
+        if matches_paper(benchmark):
             sweeps = {key: ablation(key, benchmark) for key in ABLATIONS}
-    progress = _Progress([asked, *sweeps.values()], on_progress)
+    progress = _Progress([main, *sweeps.values()], on_progress)
 
     def run(part: Benchmark, title: str) -> Results:
         return run_benchmark(
@@ -117,11 +117,11 @@ def run_study(
             executor=executor,
             workers=workers,
             chunk=CHUNK if whole else None,
-            on_progress=progress.of(part, title),
+            on_progress=progress.part(part, title),
             cancelled=cancelled,
         )
 
-    results = replace(run(asked, "Benchmark, " if whole else ""), benchmark=benchmark)
+    results = replace(run(main, "Benchmark, " if whole else ""), benchmark=benchmark)
     swept = {}
     for key, sweep in sweeps.items():
         if cancelled.is_set():
@@ -130,7 +130,7 @@ def run_study(
     if cancelled.is_set():
         return Study(results, swept)
     if whole:
-        progress.last("Latency and memory")
+        progress.report(progress.total, "Latency and memory")
     timed = timed_policies(benchmark)
     latencies = measure_latency(timed, benchmark.budget, benchmark.seed, batched=whole)
     if not whole:
@@ -142,14 +142,14 @@ def run_study(
 
 
 def timed_policies(benchmark: Benchmark) -> list[Policy]:
-    """Return the policies to time: the benchmark's, and FIFO, of which latencies are multiples."""
-    known = {policy.name for policy in benchmark.policies}
-    first = [] if LATENCY_BASELINE in known else [policy_named(LATENCY_BASELINE)]
+    """Return the policies to time: the benchmark's, and FIFO as the reference."""
+    names = {policy.name for policy in benchmark.policies}
+    first = [] if LATENCY_BASELINE in names else [policy_named(LATENCY_BASELINE)]
     return [*first, *benchmark.policies]
 
 
 def ablation(parameter: str, benchmark: Benchmark) -> Benchmark:
-    """Return the paper's ablation of a parameter, with no more dialogs than the paper's."""
+    """Return the paper's ablation of a parameter, with at most the paper's dialogs."""
     values = published_sweep(parameter)
     return replace(
         benchmark,
@@ -163,7 +163,7 @@ def ablation(parameter: str, benchmark: Benchmark) -> Benchmark:
 def run_probes(
     seed: int = 0, executor: Executor | None = None, workers: int | None = None
 ) -> Probes:
-    """Measure what decides the claims that a benchmark's results do not."""
+    """Measure what settles the claims that a benchmark's results do not."""
     longest = max((SCENARIOS[key] for key in BENCHMARK_SCENARIOS), key=lambda s: len(s.schedule))
     policies = tuple(policy_named(key) for key in PAPER_POLICIES)
     timed = run_benchmark(
@@ -191,41 +191,35 @@ def _memory(policy: Policy, benchmark: Benchmark) -> CacheBytes:
 
 
 class _Progress:
-    """The progress of several benchmarks, one after the other, as that of one."""
+    """The progress of several benchmarks in sequence, as that of one run."""
 
     def __init__(
         self, parts: Sequence[Benchmark], on_progress: Callable[[Progress], None] | None
     ) -> None:
         self.began = perf_counter()
         self.on_progress = on_progress
-        self.weights = {id(part): _weight(part) for part in parts}
         self.before = {}
-        total = 0
+        self.total = 0
         for part in parts:
-            self.before[id(part)] = total
-            total += self.weights[id(part)]
-        self.total = total
+            self.before[id(part)] = self.total
+            self.total += _weight(part)
 
-    def of(self, part: Benchmark, title: str) -> Callable[[Progress], None]:
+    def part(self, part: Benchmark, title: str) -> Callable[[Progress], None]:
         """Return the function that takes the progress of a part."""
 
         def report(progress: Progress) -> None:
-            share = progress.done / progress.total
-            done = self.before[id(part)] + round(share * self.weights[id(part)])
-            self._report(done, f"{title}{progress.title}")
+            done = round(progress.done / progress.total * _weight(part))
+            self.report(self.before[id(part)] + done, f"{title}{progress.title}")
 
         return report
 
-    def last(self, title: str) -> None:
-        """Say that all parts are done, and what goes on still."""
-        self._report(self.total, title)
-
-    def _report(self, done: int, title: str) -> None:
+    def report(self, done: int, title: str) -> None:
+        """Report the work done so far."""
         if self.on_progress is not None:
             self.on_progress(Progress(done, self.total, title, perf_counter() - self.began))
 
 
 def _weight(benchmark: Benchmark) -> int:
-    """Return how much work a benchmark is: turns of all policies."""
+    """Return the work of a benchmark: turns of all policies."""
     turns = sum(len(scenario.schedule) for scenario in benchmark.scenarios)
     return turns * benchmark.dialogs * len(benchmark.policies)

@@ -1,4 +1,4 @@
-"""Sweeps: one or two hyperparameters of a policy over many values, beside all other policies."""
+"""Sweeps: one or two hyperparameters of a policy over many values, next to all other policies."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from fdkvc.run.metrics import default_metrics, late_metric
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS, Scenario
 
 STEPS = 7
-"""Values of a sweep that the paper does not print."""
+"""Default number of values where the paper has none."""
 
 MAX_SETTINGS = MAX_RUN_NAMES - len(POLICIES)
-"""Settings of a sweep, which runs beside all policies."""
+"""Settings of a sweep, which also runs all policies."""
 
 Number = int | float
 
@@ -75,9 +75,9 @@ class Sweep:
         settings = math.prod(len(set(values)) for _, values in self.axes)
         if settings > MAX_SETTINGS:
             raise ValueError(
-                f"the sweep has {settings:,} settings, but at most {MAX_SETTINGS} may be"
+                f"the sweep has {settings:,} settings, but at most {MAX_SETTINGS} are allowed"
             )
-        _ = self.benchmark  # it checks the values, and all the rest
+        _ = self.benchmark  # which checks the values and the rest
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -95,11 +95,12 @@ class Sweep:
 
     @property
     def benchmark(self) -> Benchmark:
-        """The variants, and every policy as it is, on the same dialogs."""
-        variants = self.alone.policies
-        others = tuple(policy_named(key) for key in POLICIES)
-        beside = tuple(policy for policy in others if policy not in variants)
-        return replace(self.alone, policies=(*variants, *beside))
+        """The variants and every policy with its defaults, on the same dialogs."""
+        variants = self.variants
+        others = (policy_named(key) for key in POLICIES)
+        return replace(
+            self.alone, policies=(*variants, *(each for each in others if each not in variants))
+        )
 
     @property
     def alone(self) -> Benchmark:
@@ -115,14 +116,12 @@ class Sweep:
 
 
 def swept_only(sweep: Sweep, results: Results) -> Results:
-    """Return the results of the swept variants, without the other policies."""
+    """Return the results of the swept variants only."""
     return replace(results, benchmark=sweep.alone)
 
 
 def suggested_values(policy: str, parameter: str) -> tuple[Number, ...]:
-    """Return values to sweep: the paper's, or else steps over the range that it explored.
-
-    Where it explored none, over the valid range.
+    """Return values to sweep: the paper's, or else steps over the range it explored, or any valid.
 
     Examples
     --------
@@ -134,13 +133,13 @@ def suggested_values(policy: str, parameter: str) -> tuple[Number, ...]:
     check_sweepable(policy, parameter)
     if policy == ABLATED_POLICY and published_sweep(parameter):
         return published_sweep(parameter)
-    known = read_policy(policy).settings[parameter]
-    default = known.default
-    low, high = known.paper or (known.low, known.high)
+    field = read_policy(policy).settings[parameter]
+    default = field.default
+    low, high = field.paper or (field.low, field.high)
     if math.isinf(high):
         high = max(4 * default, 1)
     steps = np.linspace(low, high, STEPS)
-    if not known.accepts(low, type(default)):
+    if not field.accepts(low, type(default)):
         steps = steps[1:]
     if isinstance(default, int):
         return tuple(dict.fromkeys(int(step) for step in steps.round()))
@@ -151,7 +150,7 @@ def suggested_values(policy: str, parameter: str) -> tuple[Number, ...]:
 
 
 def tradeoff_table(table: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
-    """Return two metrics of every setting beside each other, with the Pareto front marked.
+    """Return two metrics of every setting in one row, with the Pareto front marked.
 
     Parameters
     ----------
@@ -163,9 +162,8 @@ def tradeoff_table(table: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        Columns setting, policy, swept, x, x_low, x_high, y, y_low, y_high and front: whether no
-        setting is as good in both and better in one. A policy that keeps to no budget has no part
-        in the front; a setting of which one of the metrics says nothing is left out.
+        Columns setting, policy, swept, x, x_low, x_high, y, y_low, y_high and front. Unbounded
+        policies are not on the front; settings without a value of both metrics are left out.
     """
     columns = {"mean": "", "ci_low": "_low", "ci_high": "_high"}
     both = [
@@ -183,7 +181,7 @@ def tradeoff_table(table: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
 
 
 def grid_table(sweep: Sweep, table: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Return one metric over two swept hyperparameters.
+    """Return a metric over two swept hyperparameters.
 
     Parameters
     ----------
@@ -196,7 +194,7 @@ def grid_table(sweep: Sweep, table: pd.DataFrame, metric: str) -> pd.DataFrame:
     -------
     DataFrame
         Columns setting, x, y (the two values), mean, ci_low, ci_high and default: whether both
-        values are the nearest to the policy's defaults.
+        values are nearest to the policy's defaults.
     """
     x, y = sweep.parameters
     rows = table[table.swept & (table.metric == metric)]
@@ -219,12 +217,12 @@ def grid_table(sweep: Sweep, table: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 
 def read_values(text: str, policy: str, parameter: str, most: int) -> tuple[Number, ...]:
-    """Read the values of a sweep from text such as ``0.1 0.3 0.5``; commas are spaces.
+    """Read the values of a sweep from text such as ``0.1 0.3 0.5`` or ``0.1, 0.3``.
 
     Raises
     ------
     ValueError
-        In a sentence that names the value and what is allowed.
+        Names the value and what is allowed.
 
     Examples
     --------
@@ -254,16 +252,16 @@ def read_values(text: str, policy: str, parameter: str, most: int) -> tuple[Numb
 
 
 def check_sweepable(policy: str, parameter: str) -> None:
-    """Raise a ValueError unless the policy has this number to sweep."""
-    known = can_be_swept(policy)
-    if parameter not in known:
+    """Raise a ValueError unless this is a numeric hyperparameter of the policy."""
+    names = sweepable(policy)
+    if parameter not in names:
         raise ValueError(
             f"parameter {parameter!r} is unknown to {policy}: choose from "
-            f"{', '.join(known) or 'none'}"
+            f"{', '.join(names) or 'none'}"
         )
 
 
-def can_be_swept(policy: str) -> Sequence[str]:
-    """Return the hyperparameters of a policy that are numbers."""
+def sweepable(policy: str) -> Sequence[str]:
+    """Return the numeric hyperparameters of a policy."""
     settings = read_policy(policy).settings.items()
-    return [name for name, known in settings if not known.choices and known.kind is not str]
+    return [name for name, field in settings if not field.choices and field.kind is not str]

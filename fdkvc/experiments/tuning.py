@@ -1,9 +1,9 @@
-"""Tuning: hyperparameters searched on some drawn dialogs, and told on others.
+"""Tuning: hyperparameters searched on some synthetic dialogs and reported on fresh ones.
 
 The search is Optuna's (Akiba et al. 2019, *Optuna: A Next-generation Hyperparameter Optimization
-Framework*; the package is optional), over any declared hyperparameter of a policy and of what is
-around it, with several goals at once. What it finds was chosen because it did well on the dialogs
-of the search, so it is measured again on fresh ones, beside the policy as it was.
+Framework*; the package is optional), over the hyperparameters of a policy and its wrappers, with
+one or more goals. The best settings are selected on the dialogs of the search, so they are measured
+again on fresh ones, next to the original policy.
 """
 
 from __future__ import annotations
@@ -27,9 +27,7 @@ from fdkvc.policies import Policy, read_policy
 from fdkvc.run.metrics import metric_named
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
 
-TRIALS = Field(
-    "Trials", "How many settings are tried.", name="trials", default=200, low=1, high=10_000
-)
+TRIALS = Field("Trials", "Settings to try.", name="trials", default=200, low=1, high=10_000)
 DIALOGS = Field(
     "Dialogs", "Of each scenario, in the search.", name="dialogs", default=20, low=1, high=1000
 )
@@ -37,8 +35,7 @@ FRESH = Field(
     "Fresh dialogs", "Of each scenario, in the report.", name="fresh", default=200, low=2, high=5000
 )
 FRESH_SEED = 1_000_003
-"""By so much the seed of the report is another than that of the search."""
-
+"""Added to the seed of the search for the fresh dialogs."""
 
 Value = float | int | str
 
@@ -46,7 +43,7 @@ FRONT = ("setting", "goal", "searched", "n", "mean", "ci_low", "ci_high")
 """Columns of the report: each setting and goal, in the search and on fresh dialogs."""
 
 GAINS = ("setting", "goal", "n", "mean_diff", "ci_low", "ci_high")
-"""Columns of the paired differences from the policy as it was, on fresh dialogs."""
+"""Columns of the paired differences from the original policy, on fresh dialogs."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,7 @@ class Tuning:
     Attributes
     ----------
     policy : Policy
-        What is tuned; what is not searched stays as it is here.
+        The policy to tune; hyperparameters that are not searched keep its values.
     names : tuple of str
         The hyperparameters to search; all by default.
     metrics : tuple of str
@@ -94,7 +91,7 @@ class Tuning:
                 )
         if not self.metrics:
             raise ValueError("a search needs at least one goal, such as retention")
-        _ = self.benchmark(self.dialogs, self.seed, [self.policy])  # it checks all the rest
+        _ = self.benchmark(self.dialogs, self.seed, [self.policy])  # which checks the rest
 
     @property
     def searched(self) -> dict[str, Field]:
@@ -106,7 +103,7 @@ class Tuning:
         }
 
     def benchmark(self, dialogs: int, seed: int, policies: Sequence[Policy]) -> Benchmark:
-        """Return what measures policies on the scenarios."""
+        """Return the benchmark of policies on the scenarios."""
         return Benchmark(
             scenarios=tuple(_scenario(key) for key in self.scenarios),
             policies=tuple(policies),
@@ -117,7 +114,7 @@ class Tuning:
         )
 
     def measured(self, dialogs: int, seed: int, policies: Sequence[Policy]) -> dict[str, Any]:
-        """Return each policy's numbers (goals, dialogs), in the mean over the scenarios."""
+        """Return each policy's values (goals, dialogs), averaged over the scenarios."""
         unique = {policy.name: policy for policy in policies}
         results = run_benchmark(self.benchmark(dialogs, seed, list(unique.values())), workers=1)
         found = {}
@@ -141,15 +138,14 @@ def searchable(policy: Policy) -> dict[str, Field]:
 
 @dataclass(frozen=True, eq=False)
 class Tuned:
-    """What a search came to.
+    """The results of a search.
 
     Attributes
     ----------
     trials : DataFrame
-        A row for each setting that was tried: its number and name, its goals in the search, and
-        whether it is on the front there.
+        A row per trial: its number, setting and goals, and whether it is on the Pareto front.
     front : DataFrame
-        Columns `FRONT`: the policy as it was and settings of the front, on fresh dialogs.
+        Columns `FRONT`: the original policy and settings of the front, on fresh dialogs.
     gains : DataFrame
         Columns `GAINS`.
     """
@@ -165,36 +161,36 @@ def tune(
     on_progress: Callable[[Progress], None] | None = None,
     cancelled: threading.Event | None = None,
 ) -> Tuned:
-    """Search, and measure what was found on fresh dialogs.
+    """Search, and measure the best settings on fresh dialogs.
 
     Parameters
     ----------
     storage : Path, optional
-        A journal of all trials. Where there is one, of the same search, it goes on; in memory by
+        A journal of all trials; an existing one of the same search is continued. In memory by
         default.
     on_progress : function, optional
         Called after each trial.
     cancelled : Event, optional
-        Once set, no further trial begins, and what was found by then is measured.
+        Once set, no further trial starts; the settings found so far are measured.
 
     Raises
     ------
     ValueError
-        If Optuna is not installed, or the journal is of another search.
+        If Optuna is not installed, or the journal belongs to another search.
     """
     study, began = _study(tuning, storage), perf_counter()
     done = len(study.get_trials(deepcopy=False, states=[_optuna().trial.TrialState.COMPLETE]))
     for at in range(done, tuning.trials):
         if cancelled is not None and cancelled.is_set():
             break
-        # A sampler anew for each trial, so that a search that goes on asks the same.
+        # A new sampler per trial, so that a continued search suggests the same settings.
         study.sampler = _optuna().samplers.TPESampler(seed=tuning.seed + at)
         trial = study.ask()
         policy = suggested(tuning, trial)
         values = tuning.measured(tuning.dialogs, tuning.seed, [policy])[policy.name].mean(axis=1)
         if np.isnan(values).any():
             raise ValueError(
-                f"{', '.join(tuning.metrics)} say nothing of {', '.join(tuning.scenarios)}"
+                f"{', '.join(tuning.metrics)} are undefined in {', '.join(tuning.scenarios)}"
             )
         trial.set_user_attr("setting", policy.name)
         study.tell(trial, values.tolist())
@@ -208,7 +204,7 @@ def tune(
 
 
 def remeasured_front(tuning: Tuning, tried: Sequence[tuple[str, Sequence[float]]]) -> Tuned:
-    """Return the settings that were tried, and on fresh dialogs the policy as it was and the best.
+    """Return the trials, and the original policy and the best settings on fresh dialogs.
 
     Parameters
     ----------
@@ -248,26 +244,26 @@ def remeasured_front(tuning: Tuning, tried: Sequence[tuple[str, Sequence[float]]
 
 
 def suggested(tuning: Tuning, trial: Any) -> Policy:
-    """Return the policy with what a trial suggests for each hyperparameter that is searched."""
+    """Return the policy with a trial's suggestions for the searched hyperparameters."""
     return tuning.policy.variant(
-        **{name: _suggested(trial, name, known) for name, known in tuning.searched.items()}
+        **{name: _suggested(trial, name, field) for name, field in tuning.searched.items()}
     )
 
 
-def _suggested(trial: Any, name: str, known: Field) -> Value:
-    if known.choices:
-        chosen: Value = trial.suggest_categorical(name, list(known.choices))
+def _suggested(trial: Any, name: str, field: Field) -> Value:
+    if field.choices:
+        chosen: Value = trial.suggest_categorical(name, list(field.choices))
         return chosen
-    low, high = limits(known, known.default)
-    if known.kind is int:
+    low, high = limits(field, field.default)
+    if field.kind is int:
         whole: Value = trial.suggest_int(name, int(low), int(high))
         return whole
-    # Four digits are what a person would write, and what a name says in full.
+    # Four decimals, which a policy's name gives in full.
     return round(float(trial.suggest_float(name, low, high)), 4)
 
 
-def limits(known: Parameter, default: float) -> tuple[float, float]:
-    """Return the range to search: all that is valid, but no further than ten times the value.
+def limits(field: Parameter, default: float) -> tuple[float, float]:
+    """Return the range to search: the valid one, up to ten times the default.
 
     Examples
     --------
@@ -276,15 +272,15 @@ def limits(known: Parameter, default: float) -> tuple[float, float]:
     >>> limits(settings["gamma"], 0.88), limits(settings["mu"], 0.4)
     ((0.0001, 0.9999), (0, 4.0))
     """
-    least = known.low + 1e-4 if known.open_low else known.low
-    most = known.high - 1e-4 if known.open_high else known.high
-    if known.high > 1:
+    least = field.low + 1e-4 if field.open_low else field.low
+    most = field.high - 1e-4 if field.open_high else field.high
+    if field.high > 1:
         most = min(most, max(10 * abs(default), 1))
     return max(least, -10 * max(abs(default), 1)), most
 
 
 def check_installed() -> None:
-    """Raise a ValueError that says what to install where there is no Optuna."""
+    """Raise a ValueError if Optuna is not installed."""
     _optuna()
 
 
@@ -308,31 +304,27 @@ def _optuna() -> Any:
 
 
 def _study(tuning: Tuning, storage: Path | None) -> Any:
-    """Return the study in a journal, or a new one that begins with the policy as it is."""
+    """Return the study in a journal, or a new one whose first trial is the original policy."""
     optuna = _optuna()
-    kept = None
+    journal = None
     if storage is not None:
         storage.parent.mkdir(parents=True, exist_ok=True)
-        journal = optuna.storages.journal
-        kept = optuna.storages.JournalStorage(journal.JournalFileBackend(str(storage)))
+        backend = optuna.storages.journal.JournalFileBackend(str(storage))
+        journal = optuna.storages.JournalStorage(backend)
     directions = [
         "minimize" if metric_named(metric).lower_is_better else "maximize"
         for metric in tuning.metrics
     ]
     study = optuna.create_study(
-        study_name="tuning",
-        storage=kept,
-        directions=directions,
-        load_if_exists=True,
+        study_name="tuning", storage=journal, directions=directions, load_if_exists=True
     )
-    said = repr(replace(tuning, trials=1, fresh=2))
-    if study.user_attrs.get("tuning", said) != said:
+    settings = repr(replace(tuning, trials=1, fresh=2))
+    if study.user_attrs.get("tuning", settings) != settings:
         raise ValueError(
             f"{storage} is the journal of another search: choose another folder, or the settings "
             "of that one"
         )
-    study.set_user_attr("tuning", said)
+    study.set_user_attr("tuning", settings)
     if not study.get_trials(deepcopy=False):
-        start = {name: known.default for name, known in tuning.searched.items()}
-        study.enqueue_trial(start)
+        study.enqueue_trial({name: field.default for name, field in tuning.searched.items()})
     return study

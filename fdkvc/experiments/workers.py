@@ -1,10 +1,9 @@
-"""Workers: processes of this machine that run the chunks of a benchmark, one run after the other.
+"""Worker processes of this machine, shared by all runs.
 
-A turn is many short array operations, and Python lets one thread at a time begin one: two threads
-mostly wait for each other. Processes do not.
+A turn is many short array operations: threads would mostly wait for the interpreter lock.
 
-A worker reads calls from its standard input and writes answers to its standard output. Its input
-ends with the process that started it, however that ends, and the worker ends with its input.
+A worker reads calls from standard input and writes results to standard output. When the process
+that started it ends, in whatever way, its input closes and the worker exits.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ import numpy as np
 from threadpoolctl import threadpool_info
 
 IDLE_SECONDS = 300.0
-"""How long a worker waits for work before it ends."""
+"""A worker without work exits after this time."""
 
 Submit = Callable[..., Future[Any]]
 """A function of (function, arguments …) that gives the future of its result."""
 
 
 def cores() -> int:
-    """Count the cores that this process may use: a container's share, and not its host's."""
+    """Count the cores that this process may use: a container's share, not its host's."""
     if sys.platform == "linux":
         count = len(os.sched_getaffinity(0))
     else:
@@ -46,7 +45,7 @@ def cores() -> int:
 
 
 def _quota(groups: Path) -> int | float:
-    """Return how many cores the groups of a container leave it, or as many as nobody has."""
+    """Return the CPU quota of a container's cgroups, in cores; `sys.maxsize` if unlimited."""
     with suppress(OSError, ValueError):  # such as "max 100000"
         quota, period = map(int, (groups / "cpu.max").read_text().split())
         return quota / period
@@ -60,24 +59,24 @@ def _quota(groups: Path) -> int | float:
 
 
 class DaemonThreads:
-    """Threads that make calls, one after the other, and that the end of the process leaves behind.
+    """A thread pool that does not delay the end of the process.
 
-    They end when nobody can give them calls any more.
+    Its threads end when it is garbage-collected.
 
     Parameters
     ----------
     count : int
-        Calls that are made at once.
+        Number of threads.
     """
 
     def __init__(self, count: int) -> None:
         self._calls: _Calls = SimpleQueue()
         for _ in range(count):
             threading.Thread(target=_make_calls, args=(self._calls,), daemon=True).start()
-        weakref.finalize(self, _dismiss, self._calls, count).atexit = False
+        weakref.finalize(self, _stop, self._calls, count).atexit = False
 
     def submit(self, function: Callable[..., Any], *arguments: object) -> Future[Any]:
-        """Return the future of what a function returns, as any executor does."""
+        """Return the future of a function's result, as `Executor.submit`."""
         future: Future[Any] = Future()
         self._calls.put((future, function, arguments))
         return future
@@ -94,25 +93,24 @@ def _make_calls(calls: _Calls) -> None:
                 future.set_result(function(*arguments))
             except BaseException as error:
                 future.set_exception(error)
-        del call, future, function, arguments  # or they, and a result, would be kept till the next
+        del call, future, function, arguments  # otherwise kept in memory until the next call
 
 
-def _dismiss(calls: _Calls, count: int) -> None:
+def _stop(calls: _Calls, count: int) -> None:
     for _ in range(count):
         calls.put(None)
 
 
-# ------------------------------------------------------------------------------- who has the work
+# ------------------------------------------------------------------------------- caller's side
 
 
 def processor() -> dict[str, str]:
-    """Return what the processor makes of arithmetic, by which the last bits of numbers differ.
+    """Return what arithmetic depends on in its last bits.
 
     Returns
     -------
     dict of str to str
-        The kind of processor; the kernels of the libraries that multiply matrices; and the
-        instructions that NumPy takes beside those that every such processor has.
+        The architecture, the BLAS kernels, and the SIMD extensions that NumPy uses.
     """
     pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
     kernels = {f"{pool['internal_api']} {pool.get('architecture', '')}".strip() for pool in pools}
@@ -125,16 +123,15 @@ def processor() -> dict[str, str]:
 
 
 def shared_workers(count: int) -> Submit:
-    """Return what lets one of this machine's worker processes call a function.
+    """Return a function that submits calls to this machine's worker processes.
 
-    A worker is started when there is work for it, which takes some tenths of a second; every
-    later run finds it there. If one dies, the future of what it was at says so, and the next call
-    starts another.
+    A worker starts with its first call, within some tenths of a second, and serves later runs. If
+    one dies, the future of its call raises, and the next call starts another.
 
     Parameters
     ----------
     count : int
-        Processes that share the work, at most.
+        Most worker processes.
 
     Returns
     -------
@@ -147,11 +144,11 @@ def shared_workers(count: int) -> Submit:
     >>> submit(abs, -3).result()
     3
     """
-    # A worker that has loaded other code than this process would give other numbers.
+    # A worker with other code than this process could return other numbers.
     key = (count, _code())
     with _LOCK:
         if key not in _SHARED:
-            _SHARED.clear()  # those who use the others still keep them
+            _SHARED.clear()  # runs in progress keep theirs
             _SHARED[key] = DaemonThreads(count)
         return partial(_SHARED[key].submit, _in_worker)
 
@@ -162,13 +159,13 @@ _THREAD = threading.local()
 
 
 def _code() -> str:
-    """Return what changes whenever a file of this package does."""
+    """Return a fingerprint of this package's files."""
     files = Path(__file__).parents[1].rglob("*.py")
     return str(hash(frozenset((file, file.stat().st_mtime_ns) for file in files)))
 
 
 def _in_worker(function: Callable[..., Any], *arguments: object) -> Any:
-    """Let the worker of this thread call a function."""
+    """Call a function in this thread's worker."""
     worker: _Worker | None = getattr(_THREAD, "worker", None)
     if worker is None or worker.ended:
         worker = _THREAD.worker = _Worker()
@@ -180,7 +177,7 @@ def _in_worker(function: Callable[..., Any], *arguments: object) -> Any:
 
 
 class _Worker:
-    """A worker process, as the one that started it sees it."""
+    """A worker process, seen from its caller."""
 
     def __init__(self) -> None:
         code = f"import sys; sys.path[:] = {sys.path}; from {__name__} import serve; serve()"
@@ -188,10 +185,10 @@ class _Worker:
             [sys.executable, "-c", code],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C in a terminal is for whoever has the work
+            start_new_session=True,  # the caller handles Ctrl-C
         )
         self.end = weakref.finalize(self, _end, self._process)
-        self.end.atexit = False  # it ends by itself then
+        self.end.atexit = False  # it exits with its input
 
     @property
     def ended(self) -> bool:
@@ -210,29 +207,29 @@ class _Worker:
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     process.kill()
-    with suppress(OSError), process:  # closes the pipes, where the other end may be gone
+    with suppress(OSError), process:  # closes the pipes, whose other end may be gone
         pass
 
 
-# ------------------------------------------------------------------------------- who does it
+# ------------------------------------------------------------------------------- worker's side
 
 
 def serve() -> None:
-    """Be a worker: make the calls that come, until none came for long or none can come."""
+    """Run as a worker until the input closes or no call comes for `IDLE_SECONDS`."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # for what a function prints
-    sys.stdout = sys.stderr  # which does not wait for more of it
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a function prints goes to stderr
+    sys.stdout = sys.stderr  # which is not buffered
     calls: SimpleQueue[bytes] = SimpleQueue()
     threading.Thread(target=_listen, args=(calls,), daemon=True).start()
     with suppress(Empty, OSError):
         while True:
             pickle.dump(_answer(calls.get(timeout=IDLE_SECONDS)), answers)
             answers.flush()
-    os._exit(0)  # an ordinary end would wait for the thread that listens
+    os._exit(0)  # a normal exit would wait for the reading thread
 
 
 def _listen(calls: SimpleQueue[bytes]) -> None:
-    """Take calls while another is at work, so that the end of the input is seen at once."""
+    """Read calls during a call, so that the end of the input is noticed at once."""
     try:
         while True:
             calls.put(pickle.load(sys.stdin.buffer))
@@ -241,7 +238,7 @@ def _listen(calls: SimpleQueue[bytes]) -> None:
 
 
 def _answer(call: bytes) -> bytes:
-    """Return a result and no failure, or no result and the text of a failure."""
+    """Return a result and None, or None and the text of an error."""
     try:
         function, arguments = pickle.loads(call)
         return pickle.dumps((function(*arguments), None))

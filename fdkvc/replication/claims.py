@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from fdkvc.experiments.benchmark import COMPOSITE, TIMED, Values, is_the_papers
+from fdkvc.experiments.benchmark import COMPOSITE, TIMED, Values, matches_paper
 from fdkvc.experiments.statistics import (
     Summary,
     differences,
@@ -226,7 +226,7 @@ def measure(wanted: Measure, study: Study) -> Measurement | None:
     Measurement or None
         None where the study did not run what it takes, or not with the paper's budget and world.
     """
-    if not is_the_papers(study.results.benchmark):
+    if not matches_paper(study.results.benchmark):
         return None
     if wanted.metric == "latency":
         return _latency(wanted, study)

@@ -18,8 +18,8 @@ from fdkvc.experiments.benchmark import (
     Benchmark,
     Results,
     Values,
-    is_the_papers,
     late_metrics,
+    matches_paper,
 )
 from fdkvc.experiments.statistics import Doubles, differences, percentile_interval, summarize
 from fdkvc.experiments.study import Study
@@ -171,7 +171,7 @@ def printed(
     scenario, policy, metric, swept : str
         As of a `Fact`. In a sweep, only its hyperparameter may be away from FD-KVC's defaults.
     """
-    if not is_the_papers(benchmark):
+    if not matches_paper(benchmark):
         return None
     if swept:
         variant = read_policy(policy)

@@ -16,7 +16,7 @@ from fdkvc.charts.picture import picture
 from fdkvc.charts.theme import DARK, LIGHT, Spec, standalone
 from fdkvc.corpora.recordings import Recording
 from fdkvc.experiments.answers import MEASURES, Answers
-from fdkvc.experiments.benchmark import Benchmark, is_the_papers
+from fdkvc.experiments.benchmark import Benchmark, matches_paper
 from fdkvc.experiments.known_services import known_sentence
 from fdkvc.experiments.proxies import AnswersTables
 from fdkvc.experiments.replay import Replay, not_computed, replay_paired, replay_summary
@@ -278,7 +278,7 @@ def _tables(study: Study) -> str:
     counts = verdicts_of(found)
     said = (
         ", ".join(f"{SIGNS[verdict]} {verdict} {number}" for verdict, number in counts.items())
-        if any(counts.values()) and is_the_papers(study.results.benchmark)
+        if any(counts.values()) and matches_paper(study.results.benchmark)
         else "no verdict"
     )
     legend = "".join(f"<li>{_bold(escape(rule))}</li>" for rule in LEGEND)

@@ -23,7 +23,7 @@ from fdkvc.experiments import benchmark as benchmark_module
 from fdkvc.experiments import study as study_module
 from fdkvc.experiments.benchmark import Benchmark, Latency, run_benchmark
 from fdkvc.experiments.study import run_study
-from fdkvc.experiments.sweep import MAX_SETTINGS, can_be_swept
+from fdkvc.experiments.sweep import MAX_SETTINGS, sweepable
 from fdkvc.files.export import benchmark_files, trace_files
 from fdkvc.files.studies import TIMED, study_files
 from fdkvc.paper.tables import ABLATION_DIALOGS, published_sweep
@@ -191,7 +191,7 @@ def test_ablation_sweeps_what_the_paper_sweeps(
     assert "Mixed 3-Topic" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("parameter", can_be_swept("fd-kvc"))
+@pytest.mark.parametrize("parameter", sweepable("fd-kvc"))
 def test_ablation_takes_any_hyperparameter_and_value(tmp_path: Path, parameter: str) -> None:
     options = ("--parameter", parameter, "--values", "0.5", "0.25", "--dialogs", "2")
     assert run("ablation", *options, "--budget", "30", "--seed", "1", "--out", tmp_path) == 0
@@ -509,7 +509,7 @@ MISTAKES = {
         "complex, gradual"
     ),
     "sweep --parameter gamma --values {many} --second w_c --second-values {many} --out {tmp}/out": (
-        f"the sweep has 2,500 settings, but at most {MAX_SETTINGS} may be"
+        f"the sweep has 2,500 settings, but at most {MAX_SETTINGS} are allowed"
     ),
     "repeat {tmp}": "the file '{tmp}' cannot be read: it is no regular file",
     "repeat {tmp}/pipe": "the file '{tmp}/pipe' cannot be read: it is no regular file",

@@ -10,10 +10,10 @@ from fdkvc.experiments.benchmark import Results, run_benchmark
 from fdkvc.experiments.statistics import pareto_front
 from fdkvc.experiments.sweep import (
     Sweep,
-    can_be_swept,
     grid_table,
     read_values,
     suggested_values,
+    sweepable,
     swept_only,
     tradeoff_table,
 )
@@ -107,7 +107,7 @@ def test_the_pareto_front_of_random_points_against_a_plain_loop() -> None:
 
 @pytest.mark.parametrize("key", POLICIES)
 def test_suggested_values_are_valid_for_every_hyperparameter_of_every_policy(key: str) -> None:
-    for name in can_be_swept(key):
+    for name in sweepable(key):
         values = suggested_values(key, name)
         assert len(values) >= 2
         for value in values:

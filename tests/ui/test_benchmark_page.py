@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 from fdkvc.__main__ import _parser
 from fdkvc.experiments.benchmark import Benchmark
-from fdkvc.experiments.sweep import Sweep, can_be_swept
+from fdkvc.experiments.sweep import Sweep, sweepable
 from fdkvc.files.options import settings_from
 from fdkvc.files.shipped import papers_run
 from fdkvc.paper.claims import CLAIMS
@@ -301,7 +301,7 @@ def test_the_link_to_a_step_is_one_that_the_step_page_writes() -> None:
 
 @pytest.mark.parametrize("key", POLICIES)
 def test_the_command_of_a_sweep_names_all_that_was_chosen(key: str) -> None:
-    for name in can_be_swept(key):
+    for name in sweepable(key):
         value = getattr(POLICIES[key](), name)
         sweep = Sweep(policy=key, axes=((name, (value,)),))
         asked = _parser().parse_args(shlex.split(sweep_command(sweep))[3:])

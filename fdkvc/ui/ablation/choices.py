@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from fdkvc.experiments.benchmark import Results
-from fdkvc.experiments.sweep import Number, Sweep, can_be_swept, read_values, suggested_values
+from fdkvc.experiments.sweep import Number, Sweep, read_values, suggested_values, sweepable
 from fdkvc.files.options import options_of
 from fdkvc.files.shipped import papers_run
 from fdkvc.files.studies import sweep_files
@@ -40,12 +40,12 @@ NONE = "–"
 def read_swept(text: str) -> str:
     """Read the name of a policy that has numbers to sweep, by itself or around one."""
     name = read_policy(text).name
-    if not can_be_swept(name):
+    if not sweepable(name):
         raise ValueError(f"{name} has no hyperparameter to sweep: choose from {', '.join(ABLE)}")
     return name
 
 
-ABLE = {key: policy for key, policy in POLICIES.items() if can_be_swept(key)}
+ABLE = {key: policy for key, policy in POLICIES.items() if sweepable(key)}
 SWEPT_POLICY = replace(POLICY, default=ABLATED_POLICY, choices=ABLE, read=read_swept)
 FIRST = Field("Hyperparameter", "", name="first", default="gamma")
 SECOND = Field("And a second one", "Two at once give a heat map.", name="second", default=NONE)
@@ -69,7 +69,7 @@ def _swept(name: str) -> Field:
 def first_of(policy: str) -> Field:
     """Return the choice of what is swept of a policy."""
     settings = read_policy(policy).settings
-    labels = {name: settings[name].label for name in can_be_swept(policy)}
+    labels = {name: settings[name].label for name in sweepable(policy)}
     start = FIRST.default if FIRST.default in labels else next(iter(labels))
     return replace(FIRST, default=start, choices=labels, of=policy)
 
@@ -101,7 +101,7 @@ def link_fields(page: str, link: Mapping[str, str] | None = None) -> list[Field]
         return value if value in field.choices else held(page, field) if not link else field.default
 
     inside, key = held_policy(page, link)
-    if not can_be_swept(inside.name):
+    if not sweepable(inside.name):
         inside, key = read_policy(SWEPT_POLICY.default), NOTHING
     policy = (wrapped(key, inside) if key else inside).name
     first = first_of(policy)

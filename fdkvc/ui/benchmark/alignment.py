@@ -8,7 +8,7 @@ import streamlit as st
 from fdkvc.charts.dots import dots_spec
 from fdkvc.charts.spread import bars_data, means_data, spread_range, spread_spec
 from fdkvc.charts.theme import with_data
-from fdkvc.experiments.benchmark import is_the_papers
+from fdkvc.experiments.benchmark import matches_paper
 from fdkvc.experiments.statistics import holm
 from fdkvc.experiments.study import Study
 from fdkvc.paper.tables import ABLATED_POLICY, BASELINE
@@ -40,7 +40,7 @@ def show_alignment(page: str, study: Study) -> None:
     """Tell the story."""
     results = study.results
     table = alignments_table(results)
-    if table.empty or not is_the_papers(results.benchmark):
+    if table.empty or not matches_paper(results.benchmark):
         st.info(
             "This story needs late metrics with the paper's budget of 56: choose a scenario "
             "besides the adaptation run, and run again."

@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from fdkvc.experiments.benchmark import is_the_papers
+from fdkvc.experiments.benchmark import matches_paper
 from fdkvc.experiments.study import Study
 from fdkvc.replication.cells import (
     MeasuredTable,
@@ -34,7 +34,7 @@ def claims_of(study: Study) -> tuple[ClaimResult, ...]:
 
 def show_scorecard(page: str, study: Study) -> None:
     """Say how many published figures come out, and which claims hold; each leads to its own."""
-    if not is_the_papers(study.results.benchmark):
+    if not matches_paper(study.results.benchmark):
         return
     tables = measured_tables(study)
     figures = verdicts_of(tables)
