@@ -1,1 +1,1 @@
-"""Running a policy over dialogs, turn by turn, and what is measured of a run."""
+"""Run a policy over dialogs, turn by turn, and measure the run."""

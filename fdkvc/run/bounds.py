@@ -1,14 +1,13 @@
-"""Exact bounds: the least attention that a cache must miss, the most evidence that it could hold.
+"""Exact bounds with knowledge of the whole dialog: least attention loss, highest evidence recall.
 
-Whoever knew the whole dialog could choose, for each token, the turn at whose end it is dropped. An
-entry is then an interval from its birth to that turn, worth the attention that the full cache pays
-to it meanwhile, and at most `budget` intervals may overlap in any turn: a packing of intervals of
-the greatest weight (Carlisle and Lloyd 1995, *On the k-coloring of intervals*). It is a flow of
-`budget` units through the turns, found one unit after the other along the path that gains most
-(Ahuja, Magnanti and Orlin 1993, *Network Flows*, Section 9.7).
+An offline optimum chooses for each token the turn after which it is evicted. An entry is then an
+interval of turns whose weight is the attention that the full cache pays to it, and at most `budget`
+intervals may overlap: a maximum-weight k-colorable set of intervals (Carlisle and Lloyd 1995, *On
+the k-coloring of intervals*). It is a flow of `budget` units through the turns, found by successive
+longest paths (Ahuja, Magnanti and Orlin 1993, *Network Flows*, Section 9.7).
 
-Evidence is worth something only where all tokens of a mention are there when they are needed, so
-its bound is an integer programme; it is small, because no other tokens need be held.
+Evidence counts only if all tokens of a mention are cached when they are needed, so its bound is an
+integer programme; it is small, because it involves only the tokens of mentions.
 """
 
 from __future__ import annotations
@@ -39,16 +38,16 @@ from fdkvc.run.evidence import Demands
 from fdkvc.synthetic.batch import DialogBatch
 
 _KNOWN: WeakKeyDictionary[DialogBatch, dict[int, Floats]] = WeakKeyDictionary()
-"""Least losses by dialogs and budget, for as long as the dialogs are in use."""
+"""Least losses by dialogs and budget, cached while the dialogs are in use."""
 
 BITS = 40
-"""Binary digits of the greatest worth: with 512 turns, sums along a path stay below 2**60."""
+"""Binary digits of the largest weight: with 512 turns, sums along a path stay below 2**60."""
 
 NEVER = np.int64(-(2**60))
-"""What a token gains by what it cannot do."""
+"""The gain of an impossible move."""
 
 LIMIT_REACHED = 1
-"""SciPy's status of a programme that was not solved within its limits."""
+"""SciPy's status for a programme that reached its limits."""
 
 _SOLVER = """
 import pickle, sys
@@ -69,14 +68,14 @@ def check_schedule(turns: int, tokens: int, budget: int) -> None:
 
 
 def best_schedule(worth: Floats, born: NDArray[np.intp], budget: int) -> Bools:
-    """Choose what a cache holds at the end of each turn, for the greatest worth in all.
+    """Choose what a cache holds at the end of each turn, for the greatest total weight.
 
     Parameters
     ----------
     worth : array (T, N)
-        What it is worth to hold each token at the end of each turn, at least 0.
+        Weight of holding each token at the end of each turn, at least 0.
     born : array (N,)
-        The turn that brings each token; once dropped, it does not come back.
+        The turn of each token; once evicted, it does not come back.
 
     Returns
     -------
@@ -98,9 +97,9 @@ def best_schedule(worth: Floats, born: NDArray[np.intp], budget: int) -> Bools:
     if tokens <= budget:
         return np.asarray(np.arange(turns)[:, None] >= born)
     gains = _gains(worth, born)
-    ends = np.array(born, np.intp)  # the turn before which each token is dropped; at first, at once
+    ends = np.array(born, np.intp)  # each token is evicted before this turn; at first, at once
     taken = np.zeros(turns, np.intp)
-    moves = np.full((turns + 1, turns + 1), NEVER)  # most gained by a token's end moved to another
+    moves = np.full((turns + 1, turns + 1), NEVER)  # largest gain of moving a token's end
     changed: Iterable[int] = range(turns + 1)
     for places in range(budget):
         for end in changed:
@@ -112,7 +111,7 @@ def best_schedule(worth: Floats, born: NDArray[np.intp], budget: int) -> Bools:
         turn = np.flatnonzero(taken < places)
         steps[turn + 1, turn] = np.maximum(steps[turn + 1, turn], 0)
         path = _longest_path(steps)
-        if path is None:  # nothing is worth another place
+        if path is None:  # no gain from another place
             break
         found = []
         for end, to in pairwise(path):
@@ -128,9 +127,9 @@ def best_schedule(worth: Floats, born: NDArray[np.intp], budget: int) -> Bools:
 
 
 def _gains(worth: Floats, born: NDArray[np.intp]) -> NDArray[np.int64]:
-    """Return what each token is worth if it is dropped before each turn, or after all (N, T + 1).
+    """Return each token's weight if it is evicted before each turn, or never (N, T + 1).
 
-    In whole numbers, in which sums are exact and no path around a circle gains anything.
+    In integers, whose sums are exact, so that no cycle has a gain.
     """
     turns, tokens = worth.shape
     _, exponent = np.frexp(worth.max(initial=0))
@@ -145,13 +144,9 @@ def _gains(worth: Floats, born: NDArray[np.intp]) -> NDArray[np.int64]:
 
 
 def _longest_path(steps: NDArray[np.int64]) -> list[int] | None:
-    """Return the best way from the first node to the last, or None if it gains nothing.
+    """Return the longest path from the first node to the last, or None if its gain is 0.
 
-    Parameters
-    ----------
-    steps : array (n, n)
-        What a step from each node to each other gains: to the next one, at least 0; and around no
-        circle anything.
+    `steps` (n, n) holds the gain of each step: at least 0 to the next node, and no positive cycle.
     """
     gained = np.zeros(len(steps), np.int64)
     before = np.arange(len(steps)) - 1
@@ -174,17 +169,13 @@ def _longest_path(steps: NDArray[np.int64]) -> list[int] | None:
 
 
 def least_attention_loss(dialogs: DialogBatch, budget: int) -> Floats:
-    """Return the attention loss of the best schedule (B, T); no mean over a dialog is lower.
+    """Return the attention loss of the best schedule at the end of each turn (B, T).
 
-    Returns
-    -------
-    array (B, T)
-        Share of the full cache's attention that the best schedule misses at the end of each
-        turn; NaN in turns without tokens. A policy may miss less in one turn, by missing more in
-        others.
+    NaN in turns without tokens. No policy has a lower mean over a dialog; it may have a lower loss
+    in a single turn.
     """
-    known = _KNOWN.setdefault(dialogs, {})
-    if budget not in known:
+    losses = _KNOWN.setdefault(dialogs, {})
+    if budget not in losses:
         loss = np.full((dialogs.rows, dialogs.turns), np.nan, np.float32)
         for row in range(dialogs.rows):
             turns = int(dialogs.turn_counts[row])
@@ -192,29 +183,29 @@ def least_attention_loss(dialogs: DialogBatch, budget: int) -> Floats:
             worth = dialogs.full_attention[row, :turns, :tokens]
             held = best_schedule(worth, dialogs.born[row, :tokens], budget)
             kept = np.where(held, worth, 0).sum(axis=1, dtype=np.float64)
-            asked = np.diff(dialogs.bounds[row, : turns + 1]) > 0
-            loss[row, :turns] = np.where(asked, np.maximum(1 - kept, 0), np.nan)
-        known[budget] = loss
-    return known[budget]
+            has_tokens = np.diff(dialogs.bounds[row, : turns + 1]) > 0
+            loss[row, :turns] = np.where(has_tokens, np.maximum(1 - kept, 0), np.nan)
+        losses[budget] = loss
+    return losses[budget]
 
 
-def most_evidence(recording: Recording, budget: int, asked: Demands) -> float:
-    """Return the greatest recall of a dialog that any cache of this size could have had.
+def most_evidence(recording: Recording, budget: int, wanted: Demands) -> float:
+    """Return the highest recall of a dialog that a cache of this size can reach.
 
-    Who knew all demands could choose a mention for each, and keep its tokens from their turn until
-    they are last needed. No cache into which evicted entries do not come back has more.
+    With all demands known, a cache can choose a mention for each and keep its tokens until they are
+    last needed. No cache has more unless evicted entries come back.
 
     Returns
     -------
     float
-        In [0, 1], as `fdkvc.run.evidence.recall`; NaN where nothing is demanded.
+        In [0, 1], as `fdkvc.run.evidence.recall`; NaN without demands.
 
     Raises
     ------
     ValueError
         For a budget below 1.
     TooLargeError
-        If it cannot be computed within the limits.
+        If it exceeds the limits of computation.
 
     Examples
     --------
@@ -226,13 +217,13 @@ def most_evidence(recording: Recording, budget: int, asked: Demands) -> float:
     """
     check_count("budget", budget)
     demands = [demand for demand, _ in recording.evidence]
-    weights = asked.weights(demands)
-    wanted = [
+    weights = wanted.weights(demands)
+    needs = [
         (weight, demand.turn - 1, mentions)
         for weight, (demand, mentions) in zip(weights, recording.evidence, strict=True)
         if weight
     ]
-    if not wanted:
+    if not needs:
         return float("nan")
     born = np.repeat(np.arange(len(recording.tokens)), [len(turn) for turn in recording.tokens])
     last = np.full(len(born), -1)
@@ -242,15 +233,15 @@ def most_evidence(recording: Recording, budget: int, asked: Demands) -> float:
         if weight:
             newest = needed[starts[-1] :]
             last[newest] = np.maximum(last[newest], demand.turn - 1)
-    if _places(born, last).max() <= budget:  # the last mentions of all fit in together
+    if _places(born, last).max() <= budget:  # all last mentions fit
         return 1.0
-    if 2 * sum(len(mention) for *_, mentions in wanted for mention in mentions) > MAX_BOUND_TERMS:
-        raise TooLargeError(f"{recording.transcript.name}: its best cache is not computed")
-    return _most_met(wanted, born, budget)
+    if 2 * sum(len(mention) for *_, mentions in needs for mention in mentions) > MAX_BOUND_TERMS:
+        raise TooLargeError(f"{recording.transcript.name} is too large for the best cache")
+    return _most_met(needs, born, budget)
 
 
 def _places(born: NDArray[np.intp], last: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return how many tokens are held at the end of each turn, if each is until its last, or −1."""
+    """Count the tokens held after each turn, if each is held until `last` (−1: never)."""
     change = np.zeros(born[-1] + 2, np.intp)
     np.add.at(change, born[last >= 0], 1)
     np.add.at(change, last[last >= 0] + 1, -1)
@@ -258,47 +249,41 @@ def _places(born: NDArray[np.intp], last: NDArray[np.intp]) -> NDArray[np.intp]:
 
 
 def _most_met(
-    wanted: Sequence[tuple[float, int, Sequence[Sequence[int]]]],
+    needs: Sequence[tuple[float, int, Sequence[Sequence[int]]]],
     born: NDArray[np.intp],
     budget: int,
 ) -> float:
     """Solve the integer programme.
 
-    Parameters
-    ----------
-    wanted : sequence of (weight, turn, mentions)
-        What each demand is worth, the turn at whose end it is asked, and the tokens of each of its
-        mentions.
-    born : array (N,)
-    budget : int
+    A need is a demand's weight, the turn at whose end it is checked, and the tokens of its
+    mentions.
     """
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import coo_matrix
 
-    # Of each token, whether it is held until each turn that asks for it; of each demand and
-    # mention, whether it is met by that.
-    asked_at = sorted({(t, turn) for _, turn, some in wanted for each in some for t in each})
-    held = {each: number for number, each in enumerate(asked_at)}
-    met = [(at, mention) for at, (*_, some) in enumerate(wanted) for mention in some]
-    rows: list[tuple[dict[int, int], int]] = []  # sums of variables, and the most they may be
+    # Variables: each token is held until each turn that needs it; each demand is met by a mention.
+    needed_at = sorted({(t, turn) for _, turn, some in needs for each in some for t in each})
+    held = {each: number for number, each in enumerate(needed_at)}
+    met = [(at, mention) for at, (*_, some) in enumerate(needs) for mention in some]
+    rows: list[tuple[dict[int, int], int]] = []  # sums of variables and their upper bounds
     for number, (at, mention) in enumerate(met, start=len(held)):
-        rows += [({number: 1, held[token, wanted[at][1]]: -1}, 0) for token in mention]
-    for at in range(len(wanted)):
+        rows += [({number: 1, held[token, needs[at][1]]: -1}, 0) for token in mention]
+    for at in range(len(needs)):
         rows.append(({n: 1 for n, each in enumerate(met, start=len(held)) if each[0] == at}, 1))
-    for (token, turn), (other, later) in pairwise(asked_at):
+    for (token, turn), (other, later) in pairwise(needed_at):
         if token == other:
             rows.append(({held[token, later]: 1, held[token, turn]: -1}, 0))
     for turn in range(int(born[-1]) + 1):
-        next_asked: dict[int, int] = {}
-        for token, until in reversed(asked_at):
+        next_needed: dict[int, int] = {}
+        for token, until in reversed(needed_at):
             if born[token] <= turn <= until:
-                next_asked[token] = held[token, until]
-        rows.append((dict.fromkeys(next_asked.values(), 1), budget))
+                next_needed[token] = held[token, until]
+        rows.append((dict.fromkeys(next_needed.values(), 1), budget))
     row = np.repeat(np.arange(len(rows)), [len(sums) for sums, _ in rows])
     column = np.array([number for sums, _ in rows for number in sums], np.intp)
     numbers = np.array([number for sums, _ in rows for number in sums.values()])
     matrix = coo_matrix((numbers, (row, column)), (len(rows), len(held) + len(met)))
-    worth = np.concatenate([np.zeros(len(held)), [wanted[at][0] for at, _ in met]])
+    worth = np.concatenate([np.zeros(len(held)), [needs[at][0] for at, _ in met]])
     programme: dict[str, Any] = {
         "c": -worth,
         "integrality": np.ones(len(worth), np.intp),
@@ -320,7 +305,7 @@ def _most_met(
 
 
 def _solve_in_process(programme: Mapping[str, Any]) -> Any:
-    """Solve an integer programme in a child process, which is killed if it overruns its limit."""
+    """Solve an integer programme in a child process, which is killed at its time limit."""
     command = [sys.executable, "-c", _SOLVER]
     with Popen(command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL) as child:
         try:

@@ -1,8 +1,8 @@
-"""Evidence: what a turn needs of what was said before, and whether the cache still holds it.
+"""Evidence: which earlier words a turn needs, and whether the cache still holds them.
 
-A demand is asked of what the turn before it left in the cache: a service call at turn t is met by
-an argument if every token of at least one of its mentions is cached at the end of turn t − 1. Of a
-policy whose turns choose what they read by their own queries, it is asked of what turn t reads.
+A demand is checked against the cache as the previous turn left it: an argument of a service call at
+turn t is met if every token of at least one of its mentions is cached at the end of turn t − 1. For
+a policy whose turns choose what they read by their own queries, it is what turn t reads.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from fdkvc.limits import MAX_TURNS
 from fdkvc.run.trace import Trace
 
 RECENT = 2
-"""Evidence is recent when its last mention is at most this many turns before the demand."""
+"""Evidence is recent if its last mention is at most this many turns before the demand."""
 
 OLD = 6
-"""Evidence is old when its last mention is more than this many turns before the demand."""
+"""Evidence is old if its last mention is more than this many turns before the demand."""
 
 
 @dataclass(frozen=True)
 class Demands:
-    """Which demands a recall is of.
+    """A selection of demands.
 
     Attributes
     ----------
     kind : {"call", "state"}
     older_than, up_to : int
-        Only what was last mentioned more turns ago than the one and no more than the other.
+        Turns since the last mention: more than the first and at most the second.
     """
 
     kind: str
@@ -43,9 +43,9 @@ class Demands:
     up_to: int = MAX_TURNS
 
     def weights(self, demands: Sequence[Demand]) -> NDArray[np.float64]:
-        """Return what part of the recall each demand is (n,): they add up to 1, or all are 0.
+        """Return the weight of each demand in the recall (n,); they add up to 1, or all are 0.
 
-        Every call counts alike, and in a call every argument.
+        All calls have equal weight, and so have all arguments of a call.
         """
         calls: dict[tuple[int, str], list[int]] = {}
         for at, demand in enumerate(demands):
@@ -64,7 +64,7 @@ class DemandResult:
     Attributes
     ----------
     met : array (H,) of bool
-        For each head, whether its cache held all of at least one mention.
+        Whether the cache of each head held all of at least one mention.
     """
 
     demand: Demand
@@ -72,7 +72,7 @@ class DemandResult:
 
 
 def demand_results(trace: Trace, recording: Recording) -> list[DemandResult]:
-    """Ask every demand of a dialog of the caches of its heads, recorded from the first turn on."""
+    """Check every demand of a dialog against the caches of its heads, recorded from turn 0."""
     held = _held(trace, recording)
     found = []
     for (demand, _), (needed, starts) in zip(recording.evidence, recording.needed, strict=True):
@@ -82,10 +82,10 @@ def demand_results(trace: Trace, recording: Recording) -> list[DemandResult]:
 
 
 def lost_turns(trace: Trace, recording: Recording) -> list[Ints]:
-    """Return for each demand the turn that broke the last of its mentions (H,), −1 if it is met.
+    """Return for each demand the turn that evicted part of its last whole mention (H,), −1 if met.
 
-    They are in the order of `answers`. It is the turn of the last mention itself, where not even
-    that turn left it whole.
+    In the order of `demand_results`. If no mention was ever cached whole, it is the turn of the
+    last mention.
     """
     held = _held(trace, recording)
     found = []
@@ -101,25 +101,22 @@ def lost_turns(trace: Trace, recording: Recording) -> list[Ints]:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What a policy kept of a recording, from the first turn on; every demand is asked once."""
+    """What a policy kept of a recording, recorded from turn 0; demands are checked once."""
 
     trace: Trace
     recording: Recording
 
     @cached_property
     def results(self) -> list[DemandResult]:
-        """Every demand with its answer."""
+        """The result of every demand."""
         return demand_results(self.trace, self.recording)
 
-    def recall(self, asked: Demands) -> float:
-        """Return `recall` in the mean over heads."""
-        return float(recall(self.results, asked).mean())
+    def recall(self, wanted: Demands) -> float:
+        """Return the mean of `recall` over heads."""
+        return float(recall(self.results, wanted).mean())
 
     def token_age(self) -> float:
-        """Return the mean age in turns of what is cached when a turn ends, every token alike.
-
-        A turn's own tokens are of age zero.
-        """
+        """Return the mean age in turns of the tokens cached after each turn; new ones are 0."""
         turns = len(self.recording.tokens)
         kept = self.trace.kept[:, :turns]
         born = np.repeat(np.arange(turns), [len(turn) for turn in self.recording.tokens])
@@ -128,22 +125,22 @@ class Evidence:
 
 
 def _held(trace: Trace, recording: Recording) -> Bools:
-    """Whether each head held each token for the turn after each turn (H, T, N + 1)."""
+    """Whether each head held each token after each turn, for the next one (H, T, N + 1)."""
     held = np.zeros((*trace.kept.shape[:2], recording.starts[-1] + 1), np.bool_)
-    np.put_along_axis(held, trace.kept, True, axis=2)  # an empty slot's −1 is the column beyond
-    if trace.policy.reads_afresh:  # what the next turn reads is its own to choose
+    np.put_along_axis(held, trace.kept, True, axis=2)  # an empty slot's −1 is the last column
+    if trace.policy.reads_afresh:  # the next turn chooses what it reads
         held[:, :-1] = held[:, 1:]
     return held
 
 
-def recall(found: list[DemandResult], asked: Demands) -> Floats:
-    """Share of each call's arguments that are met, in the mean over calls (H,), in [0, 1].
+def recall(results: list[DemandResult], wanted: Demands) -> Floats:
+    """Mean over calls of the share of arguments that are met (H,), in [0, 1]; NaN without calls.
 
-    The values of a dialogue state at one turn count as one call. NaN where there is none.
+    The values of a dialogue state at one turn count as one call.
     """
-    weights = asked.weights([answer.demand for answer in found])
+    weights = wanted.weights([each.demand for each in results])
     if not weights.any():
-        heads = len(found[0].met) if found else 1
+        heads = len(results[0].met) if results else 1
         return np.full(heads, np.nan, np.float32)
-    met = np.array([answer.met for answer in found])
+    met = np.array([each.met for each in results])
     return np.asarray(weights @ met, np.float32)

@@ -1,4 +1,4 @@
-"""What would have happened if: a run continued from one of its turns with something changed."""
+"""What-if runs: a run continued from one of its turns with something changed."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from fdkvc.synthetic.batch import DialogBatch
 
 @dataclass(frozen=True)
 class Fork:
-    """What is changed, and after which turn; None leaves it as it was.
+    """The change and its turn; None keeps the original value.
 
     Attributes
     ----------
     turn : int
-        The last turn that stays as it was, counted from 0 over the dialog.
+        The last unchanged turn of the dialog, from 0.
     budget : int, optional
         A smaller one evicts at the fork, a larger one adds empty slots.
     pinned : int, optional
-        A cached token that is not evicted any more.
+        A cached token that is never evicted from here on.
     dropped : int, optional
         A cached token that is removed at the fork.
     """
@@ -38,7 +38,7 @@ class Fork:
     dropped: int | None = None
 
     def changes(self, policy: Policy, budget: int) -> list[str]:
-        """Say what is changed in a run of this policy and budget, each in a few words.
+        """Describe each change to a run of this policy and budget.
 
         Examples
         --------
@@ -47,31 +47,30 @@ class Fork:
         >>> Fork(5, policy=fd_kvc.variant(gamma=0.8), budget=40, pinned=70).changes(fd_kvc, 56)
         ['recency decay at 0.8 instead of 0.88', 'budget 40 instead of 56', 'token 70 pinned']
         """
-        said = []
+        words = []
         if self.policy is not None and not self.policy.is_a_variant_of(policy):
-            said.append(f"{self.policy.title} instead of {policy.title}")
+            words.append(f"{self.policy.title} instead of {policy.title}")
         elif self.policy is not None:
-            for before, after in zip(
-                policy.settings.values(), self.policy.settings.values(), strict=True
-            ):
-                if after != before:
-                    words = f"at {after.default} instead of {before.default}"
-                    said.append(f"{before.label.lower()} {words}")
+            settings = zip(policy.settings.values(), self.policy.settings.values(), strict=True)
+            words += [
+                f"{before.label.lower()} at {after.default} instead of {before.default}"
+                for before, after in settings
+                if after != before
+            ]
         if self.budget is not None and self.budget != budget:
-            said.append(f"budget {self.budget} instead of {budget}")
+            words.append(f"budget {self.budget} instead of {budget}")
         if self.pinned is not None:
-            said.append(f"token {self.pinned} pinned")
+            words.append(f"token {self.pinned} pinned")
         if self.dropped is not None:
-            said.append(f"token {self.dropped} dropped")
-        return said
+            words.append(f"token {self.dropped} dropped")
+        return words
 
     def resets(self, policy: Policy) -> bool:
-        """Whether its policy remembers something, but cannot go on with what this one remembers.
+        """Whether its policy has channels and cannot continue with those of this policy.
 
-        It goes on if it is the same policy with other numbers. Other policies, and other choices
-        of one, such as whose queries count, remember on scales of their own: a sum that begins
-        at 1 would stand above all that began at 0, whatever attention they got. An option that was
-        off has nothing to go on with.
+        The same policy with other numbers continues. Other policies, and other choices of one, such
+        as whose queries count, have channels on other scales: a sum that starts at 1 would exceed
+        all that started at 0.
 
         Examples
         --------
@@ -90,8 +89,9 @@ class Fork:
         if type(mine) is not type(other) or mine.channels != other.channels:
             return True
         theirs = policy.core.settings
-        choices = [field for field in self.policy.core.settings.values() if field.choices]
-        return any(field != theirs[field.name] for field in choices)
+        return any(
+            field.choices and field != theirs[field.name] for field in mine.settings.values()
+        )
 
 
 def fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> Trace:
@@ -102,11 +102,11 @@ def fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> Trace:
     Parameters
     ----------
     trace : Trace
-        Recorded with its entries. It may be a fork itself; what that pinned stays pinned.
+        Recorded with its entries. It may be a fork itself; its pinned tokens stay pinned.
     dialogs : DialogBatch
-        What it ran on.
+        The dialogs of the run.
     change : Fork
-        A token is that of every row.
+        Its tokens are those of every row.
 
     Returns
     -------
@@ -116,8 +116,8 @@ def fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> Trace:
     Raises
     ------
     ValueError
-        If the turn was not recorded or is the last, a token to pin or drop is not cached after
-        it, or the budget is below 1 or below the number of pinned tokens.
+        If the turn was not recorded or is the last, a token to pin or drop is not cached then, or
+        the budget is below 1 or below the number of pinned tokens.
 
     Examples
     --------
@@ -136,15 +136,13 @@ def fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> Trace:
 
 
 def state_at_fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> State:
-    """Return what the forked run starts from: what the turn left, with the change made to it.
+    """Return the state from which the forked run starts.
 
-    The same policy with other numbers goes on with what it remembers. One that starts anew (see
-    `Fork.resets`) takes the cached entries as if the turn of the fork had brought them all,
-    so that old and new stand on one scale: channels start as a new entry's and take up the turn's
-    attention where the policy's do, row states start as in a new run. A second tier keeps the last
-    that went to it. A smaller budget keeps the best by the score that the policy of the fork gives
-    them now; if that, or a dropped token, takes entries away, the attention of the others is scaled
-    up to 1.
+    The same policy with other numbers continues with its channels. One that resets (see
+    `Fork.resets`) treats all cached entries as new in the turn of the fork, so that old and new are
+    on one scale; row states start as in a new run. A second tier keeps its newest entries. A
+    smaller budget keeps the best by the score of the fork's policy. If entries were evicted or
+    dropped, the attention of the others is scaled up to 1.
 
     Parameters and errors are those of `fork`.
     """
@@ -156,9 +154,9 @@ def state_at_fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> State:
                 f"token {token} cannot be {verb}: it is not in the cache after turn {change.turn}"
             )
 
-    anew = change.resets(trace.policy)
-    cache = (_anew if anew else _continued)(before.cache, policy, turn)
-    # The attention weights go where their entries go, like a channel.
+    entries = _reset if change.resets(trace.policy) else _continued
+    cache = entries(before.cache, policy, turn)
+    # Attention weights move with their entries, like a channel.
     weights = {
         "attention_before": before.attention_before,
         "attention_after": before.attention_after,
@@ -184,10 +182,10 @@ def state_at_fork(trace: Trace, dialogs: DialogBatch, change: Fork) -> State:
 
 
 def _settings(trace: Trace, dialogs: DialogBatch, change: Fork) -> tuple[Policy, int, Ints | None]:
-    """Return the policy, the slots and the pinned tokens of the fork, or say what is wrong."""
+    """Return the policy, slots and pinned tokens of the fork; raise ValueError if it is invalid."""
     last = trace.first_turn + trace.turns - 1
     if change.turn == last:
-        raise ValueError(f"turn {last} is the last one, so nothing comes after a fork there")
+        raise ValueError(f"turn {last} is the last one, so no turn follows a fork there")
     if change.pinned is not None and change.pinned == change.dropped:
         raise ValueError(f"token {change.pinned} cannot be both pinned and dropped")
     pinned = trace.pinned
@@ -201,7 +199,7 @@ def _settings(trace: Trace, dialogs: DialogBatch, change: Fork) -> tuple[Policy,
 
 
 def _continued(cache: Cache, policy: Policy, turn: Observation) -> Cache:
-    """Return the same entries with what was remembered of them, as far as this policy asks it."""
+    """Return the same entries with those channels and row states that this policy has."""
     start = _row_states(policy, len(cache.token))
     return Cache(
         cache.token,
@@ -210,8 +208,8 @@ def _continued(cache: Cache, policy: Policy, turn: Observation) -> Cache:
     )
 
 
-def _anew(cache: Cache, policy: Policy, turn: Observation) -> Cache:
-    """Return the same entries as if this turn had brought them to a new run of this policy."""
+def _reset(cache: Cache, policy: Policy, turn: Observation) -> Cache:
+    """Return the same entries as new in this turn of a new run of this policy."""
     brought = turn.with_new(cache.token)
     nothing = Cache(
         cache.token[:, :0],
@@ -242,7 +240,7 @@ def _resized(
 
 
 def _attended(state: State, lost: Bools, policy: Policy, turn: Observation) -> State:
-    """Share the attention among what is left, in the rows that lost an entry."""
+    """Renormalize the attention in the rows that lost an entry."""
     if not lost.any():
         return state
     cache = state.cache

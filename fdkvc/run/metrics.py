@@ -1,7 +1,7 @@
-"""How well a cache serves its dialog: retention, diversity, alignment, adaptation, memory.
+"""Metrics of a cache: retention, diversity, alignment, adaptation, memory.
 
-Metrics are taken at the end of each turn, after insertion and eviction. A series has one number
-for each row and turn (B, T), NaN in turns that a row does not have.
+A metric is measured at the end of each turn, after insertion and eviction. A series has one number
+for each row and turn (B, T), NaN in turns beyond a row's end.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from fdkvc.run.trace import Trace
 from fdkvc.synthetic.batch import Bits, DialogBatch
 
 LATE_TURNS = 3
-"""How many last turns the "late" metrics average over (the paper's evaluation metrics)."""
+"""Number of last turns that the "late" metrics average over (the paper's evaluation metrics)."""
 
 ADAPTED = 0.8
-"""The retention of the new topic at which a cache counts as adapted (Table 2)."""
+"""Retention of the new topic at which a cache has adapted (Table 2)."""
 
 
 def _kept_bits(trace: Trace, dialogs: DialogBatch) -> Bits:
@@ -37,12 +37,12 @@ def _kept_bits(trace: Trace, dialogs: DialogBatch) -> Bits:
 
 
 def _own_turns(series: Floats, trace: Trace, dialogs: DialogBatch) -> Floats:
-    """Blank the turns that a row does not have."""
+    """Blank the turns beyond each row's end."""
     return np.where(dialogs.in_turns[:, trace.first_turn :], series, np.float32(np.nan))
 
 
 def retention(trace: Trace, dialogs: DialogBatch) -> Floats:
-    """Share of the cached entries that are of the current topic (B, T), in [0, 1]."""
+    """Share of the cached entries with the current topic (B, T), in [0, 1]."""
     current = dialogs.current[:, trace.first_turn :]
     wanted = np.where(current >= 0, np.uint32(1) << np.maximum(current, 0).astype(np.uint32), 0)
     of_topic = (_kept_bits(trace, dialogs) & wanted[:, :, None].astype(np.uint32)) != 0
@@ -62,14 +62,14 @@ def diversity(trace: Trace, dialogs: DialogBatch) -> Floats:
 def alignment(trace: Trace, dialogs: DialogBatch, projection: str = "value") -> Floats:
     """Cosine of the context output with the projected current topic (B, T), in [−1, 1].
 
-    Where the directions of topics are not known, a topic is the mean of its tokens; so projected by
-    the value matrix it is the mean of their values, and by another it has no number.
+    Without known topic directions a topic is the mean of its tokens: projected by the value matrix
+    it is the mean of their values; other projections give NaN.
 
     Parameters
     ----------
     projection : {"value", "key", "query"}
-        Which matrix projects the topic. The output is a mean of values, so only ``value``
-        compares like with like; the others are cosines of unrelated vectors.
+        The matrix that projects the topic. The output is a mean of values, so only ``value``
+        compares vectors of one space; the others are cosines of unrelated vectors.
     """
     if dialogs.topics is not None and dialogs.projections is not None:
         projected = dialogs.topics @ dialogs.projection(projection)
@@ -95,14 +95,14 @@ def _topic_values(dialogs: DialogBatch) -> Floats:
 def attention_loss(trace: Trace, dialogs: DialogBatch) -> Floats:
     """Share of the full cache's attention that the kept entries miss (B, T), in [0, 1].
 
-    After *cold-compress* (Answer.AI 2024). The full cache has every token so far, and its
-    attention is that of the turn's mean query; NaN in turns without tokens.
+    After *cold-compress* (Answer.AI 2024). The full cache holds every token so far; its attention
+    is that of the turn's mean query. NaN in turns without tokens.
     """
     full = dialogs.full_attention[:, trace.first_turn :]
     held = np.take_along_axis(full, np.maximum(trace.kept, 0), axis=2)
     missed = 1 - np.where(trace.kept >= 0, held, 0).sum(axis=2)
-    asked = (np.diff(dialogs.bounds) > 0)[:, trace.first_turn :]
-    series = np.where(asked, np.clip(missed, 0, 1), np.float32(np.nan))
+    has_tokens = (np.diff(dialogs.bounds) > 0)[:, trace.first_turn :]
+    series = np.where(has_tokens, np.clip(missed, 0, 1), np.float32(np.nan))
     return _own_turns(series, trace, dialogs)
 
 
@@ -116,13 +116,13 @@ def output_error(trace: Trace, dialogs: DialogBatch) -> Floats:
 
 
 def memory_share(trace: Trace, dialogs: DialogBatch) -> Floats:
-    """Entries that are stored, in the cache and a second tier, as a share of all tokens so far."""
+    """Entries stored in the cache and a second tier, as a share of all tokens so far (B, T)."""
     held = (trace.kept >= 0).sum(axis=2) + (trace.tier >= 0).sum(axis=2)
     return _of_all_so_far(held, trace, dialogs)
 
 
 def reads_share(trace: Trace, dialogs: DialogBatch) -> Floats:
-    """Entries that are read, those of the cache, as a share of all tokens so far (B, T)."""
+    """Entries that a turn reads, those of the cache, as a share of all tokens so far (B, T)."""
     return _of_all_so_far((trace.kept >= 0).sum(axis=2), trace, dialogs)
 
 
@@ -133,9 +133,9 @@ def _of_all_so_far(count: Ints, trace: Trace, dialogs: DialogBatch) -> Floats:
 
 
 def return_recall(trace: Trace, dialogs: DialogBatch) -> Floats:
-    """Share of a topic's earlier tokens still cached at the first turn back (B, T), in [0, 1].
+    """Share of a topic's earlier tokens still cached when it returns (B, T), in [0, 1].
 
-    NaN in all other turns, such as those of a topic that was not the current one before.
+    NaN in all turns in which no earlier topic returns.
     """
     rows = np.arange(dialogs.rows)[:, None]
     series = np.full(trace.kept.shape[:2], np.nan, np.float32)
@@ -158,9 +158,9 @@ def return_recall(trace: Trace, dialogs: DialogBatch) -> Floats:
 def regret(trace: Trace, dialogs: DialogBatch) -> Floats:
     """Attention loss above that of the best schedule of the whole dialog (B, T).
 
-    Its mean over a dialog's turns is never negative for a policy that keeps to the budget; in a
-    single turn it may be. A cache without a budget is measured against all its tokens. With a
-    second tier it is NaN: in no schedule does an entry come back, so none bounds such a cache.
+    The mean over a dialog is not negative for a policy within the budget; a single turn may be. A
+    cache without a budget is compared with one that holds all tokens. NaN with a second tier:
+    entries never come back in a schedule, so it is no bound.
     """
     if trace.tier.size:
         return np.full(trace.kept.shape[:2], np.nan, np.float32)
@@ -173,28 +173,28 @@ Need = Literal["dialogs", "evidence"]
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric as the rest of the project knows it.
+    """A metric and its properties.
 
     Attributes
     ----------
     measure : function
         Of a trace and its dialogs, to a series (B, T); or of `Evidence`, to a dialog's number.
     demands : Demands, optional
-        Of a recall: which demands it is of.
+        The demands of a recall.
     needs : {"dialogs", "evidence"}
-        Which of them: dialogs of vectors, or a recording that says what later turns demanded.
-    asked : bool
-        Whether it is measured only when it is asked for, because it costs more or says less.
+        Dialogs of vectors, or a recording with the demands of later turns.
+    optional : bool
+        Whether it is measured only on request.
     bounds : tuple of float
-        The range that an axis should show.
+        The range of its axis.
     percent : bool
-        Whether people read it as a percentage.
+        Whether it is shown as a percentage.
     whole : bool
-        Whether the number that stands for a dialog is of all of its turns, not the late ones.
+        Whether a dialog's number is the mean of all turns, not of the late ones.
     cost : bool
-        Whether it is what a policy costs, and not how well it does.
+        Whether it measures cost, not quality.
     slow : bool
-        Whether a dialog takes longer to be measured than to be run.
+        Whether measuring takes longer than the run.
     """
 
     key: str
@@ -213,12 +213,12 @@ class Metric:
 
     @property
     def name(self) -> str:
-        """What a dialog's number is called in tables and files, such as late_retention."""
+        """The name of a dialog's number in tables and files, such as late_retention."""
         return f"late_{self.key}" if self.needs == "dialogs" else self.key
 
     @property
     def title(self) -> str:
-        """What people call a dialog's number, such as late retention."""
+        """The title of a dialog's number, such as Late retention."""
         return self.label if self.whole else f"Late {self.label[0].lower()}{self.label[1:]}"
 
     def late(self, trace: Trace, dialogs: DialogBatch) -> Floats:
@@ -227,12 +227,12 @@ class Metric:
         return self.mean(self.measure(window, dialogs), dialogs)
 
     def mean(self, series: Floats, dialogs: DialogBatch) -> Floats:
-        """Return that mean (B,) of a series over all turns, or the last of them."""
+        """Return the same mean of a series over all turns, or the last of them (B,)."""
         return _mean(series, np.True_) if self.whole else late(series, dialogs)
 
 
 def _alignment(space: str, label: str, optional: bool) -> Metric:
-    """Make the alignment with the topic projected by one of the matrices."""
+    """Return the alignment with the topic projected by one of the matrices."""
     return Metric(
         "alignment" if space == "value" else f"alignment_{space}",
         label,
@@ -247,10 +247,10 @@ def _alignment(space: str, label: str, optional: bool) -> Metric:
 _of_evidence = partial(Metric, needs="evidence", whole=True)
 
 
-def _recall(key: str, label: str, help: str, asked: Demands) -> Metric:
-    """Make the recall of some demands."""
-    measure = operator.methodcaller("recall", asked)
-    return _of_evidence(key, label, help, measure, demands=asked)
+def _recall(key: str, label: str, help: str, demands: Demands) -> Metric:
+    """Return the recall of some demands."""
+    measure = operator.methodcaller("recall", demands)
+    return _of_evidence(key, label, help, measure, demands=demands)
 
 
 METRICS: Mapping[str, Metric] = {
@@ -280,7 +280,7 @@ METRICS: Mapping[str, Metric] = {
         Metric(
             "output_error",
             "Output error",
-            "How far the context output is from the full cache's, as a share of its length.",
+            "Distance of the context output from the full cache's, as a share of its length.",
             output_error,
             optional=True,
             lower_is_better=True,
@@ -296,9 +296,8 @@ METRICS: Mapping[str, Metric] = {
         Metric(
             "regret",
             "Regret",
-            "How much more attention is lost, on average, than the best cache of this size would "
-            "lose. Blank with a second tier: the best is worked out for entries that never come "
-            "back.",
+            "Attention loss above that of the best possible cache of this size, on average. Blank "
+            "with a second tier, because the bound assumes that entries never come back.",
             regret,
             optional=True,
             whole=True,
@@ -308,8 +307,7 @@ METRICS: Mapping[str, Metric] = {
         Metric(
             "memory",
             "Memory",
-            "Entries that are stored, in the cache or a second tier, as a share of all tokens so "
-            "far.",
+            "Stored entries, in the cache or a second tier, as a share of all tokens so far.",
             memory_share,
             optional=True,
             whole=True,
@@ -319,8 +317,8 @@ METRICS: Mapping[str, Metric] = {
         Metric(
             "reads",
             "Reads",
-            "Entries that a turn reads, as a share of all tokens so far: what it stores, unless it "
-            "retrieves.",
+            "Entries that a turn reads, as a share of all tokens so far; less than memory if the "
+            "policy retrieves.",
             reads_share,
             optional=True,
             whole=True,
@@ -369,20 +367,20 @@ METRICS: Mapping[str, Metric] = {
         _of_evidence(
             "token_age",
             "Token-weighted age",
-            "How many turns ago a cached token was said, on average over all tokens and turns.",
+            "Turns since a cached token was said, on average over all cached tokens and turns.",
             Evidence.token_age,
             percent=False,
         ),
     )
 }
-"""Every metric, in the order in which people see them; a new one is one more entry here."""
+"""Every metric, in display order; a new one is one more entry here."""
 
 PROJECTED_ALIGNMENTS = ("alignment_key", "alignment_query")
-"""The alignments that compare the output with what it is not: see `alignment`."""
+"""The alignments of unrelated vectors; see `alignment`."""
 
 
 def metrics_of(needs: Need | None = "dialogs", optional: bool | None = None) -> dict[str, Metric]:
-    """Return the metrics with this need or any: those measured always, only when asked, or both."""
+    """Return the metrics with this need (None: any): always measured, optional, or both (None)."""
     return {
         key: metric
         for key, metric in METRICS.items()
@@ -391,7 +389,7 @@ def metrics_of(needs: Need | None = "dialogs", optional: bool | None = None) -> 
 
 
 def default_metrics() -> tuple[str, ...]:
-    """Return the keys of what is measured of dialogs unless something else is asked for."""
+    """Return the keys of the metrics that are always measured of dialogs."""
     return tuple(metrics_of(optional=False))
 
 
@@ -401,7 +399,7 @@ def metric_named(key: str, needs: Need | None = "dialogs") -> Metric:
     Raises
     ------
     ValueError
-        If there is none with this need; the sentence lists the keys.
+        If there is none with this need.
     """
     known = metrics_of(needs)
     if key not in known:
@@ -410,17 +408,17 @@ def metric_named(key: str, needs: Need | None = "dialogs") -> Metric:
 
 
 def late_metric(name: str) -> Metric:
-    """Return the metric whose numbers have a name such as late_retention or call_recall."""
+    """Return the metric by its name in tables, such as late_retention or call_recall."""
     return metric_named(name.removeprefix("late_"), None)
 
 
 def first_late_turn(dialogs: DialogBatch) -> int:
-    """Return the first turn that is a late one of any row."""
+    """Return the first turn that is late in any row."""
     return max(int(dialogs.turn_counts.min()) - LATE_TURNS, 0)
 
 
 def late(series: Floats, dialogs: DialogBatch) -> Floats:
-    """Mean over the last min(3, T) turns of each row (B,), passing over turns without a value.
+    """Mean over the last min(3, T) turns of each row (B,), without those that are NaN.
 
     Parameters
     ----------
@@ -433,7 +431,7 @@ def late(series: Floats, dialogs: DialogBatch) -> Floats:
 
 
 def _mean(series: Floats, chosen: Bools | np.bool_) -> Floats:
-    """Mean over the chosen turns of each row (B,), passing over turns without a value."""
+    """Mean over the chosen turns of each row (B,), without those that are NaN."""
     chosen = chosen & np.isfinite(series)
     sums = np.where(chosen, series.astype(np.float64), 0).sum(axis=1)
     counts = chosen.sum(axis=1)
@@ -442,14 +440,13 @@ def _mean(series: Floats, chosen: Bools | np.bool_) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Adaptation:
-    """How long each row took to adapt to its first change of topic.
+    """The time of each row to adapt to its first change of topic.
 
     Attributes
     ----------
     turns : array (B,)
-        Turns of the new topic up to and including the first with enough retention; the number
-        of turns that there were, if it never came; NaN without a change of topic, or if the
-        record begins after it, as that of a fork may.
+        Turns of the new topic up to and including the first with enough retention, or all of them
+        if there is none; NaN if the record has no change of topic.
     never : array (B,) of bool
     """
 
@@ -463,7 +460,7 @@ def adaptation(trace: Trace, dialogs: DialogBatch) -> Adaptation:
 
 
 def adaptation_of(series: Floats, dialogs: DialogBatch) -> Adaptation:
-    """Count them from the retention of all turns, or of the last of them (B, T)."""
+    """Count the turns by the retention of all turns, or of the last of them (B, T)."""
     begins = dialogs.turns - series.shape[1]
     series = np.pad(series, [(0, 0), (begins, 0)], constant_values=np.nan)
     current, own = dialogs.current, dialogs.in_turns
@@ -472,7 +469,7 @@ def adaptation_of(series: Floats, dialogs: DialogBatch) -> Adaptation:
     differs = (current != first) & own & (current >= 0)
     change = np.where(differs.any(axis=1), differs.argmax(axis=1), dialogs.turns)[:, None]
     topic = np.take_along_axis(current, np.minimum(change, dialogs.turns - 1), axis=1)
-    # The run of the new topic ends where the topic changes again.
+    # The new topic ends where the topic changes again.
     left = (turn >= change) & ((current != topic) | ~own)
     end = np.where(left.any(axis=1), left.argmax(axis=1), dialogs.turns)[:, None]
     there = (turn >= change) & (turn < end) & (series >= np.float32(ADAPTED))
@@ -490,10 +487,10 @@ class CacheBytes:
     Attributes
     ----------
     keys, values, scores : int
-        Of the entries that are held: as many as the budget allows, or all tokens where there is
-        no budget; scores are the policy's channels. Keys count those of a second tier, too.
+        Of the held entries: the budget, or all tokens without one; scores are the policy's
+        channels. Keys include those of a second tier.
     full_cache : int
-        Keys and values of all tokens so far, if nothing were evicted.
+        Keys and values of all tokens so far.
     """
 
     keys: int
@@ -503,7 +500,7 @@ class CacheBytes:
 
     @property
     def reads(self) -> int:
-        """Bytes of the keys and values that a turn reads: those of the cache, not of a tier."""
+        """Bytes of keys and values that a turn reads: those of the cache, without a second tier."""
         return 2 * self.values
 
     @property
@@ -513,14 +510,14 @@ class CacheBytes:
 
 
 def cache_bytes(trace: Trace, dialogs: DialogBatch, turn: int | None = None) -> CacheBytes:
-    """Bytes that the cached keys, values and scores take, and those of the full cache.
+    """Bytes of the cached keys, values and scores, and of the full cache.
 
     Parameters
     ----------
     dialogs : DialogBatch
         Its first row is counted.
     turn : int, optional
-        After which to count; by default, what the cache may hold of the whole dialog.
+        Counts after this turn; by default, the largest cache over the whole dialog.
     """
     until = dialogs.turn_counts[0] if turn is None else turn + 1
     tokens = int(dialogs.bounds[0, until])

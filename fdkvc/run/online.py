@@ -1,4 +1,4 @@
-"""The same policies, fed one turn at a time by someone with a stream of their own."""
+"""The same policies as a cache for a stream of turns."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from fdkvc.synthetic.batch import DialogBatch, check_surprisal, check_vectors
 
 @dataclass(frozen=True, eq=False)
 class OnlineTurn:
-    """What one turn gives back.
+    """The result of one turn.
 
     Attributes
     ----------
     output : array (h,)
         The context output: attention over the kept entries.
     kept : array (k,)
-        Ids of the tokens now in the cache, older first; ids count the tokens fed, from 0.
+        Ids of the cached tokens, older first; ids count the tokens of the stream from 0.
     attention : array (k,)
-        The attention weight of each kept token.
+        Attention weight of each kept token.
     """
 
     output: Floats
@@ -36,22 +36,20 @@ class OnlineTurn:
 
 
 class OnlineCache:
-    """A cache with a budget, run by a policy, for one stream of turns.
+    """A cache with a policy and a budget for one stream of turns.
 
-    It holds the vectors of the kept tokens and no others but those of a second tier, where the
-    policy has one.
+    It holds the vectors of the kept tokens and of a second tier, and no others.
 
     Parameters
     ----------
     budget : int
-        Entries that the cache may hold at the end of a turn, at least 1; it grows under a policy
-        that is not bounded.
+        Largest number of entries at the end of a turn, at least 1; an unbounded policy exceeds it.
 
     Attributes
     ----------
     fed : int
-        Tokens fed so far, which is the next token's id. Who goes on with a stream that began
-        elsewhere sets it before the first turn.
+        Tokens fed so far, and so the next token's id. Set it before the first turn to continue a
+        stream.
 
     Raises
     ------
@@ -92,20 +90,20 @@ class OnlineCache:
         embeddings: ArrayLike,
         surprisal: ArrayLike | None = None,
     ) -> OnlineTurn:
-        """Take the tokens of one turn; nothing changes if they are refused.
+        """Process the tokens of one turn; an error changes nothing.
 
         Parameters
         ----------
         queries, keys, values : array (n, h)
         embeddings : array (n, d)
         surprisal : array (n,), optional
-            −log of the probability of each token, in nats: for a policy that weighs it.
+            −log of the probability of each token, in nats, for a policy that needs it.
 
         Raises
         ------
         ValueError
-            If shapes disagree with each other or with earlier turns, a number is not finite, or
-            the policy weighs surprisal that is not given.
+            If shapes differ from each other or from earlier turns, a number is not finite, or the
+            policy needs surprisal that is missing.
         """
         given = {"queries": queries, "keys": keys, "values": values, "embeddings": embeddings}
         new = {name: check_vectors(name, array, 2) for name, array in given.items()}
@@ -121,7 +119,7 @@ class OnlineCache:
             }
             self._state = initial_state(self.policy, 1, self.budget, new["keys"].shape[1])
 
-        # A dialog of one turn whose tokens are the slots followed by the new tokens.
+        # One turn whose dialog is the slots followed by the new tokens.
         slots, count = len(self._ids), len(new["keys"])
         capacity = self.policy.capacity(self.budget, slots + count)
         ids = np.concatenate([self._ids, np.arange(self.fed, self.fed + count)])
@@ -140,7 +138,7 @@ class OnlineCache:
             positions=ids[None],
             surprisal=held["surprisal"].T if "surprisal" in held else None,
         )
-        dialog.__dict__["born"] = born[None]  # it had turns before this one
+        dialog.__dict__["born"] = born[None]  # from earlier turns
         turn = dialog.observe(0)
         state = self._state.with_tier(self.policy.tier_places(self.budget, self.fed + count))
         after = take_turn(self.policy, state, turn, capacity).after

@@ -1,4 +1,4 @@
-"""The loop over turns: the only one, for one dialog on screen and for thousands in a batch."""
+"""The loop over turns, for one dialog on screen and for thousands in a batch."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def initial_state(
     layers: int = 1,
     heads: int = 1,
 ) -> State:
-    """Return what a run starts from: an empty cache.
+    """Return the state before the first turn: an empty cache.
 
     Parameters
     ----------
     tokens : int
-        How many there will be, as far as that is known; see `State.with_tier`.
+        Number of tokens to come, if known; see `State.with_tier`.
     layers, heads : int
         As in `Observation`.
     """
@@ -48,13 +48,9 @@ def initial_state(
 
 
 def with_recalled(policy: Policy, before: State, turn: Observation) -> tuple[Cache, Ints]:
-    """Return the cache with what comes back from the second tier in its place, and who waits on.
+    """Return the cache with the entries recalled from the second tier, and the tier without them.
 
-    Returns
-    -------
-    Cache
-        (B, budget + R) slots, older entries first; the cache itself without a second tier.
-    array (B, R)
+    The cache has (B, budget + R) slots, older entries first; without a second tier it is unchanged.
     """
     cache, tier = before.cache, before.tier
     if not tier.size:
@@ -71,17 +67,10 @@ def with_recalled(policy: Policy, before: State, turn: Observation) -> tuple[Cac
 def protection(
     policy: Policy, entries: Cache, turn: Observation, budget: int | Ints, pinned: Ints | None
 ) -> Bools:
-    """Mark what stays whatever its score (B, C), at most `budget` a row.
+    """Mark the entries that stay whatever their score (B, C), at most `budget` a row.
 
-    The pinned go first. Where the policy protects more than the places that they leave, it
-    protects what it would in a smaller budget: the oldest of a recent window and the last of the
-    sinks lose their place, and never the newest or the first.
-
-    Parameters
-    ----------
-    budget : int or array (B, 1)
-    pinned : array (B, P), optional
-        At most `budget` a row, −1 for none.
+    Pinned tokens (B, P) come first. If the policy protects more than the places left, it protects
+    what it would in a smaller budget: the oldest of a recent window and the last sinks lose theirs.
     """
     if not isinstance(budget, int):
         marked = np.zeros(entries.token.shape, np.bool_)
@@ -97,7 +86,7 @@ def protection(
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """What a turn chose; see `TurnResult`."""
+    """The choice of a turn; see `TurnResult`."""
 
     score: Floats
     protected: Bools
@@ -115,7 +104,7 @@ def choose(
     budget: int,
     pinned: Ints | None,
 ) -> Choice:
-    """Choose what stays of the entries, whose terms these are."""
+    """Choose which entries stay, by their terms."""
     score, budgets = total(terms), policy.budgets(budget, turn)
     protected = protection(policy, entries, turn, budgets, pinned)
     places = policy.places(score, entries, protected, budgets, turn.heads)
@@ -130,14 +119,14 @@ def take_turn(
 ) -> TurnResult:
     """Run one turn: recall, update, threshold, insertion, eviction, attention.
 
-    A row without tokens in this turn comes out as it went in.
+    A row without tokens in this turn does not change.
 
     Parameters
     ----------
     before : State
-        What the last turn left.
+        State after the previous turn.
     pinned : array (B, P), optional
-        Tokens that stay whatever the policy says, −1 for none.
+        Tokens that are never evicted, −1 for none.
     """
     old, tier = with_recalled(policy, before, turn)
     all_active = turn.all_active
@@ -181,7 +170,7 @@ def take_turn(
 
     after = State(cache, attend, tier)
     if not all_active:
-        _ = after.attended  # now, or it would keep every state before it alive
+        _ = after.attended  # at once, or it would keep all earlier states alive
     return TurnResult(old, update, stale, entries, terms, after=after, **vars(chosen))
 
 
@@ -200,22 +189,21 @@ def simulate(
     Parameters
     ----------
     budget : int
-        Entries that the cache may hold at the end of a turn, at least 1. A policy that is not
-        bounded by it holds all of the dialog's tokens.
+        Largest number of entries at the end of a turn, at least 1. An unbounded policy holds all
+        tokens of the dialog.
     entries : bool
         Whether to record every entry of every turn, or only what the metrics need.
     outputs_from : int
-        The first turn whose context output is wanted, where entries are not.
+        The first turn whose context output is recorded, if `entries` is false.
     start : tuple of (turn, State), optional
-        Begin with this turn from what the turn before it left.
+        Start with this turn from the state that the previous turn left.
     pinned : array (B, P), optional
-        Tokens that are never evicted once they are cached, −1 for none; at most `budget` a row.
+        Tokens that are never evicted once cached, −1 for none; at most `budget` a row.
 
     Raises
     ------
     ValueError
-        For a budget below 1 or below the number of pinned tokens, or a start at a turn that the
-        dialogs do not have.
+        For a budget below 1 or below the number of pinned tokens, or a start beyond the dialogs.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What happened: the record of a run, turn by turn."""
+"""The record of a run, turn by turn."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Codes = NDArray[np.uint8]
 
 
 class Status(IntEnum):
-    """What became of a slot's entry in a turn."""
+    """What happened to a slot's entry in a turn."""
 
     empty = 0
     kept = 1
@@ -56,18 +56,17 @@ class Attended:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """What a turn leaves behind, and all that the next one needs.
+    """The state after a turn: all that the next one needs.
 
     Attributes
     ----------
     cache : Cache
         The kept entries, (B, budget) slots.
     attend : function () to Attended
-        Computes the attention over them, when it is first asked for: no decision needs it, and a
-        batch reads only that of the last turns.
+        Computes the attention over them on first use: no decision needs it, and a batch reads only
+        that of the last turns.
     tier : array (B, R)
-        Tokens of the second tier, the longest there first; −1 in empty places, which come before
-        them. A policy that has none has no places.
+        Tokens of the second tier, oldest first, after the empty places (−1); R is 0 without one.
     """
 
     cache: Cache
@@ -75,7 +74,7 @@ class State:
     tier: Ints
 
     def with_tier(self, places: int) -> State:
-        """Return the same state with at least so many places in its second tier."""
+        """Return the same state with at least this many places in its second tier."""
         more = places - self.tier.shape[1]
         if more <= 0:
             return self
@@ -113,30 +112,30 @@ def computed_state(
 
 @dataclass(frozen=True, eq=False)
 class TurnResult:
-    """All that one turn computed.
+    """All results of one turn.
 
     Attributes
     ----------
     old : Cache
-        What was cached before the turn, and with it what came back from a second tier; (B, C)
-        slots, C the budget and the tier's places.
+        The entries before the turn and those recalled from a second tier; (B, C) slots, C the
+        budget and the tier's places.
     update : Update
         The policy's update of the old entries.
     stale : array (B, C) of bool, optional
         Old entries that the threshold evicted, if any.
     entries : Cache
-        Old and new entries together as they stood for the decision, (B, C + n) slots.
+        Old and new entries as eviction saw them, (B, C + n) slots.
     terms : mapping of name to array (B, C + n)
     score : array (B, C + n)
     protected, kept : array (B, C + n) of bool
     places : int or array (B, 1)
-        How many each row could keep.
+        Largest number of entries that each row could keep.
     pages : Pages, optional
-        Where entries leave only by whole pages.
+        If entries leave only by whole pages.
     lowest : array (B, 1)
-        The score by which the last stayed, as `select` gives it.
+        The cutoff of `select`.
     after : State
-        What the turn leaves behind.
+        State after the turn.
     """
 
     old: Cache
@@ -161,16 +160,13 @@ class TurnResult:
 
     @cached_property
     def cutoff(self) -> Floats:
-        """The lowest unprotected score that stayed (B, 1).
-
-        NaN where the budget evicted nothing, or where all that stayed are protected.
-        """
+        """The lowest unprotected score that stayed (B, 1); NaN if the budget evicted nothing."""
         evicted = self.entries.count > self.after.cache.count
         return np.where(evicted[:, None] & np.isfinite(self.lowest), self.lowest, np.nan)
 
     @cached_property
     def token(self) -> Ints:
-        """Token of each entry that took part, evicted or not (B, C + n)."""
+        """Token of each entry, evicted or not (B, C + n)."""
         new = self.entries.token[:, self.old.token.shape[1] :]
         return np.concatenate([self.old.token, new], axis=1)
 
@@ -183,18 +179,9 @@ class TurnResult:
         return rule.astype(np.uint8)
 
     def entry_trace(self, ties: Ties) -> EntryTrace:
-        """Return the entries of this turn as they are shown.
-
-        Parameters
-        ----------
-        ties : Ties
-            Which scores the policy takes for the cutoff's.
-        """
-        slots, present, took_part = (
-            self.old.token.shape[1],
-            self.entries.present,
-            self.token != EMPTY,
-        )
+        """Return the entries of this turn for display; scores that tie are equal to the cutoff."""
+        slots, present = self.old.token.shape[1], self.entries.present
+        took_part = self.token != EMPTY
         status = np.where(took_part, np.uint8(Status.kept), np.uint8(Status.empty))
         status[:, slots:] *= np.uint8(Status.new)
         status[self.rule != Rule.none] += np.uint8(Status.evicted - Status.kept)
@@ -202,26 +189,26 @@ class TurnResult:
         updated = self.old.present & active[:, None]
         places, stays = pad_kept(self.kept, self.after.cache.token.shape[1]), present & self.kept
 
-        def known(column: Floats, where: Bools) -> Floats:
+        def only(where: Bools, column: Floats) -> Floats:
             return np.where(where, column, np.nan).astype(np.float32, copy=False)
 
-        def decided_on(name: str) -> Floats:
+        def channel(name: str) -> Floats:
             column = self.entries[name]
-            if self.stale is not None:  # what was decided before the others
+            if self.stale is not None:  # the threshold evicts before the others are updated
                 column = column.copy()
                 column[:, :slots][self.stale] = self.update.cache[name][self.stale]
-            return known(column, took_part)
+            return only(took_part, column)
 
         def over_kept(weights: Floats) -> Floats:
             column = np.full(places.shape, np.nan, np.float32)
             column[places] = weights.ravel()
-            return known(column, stays)
+            return only(stays, column)
 
         def recorded(value: Floats) -> Floats:
             if value.ndim == 1:
-                return known(value, active)
+                return only(active, value)
             column = np.full(places.shape, np.nan, np.float32)
-            column[:, :slots] = known(value, updated)
+            column[:, :slots] = only(updated, value)
             return column
 
         score = snap_ties(self.score, self.protected, self.cutoff, ties)
@@ -230,27 +217,26 @@ class TurnResult:
             status=status,
             rule=self.rule,
             protected=self.protected,
-            score=known(score, present),
+            score=only(present, score),
             rank=ranking(score, self.entries),
             attention_before=over_kept(self.after.attention_before),
             attention_after=over_kept(self.after.attention_after),
-            channels={name: decided_on(name) for name in self.entries.channels},
-            terms={name: known(term, present) for name, term in self.terms.items()},
+            channels={name: channel(name) for name in self.entries.channels},
+            terms={name: only(present, term) for name, term in self.terms.items()},
             recorded={name: recorded(value) for name, value in self.update.recorded.items()},
         )
 
 
 @dataclass(frozen=True, eq=False)
 class EntryTrace:
-    """Every entry that took part in each turn, in W = budget + tokens of the longest turn slots.
+    """Every entry of each turn, in W = budget + tokens of the longest turn slots.
 
-    Of a single turn the arrays lack the axis T, and W is as wide as this turn needs.
+    For a single turn the arrays have no axis T, and W is the width of that turn.
 
-    The first `budget` slots hold the entries that were cached before the turn, older first; the
-    others hold the turn's own tokens. With a second tier of R places there are R slots more before
-    the turn's own, and what came back from it stands among the cached. Numbers stand as they
-    decided, in single precision: channels after the turn's updates, terms and score as eviction saw
-    them. What does not apply is NaN.
+    The first `budget` slots hold the entries cached before the turn, older first, the others the
+    turn's own tokens. A second tier of R places adds R slots before the turn's own, and recalled
+    entries are among the cached ones. Values are those of the decision, in single precision:
+    channels after the turn's updates, terms and scores as eviction saw them; NaN if not applicable.
 
     Attributes
     ----------
@@ -260,14 +246,14 @@ class EntryTrace:
         Values of `Status` and `Rule`.
     protected : array (B, T, W) of bool
     score : array (B, T, W)
-        The sum of the terms; where that ties with the cutoff, the cutoff. See `cache.snap_ties`.
+        The sum of the terms, or the cutoff where they tie; see `fdkvc.cache.snap_ties`.
     rank : array (B, T, W)
-        Place by score, 1 for the highest, ties to the older; 0 for what the threshold evicted.
+        Rank by score, 1 for the highest, ties to the older; 0 if the threshold evicted it.
     attention_before, attention_after : array (B, T, W)
         Over the kept entries.
     channels, terms : mapping of name to array (B, T, W)
     recorded : mapping of name to array (B, T, W) or (B, T)
-        What the policy's steps computed on the way.
+        Intermediate results of the policy's steps.
     """
 
     token: Ints
@@ -290,26 +276,25 @@ class Trace:
     Attributes
     ----------
     first_turn : int
-        The turn of the record's first column; 0 unless the run was forked.
+        The turn of the first column; 0 unless the run was forked.
     kept : array (B, T, budget)
-        Tokens in the cache at the end of each turn, older first; −1 in empty slots, which may
-        stand anywhere.
+        Tokens in the cache at the end of each turn, older first; −1 in empty slots, anywhere.
     tier : array (B, T, R)
         Tokens in the second tier at the end of each turn, as in `State`.
     output : array (B, T, h)
-        Context output of each turn; NaN in turns for which it was not asked.
+        Context output of each turn; NaN in turns before `outputs_from`.
     state : mapping of name to array (B, T)
-        Row states that each turn left, such as FD-KVC's learning rate and ownership loss.
+        Row states after each turn, such as FD-KVC's learning rate and ownership loss.
     evicted : mapping of rule name to array (B, T)
-        How many entries each rule evicted.
+        Number of entries that each rule evicted.
     seconds : array (T,)
-        Time that each turn of the whole batch took, without its recording.
+        Time of each turn of the whole batch, without recording.
     results : tuple of TurnResult, optional
-        All that each turn computed, where the entries were asked for.
+        All results of each turn, if entries were recorded.
     last : State
-        What the last turn left.
+        State after the last turn.
     pinned : array (B, P), optional
-        Tokens that were never to be evicted, −1 for none.
+        Tokens that are never evicted, −1 for none.
     """
 
     policy: Policy
@@ -327,7 +312,7 @@ class Trace:
 
     @property
     def old_slots(self) -> int:
-        """How many slots of a turn's entries hold what is not of the turn itself."""
+        """Number of slots before those of the turn's own tokens."""
         return int(self.kept.shape[2] + self.tier.shape[2])
 
     @property
@@ -351,7 +336,7 @@ class Trace:
         )
 
     def row(self, index: int) -> Trace:
-        """Return the record of one row, as if it had run alone; its arrays are its own."""
+        """Return the record of one row, as if it had run alone, with copied arrays."""
 
         def own(value: Any) -> Any:
             if isinstance(value, np.ndarray):
@@ -373,17 +358,12 @@ class Trace:
         return replace(row, seconds=self.seconds)
 
     def result(self, turn: int) -> TurnResult:
-        """Return all that a turn computed.
-
-        Parameters
-        ----------
-        turn : int
-            A recorded turn, counted from 0 over the dialog.
+        """Return all results of a turn, counted from 0 over the dialog.
 
         Raises
         ------
         ValueError
-            If the turn was not recorded, or its entries were not.
+            If the turn or its entries were not recorded.
         """
         recorded = Parameter("", "", low=self.first_turn, high=self.first_turn + self.turns - 1)
         check_parameter("turn", recorded, turn, int)
@@ -394,27 +374,15 @@ class Trace:
         return self.results[turn - self.first_turn]
 
     def state_after(self, turn: int) -> State:
-        """Return what the given turn left behind, from which a run can be continued.
-
-        Parameters and errors are those of `result`.
-        """
+        """Return the state after a turn, from which a run can continue; errors as in `result`."""
         return self.result(turn).after
 
     def entries_in(self, turn: int) -> EntryTrace:
-        """Return the entries of one turn.
-
-        Parameters and errors are those of `result`.
-        """
+        """Return the entries of one turn; errors as in `result`."""
         return self.result(turn).entry_trace(self.policy.ties)
 
     def all_entries(self) -> EntryTrace:
-        """Lay out the entries of all turns.
-
-        Raises
-        ------
-        ValueError
-            If the run was recorded without them.
-        """
+        """Return the entries of all turns; ValueError if they were not recorded."""
         turns = range(self.first_turn, self.first_turn + self.turns)
         each = [self.entries_in(turn) for turn in turns]
 

@@ -454,7 +454,7 @@ def test_a_row_forks_in_a_batch_as_it_does_alone(
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (Fork(9), "turn 9 is the last one, so nothing comes after a fork there"),
+        (Fork(9), "turn 9 is the last one, so no turn follows a fork there"),
         (Fork(10), "turn is 10, but must be a whole number from 0 to 9"),
         (Fork(-1), "turn is -1, but must be a whole number from 0 to 9"),
         (Fork(2, budget=0), "budget is 0, but must be a whole number of at least 1"),

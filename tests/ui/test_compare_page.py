@@ -187,8 +187,7 @@ def test_two_runs_to_compare_must_be_two() -> None:
         ),
         (
             {"scenario": "shift", "fork": "h2o", "fork_turn": 9},
-            "This fork cannot be shown: turn 9 is the last one, so nothing comes after a fork "
-            "there.",
+            "This fork cannot be shown: turn 9 is the last one, so no turn follows a fork there.",
         ),
         (
             {"fork": "fifo", "fork_turn": 5, "pinned": 2},
