@@ -14,7 +14,7 @@ import lzma
 from collections import Counter
 from pathlib import Path
 
-from fdkvc.corpora.transcripts import words
+from fdkvc.corpora.transcripts import word_spans
 
 LEAST = 10
 """How often a word is said that has a line of its own."""
@@ -40,7 +40,7 @@ def main() -> None:
     for dialog in dialogs:
         for turn in dialog["turns"]:
             text = turn["utterance"]
-            said.update(text[start:end].casefold() for start, end in words(text))
+            said.update(text[start:end].casefold() for start, end in word_spans(text))
     lines = [f"{word}\t{count}\n" for word, count in said.most_common() if count >= LEAST]
     head = HEAD.format(dialogs=len(dialogs), all=said.total(), least=LEAST)
     settings.table.write_text(f"{head}\t{said.total()}\n{''.join(lines)}", "utf-8")

@@ -1,1 +1,1 @@
-"""What people said: files of dialogs, their words as vectors, and what a model makes of them."""
+"""Real dialogs: file formats, transcripts, and recordings of their tokens' vectors."""

@@ -1,10 +1,9 @@
-"""The lexical embedding: a vector for each word by its letters alone, without any model.
+"""The lexical embedding: a random vector for each word, without any model.
 
-A word's hash seeds the draw of a random direction, so a word has the same vector everywhere and
-two words have nothing to do with each other. Queries, keys and values are the paper's random
-projections of it (Section 4.1). A word's surprisal is that of its frequency. What it shows is how
-policies deal with real turns, real repetitions of words, and real evidence; of meaning it knows
-nothing.
+The vector is seeded by a hash of the word, so a word has the same vector everywhere, and different
+words are unrelated. Queries, keys and values are the paper's random projections (Section 4.1);
+surprisal comes from word frequencies. This shows how policies handle real turns, repeated words and
+real evidence, but has no notion of meaning.
 """
 
 from __future__ import annotations
@@ -19,25 +18,25 @@ from numpy.random import SFC64, Generator, SeedSequence
 
 from fdkvc.attention import Floats
 from fdkvc.corpora.recordings import Recording, Token, as_rows
-from fdkvc.corpora.transcripts import Transcript, words
+from fdkvc.corpora.transcripts import Transcript, word_spans
 from fdkvc.corpora.word_frequencies import word_surprisal
 from fdkvc.limits import MAX_CACHED_WORDS, MAX_NAME_CHARACTERS
 from fdkvc.parameters import SEED
 from fdkvc.synthetic.scenarios import World
 
 LEXICAL = "lexical embedding"
-"""How the source of such a recording begins."""
+"""Begin of `Recording.source`."""
 
 
 def lexical_recording(
     transcript: Transcript, seed: int = 0, world: World | None = None
 ) -> Recording:
-    """Give each word and punctuation mark of a dialog a vector, and project it at random.
+    """Give each word and punctuation mark of a dialog a random vector.
 
     Parameters
     ----------
     seed : int
-        Of the vectors and of the projections, which are the same for all dialogs.
+        Of vectors and projections, which are the same for all dialogs.
     world : World, optional
         For its dimensions.
 
@@ -61,7 +60,7 @@ def lexical_recording(
     tokens = tuple(
         tuple(
             Token(turn.text[start:end][:MAX_NAME_CHARACTERS], start, end)
-            for start, end in words(turn.text)
+            for start, end in word_spans(turn.text)
         )
         for turn in transcript.turns
     )
@@ -85,15 +84,15 @@ def lexical_recording(
 
 
 class LexicalRecordings(Sequence[Recording]):
-    """Dialogs as lexical recordings, each made when it is asked for, and not kept.
+    """Lexical recordings of dialogs, computed on access and not cached.
 
-    The vectors of a word take a hundred times as much memory as the word.
+    Vectors take a hundred times as much memory as the words.
 
     Parameters
     ----------
     transcripts : sequence of Transcript
     seed : int
-        As for `lexical_recording`.
+        See `lexical_recording`.
 
     Raises
     ------
@@ -122,9 +121,9 @@ class LexicalRecordings(Sequence[Recording]):
 
 @lru_cache(maxsize=MAX_CACHED_WORDS)
 def word_vector(word: str, seed: int = 0, dimension: int = 64) -> Floats:
-    """Return the unit vector of a word (d,), whatever the case of its letters.
+    """Return the unit vector of a word (d,), ignoring case.
 
-    Its direction is uniform over all directions, drawn from a hash of the word and the seed.
+    Its direction is drawn uniformly, seeded by a hash of the word and by the seed.
 
     Examples
     --------
@@ -143,7 +142,7 @@ def word_vector(word: str, seed: int = 0, dimension: int = 64) -> Floats:
 
 @lru_cache(maxsize=4)
 def _projections(seed: int, dimension: int, head_dimension: int) -> Floats:
-    """W_Q, W_K and W_V (3, d, h), as the paper draws them."""
+    """Draw W_Q, W_K and W_V (3, d, h) as in the paper."""
     generator = Generator(SFC64(SeedSequence(seed)))
     drawn: Floats = generator.standard_normal((3, dimension, head_dimension), np.float32)
     return drawn * np.float32(dimension**-0.5)

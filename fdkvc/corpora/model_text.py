@@ -1,12 +1,11 @@
-"""Model text: a dialog as a language model reads and writes it, with its calls in words.
+"""A dialog as text for a language model, with its calls.
 
     <user> Two seats at the Metreon, please <end>
     <call> FindMovies ; location = San Fran ; theater_name = AMC Metreon <end>
     <system> Here is what they show <end>
 
-A service call stands before the words of the turn that makes it, each of its arguments in the
-wording that the dialog used last: who writes the call has to know what was said, not how a
-database spells it.
+A service call precedes the words of its turn. Each argument has the wording that the dialog used
+last, so that writing the call requires the dialog and not a database's spelling.
 """
 
 from __future__ import annotations
@@ -18,23 +17,23 @@ from typing import Literal
 from fdkvc.corpora.transcripts import Call, Transcript
 
 Writer = Literal["user", "system", "call"]
-"""Whose words they are; a call is the system's, but not said aloud."""
+"""The writer of a passage; a call is the system's."""
 
 
 @dataclass(frozen=True)
 class Passage:
-    """What stands between a mark of its writer and an end.
+    """The text between the mark of its writer and an end.
 
     Attributes
     ----------
     writer : {"user", "system", "call"}
     text : str
     turn : int
-        The turn of the dialog.
+        Of the dialog.
     call : Call, optional
-        What the text says, if it is a call.
+        The call that the text represents.
     spans : tuple of (start, end)
-        The characters of each argument's wording, in their order.
+        Characters of each argument's wording.
     """
 
     writer: Writer
@@ -45,7 +44,7 @@ class Passage:
 
 
 def model_text(transcript: Transcript) -> tuple[Passage, ...]:
-    """Return a dialog as passages; a turn in which nothing is said has none.
+    """Return a dialog as passages; a turn without words has none.
 
     Examples
     --------
@@ -82,9 +81,9 @@ EQUALS = " = "
 
 
 def read_call(text: str) -> tuple[str, dict[str, str]]:
-    """Read a call as a model wrote it: its method, and its arguments by their slots.
+    """Parse a call that a model wrote: its method, and its arguments by slot.
 
-    What is no argument is passed over; of a slot that is given twice, the first counts.
+    Other text is ignored; of a repeated slot, the first counts.
 
     Examples
     --------

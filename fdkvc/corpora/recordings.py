@@ -1,7 +1,4 @@
-"""Recordings: a transcript cut into tokens, with the vectors by which its tokens attend.
-
-A recording has a row for each attention head. Its tokens are the same in all of them.
-"""
+"""Recordings: a tokenized transcript with the attention vectors of its tokens, per head."""
 
 from __future__ import annotations
 
@@ -26,15 +23,15 @@ from fdkvc.synthetic.batch import (
 
 @dataclass(frozen=True)
 class Token:
-    """A token, and where it stands in the text of its turn.
+    """A token, and its span of the text of its turn.
 
     Attributes
     ----------
     text : str
-        As the tokenizer writes it.
+        In the tokenizer's form.
     start, end : int
-        Characters of the turn's text, the end not included; the same number where a token stands
-        for no text, such as one that begins the dialog.
+        Characters of the turn's text, the end excluded; equal for a token without text, such as one
+        that begins the dialog.
     """
 
     text: str
@@ -44,13 +41,7 @@ class Token:
 
 @dataclass(frozen=True)
 class Piece:
-    """A piece of a turn's text: what a token stands for, or what lies between two.
-
-    Attributes
-    ----------
-    token : int
-        Its index in the dialog, −1 for what lies between.
-    """
+    """A piece of a turn's text: of a token, by its index in the dialog, or between two (−1)."""
 
     text: str
     token: int
@@ -58,27 +49,27 @@ class Piece:
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """A dialog as a model, or a stand-in for one, saw it.
+    """A dialog as a model, or the lexical embedding, represents it.
 
     Attributes
     ----------
     tokens : tuple of tuples of Token
         Those of each turn.
     embeddings : array (N, d)
-        One vector a token: hidden states, or what stands in for them.
+        Hidden states or word vectors.
     queries, keys, values : array (H, N, h)
-        Of each head, after positional rotation: q·k/√h is the logit.
+        After positional rotation: q·k/√h is the logit.
     heads : tuple of int
-        The number of each head in its layer.
+        Number of each head in its layer.
     source : str
-        What made the vectors.
+        Origin of the vectors.
     surprisal : array (N,), optional
-        −log of the probability of each token, in nats, by what the vectors are from.
+        −log of the probability of each token, in nats.
 
     Raises
     ------
     ValueError
-        If the dialog is larger than `fdkvc.corpora.transcripts` allows, or its shapes disagree.
+        If the dialog exceeds a limit, or shapes disagree.
     """
 
     transcript: Transcript
@@ -119,7 +110,7 @@ class Recording:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What each token says."""
+        """The text of each token."""
         return tuple(token.text for turn in self.tokens for token in turn)
 
     @cached_property
@@ -140,10 +131,9 @@ class Recording:
                 for head in range(len(self.heads))
             ]
         )
-        said = zip(self.transcript.turns, self.tokens, strict=True)
         numbers = (
             word_ids(turn.text, [(token.start, token.end) for token in tokens])
-            for turn, tokens in said
+            for turn, tokens in zip(self.transcript.turns, self.tokens, strict=True)
         )
         words, count = np.array([[*chain(*numbers)]], np.intp), len(self.heads)
         return replace(
@@ -155,7 +145,7 @@ class Recording:
 
     @cached_property
     def groups(self) -> tuple[int, ...]:
-        """How many heads in a row have the same keys, as queries that share a head of keys do."""
+        """Sizes of the groups of consecutive heads that have the same keys."""
         found: list[int] = []
         for at, keys in enumerate(self.keys):
             if at and np.array_equal(keys, self.keys[at - 1]):
@@ -170,11 +160,11 @@ class Recording:
         return (0, *np.cumsum([len(turn) for turn in self.tokens]).tolist())
 
     def with_transcript(self, transcript: Transcript) -> Recording:
-        """Return the same recording with other topics."""
+        """Return the same recording with another transcript, such as one with other topics."""
         return replace(self, transcript=transcript)
 
     def tokens_of(self, mention: Mention) -> tuple[int, ...]:
-        """Return the indices of the tokens that stand for any of a mention's characters."""
+        """Return the indices of the tokens that cover any of a mention's characters."""
         first, spans = self.starts[mention.turn], self._spans[mention.turn]
         start, end = np.maximum(spans[0], mention.start), np.minimum(spans[1], mention.end)
         return tuple((first + np.flatnonzero(start < end)).tolist())
@@ -189,9 +179,9 @@ class Recording:
 
     @cached_property
     def evidence(self) -> tuple[tuple[Demand, tuple[tuple[int, ...], ...]], ...]:
-        """Each demand with the tokens of each of its mentions; those that have any."""
+        """Each demand that has tokens, with those of each of its mentions."""
         found = []
-        tokens_of = cache(self.tokens_of)  # demands repeat each other's mentions
+        tokens_of = cache(self.tokens_of)  # demands share mentions
         for demand in self.transcript.demands:
             mentions = tuple(filter(None, map(tokens_of, demand.mentions)))
             if mentions:
@@ -210,9 +200,9 @@ class Recording:
         ]
 
     def pieces(self, turn: int) -> list[Piece]:
-        """Cut the text of a turn into its tokens and what lies between them.
+        """Split the text of a turn into its tokens and the text between them.
 
-        Of several tokens that stand for the same characters, the first has them.
+        Characters of several tokens belong to the first.
         """
         text, at = self.transcript.turns[turn].text, 0
         found = []
@@ -228,11 +218,9 @@ class Recording:
 
 
 def stack_recordings(recordings: Sequence[Recording]) -> DialogBatch:
-    """Put the heads of several recordings into one batch, in their order.
+    """Stack the heads of several recordings: head j of recording i is row i·H + j.
 
-    Recording i's head j is row i·H + j.
-
-    Topics have the name of their place in each dialog, since every dialog has topics of its own.
+    Topics are named by their index in each dialog.
 
     Raises
     ------
@@ -248,5 +236,5 @@ def stack_recordings(recordings: Sequence[Recording]) -> DialogBatch:
 
 
 def as_rows(vectors: ArrayLike) -> Floats:
-    """Return one head's vectors (N, h) as the only row (1, N, h)."""
+    """Return the vectors of one head (N, h) as (1, N, h)."""
     return np.asarray(vectors, np.float32)[None]

@@ -1,4 +1,4 @@
-"""Transcripts: what people said, turn by turn, and what a turn needs of what was said before."""
+"""Transcripts of real dialogs, and the values that a turn needs from earlier ones."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from fdkvc.synthetic.scenarios import custom_scenario
 DemandKind = Literal["call", "state"]
 
 _WORD = re.compile(r"\w+|[^\w\s]")
-_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 _UNSAFE = re.compile("[\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 _WITHIN_NUMBER = frozenset(".,:/-")
 
 
 class TooLargeError(ValueError):
-    """A sentence that says how a dialog is larger than the bounds of this module."""
+    """A dialog exceeds a limit; the message is a sentence that says which."""
 
 
 class Mention(NamedTuple):
-    """Where something stands in the text of a turn.
+    """A span of the text of a turn.
 
     Attributes
     ----------
     start, end : int
-        Characters of the turn's text, the end not included.
+        Characters of the turn's text, the end excluded.
     """
 
     turn: int
@@ -50,20 +50,20 @@ class Mention(NamedTuple):
 
 @dataclass(frozen=True)
 class Demand:
-    """A value that a turn needs, and where it was said.
+    """A value that a turn needs, and where it was mentioned.
 
     Attributes
     ----------
     kind : {"call", "state"}
         An argument of a service call, or a value of the dialogue state.
     turn : int
-        The turn that needs it: what the turn before left in the cache must hold it.
+        The turn that needs it. It is checked against the cache as the previous turn left it.
     source : str
-        The method that is called, or the service whose state it is.
+        The called method, or the service of the state.
     mentions : tuple of Mention
-        In turns before `turn`, the oldest first; at least one.
+        In earlier turns, oldest first; at least one.
     carried : bool
-        Whether it is a state's value that was said of other services alone.
+        Whether it is a state's value mentioned only in turns about other services.
     """
 
     kind: DemandKind
@@ -76,7 +76,7 @@ class Demand:
 
     @property
     def age(self) -> int:
-        """How many turns ago the value was last mentioned, at least 1."""
+        """Turns since the value was last mentioned, at least 1."""
         return self.turn - self.mentions[-1].turn
 
 
@@ -87,8 +87,7 @@ class Argument(NamedTuple):
     ----------
     slot, value : str
     mention : Mention, optional
-        Where it was said last before the call; None where it was not said, or where a mention
-        would be no evidence.
+        The last one before the call, if any counts as evidence.
     """
 
     slot: str
@@ -105,7 +104,7 @@ class Call:
     turn : int
     method : str
     arguments : tuple of Argument
-        In the order of their slots.
+        Sorted by slot.
     """
 
     turn: int
@@ -115,7 +114,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Turn:
-    """What one speaker said at once."""
+    """One turn of one speaker."""
 
     speaker: str
     text: str
@@ -131,22 +130,21 @@ class Transcript:
     demands : tuple of Demand
         In the order of their turns.
     missing : int
-        Arguments of calls, and values of the state, each once, that are said nowhere before, of
-        which no cache can hold evidence.
+        Number of arguments and distinct state values never mentioned before they are needed: no
+        cache can hold evidence of them.
     calls : tuple of Call
         In the order of their turns.
     calls_in_text : bool
-        Whether the text of each call stands before the words of its turn.
+        Whether turns begin with the text of their calls.
     malformed_calls : int
-        Calls whose arguments are no object in JSON: of them there is nothing but the text.
+        Number of calls whose arguments are not a JSON object, so that only their text is kept.
 
     Raises
     ------
     TooLargeError
-        In a sentence that begins with the dialog's name, if it is larger than the bounds of this
-        module.
+        If the dialog exceeds a limit, with a sentence that begins with its name.
     ValueError
-        If nothing at all is said in it.
+        If it has no words.
     """
 
     name: str
@@ -163,40 +161,38 @@ class Transcript:
         if characters > MAX_DIALOG_CHARACTERS:
             raise TooLargeError(
                 f"{self.name}: it has {characters:,} characters, but at most "
-                f"{MAX_DIALOG_CHARACTERS:,} may be"
+                f"{MAX_DIALOG_CHARACTERS:,} are allowed"
             )
-        check_size(self.name, [len(words(turn.text)) for turn in self.turns])
+        check_size(self.name, [len(word_spans(turn.text)) for turn in self.turns])
         for what, count, most in (
             ("topics", len(self.topics), MAX_TOPICS),
             ("demands", len(self.demands), MAX_DEMANDS),
         ):
             if count > most:
                 raise TooLargeError(
-                    f"{self.name}: it has {count} {what}, but at most {most} may be"
+                    f"{self.name}: it has {count} {what}, but at most {most} are allowed"
                 )
 
     @property
     def source_note(self) -> str:
-        """What a recording's source says of how the dialog was read, beside the rest."""
+        """Suffix for `Recording.source` that says whether calls are in the text."""
         return ", with the text of calls" if self.calls_in_text else ""
 
     @cached_property
     def spoken_by(self) -> tuple[Literal["user", "system"], ...]:
-        """Whose words each turn is: the user's, who without such a name is who speaks first."""
+        """The role of each turn's speaker; where nobody is named "user", the first speaker is."""
         speakers = [turn.speaker.casefold() for turn in self.turns]
         user = "user" if "user" in speakers else speakers[0]
         return tuple("user" if speaker == user else "system" for speaker in speakers)
 
     @cached_property
     def topics(self) -> tuple[str, ...]:
-        """The topics in the order of their appearance."""
+        """The topics in order of appearance."""
         return tuple(dict.fromkeys(turn.topic for turn in self.turns if turn.topic is not None))
 
     @property
     def services(self) -> str:
-        """The set of its topics in one text, its own name where it has none.
-
-        Dialogs of the same services resemble each other, so they count as one kind.
+        """The dialog's cluster: its sorted topics, or its own name where it has none.
 
         Examples
         --------
@@ -212,7 +208,7 @@ class Transcript:
         return tuple(turn.text for turn in self.turns)
 
     def wording(self, argument: Argument) -> str:
-        """Return an argument in the words that the dialog used last, or else its value."""
+        """Return the last mention of an argument, or its value if it has none."""
         if argument.mention is None:
             return argument.value
         turn, start, end = argument.mention
@@ -226,7 +222,7 @@ class Transcript:
         return replace(self, turns=tuple(turns))
 
     def with_schedule(self, schedule: str) -> Transcript:
-        """Return the same dialog with topics as a person marks them, a letter a turn.
+        """Return the same dialog with topics by letter, one for each turn.
 
         Raises
         ------
@@ -249,43 +245,49 @@ class Transcript:
 
 
 def check_turns(name: str, turns: int) -> None:
-    """Raise a TooLargeError unless a dialog with so many turns is within the bounds."""
+    """Raise a TooLargeError if a dialog has too many turns."""
     if turns > MAX_TURNS:
-        raise TooLargeError(f"{name}: it has {turns:,} turns, but at most {MAX_TURNS} may be")
+        raise TooLargeError(f"{name}: it has {turns:,} turns, but at most {MAX_TURNS} are allowed")
 
 
 def check_size(name: str, tokens: Sequence[int]) -> None:
-    """Raise a TooLargeError unless a dialog with so many tokens a turn is within the bounds.
+    """Raise a TooLargeError if a dialog has too many tokens; a ValueError if it has none.
 
-    A dialog without tokens is a ValueError.
+    Parameters
+    ----------
+    tokens : sequence of int
+        Of each turn.
     """
     check_turns(name, len(tokens))
     for turn, count in enumerate(tokens):
         if count > MAX_TURN_TOKENS:
             raise TooLargeError(
-                f"{name}, turn {turn}: it has {count} tokens, but at most {MAX_TURN_TOKENS} may be"
+                f"{name}, turn {turn}: it has {count} tokens, "
+                f"but at most {MAX_TURN_TOKENS} are allowed"
             )
     if sum(tokens) > MAX_TOKENS:
-        raise TooLargeError(f"{name}: it has {sum(tokens)} tokens, but at most {MAX_TOKENS} may be")
+        raise TooLargeError(
+            f"{name}: it has {sum(tokens)} tokens, but at most {MAX_TOKENS} are allowed"
+        )
     if not sum(tokens):
-        raise ValueError(f"{name}: nothing is said in it")
+        raise ValueError(f"{name}: it has no words")
 
 
-def words(text: str) -> list[tuple[int, int]]:
-    """Cut a text into words and punctuation marks; return where each starts and ends.
+def word_spans(text: str) -> list[tuple[int, int]]:
+    """Return start and end of each word and punctuation mark.
 
     Examples
     --------
-    >>> words("It's 5.")
+    >>> word_spans("It's 5.")
     [(0, 2), (2, 3), (3, 4), (5, 6), (6, 7)]
     """
     return [found.span() for found in _WORD.finditer(text)]
 
 
 def word_ids(text: str, spans: Iterable[tuple[int, int]]) -> list[int]:
-    """Return the number of the word that stands in each span, 0 for none.
+    """Return the number of the first word in each span, 0 for none.
 
-    A piece of a word is of the whole of it; see `fdkvc.attention.word_id`.
+    A part of a word has the number of the whole; see `fdkvc.attention.word_id`.
 
     Examples
     --------
@@ -294,29 +296,29 @@ def word_ids(text: str, spans: Iterable[tuple[int, int]]) -> list[int]:
     (True, 0)
     """
     numbers = [0] * len(text)
-    for start, end in words(text):
+    for start, end in word_spans(text):
         numbers[start:end] = [word_id(text[start:end])] * (end - start)
     return [next(filter(None, numbers[start:end]), 0) for start, end in spans]
 
 
 def clean(text: str) -> str:
-    r"""Replace, one for one, characters that are no text or that turn text around.
+    r"""Replace control, surrogate and bidirectional characters one for one.
 
     Examples
     --------
     >>> clean("a\x00b")
     'a b'
     """
-    return _UNSAFE.sub("\ufffd", _UNSEEN.sub(" ", text))
+    return _UNSAFE.sub("\ufffd", _CONTROL.sub(" ", text))
 
 
 def clean_name(text: str) -> str:
-    """Return a name on one line, and not longer than names may be."""
+    """Return a name on one line, within the limit of its length."""
     return clean(" ".join(text[: 2 * MAX_NAME_CHARACTERS].split()))[:MAX_NAME_CHARACTERS]
 
 
 class MentionFinder:
-    """Finds wordings in a dialog, whatever their case, as words of their own.
+    """Finds wordings in a dialog as whole words, ignoring case.
 
     A number is not found within another: ``2`` neither in ``12`` nor in ``2:30``.
 
@@ -325,7 +327,7 @@ class MentionFinder:
     texts : sequence of str
         The text of each turn.
     name : str
-        What the dialog is called where it asks for too much.
+        Of the dialog, for messages.
 
     Examples
     --------
@@ -339,26 +341,26 @@ class MentionFinder:
     """
 
     def __init__(self, texts: Sequence[str], name: str = "dialog") -> None:
-        self._name, self._asked = name, 0
+        self._name, self._requests = name, 0
         lowered = [_lower(text) for text in texts]
         self._text = "\n".join(lowered)
         self._starts = [0]
         for text in lowered[:-1]:
             self._starts.append(self._starts[-1] + len(text) + 1)
-        self._known: dict[str, list[Mention]] = {}
+        self._found: dict[str, list[Mention]] = {}
 
     def mentions(self, wordings: Iterable[str], before: int) -> tuple[Mention, ...]:
-        """Return where the wordings stand in turns before one, the oldest first.
+        """Return the mentions of wordings in turns before one, oldest first.
 
-        Of each wording, the newest `MAX_MENTIONS`.
+        Of each wording, only the latest `MAX_MENTIONS` are returned.
 
         Raises
         ------
         TooLargeError
-            If the dialog has asked more than `MAX_DEMANDS` times.
+            If this is called more than `MAX_DEMANDS` times.
         """
-        self._asked += 1
-        if self._asked > MAX_DEMANDS:
+        self._requests += 1
+        if self._requests > MAX_DEMANDS:
             raise TooLargeError(f"{self._name}: it demands more than {MAX_DEMANDS:,} values")
         found: set[Mention] = set()
         for wording in wordings:
@@ -368,31 +370,31 @@ class MentionFinder:
         return tuple(sorted(found))
 
     def _mentions(self, wording: str) -> list[Mention]:
-        if wording not in self._known:
-            self._known[wording] = list(self._search(wording)) if wording else []
-        return self._known[wording]
+        if wording not in self._found:
+            self._found[wording] = list(self._search(wording)) if wording else []
+        return self._found[wording]
 
     def _search(self, wording: str) -> Iterable[Mention]:
         text, size = self._text, len(wording)
         at = text.find(wording)
         while at >= 0:
             end = at + size
-            if not (_joined(text, at, -1) or _joined(text, end - 1, 1)):
+            if not (_continues_word(text, at, -1) or _continues_word(text, end - 1, 1)):
                 turn = bisect_right(self._starts, at) - 1
                 yield Mention(turn, at - self._starts[turn], end - self._starts[turn])
             at = text.find(wording, end)
 
 
 def _lower(text: str) -> str:
-    """Lower every letter whose small one is one character too, so that places stay."""
+    """Lower the case of every letter that stays one character, so that positions stay."""
     lowered = text.lower()
     if len(lowered) == len(text):
         return lowered
     return "".join(small if len(small := letter.lower()) == 1 else letter for letter in text)
 
 
-def _joined(text: str, edge: int, step: int) -> bool:
-    """Whether the character at an edge of a wording belongs together with what stands beside it."""
+def _continues_word(text: str, edge: int, step: int) -> bool:
+    """Whether a word or number continues beyond an edge of a wording."""
     beside = text[edge + step] if 0 <= edge + step < len(text) else " "
     if not text[edge].isalnum():
         return False

@@ -1,8 +1,7 @@
-"""Word frequencies: how surprising a word is by itself, whatever was said before it.
+"""Unigram surprisal of words, from their frequencies.
 
-They are counted from the training dialogues of the Schema-Guided Dialogue dataset, 2.6 million
-words of people and services in English; ``word_frequencies.tsv`` names source and licence. A model
-that reads a dialog says better what surprises it, because it knows what came before.
+Counted in the training dialogues of the Schema-Guided Dialogue dataset, 2.6 million English words;
+``word_frequencies.tsv`` names source and licence. Unlike a model's surprisal, it ignores context.
 """
 
 from __future__ import annotations
@@ -13,15 +12,15 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
-from fdkvc.corpora.transcripts import words
+from fdkvc.corpora.transcripts import word_spans
 
 TABLE = Path(__file__).with_suffix(".tsv")
 
 
 def word_surprisal(word: str) -> float:
-    """Return −ln of a word's share of all that was said, in nats, whatever the case of its letters.
+    """Return −ln of a word's relative frequency, in nats, ignoring case.
 
-    A word that the table does not have counts as if it had been said once.
+    A word that is not in the table counts as occurring once.
 
     Examples
     --------
@@ -33,12 +32,12 @@ def word_surprisal(word: str) -> float:
 
 
 def surprisal_in(text: str, spans: Iterable[tuple[int, int]]) -> list[float]:
-    """Return the surprisal of tokens of a text: that of the first word of which each has a part.
+    """Return the surprisal of tokens of a text: that of the first word each overlaps, else 0.
 
     Parameters
     ----------
     spans : iterable of (start, end)
-        Characters that each token stands for; one that stands for no word surprises nobody.
+        Characters of each token.
 
     Examples
     --------
@@ -46,7 +45,7 @@ def surprisal_in(text: str, spans: Iterable[tuple[int, int]]) -> list[float]:
     >>> whole == spaced == part == word_surprisal("theatre"), none
     (True, 0.0)
     """
-    found = words(text)
+    found = word_spans(text)
     ends = [end for _, end in found]
     surprisal = []
     for start, end in spans:
@@ -58,7 +57,7 @@ def surprisal_in(text: str, spans: Iterable[tuple[int, int]]) -> list[float]:
 
 @cache
 def _counts() -> Mapping[str, int]:
-    """Return how often each word is said; the empty one stands for all."""
+    """Return the count of each word; that of the empty one is the total."""
     lines = TABLE.read_text("utf-8").splitlines()
-    rows = (line.split("\t") for line in lines if "\t" in line)  # a word, too, may begin with #
+    rows = (line.split("\t") for line in lines if "\t" in line)  # a word may begin with #, too
     return {word: int(count) for word, count in rows}

@@ -62,7 +62,8 @@ class Scenario:
     def __post_init__(self) -> None:
         if len(self.schedule) > MAX_TURNS:
             raise ValueError(
-                f"the schedule has {len(self.schedule):,} turns, but at most {MAX_TURNS} may be"
+                f"the schedule has {len(self.schedule):,} turns, "
+                f"but at most {MAX_TURNS} are allowed"
             )
         if not self.schedule or not set(self.schedule) <= set(string.ascii_uppercase):
             raise ValueError(

@@ -494,7 +494,7 @@ MISTAKES = {
     ),
     "trace --set gamma=0.8 gamma=0.9 --out {tmp}/out": "--set gives 'gamma' twice",
     "trace --schedule {letters} --out {tmp}/out": (
-        "the schedule has 1,000 turns, but at most 512 may be"
+        "the schedule has 1,000 turns, but at most 512 are allowed"
     ),
     "trace --schedule {turns} --policy full --out {tmp}/out": (
         "the trace has up to 1,444,800 entries, but at most 1,000,000 are written: choose a "

@@ -142,7 +142,7 @@ def test_a_dialog_that_is_too_large_is_left_out_and_said(tmp_path: Path, capsys:
     file = tmp_path / "own.txt"
     file.write_text("A: hi\nB: yes\n---\nA: " + "a " * 1025)
     assert run("dialogs", "--dialogs", file, "--budgets", "8", "--policies", "fifo") == 0
-    sentence = "dialog 1, turn 0: it has 1025 tokens, but at most 1024 may be"
+    sentence = "dialog 1, turn 0: it has 1025 tokens, but at most 1024 are allowed"
     assert capsys.readouterr().err == f"Left out:\n  {sentence}\n"
 
 

@@ -301,7 +301,9 @@ def test_a_dialog_beyond_the_bounds_is_refused_before_it_is_read(
     model = load_capture_model(causal, 0)
     monkeypatch.setattr(transcripts, "MAX_TURN_TOKENS", 6)
     monkeypatch.setattr(model.model, "forward", pytest.fail)
-    with pytest.raises(ValueError, match="dialog 0, turn 0: it has 7 tokens, but at most 6 may be"):
+    with pytest.raises(
+        ValueError, match="dialog 0, turn 0: it has 7 tokens, but at most 6 are allowed"
+    ):
         record(model, DIALOG)
 
 

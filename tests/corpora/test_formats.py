@@ -624,8 +624,8 @@ HERE = r"dialogue 0 \(7_00001\)"
         (b"just words\n", "line 1 names no speaker: begin it with a name and a colon"),
         (b"User: hi\n\xff\xfe", "line 2 of the file is not UTF-8 text"),
         (b"\x00\x01\x02", "line 1 names no speaker"),
-        (b"User:\nSystem:\n", "dialog 0: nothing is said in it"),
-        (b"a: b\n---\n" * (MAX_DIALOGS + 1), "begins another dialog, but at most 2000 may be"),
+        (b"User:\nSystem:\n", "dialog 0: it has no words"),
+        (b"a: b\n---\n" * (MAX_DIALOGS + 1), "begins another dialog, but at most 2000 are allowed"),
         (b'[{"role": "user",\n "content": hello}]', "line 2 is not JSON at column 13: expecting"),
         (b'{"messages": []}\n{"messages": [}', "line 2 is not JSON at column 15"),
         (b'[{"role": "user", "content": "a', "line 1 is not JSON at column 30: unterminated"),
@@ -639,16 +639,16 @@ HERE = r"dialogue 0 \(7_00001\)"
         (encoded([[]] * (MAX_DIALOGS + 1)), "the file holds 2,001 dialogs, but at most 2,000"),
         (encoded([FLIGHT, FLIGHT]), "dialog 1: the name '7_00001' is given twice"),
         (encoded([[{"role": "a", "content": "b"}] * (MAX_TURNS + 1)]), "it has 513 turns"),
-        (b"A: yes\n" * 800, "dialog 0: it has 800 turns, but at most 512 may be"),
+        (b"A: yes\n" * 800, "dialog 0: it has 800 turns, but at most 512 are allowed"),
         (b"A: " + b"a " * (MAX_TURN_TOKENS + 1), "dialog 0, turn 0: it has 1025 tokens"),
         (b"A: " + b"\nA: ".join([b"a " * 1024] * 9), f"dialog 0: it has {9 * 1024} tokens"),
         (
             encoded([{"role": "a", "content": "b", "topic": str(at)} for at in range(40)]),
-            f"dialog 0: it has 40 topics, but at most {MAX_TOPICS} may be",
+            f"dialog 0: it has 40 topics, but at most {MAX_TOPICS} are allowed",
         ),
         (changed("dialogue_id", 3), "dialogue 0: 'dialogue_id' is missing or not a text"),
         (changed("turns", {}), f"{HERE}: 'turns' is missing or not a list"),
-        (changed("turns", []), "7_00001: nothing is said in it"),
+        (changed("turns", []), "7_00001: it has no words"),
         (changed("turns.1", "hi"), f"{HERE}, turn 1 is not an object"),
         (changed("turns.1.utterance", ...), f"{HERE}, turn 1: 'utterance' is missing"),
         (changed("turns.1.speaker", 4), f"{HERE}, turn 1: 'speaker' is missing or not a text"),
@@ -733,7 +733,7 @@ def test_a_dialog_that_is_too_large_is_left_out_and_said(content: bytes) -> None
         ("dialog 0", "hi"),
         ("dialog 2", "there"),
     ]
-    assert left == ("dialog 1, turn 0: it has 1025 tokens, but at most 1024 may be",)
+    assert left == ("dialog 1, turn 0: it has 1025 tokens, but at most 1024 are allowed",)
     with pytest.raises(ValueError, match="dialog 1, turn 0: it has 1025 tokens"):
         read_transcripts(content)
 

@@ -173,7 +173,7 @@ def test_a_head_is_a_row_with_vectors_of_its_own() -> None:
         ("keys", np.ones((2, 3, 16)), r"own: queries have shape \(1, 3, 16\)|own: keys have shape"),
         ("values", np.ones((1, 3, 5)), r"own: values have shape \(1, 3, 5\), but there are 1"),
         ("queries", np.full((1, 3, 16), np.nan), "queries holds a number that is not finite"),
-        ("tokens", ((),), "own: nothing is said in it"),
+        ("tokens", ((),), "own: it has no words"),
     ],
 )
 def test_vectors_that_do_not_fit_are_named(name: str, array: Any, sentence: str) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fdkvc.corpora.segmentation import boundaries, cohesion, segmented
-from fdkvc.corpora.transcripts import Mention, MentionFinder, Transcript, Turn, clean, words
+from fdkvc.corpora.transcripts import Mention, MentionFinder, Transcript, Turn, clean, word_spans
 
 TEXT = st.text(st.sampled_from("aB2é .:\nİ-"), max_size=12)
 
@@ -71,7 +71,7 @@ def test_a_number_within_another_is_no_mention(
 
 @given(TEXT)
 def test_words_cut_a_text_without_loss(text: str) -> None:
-    spans = words(text)
+    spans = word_spans(text)
 
     assert "".join(text[start:end] for start, end in spans) == "".join(text.split())
     assert all(one[1] <= other[0] for one, other in pairwise(spans))

@@ -274,7 +274,8 @@ def changed(**parts: Any) -> str:
         (changed(budget=10**9), "budget is 1000000000, but must be a whole number from 1 to 8192"),
         (
             changed(scenarios=[{"key": "x", "label": "x", "schedule": "A" * 900_000}]),
-            "at parameters.scenarios[0]: the schedule has 900,000 turns, but at most 512 may be",
+            "at parameters.scenarios[0]: the schedule has 900,000 turns, "
+            "but at most 512 are allowed",
         ),
         (
             changed(world={"tokens_per_turn": 4096, "dimension": 4096}),

@@ -529,7 +529,7 @@ def test_a_dialog_that_is_too_large_with_its_calls_is_left_out_and_said() -> Non
     ]
     for some, sentence in (
         (talks, "1 dialog is left out: dialog 1, turn 1: it has 1043 tokens"),
-        (talks[1:], "dialog 0, turn 1: it has 1043 tokens, but at most 1024 may be"),
+        (talks[1:], "dialog 0, turn 1: it has 1043 tokens, but at most 1024 are allowed"),
     ):
         file = read_dialog_file(json.dumps(some).encode(), "own.json")
         assert not file.skipped

@@ -67,7 +67,9 @@ def read_plain_text(
         named = _SPEAKER.match(line)
         speaker = clean_name(named[1]) if named else ""
         if number >= MAX_DIALOGS:
-            raise ValueError(f"line {at} begins another dialog, but at most {MAX_DIALOGS} may be")
+            raise ValueError(
+                f"line {at} begins another dialog, but at most {MAX_DIALOGS} are allowed"
+            )
         if named and (begun[speaker] > 1 or len(speakers) < 2):
             speakers.add(speaker)
             turns.append((speaker, [line[named.end() :]]))
