@@ -1,4 +1,4 @@
-"""JSON from elsewhere: bounded before it is parsed, and read field by field."""
+"""Untrusted JSON: bounded before it is parsed, and checked field by field."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ WORDS: Mapping[type, str] = {
 
 
 def parse_json(text: str, first_line: int = 1) -> Any:
-    """Parse JSON, strictly: no NaN and no infinity.
+    """Parse strict JSON, without NaN and infinity.
 
     Parameters
     ----------
     text : str
-        Of a content that `check_structure` has seen.
+        Must have passed `check_structure`.
     first_line : int
-        The line of the file that the text begins with.
+        Line number of the text's first line.
 
     Raises
     ------
     ValueError
-        In a sentence that names the line.
+        With a sentence that names the line.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def parse_json(text: str, first_line: int = 1) -> Any:
     except RecursionError:
         message = f"the file is nested too deeply: at most {MAX_JSON_DEPTH} levels are allowed"
     except ValueError as error:  # a constant, or more digits than Python reads
-        message = f"the file holds a number that cannot be read: {str(error).partition(';')[0]}"
+        message = f"the file has a number that cannot be read: {str(error).partition(';')[0]}"
     raise ValueError(message)
 
 
@@ -56,12 +56,12 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def check_structure(content: bytes, most_values: int | None = None) -> None:
-    r"""Bound the depth and the number of values of JSON before anything is parsed.
+    r"""Check the depth and the number of values of JSON without parsing it.
 
     Raises
     ------
     ValueError
-        If there is more than `MAX_JSON_DEPTH`, or `MAX_JSON_VALUES` where no other number is given.
+        Above `MAX_JSON_DEPTH`, or above `most_values` (default `MAX_JSON_VALUES`).
 
     Examples
     --------
@@ -73,15 +73,13 @@ def check_structure(content: bytes, most_values: int | None = None) -> None:
     most_values = MAX_JSON_VALUES if most_values is None else most_values
     escaped = content.replace(b"\\\\", b"  ").replace(b'\\"', b"  ")
     plain = np.frombuffer(escaped, np.uint8)
-    quotes = np.cumsum(plain == ord('"'), dtype=np.uint8)  # it wraps around, and stays odd or even
+    quotes = np.cumsum(plain == ord('"'), dtype=np.uint8)  # overflow keeps the parity
     outside = quotes % 2 == 0
     opening = outside & ((plain == ord("[")) | (plain == ord("{")))
     closing = outside & ((plain == ord("]")) | (plain == ord("}")))
     values = int((outside & (plain == ord(","))).sum()) + int(opening.sum())
     if values > most_values:
-        raise ValueError(
-            f"the file holds {values:,} values, but at most {most_values:,} are allowed"
-        )
+        raise ValueError(f"the file has {values:,} values, but at most {most_values:,} are allowed")
     places = np.flatnonzero(opening | closing)
     depth = np.cumsum(np.where(opening[places], 1, -1))
     if depth.max(initial=0) > MAX_JSON_DEPTH:
@@ -93,12 +91,12 @@ def check_structure(content: bytes, most_values: int | None = None) -> None:
 
 
 def require(owner: Mapping[str, Any], name: str, kind: type, place: str) -> Any:
-    """Return a field of an object that must be there, and of a kind.
+    """Return a required field of an object, of a given type.
 
     Raises
     ------
     ValueError
-        In a sentence that begins with the place and names the field.
+        With a sentence that begins with the place and names the field.
 
     Examples
     --------
@@ -113,7 +111,7 @@ def require(owner: Mapping[str, Any], name: str, kind: type, place: str) -> Any:
 
 
 def optional(owner: Mapping[str, Any], name: str, kind: type, place: str) -> Any:
-    """Return a field as `part` does, or an empty one of its kind where it is missing or null."""
+    """Return a field as `require` does, or an empty value if it is missing or null."""
     return kind() if owner.get(name) is None else require(owner, name, kind, place)
 
 

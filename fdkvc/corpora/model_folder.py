@@ -1,7 +1,7 @@
-"""Model folders: whether what is in one can be a model, by its files alone and before it is loaded.
+"""Checks of a model folder before anything is loaded.
 
-A folder as Hugging Face *transformers* writes it: ``config.json``, a tokenizer, and weights as
-*safetensors*, whose header says the type, shape and place of every array.
+A folder of Hugging Face *transformers* has ``config.json``, a tokenizer, and weights as
+*safetensors*, whose header gives the type, shape and offsets of every array.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RANGES: Mapping[str, Parameter] = {
     **dict.fromkeys(("hidden_size", "n_embd", "dim", "head_dim", "intermediate_size"), _WIDTH),
     "vocab_size": Parameter("Vocabulary", "", low=1, high=10_000_000),
 }
-"""Sizes in ``config.json``, by the names that architectures give them."""
+"""Ranges of sizes in ``config.json``, by their names in various architectures."""
 
 _TOKENIZER_FILES = (
     *(FILE, "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
@@ -38,12 +38,12 @@ _INDEX = "model.safetensors.index.json"
 
 
 def check_model_folder(folder: Path) -> int:
-    """Return how many numbers the weights of a model have.
+    """Return the number of parameters in the weights of a model.
 
     Raises
     ------
     ValueError
-        In a sentence that names the file and what is wrong with it.
+        With a sentence that names the file and the problem.
     """
     if not folder.is_dir():
         raise ValueError("it is not a folder" if folder.exists() else "there is no such folder")
@@ -57,34 +57,34 @@ def check_model_folder(folder: Path) -> int:
 
 
 def check_loaded(loaded: Mapping[str, Any], needless: str = "") -> None:
-    """Raise a ValueError for what the library did not find in a model's weights.
+    """Raise a ValueError for weights that the library did not find.
 
     Parameters
     ----------
     loaded : mapping
-        What it says of its loading.
+        The library's ``loading_info``.
     needless : str
-        What is in the names of weights that may be missing, if some may.
+        Weights whose names contain this may be missing; none by default.
     """
     for key, *_ in sorted(loaded["mismatched_keys"]):
-        raise ValueError(f"its weights have another size of {key} than config.json says")
+        raise ValueError(f"its weights and config.json differ in the size of {key}")
     missing = sorted(key for key in loaded["missing_keys"] if not needless or needless not in key)
     if missing:
-        raise ValueError(f"its weights lack {missing[0]}, of {len(missing)} that are missing")
+        raise ValueError(f"its weights lack {missing[0]} ({len(missing)} missing in all)")
 
 
 def as_model_error(name: str, act: str = "be loaded") -> AbstractContextManager[None]:
-    """Turn what the library says of a model that cannot do something into one sentence."""
+    """Turn any error of the library into a sentence: the model cannot do something."""
     return as_value_error(f"the model {name!r} cannot {act}")
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Read what a folder says of its model; `check_model_folder` says whether it is sound."""
+    """Read ``config.json``; `check_model_folder` checks it."""
     return _read(folder / "config.json")
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Read a JSON file that holds an object."""
+    """Read a JSON object from a file."""
     return _parsed(read_bytes(path, MAX_MODEL_JSON_BYTES), path.name)
 
 
@@ -101,18 +101,18 @@ def _parsed(content: bytes, name: str) -> dict[str, Any]:
 def _check_config(config: Mapping[str, Any]) -> None:
     require(config, "model_type", str, "config.json")
     for owner in (config, *(value for value in config.values() if isinstance(value, dict))):
-        for name, known in RANGES.items():
+        for name, allowed in RANGES.items():
             if owner.get(name) is not None:
-                check_parameter(f"{name} in config.json", known, owner[name], int)
+                check_parameter(f"{name} in config.json", allowed, owner[name], int)
 
 
 def weight_files(folder: Path) -> Iterator[Path]:
-    """Yield the files of the weights, one or those that an index names.
+    """Yield the weight files: one, or those of an index.
 
     Raises
     ------
     ValueError
-        If there are none, or of another kind.
+        If there are none, or they are not safetensors.
     """
     if (folder / "model.safetensors").exists():
         yield folder / "model.safetensors"
@@ -123,37 +123,39 @@ def weight_files(folder: Path) -> Iterator[Path]:
                 raise ValueError(f"{_INDEX} names {name!r}, which is not a file of the folder")
             yield folder / name
     elif any(folder.glob("*.bin")) or any(folder.glob("*.pt")):
-        raise ValueError("its weights are pickled, which is not read: save them as safetensors")
+        raise ValueError(
+            "its weights are pickled, which is not supported: save them as safetensors"
+        )
     else:
         raise ValueError("it has no weights: there is no file model.safetensors")
 
 
 def _numbers(path: Path) -> int:
-    """Return how many numbers a file of weights has, by its header."""
+    """Return the number of parameters in a weight file, by its header."""
     if not path.is_file():
         raise ValueError(f"there is no file {path.name}")
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(min(8, size)), "little")
         if length > min(size - 8, MAX_MODEL_JSON_BYTES):
-            raise ValueError(f"{path.name} is cut off, or is not safetensors")
+            raise ValueError(f"{path.name} is truncated or not safetensors")
         header = _parsed(file.read(length), f"the header of {path.name}")
     header.pop("__metadata__", None)
     numbers, end = 0, 0
     for name, array in header.items():
         array = check_object(array, f"{name[:80]!r} in {path.name}")
-        shape, place = _counts(array.get("shape")), _counts(array.get("data_offsets"))
-        if shape is None or place is None or len(place) != 2:
-            raise ValueError(f"{name[:80]!r} in {path.name} has no shape or no place")
-        numbers, end = numbers + math.prod(shape), max(end, place[1])
-    said = 8 + length + end
-    if size != said:
-        raise ValueError(f"{path.name} has {size:,} bytes, but its header says {said:,}")
+        shape, offsets = _counts(array.get("shape")), _counts(array.get("data_offsets"))
+        if shape is None or offsets is None or len(offsets) != 2:
+            raise ValueError(f"{name[:80]!r} in {path.name} has no valid shape or offsets")
+        numbers, end = numbers + math.prod(shape), max(end, offsets[1])
+    expected = 8 + length + end
+    if size != expected:
+        raise ValueError(f"{path.name} has {size:,} bytes, but its header says {expected:,}")
     return numbers
 
 
 def _counts(value: object) -> list[int] | None:
-    """Return a short list of whole numbers of at least 0, None for anything else."""
+    """Return a list of at most 8 non-negative integers, None for anything else."""
     if not isinstance(value, list) or len(value) > 8:
         return None
     return value if all(type(each) is int and 0 <= each < 2**63 for each in value) else None

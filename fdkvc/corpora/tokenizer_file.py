@@ -1,8 +1,8 @@
-"""Tokenizer files: what the library that reads ``tokenizer.json`` does not bound itself.
+"""Safe use of ``tokenizer.json``, which the library *tokenizers* does not bound.
 
-It is in Rust. Some files make it panic, which ends in no `Exception`, or end the process; a few
-replacements, each in what the one before has written, fill any memory. What would do so is refused
-before it is loaded, and what the library raises is said in a sentence.
+The library is in Rust. Some files make it panic, which is no `Exception`, or end the process; a few
+nested replacements exhaust memory. Such files are rejected before loading, and errors of the
+library become one sentence.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ FILE = "tokenizer.json"
 
 @contextmanager
 def as_value_error(failed: str) -> Iterator[None]:
-    """Turn what a library raises, a panic in Rust included, into a sentence with its reason."""
+    """Turn any error of a library, including a panic in Rust, into a ValueError with its reason."""
     try:
         yield
     except BaseException as error:
-        # Nobody can import the panic's class; what else is no Exception is not the library's.
+        # The panic's class cannot be imported; other BaseExceptions are not the library's.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         raise ValueError(f"{failed}: {error_reason(error)}") from None
@@ -40,7 +40,7 @@ def as_value_error(failed: str) -> Iterator[None]:
 
 @contextmanager
 def stderr_silenced() -> Iterator[None]:
-    """Drop what this process prints to stderr: a panic does by itself, also where it is caught."""
+    """Discard stderr of this process: even a caught panic prints to it."""
     try:
         kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     except OSError:  # there is no stderr
@@ -56,9 +56,9 @@ def stderr_silenced() -> Iterator[None]:
 
 
 def error_reason(error: BaseException) -> str:
-    """Return what an error says, in one line."""
-    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    reason = " ".join(said.split()) or type(error).__name__
+    """Return the message of an error in one line."""
+    message = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    reason = " ".join(message.split()) or type(error).__name__
     return f"there is no {reason}"[:200] if isinstance(error, KeyError) else reason[:200]
 
 
@@ -68,24 +68,22 @@ def check_tokenizer(tokenizer: Mapping[str, Any]) -> None:
     Raises
     ------
     ValueError
-        In a sentence that names the file and what is too much.
+        With a sentence that names the file and the limit.
     """
     for step in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
         parts = list(_parts(tokenizer.get(step)))
         growth = math.prod(map(_growth, parts))
         if len(parts) > MAX_TOKENIZER_PARTS:
-            _refuse(f"{step} has {len(parts)} parts, but may have {MAX_TOKENIZER_PARTS} at most")
+            _refuse(f"{step} has {len(parts)} parts, but at most {MAX_TOKENIZER_PARTS} are allowed")
         if growth > MAX_TOKENIZER_GROWTH:
             _refuse(
-                f"{step} makes a text up to {growth:,.0f} times as long, but may make it "
-                f"{MAX_TOKENIZER_GROWTH} times as long at most"
+                f"{step} makes a text up to {growth:,.0f} times as long, but at most "
+                f"{MAX_TOKENIZER_GROWTH} times is allowed"
             )
         if any(
-            len(str(part.get(name))) > MAX_TOKENIZER_INSERTED for part in parts for name in _PUT
+            len(str(part.get(name))) > MAX_TOKENIZER_INSERTED for part in parts for name in _ADDED
         ):
-            _refuse(
-                f"{step} puts more than {MAX_TOKENIZER_INSERTED} characters into a text at once"
-            )
+            _refuse(f"{step} inserts more than {MAX_TOKENIZER_INSERTED} characters at once")
         if any(len(str(part)) > MAX_TOKENIZER_PART_CHARACTERS for part in parts):
             _refuse(f"a part of {step} has more than {MAX_TOKENIZER_PART_CHARACTERS:,} characters")
     added = optional(tokenizer, "added_tokens", list, FILE)
@@ -100,7 +98,7 @@ def check_tokenizer(tokenizer: Mapping[str, Any]) -> None:
         _refuse("merges with a continuing_subword_prefix are not supported")
 
 
-_PUT = ("content", "prepend")
+_ADDED = ("content", "prepend")
 _SEQUENCES = ("normalizers", "pretokenizers", "processors", "decoders")
 
 
@@ -109,26 +107,26 @@ def _refuse(reason: str) -> None:
 
 
 def _parts(step: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield each part of a step, those of a sequence one by one."""
+    """Yield the parts of a step, sequences flattened."""
     if isinstance(step, dict):
-        apart = (*_SEQUENCES, "precompiled_charsmap")
-        yield {name: value for name, value in step.items() if name not in apart}
+        excluded = (*_SEQUENCES, "precompiled_charsmap")
+        yield {name: value for name, value in step.items() if name not in excluded}
         for name in _SEQUENCES:
             for part in optional(step, name, list, FILE):
                 yield from _parts(part)
 
 
 def _growth(part: Mapping[str, Any]) -> float:
-    """Return how many times as long a part may make a text."""
+    """Return the factor by which a part may lengthen a text."""
     new, pattern = part.get("content"), part.get("pattern")
     if not (isinstance(new, str) and isinstance(pattern, dict)):
         return 1
     old = pattern.get("String")
-    # A regular expression may match what is empty, between any two characters.
+    # A regular expression may match the empty string between any two characters.
     return max(1, len(new) / max(len(old), 1) if isinstance(old, str) else 1 + len(new))
 
 
 def _check_letters(texts: list[Any], what: str, most: int) -> None:
     letters = sum(len(text) for text in texts if isinstance(text, str))
     if letters > most:
-        _refuse(f"{what} have {letters:,} characters, but may have {most:,} at most")
+        _refuse(f"{what} have {letters:,} characters, but at most {most:,} are allowed")

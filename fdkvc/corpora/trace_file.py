@@ -402,7 +402,7 @@ def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
         if names.count(f"{name}.npy") != 1:
             raise ValueError(f"the file must hold an array {name}, once")
     if len(names) != len(wanted):
-        raise ValueError(f"the file holds {len(names)} arrays, but a trace has {len(wanted)}")
+        raise ValueError(f"the file has {len(names)} arrays, but a trace has {len(wanted)}")
     for info in found:
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise ValueError(f"{info.filename} is compressed in a way that is not read")

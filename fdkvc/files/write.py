@@ -109,7 +109,7 @@ def _recover(folder: Path) -> None:
 def _check_file(path: Path) -> None:
     """Raise a ValueError if what stands where a file is to be written is something else."""
     if path.exists() and not path.is_file():
-        what = "a folder" if path.is_dir() else "no regular file"
+        what = "a folder" if path.is_dir() else "not a regular file"
         raise ValueError(f"the file {str(path)!r} cannot be written: it is {what}")
 
 

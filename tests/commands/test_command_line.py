@@ -511,12 +511,14 @@ MISTAKES = {
     "sweep --parameter gamma --values {many} --second w_c --second-values {many} --out {tmp}/out": (
         f"the sweep has 2,500 settings, but at most {MAX_SETTINGS} are allowed"
     ),
-    "repeat {tmp}": "the file '{tmp}' cannot be read: it is no regular file",
-    "repeat {tmp}/pipe": "the file '{tmp}/pipe' cannot be read: it is no regular file",
-    "dialogs --dialogs {tmp}/pipe": "the file '{tmp}/pipe' cannot be read: it is no regular file",
-    "dialogs --trace {tmp}/pipe": "the file '{tmp}/pipe' cannot be read: it is no regular file",
+    "repeat {tmp}": "the file '{tmp}' cannot be read: it is not a regular file",
+    "repeat {tmp}/pipe": "the file '{tmp}/pipe' cannot be read: it is not a regular file",
+    "dialogs --dialogs {tmp}/pipe": (
+        "the file '{tmp}/pipe' cannot be read: it is not a regular file"
+    ),
+    "dialogs --trace {tmp}/pipe": "the file '{tmp}/pipe' cannot be read: it is not a regular file",
     "capture --model m --layer 0 --dialogs {tmp}/pipe --out {tmp}/x.npz": (
-        "the file '{tmp}/pipe' cannot be read: it is no regular file"
+        "the file '{tmp}/pipe' cannot be read: it is not a regular file"
     ),
     "train": (
         f"argument COMMAND: invalid choice: 'train' (choose from {COMMANDS}) "

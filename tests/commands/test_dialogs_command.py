@@ -112,7 +112,7 @@ def test_a_trace_whose_heads_share_keys_is_replayed_as_its_cache_must(
         (["--dialogs", "no.json"], "the file 'no.json' cannot be read: No such file or directory"),
         (["--trace", "no.npz"], "the file 'no.npz' cannot be read: No such file or directory"),
         (["--trace", "broken"], "the file is not an .npz archive: File is not a zip file"),
-        (["--dialogs", "broken"], "line 1 names no speaker: begin it with a name and a colon"),
+        (["--dialogs", "broken"], "line 1 has no speaker: begin it with a name and a colon"),
         (["--dialogs", "a", "--trace", "b"], "--dialogs and --trace do not go together"),
         (["--trace", "a", "--calls"], "--calls does not go with --trace"),
         (["--budgets", "0"], "budget is 0, but must be a whole number from 1 to 8192"),

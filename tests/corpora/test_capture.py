@@ -244,11 +244,20 @@ def told(name: str, **changes: Any) -> None:
     [
         ({"num_hidden_layers": 4}, "its weights lack layers.3.input_layernorm.weight"),
         ({"num_attention_heads": 5}, "not a multiple of the number of attention heads"),
-        ({"num_key_value_heads": 4}, "its weights have another size of layers.0.self_attn"),
-        ({"hidden_size": 32}, "its weights have another size of"),
-        ({"head_dim": 8}, "its weights have another size of"),
-        ({"intermediate_size": 32}, "its weights have another size of layers.0.mlp"),
-        ({"vocab_size": 32}, "its weights have another size of embed_tokens.weight"),
+        (
+            {"num_key_value_heads": 4},
+            "differ in the size of layers.0.self_attn",
+        ),
+        ({"hidden_size": 32}, "its weights and config.json differ in the size of"),
+        ({"head_dim": 8}, "its weights and config.json differ in the size of"),
+        (
+            {"intermediate_size": 32},
+            "differ in the size of layers.0.mlp",
+        ),
+        (
+            {"vocab_size": 32},
+            "differ in the size of embed_tokens.weight",
+        ),
         (
             {"vocab_size": 9_999_999},
             "config.json describes 240,008,784 numbers, but its weights have 9,192",

@@ -544,7 +544,7 @@ def test_plain_text_may_begin_with_a_bracket_where_its_name_says_so() -> None:
     assert [turn.speaker for turn in first.turns] == ["Ada Müller", "Bot"]
     assert [turn.text for turn in first.turns] == ["[laughs] at 5: yes\nand more", "ok"]
     assert [turn.text for turn in second.turns] == ["again"]
-    with pytest.raises(ValueError, match="line 1 names no speaker"):
+    with pytest.raises(ValueError, match="line 1 has no speaker"):
         read_transcripts(b"[10:03] hello", "log.txt")
 
 
@@ -610,8 +610,8 @@ HERE = r"dialogue 0 \(7_00001\)"
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (b"", "the file holds no dialogs"),
-        (b"[]", "the file holds no dialogs"),
+        (b"", "the file has no dialogs"),
+        (b"[]", "the file has no dialogs"),
         (b"{}", "neither 'body' nor 'conversations' nor 'messages' nor 'turns'"),
         (encoded([{"body": 3}]), "dialog 0: 'body' is missing or not an object"),
         (encoded([{"body": {}}]), "dialog 0, body: 'messages' is missing or not a list"),
@@ -621,22 +621,22 @@ HERE = r"dialogue 0 \(7_00001\)"
         (b"[3]", "dialog 0 is not an object"),
         (b"[null]", "dialog 0 is not an object"),
         (b'{"conversations": 3}', "'conversations' is not a list"),
-        (b"just words\n", "line 1 names no speaker: begin it with a name and a colon"),
+        (b"just words\n", "line 1 has no speaker: begin it with a name and a colon"),
         (b"User: hi\n\xff\xfe", "line 2 of the file is not UTF-8 text"),
-        (b"\x00\x01\x02", "line 1 names no speaker"),
+        (b"\x00\x01\x02", "line 1 has no speaker"),
         (b"User:\nSystem:\n", "dialog 0: it has no words"),
         (b"a: b\n---\n" * (MAX_DIALOGS + 1), "begins another dialog, but at most 2000 are allowed"),
         (b'[{"role": "user",\n "content": hello}]', "line 2 is not JSON at column 13: expecting"),
         (b'{"messages": []}\n{"messages": [}', "line 2 is not JSON at column 15"),
         (b'[{"role": "user", "content": "a', "line 1 is not JSON at column 30: unterminated"),
-        (b'[{"role": NaN}]', "the file holds a number that cannot be read: NaN is not JSON"),
-        (b'[{"role": ' + b"9" * 5000 + b"}]", "the file holds a number that cannot be read"),
+        (b'[{"role": NaN}]', "the file has a number that cannot be read: NaN is not JSON"),
+        (b'[{"role": ' + b"9" * 5000 + b"}]", "the file has a number that cannot be read"),
         (b"\n[" * 100_000, "line 34 is nested too deeply: at most 32 levels are allowed"),
         (b'{"a":' * 100_000, "line 1 is nested too deeply"),
         (b'["\\"",' + b"[" * 40, "line 1 is nested too deeply"),
-        (b'\\"' + b"[" * 40, "line 1 names no speaker"),
+        (b'\\"' + b"[" * 40, "line 1 has no speaker"),
         (b"[" + b"{}," * 1000 + b"{}]", "dialog 0: it has neither"),
-        (encoded([[]] * (MAX_DIALOGS + 1)), "the file holds 2,001 dialogs, but at most 2,000"),
+        (encoded([[]] * (MAX_DIALOGS + 1)), "the file has 2,001 dialogs, but at most 2,000"),
         (encoded([FLIGHT, FLIGHT]), "dialog 1: the name '7_00001' is given twice"),
         (encoded([[{"role": "a", "content": "b"}] * (MAX_TURNS + 1)]), "it has 513 turns"),
         (b"A: yes\n" * 800, "dialog 0: it has 800 turns, but at most 512 are allowed"),
@@ -662,11 +662,11 @@ HERE = r"dialogue 0 \(7_00001\)"
         ),
         (
             changed("turns.2.frames.1.state.slot_values.to", [{}]),
-            "turn 2, frame 1, slot_values 'to' holds something else than texts",
+            "turn 2, frame 1, slot_values 'to' must contain only texts",
         ),
         (
             changed("turns.0.frames.0.slots.0.exclusive_end", 99),
-            "turn 0, frame 0, slot 0: 'start' 11 and 'exclusive_end' 99 are no part of the",
+            "turn 0, frame 0, slot 0: 'start' 11 and 'exclusive_end' 99 are not in the",
         ),
         (
             changed("turns.0.frames.0.slots.0.start", -1),
@@ -678,7 +678,7 @@ HERE = r"dialogue 0 \(7_00001\)"
         ),
         (
             changed("turns.2.frames.1.actions.0.canonical_values", [None]),
-            "turn 2, frame 1, action 0, canonical_values holds something else",
+            "turn 2, frame 1, action 0, canonical_values must contain only",
         ),
         (
             changed("turns.5.frames.0.service_call.method", ...),
@@ -686,7 +686,7 @@ HERE = r"dialogue 0 \(7_00001\)"
         ),
         (
             changed("turns.5.frames.0.service_call.parameters.to", ["London"]),
-            "turn 5, frame 0, service_call, parameters 'to' holds something else",
+            "turn 5, frame 0, service_call, parameters 'to' must contain only",
         ),
         (chatted(content=3), "dialog 0, turn 1: 'content' is missing or not a text"),
         (chatted(content=["a"]), "dialog 0, turn 1: a part of 'content' is not an object"),
@@ -746,7 +746,7 @@ def test_a_file_is_not_parsed_beyond_its_bounds(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(formats, "parse_json", never)
     for content, sentence in (
         (b"[" * (MAX_JSON_DEPTH + 1), "nested too deeply"),
-        (b"[" + b"0," * 1001 + b"0]", "the file holds 1,002 values, but at most 1,000"),
+        (b"[" + b"0," * 1001 + b"0]", "the file has 1,002 values, but at most 1,000"),
         (b"[" + b" " * MAX_DIALOG_FILE_BYTES, "20,000,001 bytes, but at most 20,000,000"),
     ):
         with pytest.raises(ValueError, match=sentence):
@@ -870,10 +870,10 @@ def test_a_file_of_the_system_is_not_waited_for(
     os.mkfifo(tmp_path / "kmsg")
     writer = os.open(tmp_path / "kmsg", os.O_RDWR)
     try:
-        with pytest.raises(ValueError, match=r"kmsg' cannot be read: it is no regular file$"):
+        with pytest.raises(ValueError, match=r"kmsg' cannot be read: it is not a regular file$"):
             read_bytes(tmp_path / "kmsg", 10)
         monkeypatch.setattr(stat, "S_ISREG", lambda mode: True)  # as /proc/kmsg says of itself
-        with pytest.raises(ValueError, match=r"kmsg' cannot be read: it has nothing to read now$"):
+        with pytest.raises(ValueError, match=r"kmsg' cannot be read: it has no content now$"):
             read_bytes(tmp_path / "kmsg", 10)
         os.write(writer, b"a message")
         assert read_bytes(tmp_path / "kmsg", 10) == b"a message"

@@ -239,7 +239,7 @@ def nudged(name: str, at: tuple[int, ...], value: int) -> np.ndarray[Any, Any]:
         (b"PK\x03\x04 nothing", "the file is not an .npz archive"),
         (CONTENT[:-30], "the file is not an .npz archive"),
         (archive({}), "the file must hold an array version, once"),
-        (changed(extra=np.zeros(3)), "the file holds 25 arrays, but a trace has 24"),
+        (changed(extra=np.zeros(3)), "the file has 25 arrays, but a trace has 24"),
         (archive(FULL, zipfile.ZIP_BZIP2), "is compressed in a way that is not read"),
         (changed(version=np.int64(2)), "version is 2, but 1 is what can be read"),
         (changed(version=np.array([1])), "version has 1 axes, but must have 0"),

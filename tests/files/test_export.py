@@ -365,7 +365,7 @@ def test_a_file_that_cannot_be_written_is_refused_beforehand(tmp_path: Path) -> 
     for name, sentence in (
         ("a" * 256, "cannot be written: file name too long"),
         ("folder", "folder' cannot be written: it is a folder"),
-        ("pipe", "pipe' cannot be written: it is no regular file"),
+        ("pipe", "pipe' cannot be written: it is not a regular file"),
     ):
         with pytest.raises(ValueError, match=sentence):
             check_folder(tmp_path, [name])

@@ -661,9 +661,12 @@ def test_a_mistake_is_one_sentence(
     ("changes", "sentence"),
     [
         ({"num_hidden_layers": 3}, "its weights lack model.layers.2."),
-        ({"intermediate_size": 24}, "its weights have another size of model.layers.0.mlp"),
+        (
+            {"intermediate_size": 24},
+            "differ in the size of model.layers.0.mlp",
+        ),
         ({"model_type": "none"}, "model type `none`"),
-        ({"vocab_size": 2}, "another size of|there are 2"),
+        ({"vocab_size": 2}, "differ in the size of|there are 2"),
     ],
 )
 def test_a_model_that_is_not_what_it_says_gets_one_sentence(

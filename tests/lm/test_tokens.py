@@ -38,7 +38,7 @@ TOO_MUCH: dict[str, tuple[dict[str, Any], str]] = {
     "nested replacements": ({"normalizer": NESTED}, "up to 1,000,000,000 times as long"),
     "one in another": (
         normalizers(normalizers(NESTED)["normalizer"]),
-        "times as long, but may make it 16",
+        "times as long, but at most 16",
     ),
     "replacements without a type": (
         {"normalizer": {"normalizers": [{**replace("a", "aaaa"), "type": None}] * 3}},
@@ -49,10 +49,10 @@ TOO_MUCH: dict[str, tuple[dict[str, Any], str]] = {
         {"decoder": {"type": "Sequence", "decoders": [replace("a", "a" * 17)]}},
         "decoder makes a text up to 17 times as long",
     ),
-    "many parts": (normalizers(*[{"type": "NFC"}] * 40), "normalizer has 41 parts, but may have"),
+    "many parts": (normalizers(*[{"type": "NFC"}] * 40), "normalizer has 41 parts, but at most"),
     "a long prefix": (
         {"normalizer": {"type": "Prepend", "prepend": "x" * 65}},
-        "normalizer puts more than 64 characters into a text at once",
+        "normalizer inserts more than 64 characters at once",
     ),
     "a long template": (
         template(*[{"SpecialToken": {"id": "z", "type_id": 0}}] * 1_000),
@@ -60,11 +60,11 @@ TOO_MUCH: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "long added tokens": (
         {"added_tokens": [{"id": 0, "content": "x" * 1_000_001}]},
-        "added tokens have 1,000,001 characters, but may have 1,000,000 at most",
+        "added tokens have 1,000,001 characters, but at most 1,000,000 are allowed",
     ),
     "a long unigram vocabulary": (
         {"model": {"type": "Unigram", "vocab": [["x" * 2_500_001, 0.0]]}},
-        "tokens have 2,500,001 characters, but may have 2,500,000 at most",
+        "tokens have 2,500,001 characters, but at most 2,500,000 are allowed",
     ),
     # The library ends the process.
     "a prefix within merges": (bpe(continuing_subword_prefix="x"), "merges with a continuing_sub"),

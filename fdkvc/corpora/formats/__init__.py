@@ -1,7 +1,7 @@
-"""The registry of formats: files of dialogs, told apart by what is in them, read into transcripts.
+"""The registry of formats; reads files of dialogs into transcripts.
 
-Whatever a file holds, it is read within the bounds of this package, or refused in one sentence
-that names the place.
+Formats are recognized by content. Any file is either read within the limits of `fdkvc.limits` or
+rejected with one sentence that names the place.
 """
 
 from __future__ import annotations
@@ -20,45 +20,43 @@ from fdkvc.extensions import register_installed
 from fdkvc.limits import MAX_DIALOG_FILE_BYTES, MAX_DIALOGS
 
 FORMATS: dict[str, Format] = {
-    known.key: known
-    for known in (annotated.FORMAT, chat.FORMAT, chat.SHARED, chat.REQUESTS, plain.FORMAT)
+    each.key: each
+    for each in (annotated.FORMAT, chat.FORMAT, chat.SHARED, chat.REQUESTS, plain.FORMAT)
 }
-"""Every format by its key; a dialog of several is read as the first of them."""
+"""Formats by key; a dialog that fits several is read as the first of them."""
 
 
-def register(known: Format) -> Format:
-    """Add a format of another package: what `FORMATS` has is read by pages and commands.
+def register(format: Format) -> Format:
+    """Add a format of another package, for pages and commands.
 
-    An installed package names it as an entry point of the group ``fdkvc.formats``.
+    An installed package declares it as an entry point of the group ``fdkvc.formats``.
 
     Raises
     ------
     ValueError
-        If its key, or the field by which its files are recognized, is taken.
+        If its key or field is taken.
     TypeError
-        If it is no `Format`.
+        If it is not a `Format`.
     """
-    if not isinstance(known, Format):
-        raise TypeError(f"{known!r} is no Format")
-    others = [each for each in FORMATS.values() if each is not known]
-    if known.key in (each.key for each in others):
-        raise ValueError(f"format key {known.key!r} is taken: choose another")
-    if known.field is not None and known.field in (each.field for each in others):
-        raise ValueError(f"format field {known.field!r} is taken: choose another")
-    FORMATS[known.key] = known
-    return known
+    if not isinstance(format, Format):
+        raise TypeError(f"{format!r} is not a Format")
+    others = [each for each in FORMATS.values() if each is not format]
+    if format.key in (each.key for each in others):
+        raise ValueError(f"format key {format.key!r} is taken: choose another")
+    if format.field is not None and format.field in (each.field for each in others):
+        raise ValueError(f"format field {format.field!r} is taken: choose another")
+    FORMATS[format.key] = format
+    return format
 
 
 register_installed("fdkvc.formats", register)
 
 EXAMPLES = Path(__file__).parent / "examples"
-"""Short dialogs of this project's own writing, in each of the formats."""
+"""Short dialogs written for this project."""
 
 
 def read_transcripts(content: bytes, name: str = "") -> tuple[Transcript, ...]:
-    r"""Read all dialogs of a file; parameters and errors are those of `read_dialogs`.
-
-    A dialog that is too large is an error too.
+    r"""Read all dialogs of a file; one that is too large is an error. See `read_dialogs`.
 
     Examples
     --------
@@ -66,29 +64,29 @@ def read_transcripts(content: bytes, name: str = "") -> tuple[Transcript, ...]:
     >>> [turn.speaker for turn in dialog.turns]
     ['User', 'System']
     """
-    dialogs, left = read_dialogs(content, name)
-    if left:
-        raise ValueError(left[0])
+    dialogs, skipped = read_dialogs(content, name)
+    if skipped:
+        raise ValueError(skipped[0])
     return dialogs
 
 
 def read_dialogs(
     content: bytes, name: str = "", calls: bool = False
 ) -> tuple[tuple[Transcript, ...], tuple[str, ...]]:
-    """Read the dialogs of a file; return them, and why those that are too large are left out.
+    """Read the dialogs of a file; return them, and why others were skipped as too large.
 
     Parameters
     ----------
     name : str
-        The file's name: the ending of a text format, such as ``.txt``, is that format whatever it
-        begins with, ``.jsonl`` has a JSON value on each line. Otherwise the content tells.
+        The file's name. The ending of a text format, such as ``.txt``, selects that format, and
+        ``.jsonl`` means a JSON value on each line; otherwise the content decides.
     calls : bool
-        Whether the text of each call is put before the words of its turn, as a model reads it.
+        Whether to put the text of each call before the words of its turn, as models read it.
 
     Raises
     ------
     ValueError
-        In a sentence that says what is wrong with it, and where; also if all are too large.
+        With a sentence that says what is wrong and where; also if all dialogs are too large.
     """
     if len(content) > MAX_DIALOG_FILE_BYTES:
         raise ValueError(
@@ -101,8 +99,8 @@ def read_dialogs(
         line = content.count(b"\n", 0, error.start) + 1
         raise ValueError(f"line {line} of the file is not UTF-8 text") from None
     ending = Path(name).suffix.lower().removeprefix(".")
-    named = [known for known in FORMATS.values() if ending in known.endings]
-    texts = [known for known in named or FORMATS.values() if known.field is None]
+    named = [each for each in FORMATS.values() if ending in each.endings]
+    texts = [each for each in named or FORMATS.values() if each.field is None]
     if (named and texts) or not text.lstrip().startswith(("{", "[")):
         if not texts:
             raise ValueError("line 1 is not JSON: the file must begin with { or [")
@@ -111,54 +109,55 @@ def read_dialogs(
         check_structure(content)
         dialogs = list(_conversations(text, ending == "jsonl", calls))
     found: dict[str, Transcript] = {}
-    left: list[str] = []
+    skipped: list[str] = []
     for number, dialog in enumerate(dialogs):
         if isinstance(dialog, TooLargeError):
-            left.append(str(dialog))
+            skipped.append(str(dialog))
             continue
         if dialog.name in found:
             raise ValueError(f"dialog {number}: the name {dialog.name!r} is given twice")
         found[dialog.name] = dialog
     if not found:
-        raise ValueError(left[0] if left else "the file holds no dialogs")
-    return tuple(found.values()), tuple(left)
+        raise ValueError(skipped[0] if skipped else "the file has no dialogs")
+    return tuple(found.values()), tuple(skipped)
 
 
 def endings() -> list[str]:
-    """Return what the name of a file of dialogs may end with."""
-    return list(dict.fromkeys(each for known in FORMATS.values() for each in known.endings))
+    """Return the endings of files of dialogs."""
+    return list(dict.fromkeys(ending for each in FORMATS.values() for ending in each.endings))
 
 
 def read_file(path: str | Path) -> tuple[Transcript, ...]:
-    """Read all dialogs of a file on disk; parameters and errors are those of `read_transcripts`."""
+    """Read all dialogs of a file on disk; see `read_transcripts`."""
     return read_transcripts(read_bytes(path, MAX_DIALOG_FILE_BYTES), str(path))
 
 
 def read_bytes(path: str | Path, most: int) -> bytes:
-    """Read a file, or at most one byte more than is allowed.
+    """Read a file, or one byte more than is allowed.
 
     Raises
     ------
     ValueError
-        If it cannot be read, or is a pipe, a device, or a file of the system that would be waited
-        for.
+        If it cannot be read, or is a pipe, a device, or a system file that would block.
     """
     try:
-        with open(path, "rb", opener=_open_at_once) as file:
+        with open(path, "rb", opener=_open_nonblocking) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise ValueError(f"the file {str(path)!r} cannot be read: it is no regular file")
+                raise ValueError(f"the file {str(path)!r} cannot be read: it is not a regular file")
             content: bytes | None = file.read(most + 1)
     except IsADirectoryError:
-        raise ValueError(f"the file {str(path)!r} cannot be read: it is no regular file") from None
+        raise ValueError(
+            f"the file {str(path)!r} cannot be read: it is not a regular file"
+        ) from None
     except OSError as error:
         raise ValueError(f"the file {str(path)!r} cannot be read: {error.strerror}") from None
-    if content is None:  # one of the system's own, such as /proc/kmsg, that waits for more
-        raise ValueError(f"the file {str(path)!r} cannot be read: it has nothing to read now")
+    if content is None:  # a system file that would block, such as /proc/kmsg
+        raise ValueError(f"the file {str(path)!r} cannot be read: it has no content now")
     return content
 
 
-def _open_at_once(path: str, flags: int) -> int:
-    """Open a file so that nothing is waited for: neither the writer of a pipe nor its content."""
+def _open_nonblocking(path: str, flags: int) -> int:
+    """Open a file without waiting for a pipe's writer or content."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
@@ -170,18 +169,18 @@ def _conversations(text: str, by_line: bool, calls: bool) -> Iterator[Transcript
             raise ValueError("'conversations' is not a list")
         values = [values] if _are_messages(inner) else inner
     if _are_messages(values):
-        values = [values]  # of one conversation
+        values = [values]  # one conversation
     if len(values) > MAX_DIALOGS:
         raise ValueError(
-            f"the file holds {len(values):,} dialogs, but at most {MAX_DIALOGS:,} are allowed"
+            f"the file has {len(values):,} dialogs, but at most {MAX_DIALOGS:,} are allowed"
         )
     for number, value in enumerate(values):
         if isinstance(value, list):
             value = {"messages": value}
         value = check_object(value, f"dialog {number}")
-        known = _format_of(value, number)
+        format = _format_of(value, number)
         try:
-            yield from known.read(value, number, calls)
+            yield from format.read(value, number, calls)
         except TooLargeError as error:
             yield error
 
@@ -193,15 +192,15 @@ def _are_messages(values: list[Any]) -> bool:
 
 
 def _format_of(value: Mapping[str, Any], number: int) -> Format:
-    formats = {known.field: known for known in FORMATS.values() if known.field is not None}
-    for field, known in formats.items():
+    formats = {each.field: each for each in FORMATS.values() if each.field is not None}
+    for field, format in formats.items():
         if field in value:
-            return known
+            return format
     raise ValueError(f"dialog {number}: it has neither {' nor '.join(map(repr, sorted(formats)))}")
 
 
 def _is_lines(text: str) -> bool:
-    """Whether the first line is a JSON value by itself, and more lines follow."""
+    """Whether the first of several lines is a JSON value."""
     first, _, rest = text.strip().partition("\n")
     if not rest or not first.rstrip().endswith(("}", "]")):
         return False

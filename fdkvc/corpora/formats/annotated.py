@@ -1,14 +1,13 @@
 """Annotated dialogues: the Schema-Guided Dialogue dataset, and MultiWOZ 2.2, which has its layout.
 
-A turn's topic is the service that it is about. A service call demands its arguments, and the
-dialogue state after a user's turn demands its values; their evidence is where the values were said
-before, in the words of the state, of the annotated spans, or of the call itself.
+A turn's topic is its service. A service call demands its arguments, and the dialogue state after a
+user's turn demands its values. Their evidence is earlier mentions, in the wording of the state, of
+the annotated spans, or of the call.
 
-A call writes its arguments out, and may take them from wherever they stand. A value of a state is
-what was said of its service, so of its mentions only those in turns about that service count, and,
-where its slot is annotated as a copy of another slot, those in turns about that slot's service. A
-value that was said in no such turn was carried over from elsewhere, as by *the same area as the
-restaurant*, and all its mentions count.
+For an argument of a call, every mention counts. For a value of a state, mentions count in turns
+about its service and, if its slot is annotated as a copy of another slot, about that slot's
+service. A value without such a mention was carried over, as by *the same area as the restaurant*,
+and all its mentions count.
 
 Rastogi et al. 2020, *Towards Scalable Multi-Domain Conversational Agents: The Schema-Guided
 Dialogue Dataset*; Zang et al. 2020, *MultiWOZ 2.2*.
@@ -37,36 +36,36 @@ from fdkvc.corpora.transcripts import (
 from fdkvc.limits import MAX_MENTIONS, MAX_WORDINGS
 
 NO_INTENT = "NONE"
-"""The intent of a service that a turn is not about."""
+"""The intent of an inactive service."""
 
 Wordings = Mapping[str, tuple[str, ...]]
 
 
 NO_EVIDENCE = frozenset(("yes", "no", "true", "false", "dontcare", "free", "none"))
-"""Values that a sentence may hold without meaning them, so that a mention is no evidence."""
+"""Values whose words occur with other meanings, so that a mention is no evidence."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """What a turn says about one service.
+    """A turn's annotation for one service.
 
     Attributes
     ----------
     spans : tuple of (slot, start, end)
         Characters of the turn's text.
     copies : mapping of slot to slot
-        Of slots that have the value of another: which one.
+        The slot from which each copies its value.
     values : mapping of slot to wordings
-        The dialogue state after the turn; empty where the service has none or is not active.
+        The dialogue state after the turn; empty if the service is not active.
     canonical : mapping of (slot, canonical value) to wordings
-        What the turn's actions call a value.
+        From the turn's actions.
     call : tuple of (method, arguments), optional
     names_intent : bool
-        Whether the turn asks for something else than before.
+        Whether the turn introduces an intent.
     weight : int
-        How much the turn says about the service.
-    tells : bool
-        Whether there is more of it than an intent: what is active may not be spoken of.
+        Number of spans, actions and active intents.
+    discussed : bool
+        Whether it has more than an intent: a service may be active without being discussed.
     """
 
     service: str
@@ -77,10 +76,10 @@ class Frame:
     call: tuple[str, Mapping[str, str]] | None
     names_intent: bool
     weight: int
-    tells: bool
+    discussed: bool
 
     def moved(self, characters: int) -> Frame:
-        """Return the frame of a text with so many characters more before its own."""
+        """Return the frame for a text with so many characters prepended."""
         spans = ((slot, start + characters, end + characters) for slot, start, end in self.spans)
         return replace(self, spans=tuple(spans))
 
@@ -88,15 +87,15 @@ class Frame:
 def read_dialogue(
     value: Mapping[str, Any], number: int, calls: bool = False
 ) -> Iterator[Transcript]:
-    """Read one dialogue; a sentence about a mistake names the dialogue, the turn and the field."""
+    """Read one dialogue; errors name the dialogue, the turn and the field."""
     name = clean_name(optional(value, "dialogue_id", str, f"dialogue {number}"))
     place = f"dialogue {number} ({name})" if name else f"dialogue {number}"
     turns: list[Turn] = []
     framed: list[list[Frame]] = []
-    about: list[frozenset[str]] = []
-    said = require(value, "turns", list, place)
-    check_turns(place, len(said))
-    for at, found in enumerate(said):
+    services: list[frozenset[str]] = []
+    listed = require(value, "turns", list, place)
+    check_turns(place, len(listed))
+    for at, found in enumerate(listed):
         where = f"{place}, turn {at}"
         turn = check_object(found, where)
         text = require(turn, "utterance", str, where)
@@ -109,23 +108,23 @@ def read_dialogue(
         words = with_calls(clean(text), called)
         turns.append(Turn(clean_name(require(turn, "speaker", str, where)), words, topic))
         framed.append([frame.moved(len(words) - len(text)) for frame in frames])
-        about.append(_services(frames, about[-1] if about else frozenset()))
-    demands = _Demands(MentionFinder([turn.text for turn in turns], place), about)
+        services.append(_services(frames, services[-1] if services else frozenset()))
+    demands = _Demands(MentionFinder([turn.text for turn in turns], place), services)
     for at, frames in enumerate(framed):
         for frame in frames:
-            demands.take(at, frame, turns[at].text)
+            demands.add_frame(at, frame, turns[at].text)
     yield Transcript(
         name or f"dialog {number}",
         tuple(turns),
         tuple(demands.found),
-        demands.missing + len(demands.unsaid),
+        demands.missing + len(demands.missing_values),
         tuple(demands.calls),
         calls,
     )
 
 
 def _topic(frames: Sequence[Frame], before: str | None) -> str | None:
-    """Return the service that a turn is about: a new intent's, or that of which it says most."""
+    """Return the topic of a turn: the service of a new intent, or that with the largest weight."""
     best = max(frames, key=lambda frame: (frame.names_intent, frame.weight), default=None)
     if best is None or (not best.weight and before is not None):
         return before
@@ -133,9 +132,9 @@ def _topic(frames: Sequence[Frame], before: str | None) -> str | None:
 
 
 def _services(frames: Sequence[Frame], before: frozenset[str]) -> frozenset[str]:
-    """Return the services that a turn is about: those it tells of, or asks for, or as before."""
-    telling = [frame for frame in frames if frame.tells] or [each for each in frames if each.weight]
-    return frozenset(frame.service for frame in telling) or before
+    """Return the services of a turn: those discussed, or any with weight, or those before."""
+    found = [each for each in frames if each.discussed] or [each for each in frames if each.weight]
+    return frozenset(frame.service for frame in found) or before
 
 
 # ------------------------------------------------------------------------------- demands
@@ -143,26 +142,27 @@ def _services(frames: Sequence[Frame], before: frozenset[str]) -> frozenset[str]
 
 @dataclass
 class _Demands:
-    """What the dialogue has said so far, and what it demanded."""
+    """Annotations of the dialogue so far, and the demands found."""
 
     finder: MentionFinder
-    about: Sequence[frozenset[str]]
+    services: Sequence[frozenset[str]]
     found: list[Demand] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     missing: int = 0
-    unsaid: set[tuple[str, str, str]] = field(default_factory=set)
+    missing_values: set[tuple[str, str, str]] = field(default_factory=set)
     state: dict[str, Wordings] = field(default_factory=dict)
     canonical: dict[tuple[str, str, str], tuple[str, ...]] = field(default_factory=dict)
     spans: dict[tuple[str, str, str], list[Mention]] = field(default_factory=dict)
     copies: dict[tuple[str, str], str] = field(default_factory=dict)
 
-    def take(self, at: int, frame: Frame, text: str) -> None:
+    def add_frame(self, at: int, frame: Frame, text: str) -> None:
         """Add a frame of a turn."""
         if frame.call is not None:
             self._call(at, frame)
         for slot, start, end in frame.spans:
-            said = text[start:end].lower()
-            self.spans.setdefault((frame.service, slot, said), []).append(Mention(at, start, end))
+            wording = text[start:end].lower()
+            mentions = self.spans.setdefault((frame.service, slot, wording), [])
+            mentions.append(Mention(at, start, end))
         for (slot, value), wordings in frame.canonical.items():
             self.canonical[frame.service, slot, value] = wordings
         for slot, copied in frame.copies.items():
@@ -170,20 +170,20 @@ class _Demands:
         if frame.values:
             self.state[frame.service] = frame.values
             for slot, wordings in frame.values.items():
-                asked = frame.service, slot, wordings[0].lower()
+                value = frame.service, slot, wordings[0].lower()
                 if self._add("state", at + 1, frame.service, frame.service, slot, wordings) == ():
-                    self.unsaid.add(asked)
+                    self.missing_values.add(value)
                 else:
-                    self.unsaid.discard(asked)
+                    self.missing_values.discard(value)
 
     def _call(self, at: int, frame: Frame) -> None:
         assert frame.call is not None
         method, arguments = frame.call
-        known = self.state.get(frame.service, {})
+        state = self.state.get(frame.service, {})
         made = []
         for slot, value in arguments.items():
-            told = self.canonical.get((frame.service, slot, value.lower()), ())
-            wordings = (value, *known.get(slot, ()), *told)
+            canonical = self.canonical.get((frame.service, slot, value.lower()), ())
+            wordings = (value, *state.get(slot, ()), *canonical)
             mentions = self._add("call", at, frame.service, method, slot, wordings)
             self.missing += mentions == ()
             made.append(Argument(slot, clean_name(value), mentions[-1] if mentions else None))
@@ -192,7 +192,7 @@ class _Demands:
     def _add(
         self, kind: Any, turn: int, service: str, source: str, slot: str, wordings: Sequence[str]
     ) -> tuple[Mention, ...] | None:
-        """Add a demand, if there is evidence of it; return that, or None where none can be."""
+        """Add a demand if it has mentions; return these, or None for a value without evidence."""
         if all(wording.lower() in NO_EVIDENCE for wording in wordings):
             return None
         found = {*self.finder.mentions(wordings, before=turn)}
@@ -202,21 +202,21 @@ class _Demands:
         mentions = tuple(sorted(found))
         carried = False
         if kind == "state":
-            mentions, carried = self._said_of(service, slot, mentions)
+            mentions, carried = self._own_mentions(service, slot, mentions)
         if mentions:
             value = clean_name(wordings[0])
             self.found.append(Demand(kind, turn, source, slot, value, mentions, carried))
         return mentions
 
-    def _said_of(
+    def _own_mentions(
         self, service: str, slot: str, mentions: tuple[Mention, ...]
     ) -> tuple[tuple[Mention, ...], bool]:
-        """Return the mentions of a state's value that count; and if they are of other services."""
+        """Return the mentions of a state's value that count, and whether it is carried over."""
         services, copied = {service}, self.copies.get((service, slot))
         if copied is not None:
             services |= {each for each, values in self.state.items() if copied in values}
-        counted = tuple(each for each in mentions if services & self.about[each.turn])
-        own = any(service in self.about[each.turn] for each in mentions)
+        counted = tuple(each for each in mentions if services & self.services[each.turn])
+        own = any(service in self.services[each.turn] for each in mentions)
         return counted or mentions, not own
 
 
@@ -259,12 +259,12 @@ def _frame(value: Mapping[str, Any], place: str, text: str) -> Frame:
         call,
         names_intent=any(action.get("act") == "INFORM_INTENT" for action in actions),
         weight=len(spans) + len(actions) + active,
-        tells=bool(spans or copies or values or actions or call),
+        discussed=bool(spans or copies or values or actions or call),
     )
 
 
 def _span(found: Mapping[str, Any], place: str, text: str) -> tuple[str, int, int] | None:
-    """Return a slot and its characters, or None where it is copied from elsewhere."""
+    """Return a slot and its characters, or None if it is copied."""
     slot = clean_name(require(found, "slot", str, place))
     if "start" not in found and "exclusive_end" not in found:
         return None
@@ -272,7 +272,7 @@ def _span(found: Mapping[str, Any], place: str, text: str) -> tuple[str, int, in
     end = require(found, "exclusive_end", int, place)
     if not 0 <= start < end <= len(text):
         raise ValueError(
-            f"{place}: 'start' {start} and 'exclusive_end' {end} are no part of the utterance, "
+            f"{place}: 'start' {start} and 'exclusive_end' {end} are not in the utterance, "
             f"which has {len(text)} characters"
         )
     return slot, start, end
@@ -284,10 +284,10 @@ def _canonical(
     for index, action in enumerate(actions):
         where = f"{place}, action {index}"
         slot = clean_name(optional(action, "slot", str, where))
-        said = _texts(optional(action, "values", list, where), f"{where}, values")
-        meant = optional(action, "canonical_values", list, where)
-        for value in _texts(meant, f"{where}, canonical_values"):
-            yield (slot, value.lower()), tuple(said)
+        wordings = _texts(optional(action, "values", list, where), f"{where}, values")
+        canonical = optional(action, "canonical_values", list, where)
+        for value in _texts(canonical, f"{where}, canonical_values"):
+            yield (slot, value.lower()), tuple(wordings)
 
 
 def _service_call(value: Mapping[str, Any], place: str) -> tuple[str, Mapping[str, str]] | None:
@@ -302,11 +302,11 @@ def _service_call(value: Mapping[str, Any], place: str) -> tuple[str, Mapping[st
 
 
 def _texts(values: Any, place: str) -> list[str]:
-    """Return values that must be texts or numbers, as texts."""
+    """Return texts or numbers as texts."""
     values = values if isinstance(values, list) else [values]
     for value in values:
         if not isinstance(value, str | int | float):
-            raise ValueError(f"{place} holds something else than texts and numbers")
+            raise ValueError(f"{place} must contain only texts and numbers")
     return [clean(str(value)) for value in values[:MAX_WORDINGS]]
 
 

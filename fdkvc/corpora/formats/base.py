@@ -1,4 +1,4 @@
-"""What a format is: how its files are told apart, read, and spoken of."""
+"""The interface of a format: how its files are recognized, read and documented."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class Format:
     Attributes
     ----------
     endings : tuple of str
-        What the names of its files end with. A text is read as the format that its ending names,
-        or else as the first format of text.
+        Endings of file names. A text is read as the format of its ending, or else as the first text
+        format.
     field : str, optional
-        Of JSON, the field by which a dialog is told to be of this format; None for text.
+        The field by which a JSON dialog is recognized; None for a text format.
     read : function
-        Of a dialog's object, or a whole text, of the number of its first dialog in the file, and of
-        whether the text of calls is to be among the words, `with_calls`. A dialog that is too
-        large is raised, or given in its place where others follow.
-    described, topics, demands : str
-        Its row in the documentation: what the files are, and where topics and demands come from.
+        Called with a dialog's object or a whole text, the number of its first dialog in the file,
+        and whether to prepend the text of calls (`with_calls`). Raises a TooLargeError, or yields
+        it in place of the dialog if others follow.
+    description, topics, demands : str
+        Its row in the documentation: the files, and the origin of topics and demands.
     """
 
     key: str
@@ -40,7 +40,7 @@ class Format:
 
 
 def with_calls(text: str, calls: Sequence[tuple[str, Any]]) -> str:
-    """Return the words of a turn after its calls, each a line as chat templates write it.
+    """Return the words of a turn after its calls, each a line of JSON as in chat templates.
 
     Examples
     --------

@@ -1,9 +1,9 @@
 """Chat messages: objects with ``role`` and ``content``, and calls of tools where there are any.
 
-A message may name its topic in a field ``topic``. An assistant's ``tool_calls``, and the
-older ``function_call``, demand their arguments, each a text or a number that was said before.
-ShareGPT's messages have ``from`` and ``value`` instead; a batch request, a ``body`` with messages,
-or with the ``input`` of a response, in which calls stand between the messages.
+A message may name its topic in a field ``topic``. An assistant's ``tool_calls``, and the older
+``function_call``, demand the texts and numbers of their arguments. ShareGPT's messages have
+``from`` and ``value`` instead; a batch request has a ``body`` with messages, or with the ``input``
+of a response, in which calls are items between the messages.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ from fdkvc.corpora.transcripts import (
 )
 
 CONTENT_FIELDS = frozenset(("content", "refusal", "tool_calls", "function_call"))
-"""Fields of a message, of which it must have one."""
+"""Fields of which a message must have at least one."""
 
 TEXTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
-"""Types of a message's parts that are text, and the field that has it."""
+"""Types of a message's parts that have text, and its field."""
 
 
-CALLING = "function_call"
-"""Whom ShareGPT lets say its calls."""
+CALL_ROLE = "function_call"
+"""The sender of ShareGPT's calls."""
 
-ROLES = {"human": "user", "gpt": "assistant", CALLING: "assistant"}
-"""What ShareGPT calls those who speak, and chat messages do."""
+ROLES = {"human": "user", "gpt": "assistant", CALL_ROLE: "assistant"}
+"""Roles of ShareGPT's senders."""
 
 
 def read_conversation(
     value: Mapping[str, Any], number: int, calls: bool = False
 ) -> Iterator[Transcript]:
-    """Read one conversation; a sentence about a mistake names it, the turn and the field."""
+    """Read one conversation; errors name it, the turn and the field."""
     place = f"dialog {number}"
     named = value.get("id", value.get("title"))
     yield _conversation(require(value, "messages", list, place), named, place, calls)
 
 
 def read_shared(value: Mapping[str, Any], number: int, calls: bool = False) -> Iterator[Transcript]:
-    """Read one conversation of ShareGPT's layout."""
+    """Read one conversation of ShareGPT."""
     place = f"dialog {number}"
     yield _conversation(require(value, "conversations", list, place), value.get("id"), place, calls)
 
@@ -63,7 +63,7 @@ def read_shared(value: Mapping[str, Any], number: int, calls: bool = False) -> I
 def read_request(
     value: Mapping[str, Any], number: int, calls: bool = False
 ) -> Iterator[Transcript]:
-    """Read the conversation of a request to a model, as a line of a batch has it."""
+    """Read the conversation of a request of a batch."""
     place = f"dialog {number}"
     body, inside = require(value, "body", dict, place), f"{place}, body"
     if "input" in body and "messages" not in body:
@@ -76,7 +76,7 @@ def read_request(
 def _conversation(messages: list[Any], named: Any, place: str, calls_in_text: bool) -> Transcript:
     name = clean_name(named) if isinstance(named, str) else ""
     turns: list[Turn] = []
-    asked: list[tuple[int, str, Any]] = []
+    found_calls: list[tuple[int, str, Any]] = []
     check_turns(place, len(messages))
     for at, found in enumerate(messages):
         where = f"{place}, turn {at}"
@@ -86,31 +86,31 @@ def _conversation(messages: list[Any], named: Any, place: str, calls_in_text: bo
         called = list(_calls(message, where))
         words = with_calls(clean(_content(message, where)), called if calls_in_text else [])
         turns.append(Turn(role, words, topic or None))
-        asked += [(at, *call) for call in called]
+        found_calls += [(at, *call) for call in called]
 
     finder = MentionFinder([turn.text for turn in turns], place)
-    demands, missing, calls, unread = [], 0, [], 0
-    for at, method, arguments in asked:
+    demands, missing, calls, malformed = [], 0, [], 0
+    for at, method, arguments in found_calls:
         if not isinstance(arguments, dict):
-            unread += 1
+            malformed += 1
             continue
         made = []
         for slot, wording in _values(arguments, ""):
             mentions = finder.mentions([wording], before=at)
-            said = clean_name(wording)
+            value = clean_name(wording)
             if mentions:
-                demands.append(Demand("call", at, method, slot, said, mentions))
+                demands.append(Demand("call", at, method, slot, value, mentions))
             else:
                 missing += 1
-            made.append(Argument(slot, said, mentions[-1] if mentions else None))
+            made.append(Argument(slot, value, mentions[-1] if mentions else None))
         calls.append(Call(at, method, tuple(sorted(made, key=lambda each: each.slot))))
     return Transcript(
-        name or place, tuple(turns), tuple(demands), missing, tuple(calls), calls_in_text, unread
+        name or place, tuple(turns), tuple(demands), missing, tuple(calls), calls_in_text, malformed
     )
 
 
 def _of_response(body: Mapping[str, Any], place: str) -> Iterator[Any]:
-    """Yield the input of a response as chat messages; there, a call is no message."""
+    """Yield the input of a response as chat messages; there, calls are items of their own."""
     if body.get("instructions") is not None:
         yield {"role": "system", "content": require(body, "instructions", str, place)}
     if isinstance(body["input"], str):
@@ -124,7 +124,7 @@ def _of_response(body: Mapping[str, Any], place: str) -> Iterator[Any]:
                 yield {"role": "assistant", "tool_calls": [{"type": "custom", "custom": item}]}
             case {"type": "function_call_output" | "custom_tool_call_output"}:
                 yield {"role": "tool", "content": item.get("output")}
-            case {"type": str(kind)} if kind != "message":  # what it thought, and the like
+            case {"type": str(kind)} if kind != "message":  # such as reasoning
                 yield {"role": "assistant", "content": None}
             case _:
                 yield item
@@ -134,56 +134,53 @@ def _in_chat_terms(message: Mapping[str, Any], place: str) -> Mapping[str, Any]:
     """Return a message with ``role`` and ``content`` where it has ``from`` and ``value``."""
     if "role" in message or "from" not in message:
         return message
-    who, said = (
-        require(message, "from", str, place),
-        require(message, "value", str, place),
-    )
-    called = _called(said) if who == CALLING else []
+    who, text = (require(message, field, str, place) for field in ("from", "value"))
+    called = _json_calls(text) if who == CALL_ROLE else []
     if called:
         return {"role": ROLES[who], "tool_calls": [{"function": each} for each in called]}
-    return {"role": ROLES.get(who, who), "content": said}
+    return {"role": ROLES.get(who, who), "content": text}
 
 
-def _called(text: str) -> list[dict[str, Any]]:
-    """Return the calls that a text makes in JSON, each a name and arguments; else none."""
+def _json_calls(text: str) -> list[dict[str, Any]]:
+    """Return the calls in a JSON text, each a name and arguments; none if it is anything else."""
     found = _parsed(text)
     calls = found if isinstance(found, list) else [found]
-    known = all(
+    valid = all(
         isinstance(each, dict)
         and isinstance(each.get("name"), str)
         and isinstance(each.get("arguments"), dict)
         for each in calls
     )
-    return calls if known else []
+    return calls if valid else []
 
 
 def _content(message: Mapping[str, Any], place: str) -> str:
-    """Return the text of a message; its parts are joined, and what is no text is left out."""
+    """Return the text of a message, its textual parts joined."""
     if not message.keys() & CONTENT_FIELDS:
         require(message, "content", str, place)
-    said = [optional(message, "refusal", str, place)]
+    texts = [optional(message, "refusal", str, place)]
     if isinstance(message.get("content"), list):
         for found in message["content"]:
             where = f"{place}: a part of 'content'"
             field = TEXTS.get(str(check_object(found, where).get("type")))
             if field is not None:
-                said.append(require(found, field, str, where))
+                texts.append(require(found, field, str, where))
     else:
-        said.insert(0, optional(message, "content", str, place))
-    return "\n".join(filter(None, said))
+        texts.insert(0, optional(message, "content", str, place))
+    return "\n".join(filter(None, texts))
 
 
 def _calls(message: Mapping[str, Any], place: str) -> Iterator[tuple[str, Any]]:
-    """Yield the method of each call, and its arguments: as they stand if they are no object.
+    """Yield method and arguments of each call; malformed arguments stay text, not an error.
 
-    A model may write them wrong, and a dialog in which it did is one worth looking at.
+    A dialog in which a model made such a mistake is worth inspecting.
     """
     called = []
     if message.get("function_call") is not None:
         called.append(require(message, "function_call", dict, place))
     for found in optional(message, "tool_calls", list, place):
         call = check_object(found, f"{place}: a call")
-        if call.get("type") == "custom":  # its input is a text of no form
+        if call.get("type") == "custom":  # its input is free text
             custom = require(call, "custom", dict, place)
             arguments = {"input": require(custom, "input", str, place)}
             called.append({"name": custom.get("name"), "arguments": arguments})
@@ -197,7 +194,7 @@ def _calls(message: Mapping[str, Any], place: str) -> Iterator[tuple[str, Any]]:
 
 
 def _parsed(text: str) -> Any:
-    """Return what a text says in JSON, an object where it is empty; None if it is no JSON."""
+    """Parse JSON, an empty text as an object; return None if it is invalid."""
     try:
         check_structure(text.encode("utf-8", "replace"))
         return parse_json(text.strip() or "{}")
@@ -206,7 +203,7 @@ def _parsed(text: str) -> Any:
 
 
 def _values(value: Any, name: str) -> Iterator[tuple[str, str]]:
-    """Yield every text and number within a value, by the names that lead to it."""
+    """Yield the path and text of every text and number in a value."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from _values(inner, f"{name}.{key}" if name else key)

@@ -1,8 +1,8 @@
-"""Plain text: a speaker, a colon, and what was said.
+"""Plain text: a speaker, a colon and the words of a turn.
 
-A line that begins with no speaker goes on with the turn before it. So does a line such as
-``Address: 12 High St``: speakers are the first two names of a dialog, and names that begin two
-lines of the file or more. A line of three or more ``-`` or ``=`` ends a dialog.
+A line without a speaker continues the turn. So does a line such as ``Address: 12 High St``:
+speakers are the first two names of a dialog, and names that begin at least two lines of the file. A
+line of three or more ``-`` or ``=`` ends a dialog.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _END = re.compile(r"\s*(-{3,}|={3,})\s*")
 def read_plain_text(
     text: str, number: int = 0, calls: bool = False
 ) -> Iterator[Transcript | TooLargeError]:
-    r"""Read plain text, with a sentence for each dialog that is too large.
+    r"""Read plain text; yield an error in place of each dialog that is too large.
 
-    It has no calls. The other errors are those of `fdkvc.corpora.formats.read_transcripts`.
+    It has no calls. For other errors see `fdkvc.corpora.formats.read_transcripts`.
 
     Examples
     --------
@@ -53,8 +53,8 @@ def read_plain_text(
     def dialog() -> Transcript | TooLargeError:
         try:
             check_turns(f"dialog {number}", len(turns))
-            said = (Turn(speaker, clean("\n".join(lines).strip())) for speaker, lines in turns)
-            return Transcript(f"dialog {number}", tuple(said))
+            made = (Turn(speaker, clean("\n".join(lines).strip())) for speaker, lines in turns)
+            return Transcript(f"dialog {number}", tuple(made))
         except TooLargeError as error:
             return error
 
@@ -77,7 +77,7 @@ def read_plain_text(
             turns[-1][1].append(line)
         elif line.strip():
             raise ValueError(
-                f"line {at} names no speaker: begin it with a name and a colon, as in 'User: hello'"
+                f"line {at} has no speaker: begin it with a name and a colon, as in 'User: hello'"
             )
     if turns:
         yield dialog()

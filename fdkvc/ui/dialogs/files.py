@@ -112,7 +112,7 @@ def read_dialog_file(content: bytes, name: str) -> DialogFile:
         return DialogFile(name, digest, transcripts, skipped=skipped, packed=packed)
     traced = read_trace_file(BytesIO(content), most)
     if not traced:
-        raise ValueError("the file holds no dialogs")
+        raise ValueError("the file has no dialogs")
     for each in traced:
         products = len(each.heads) * len(each.tokens) * each.starts[-1]
         if products > MAX_SHOWN_PRODUCTS:
