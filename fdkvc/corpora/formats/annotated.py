@@ -170,11 +170,11 @@ class _Demands:
         if frame.values:
             self.state[frame.service] = frame.values
             for slot, wordings in frame.values.items():
-                value = frame.service, slot, wordings[0].lower()
+                entry = frame.service, slot, wordings[0].lower()
                 if self._add("state", at + 1, frame.service, frame.service, slot, wordings) == ():
-                    self.missing_values.add(value)
+                    self.missing_values.add(entry)
                 else:
-                    self.missing_values.discard(value)
+                    self.missing_values.discard(entry)
 
     def _call(self, at: int, frame: Frame) -> None:
         assert frame.call is not None
