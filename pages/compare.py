@@ -20,8 +20,8 @@ with page(
     staged=True,
 ) as shown:
     with st.sidebar:
-        dialog, budget = sidebar.choose_dialog(PAGE)
         policies = choose_lanes(PAGE)
+        dialog, budget = sidebar.choose_dialog(PAGE)
         asked = sidebar.choose_metrics(PAGE)
 
     runs = load_lanes(dialog, policies, budget, asked)

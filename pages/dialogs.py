@@ -22,8 +22,8 @@ with page(
     staged=True,
 ) as shown:
     with st.sidebar:
-        chosen = choices.choose_dialog(PAGE)
         policies = choose_lanes(PAGE, choices.POLICIES)
+        chosen = choices.choose_dialog(PAGE)
         metrics = sidebar.choose_metrics(PAGE)
     if chosen is None:
         choices.ask_for_file(PAGE)

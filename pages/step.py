@@ -20,8 +20,8 @@ with page(
     staged=True,
 ) as shown:
     with st.sidebar:
-        dialog, budget = sidebar.choose_dialog(PAGE)
         policy, beside = sidebar.choose_policy(PAGE)
+        dialog, budget = sidebar.choose_dialog(PAGE)
         asked = sidebar.choose_metrics(PAGE)
 
     run = load_run(RunChoice(dialog, policy, budget, asked))

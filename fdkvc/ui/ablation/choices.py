@@ -127,8 +127,8 @@ def choose_sweep(page: str) -> Sweep:
         policy=policy,
         axes=tuple(axes),
         scenario=SCENARIOS[fields.choice(page, SWEPT_SCENARIO)],
-        metrics=fields.several(page, MEASURED),
         **fields.numbers(page, NUMBERS),
+        metrics=fields.several(page, MEASURED),
     )
     st.caption(
         plain(

@@ -102,9 +102,9 @@ def choose_search(page: str) -> Tuning:
     tuning = Tuning(
         policy=policy,
         names=fields.several(page, _names_of(policy)),
-        metrics=fields.several(page, GOALS),
         scenarios=fields.several(page, WHERE),
         **fields.numbers(page, NUMBERS),
+        metrics=fields.several(page, GOALS),
     )
     st.caption(
         plain(

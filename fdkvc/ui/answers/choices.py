@@ -115,6 +115,7 @@ def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
 
 def choose_conversation(page: str, link: Mapping[str, str]) -> Conversation | None:
     """Show the controls; return the conversation, or None if there is no file yet."""
+    policies = _choose_policies(page)
     key = fields.choice(page, BEGINNING)
     file, transcript, turn = None, None, 0
     if key != NOTHING:
@@ -126,7 +127,6 @@ def choose_conversation(page: str, link: Mapping[str, str]) -> Conversation | No
             hold(page, DIGEST, "")
         transcript = _choose_dialog(page, file)
         turn = _choose_turn(page, transcript, link)
-    policies = _choose_policies(page)
     budget = fields.number(page, BUDGET)
     decides = fields.choice(page, DECIDES)
     said = tuple(line for line in held(page, SAID).split("\n") if line.strip())

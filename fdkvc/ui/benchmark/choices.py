@@ -35,10 +35,10 @@ FIELDS = [ALL_SCENARIOS, CHOSEN, MEASURED, *NUMBERS]
 
 def choose_benchmark(page: str) -> Benchmark:
     """Show the controls and return the benchmark."""
-    scenarios = fields.several(page, ALL_SCENARIOS)
     policies = choose_policies(page)
-    metrics = fields.several(page, MEASURED)
+    scenarios = fields.several(page, ALL_SCENARIOS)
     numbers = fields.numbers(page, NUMBERS)
+    metrics = fields.several(page, MEASURED)
     st.caption(
         plain(
             f"At most {DIALOGS_HERE.high:,} dialogs a scenario run here. "

@@ -15,7 +15,7 @@ _FRAME = """
 .st-key-page-head {padding-right: 2.25rem; gap: 0 1rem; flex-wrap: wrap;}
 .st-key-page-head > .stElementContainer {height: 3.75rem; align-content: center;}
 .st-key-page-head h1 {padding: 0; white-space: nowrap;}
-.st-key-page-head > .stLayoutWrapper {margin-left: auto;}
+.st-key-page-head > .stLayoutWrapper {margin: .5rem 0 .5rem auto;}
 .st-key-page-purpose {margin-top: -1.1rem;}
 .st-key-page-purpose p {font-size: .9rem; line-height: 1.4; opacity: .8;}
 [data-testid="stLogoSpacer"], :has(> [data-testid="stExpandSidebarButton"]) {
@@ -31,6 +31,15 @@ _FRAME = """
   .st-key-page-head {padding-right: 0;}
   .st-key-page-head > .stElementContainer {height: 2.5rem;}
   .st-key-page-purpose {margin-top: -.35rem;}
+}
+/* Actions that need a row of their own scroll away: below the title is the place of the stage's. */
+@media (max-width: 1100px) {
+  .stLayoutWrapper:has(> .st-key-page-head [data-testid="stButtonGroup"]),
+  .st-key-page-head:has([data-testid="stButtonGroup"]) {display: contents;}
+  .st-key-page-head:has([data-testid="stButtonGroup"]) > .stElementContainer {
+    position: sticky; top: 0; z-index: 6; background: PAPER;
+  }
+  .st-key-page-head:has([data-testid="stButtonGroup"]) > .stLayoutWrapper {margin: -.75rem 0 .25rem;}
 }
 @media (max-width: 640px) {.stMainBlockContainer {padding-inline: 1rem;}}
 """.replace("PAPER", f"light-dark({LIGHT.paper}, {DARK.paper})")
