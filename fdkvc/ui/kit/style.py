@@ -39,7 +39,9 @@ _FRAME = """
   .st-key-page-head:has([data-testid="stButtonGroup"]) > .stElementContainer {
     position: sticky; top: 0; z-index: 6; background: PAPER;
   }
-  .st-key-page-head:has([data-testid="stButtonGroup"]) > .stLayoutWrapper {margin: -.75rem 0 .25rem;}
+  .st-key-page-head:has([data-testid="stButtonGroup"]) > .stLayoutWrapper {
+    margin: -.75rem 0 .25rem;
+  }
 }
 @media (max-width: 640px) {.stMainBlockContainer {padding-inline: 1rem;}}
 """.replace("PAPER", f"light-dark({LIGHT.paper}, {DARK.paper})")
