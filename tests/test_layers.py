@@ -41,7 +41,8 @@ ROOMS: tuple[tuple[str, ...], ...] = (
 SEES = {
     "paper": set(),
     "charts": {"limits", "parameters", "words"},
-    "__main__": {module for room in ROOMS for module in room} - {"ui"},
+    "commands": {module for room in ROOMS for module in room} - {"ui"},
+    "__main__": {"commands"},
     "__init__": set(),
     "app": {"ui"},
     "pages": {"ui"},
@@ -156,7 +157,7 @@ def test_a_module_imports_only_what_is_above_it(path: Path) -> None:
 def test_the_walk_finds_the_package_and_every_room_is_used() -> None:
     places = {place_of(path) for path in files()}
 
-    assert {"parameters", "policies", "run", "__main__", "__init__"} <= places
+    assert {"parameters", "policies", "run", "commands", "__main__", "__init__"} <= places
     for room in ROOMS:
         assert set(room) <= places, f"{room} is in the table and nowhere else"
 
@@ -180,8 +181,9 @@ def test_the_walk_finds_the_package_and_every_room_is_used() -> None:
         ("from scipy import stats", "replication", ["scipy"]),
         ("import streamlit as st", "charts", ["streamlit"]),
         ("from fdkvc.run.trace import Trace", "charts", ["fdkvc.run"]),
-        ("from fdkvc.ui import fields", "__main__", ["fdkvc.ui"]),
-        ("import streamlit", "__main__", ["streamlit"]),
+        ("from fdkvc.ui import fields", "commands", ["fdkvc.ui"]),
+        ("import streamlit", "commands", ["streamlit"]),
+        ("from fdkvc.run import simulate", "__main__", ["fdkvc.run"]),
         ("import streamlit as st\nfrom fdkvc.ui import fields", "pages", []),
         ("import math\nimport numpy", "pages", ["math", "numpy"]),
         ("from fdkvc.charts import theme", "pages", ["fdkvc.charts"]),
@@ -221,7 +223,7 @@ def test_pages_leave_the_session_state_to_the_controls(path: Path) -> None:
 
 def test_the_command_line_loads_nothing_before_it_is_needed() -> None:
     heavy = ("pandas", "scipy", "altair", "streamlit", "numpy")
-    script = f"import sys, fdkvc.__main__; print([n for n in {heavy} if n in sys.modules])"
+    script = f"import sys, fdkvc.commands.main; print([n for n in {heavy} if n in sys.modules])"
 
     result = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fdkvc.__main__ import main
 from fdkvc.attention import Floats
+from fdkvc.commands.main import main
 from fdkvc.experiments.benchmark import Benchmark, run_benchmark
 from fdkvc.experiments.study import Study
 from fdkvc.policies import policy_named

@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from fdkvc.__main__ import main
+from fdkvc.commands.main import main
 from fdkvc.files.shipped import papers_run
 from fdkvc.parameters import defaults_of
 from fdkvc.policies import POLICIES
@@ -385,7 +385,7 @@ def test_the_table_of_rooms_is_the_one_that_the_imports_are_held_to() -> None:
         for row in rows
     ]
 
-    assert rooms == [*ROOMS, ("__main__",), ("app", "pages")]
+    assert rooms == [*ROOMS, ("commands", "__main__"), ("app", "pages")]
     for room, row in zip(rooms, rows, strict=True):
         named = {name for name in row["third-party"].split(", ") if name}
         allowed = {package for package, who in PACKAGES.items() if who & set(room)}

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fdkvc.__main__ import main
+from fdkvc.commands.main import main
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.corpora.recordings import Recording
@@ -223,7 +223,7 @@ def test_what_was_recorded_is_written_though_another_dialog_cannot_be(
     said = capsys.readouterr().out
     left = {
         "one is too long": (second, f"{first}: 657 tokens, but the model holds at most 40"),
-        "the file is full": (first, f"{second} and what follows: the trace has "),
+        "the file is full": (first, f"{second} and all after it: the trace has "),
     }
     kept, sentence = left[why]
     assert "1 dialog, " in said

@@ -23,10 +23,10 @@ import sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-from fdkvc import __main__ as command
+from fdkvc.commands import main as command
 from fdkvc.experiments import workers
 
-def parser(known=command._parser):
+def parser(known=command.build_parser):
     os.write(1, b"begun\\n")
     return known()
 
@@ -40,7 +40,7 @@ class Worker(workers._Worker):
         os.write(1, b"answered\\n")
         return result
 
-command._parser, workers._Worker = parser, Worker
+command.build_parser, workers._Worker = parser, Worker
 sys.exit(command.main(sys.argv[1:]))
 """
 """The command, which tells what its workers come to."""

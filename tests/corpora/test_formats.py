@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdkvc.__main__ import main
+from fdkvc.commands.main import main
 from fdkvc.corpora import formats, json_input
 from fdkvc.corpora.formats import (
     EXAMPLES,

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fdkvc.__main__ import main
+from fdkvc.commands.main import main
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.model_text import model_text
 from fdkvc.corpora.transcripts import Transcript
@@ -459,7 +459,7 @@ def test_the_command_writes_what_its_help_and_document_say(
     assert run("repeat", out / "run.json", *files[:4]) == 0
     assert "the same, byte for byte, in answers.csv, answers_summary" in capsys.readouterr().out
     others: list[tuple[Path, str]] = [
-        (BUNDLED, "the run was of another model: name its folder with --model"),
+        (BUNDLED, "the run used another model: name its folder with --model"),
         (folder, "the run read another file of dialogs: name it with --dialogs"),
     ]
     for other, sentence in others:

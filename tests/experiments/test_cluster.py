@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from threadpoolctl import threadpool_info
 
-from fdkvc.__main__ import main
+from fdkvc.commands.main import main
 from fdkvc.experiments import cluster as cluster_module
 from fdkvc.experiments.benchmark import Benchmark, Progress, Results, run_benchmark
 from fdkvc.experiments.cluster import dask_cluster

@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from fdkvc.__main__ import _parser, main
+from fdkvc.commands.main import main
+from fdkvc.commands.parser import build_parser
 from fdkvc.experiments.tuning import FRESH_SEED, Tuning, remeasured_front, suggested, tune
 from fdkvc.files.record import digest, read_run
 from fdkvc.files.repeat import compare, found_by
@@ -172,7 +173,7 @@ def test_the_page_searches_and_opens_what_was_found(monkeypatch: pytest.MonkeyPa
     assert not app.error
     assert link_of(app) == LINK
     _, _, _, *command = shlex.split(app.code[0].value)
-    asked = _parser().parse_args(command)
+    asked = build_parser().parse_args(command)
     assert (asked.policy, asked.names) == ("blocks(h2o,size=8)", ["window", "size"])
     assert (asked.metrics, asked.scenarios) == (["retention", "diversity"], ["mixed"])
     run_until(press(app, "Start the search"), "Shown: Blocks (H2O, size=8) for retention and")

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from fdkvc.__main__ import main
 from fdkvc.charts.theme import LIGHT
+from fdkvc.commands.main import main
 from fdkvc.corpora.formats import EXAMPLES, read_transcripts
 from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.corpora.recordings import Recording

@@ -21,12 +21,12 @@ AT_EACH_STEP = """
 import json, os, signal, sys
 from pathlib import Path
 
-from fdkvc import __main__ as command
+from fdkvc.commands import main as command
 from fdkvc.files.write import write_files
 
 scratch, ending = Path(sys.argv[1]), signal.Signals[sys.argv[2]]
 old, new = map(json.loads, sys.argv[3:])
-command._parser = lambda: sys.exit(write_files(folder, new))
+command.build_parser = lambda: sys.exit(write_files(folder, new))
 
 step = 0
 while True:
@@ -111,7 +111,7 @@ def test_two_commands_write_to_a_folder_one_after_the_other(tmp_path: Path) -> N
 AS_ON_WINDOWS = """
 import os, shutil, signal, sys
 
-from fdkvc.__main__ import main
+from fdkvc.commands.main import main
 from fdkvc.files.write import write_files
 
 open_ = os.open

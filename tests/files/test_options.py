@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fdkvc.__main__ import _parser
+from fdkvc.commands.parser import build_parser
 from fdkvc.experiments.answers import Answers
 from fdkvc.experiments.benchmark import Benchmark
 from fdkvc.experiments.replay import Replay
@@ -79,5 +79,5 @@ def test_the_command_line_asks_for_the_same_settings(
 ) -> None:
     name, *more = command.split()
     line = command_line(name, options_of(settings))
-    read = _parser().parse_args([*shlex.split(line)[3:], *more])
+    read = build_parser().parse_args([*shlex.split(line)[3:], *more])
     assert settings_from(type(settings), read, **fixed) == settings

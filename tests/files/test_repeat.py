@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdkvc.__main__ import main
+from fdkvc.commands.main import main
 from fdkvc.experiments.answers import Answers
 from fdkvc.experiments.benchmark import Benchmark, default_baseline, run_benchmark
 from fdkvc.experiments.sweep import Sweep

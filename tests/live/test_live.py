@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import NO_TRANSFORMERS
-from fdkvc.__main__ import main
+from fdkvc.commands.main import main
 from fdkvc.corpora.formats import EXAMPLES, read_file
 from fdkvc.corpora.model_text import model_text
 from fdkvc.corpora.trace_file import read_trace_file, trace_bytes
@@ -639,7 +639,7 @@ def test_the_command_writes_what_its_document_says(
     [
         (["--model", "nowhere"], "the model 'nowhere' cannot be loaded: there is no such folder"),
         (["--pool", "sum"], "pool is 'sum', but must be one of mean, max"),
-        (["--trace", "--every", "3"], "--trace and --every do not go together: what a trace"),
+        (["--trace", "--every", "3"], "--trace and --every do not go together: a trace holds"),
         # What no cache can do is said before a model is looked for.
         (
             ["--model", "nowhere", "--policies", "fifo", "surprisal"],

@@ -13,7 +13,7 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from fdkvc.__main__ import _parser
+from fdkvc.commands.parser import build_parser
 from fdkvc.experiments.answers import MEASURES
 from fdkvc.explain.answer_causes import grade_call
 from fdkvc.files.record import digest
@@ -168,7 +168,7 @@ def test_what_was_measured_is_what_its_run_json_says() -> None:
     )
     assert f"<td>{fifo['mean']:.3f} ({fifo['ci_low']:.3f} to {fifo['ci_high']:.3f}) ≠</td>" in text
     (command,) = re.findall("<pre>(.*?)</pre>", text, re.DOTALL)
-    asked = _parser().parse_args(unescape(command).split()[3:])
+    asked = build_parser().parse_args(unescape(command).split()[3:])
     assert [policy.split(":")[0] for policy in asked.policies] == [
         *(policy["key"] for policy in run["parameters"]["policies"]),
         "cut-text",

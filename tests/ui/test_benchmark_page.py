@@ -9,7 +9,7 @@ import shlex
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from fdkvc.__main__ import _parser
+from fdkvc.commands.parser import build_parser
 from fdkvc.experiments.benchmark import Benchmark
 from fdkvc.experiments.sweep import Sweep, sweepable
 from fdkvc.files.options import settings_from
@@ -304,7 +304,7 @@ def test_the_command_of_a_sweep_names_all_that_was_chosen(key: str) -> None:
     for name in sweepable(key):
         value = getattr(POLICIES[key](), name)
         sweep = Sweep(policy=key, axes=((name, (value,)),))
-        asked = _parser().parse_args(shlex.split(sweep_command(sweep))[3:])
+        asked = build_parser().parse_args(shlex.split(sweep_command(sweep))[3:])
         assert (asked.parameter, asked.values) == (name, [f"{value:g}"])
         again = settings_from(Sweep, asked, axes=sweep.axes)
         assert again == dataclasses.replace(sweep, dialogs=2000)
@@ -321,7 +321,7 @@ def test_the_command_that_a_page_shows_is_one_that_the_command_line_takes(page: 
     program, module, name, *arguments = shlex.split(settled(app.run()).code[0].value)
 
     assert (program, module, name) == ("python", "-m", "fdkvc")
-    asked = _parser().parse_args(arguments)
+    asked = build_parser().parse_args(arguments)
     assert (asked.seed, asked.budget, asked.metrics) == (3, 40, ["retention", "regret"])
     if page == "benchmark":
         benchmark = settings_from(Benchmark, asked)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from fdkvc.__main__ import _parser
+from fdkvc.commands.parser import build_parser
 from fdkvc.corpora.formats import EXAMPLES, read_dialogs, read_file
 from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.corpora.trace_file import trace_bytes
@@ -428,7 +428,7 @@ def test_the_work_of_a_file_is_the_command_lines() -> None:
 
     report = report_of(done)
     command = replay_command(settings, "h2o", 0)
-    asked = _parser().parse_args(command.split()[3:])
+    asked = build_parser().parse_args(command.split()[3:])
     assert command in report
     assert (asked.policies, asked.budgets, asked.baseline) == (["fifo", "h2o"], [32, 48], "h2o")
     assert all(digest(text) in report for text in files.values())

@@ -1,0 +1,153 @@
+"""``answers`` and ``live``: what a model's answers lose when policies evict from its cache."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from fdkvc.commands.console import finish, progress, running, skipped_text, warn, warn_no_effect
+from fdkvc.commands.dialogs import read_transcripts, record_all
+from fdkvc.corpora.trace_file import trace_bytes
+from fdkvc.corpora.transcripts import Transcript
+from fdkvc.experiments.answers import CUT_TEXT, FULL, Answers, encode_dialog, readable, run_answers
+from fdkvc.experiments.proxies import AnswersTables, answers_tables
+from fdkvc.files.export import answers_files, csv_text
+from fdkvc.files.options import settings_from
+from fdkvc.files.text import answers_text, cost_text
+from fdkvc.files.write import check_folder
+from fdkvc.lm import BUNDLED, BUNDLED_SERVICES
+from fdkvc.lm.language_model import load_language_model
+from fdkvc.policies import read_policy
+
+if TYPE_CHECKING:
+    from fdkvc.lm.language_model import AnyModel, LanguageModel
+
+Dialogs = tuple[Sequence[Transcript], str]
+"""Dialogs, and the SHA-256 of their file."""
+
+
+def answers(options: Namespace) -> None:
+    """Measure the answers of a small language model."""
+    settings, baseline = _settings(options)
+    model, trained_on = language_model(options.model)
+    dialogs = readable_dialogs(model, options.dialogs)
+    shape = model.decoder.shape
+    available = {"heads": shape.heads, "layers": shape.layers}
+    warn_no_effect(settings.policies, speakers=True, words=True, **available)
+    with running(options) as arguments:
+        tables, files = measure(settings, baseline, model, dialogs, arguments, trained_on)
+    finish(options, files, f"{model.name}\n\n{answers_text(tables)}")
+
+
+def live(options: Namespace) -> None:
+    """Measure the answers of any model that transformers runs, and what its caches cost."""
+    settings, baseline = _settings(options)
+    if not settings.policies:
+        raise ValueError("live needs at least one policy besides cut-text")
+    if options.trace and settings.every is not None:
+        raise ValueError("--trace and --every do not go together: a trace holds whole turns")
+    try:
+        from fdkvc.live.cache import check_within_a_cache
+        from fdkvc.live.cost import measure_cost
+        from fdkvc.live.loop import load_live
+        from fdkvc.live.recorded import record_dialog
+    except ImportError as error:
+        raise ValueError(
+            f"live needs the packages of requirements-capture.txt: {error.name} is missing"
+        ) from None
+    for policy in settings.policies:
+        check_within_a_cache(policy)
+    model = load_live(options.model, pool=options.pool, positions=options.positions)
+    warn_no_effect(settings.policies, heads=2, layers=2)  # several, whatever their number
+    dialogs = readable_dialogs(model, options.dialogs)
+    with progress() as on_progress:
+        arguments = {"workers": 1, "on_progress": on_progress}
+        tables, csv = measure(settings, baseline, model, dialogs, arguments, more=model.about)
+    transcripts, _ = dialogs
+    turns = [[turn.ids for turn in encode_dialog(model, each)] for each in transcripts]
+    longest = max(turns, key=lambda dialog: sum(map(len, dialog)))
+    cost = measure_cost(
+        model,
+        settings.policies,
+        settings.budgets,
+        longest,
+        decides=settings.decides,
+        every=settings.every,
+    )
+    files: dict[str, str | bytes] = {**csv, "live_cost.csv": csv_text(cost)}
+    skipped: list[str] = []
+    if options.trace:
+        first = settings.policies[0], settings.budgets[0], settings.decides
+        recorded, skipped = record_all(
+            lambda each: record_dialog(model, *first, each, encode_dialog(model, each)), transcripts
+        )
+        if recorded:
+            files["trace.npz"] = trace_bytes(recorded)
+    title = "\n".join(filter(None, [model.name, model.left]))
+    text = f"{title}\n\n{answers_text(tables)}\n\n\n{cost_text(cost)}"
+    finish(options, files, "\n\n".join(filter(None, [text, skipped_text(skipped)])))
+
+
+def _settings(options: Namespace) -> tuple[Answers, str]:
+    """Return what to measure, and the baseline."""
+    chosen: dict[str, Any] = {}
+    if options.policies is not None:
+        policies = [key for key in options.policies if key != CUT_TEXT]
+        chosen = {"policies": tuple(map(read_policy, policies))}
+        chosen["cut_text"] = CUT_TEXT in options.policies
+    settings = settings_from(Answers, options, **chosen)
+    baseline = FULL if options.baseline is None else options.baseline
+    if baseline not in settings.names:
+        names = ", ".join(settings.names)
+        raise ValueError(f"baseline {baseline!r} is not among the policies: choose from {names}")
+    check_folder(options.out)
+    return settings, baseline
+
+
+def language_model(folder: str | None) -> tuple[LanguageModel, frozenset[str]]:
+    """Return a small language model, by default the bundled one, and its training services."""
+    if folder is None:
+        return load_language_model(BUNDLED), BUNDLED_SERVICES
+    return load_language_model(folder), frozenset()
+
+
+def readable_dialogs(model: AnyModel, file: str | None) -> Dialogs:
+    """Return the dialogs of a file that a model can read; warn of skipped ones."""
+    transcripts, digest = read_transcripts(file)
+    found, skipped = readable(model, transcripts)
+    if skipped:
+        warn(skipped_text(skipped))
+    return found, digest
+
+
+def measure(
+    settings: Answers,
+    baseline: str,
+    model: AnyModel,
+    dialogs: Dialogs,
+    arguments: Mapping[str, Any],
+    trained_on: frozenset[str] = frozenset(),
+    more: Mapping[str, object] | None = None,
+) -> tuple[AnswersTables, dict[str, str]]:
+    """Let a model answer dialogs, and return the tables and their files.
+
+    Parameters
+    ----------
+    arguments : mapping
+        As `fdkvc.commands.console.running` yields them.
+    trained_on : frozenset of str
+        The services that the model was trained on; empty if unknown.
+    more : mapping, optional
+        As for `fdkvc.files.export.answers_files`.
+    """
+    began = perf_counter()
+    measured = run_answers(settings, model, dialogs[0], **arguments)
+    tables = answers_tables(measured, baseline, trained_on)
+    about: Any = {"model": model, "file": dialogs[1], "more": more}
+    seconds = perf_counter() - began
+    return tables, answers_files(settings, measured, tables, **about, seconds=seconds)
+
+
+COMMANDS = {"answers": answers, "live": live}

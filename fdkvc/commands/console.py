@@ -1,0 +1,118 @@
+"""What all commands share: results on stdout, progress and warnings on stderr, and workers."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from fdkvc.experiments.benchmark import Progress
+    from fdkvc.policies import Policy
+
+SECONDS_PER_LINE = 10.0
+"""Between two lines of progress where stderr is not a terminal."""
+
+MAX_SKIPPED = 10
+"""Skipped dialogs that are listed with their reason."""
+
+
+def warn(text: str, end: str = "\n") -> None:
+    """Print to stderr, if that can be written."""
+    try:
+        print(text, end=end, file=sys.stderr, flush=True)
+    except OSError:
+        _discard(sys.stderr)
+
+
+def flush(text: str = "") -> None:
+    """Print to stdout at once; a reader that has closed it, as ``head`` does, is no error.
+
+    Raises
+    ------
+    ValueError
+        If it cannot be written.
+    """
+    try:
+        print(text, end="", flush=True)
+    except BrokenPipeError:
+        _discard(sys.stdout)
+    except OSError as error:
+        _discard(sys.stdout)
+        reason = (error.strerror or str(error)).lower()
+        raise ValueError(f"the output cannot be written: {reason}") from None
+
+
+def _discard(stream: TextIO) -> None:
+    """Send the rest of a stream to the null device."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def print_results(text: str, out: str | None = None) -> None:
+    """Print the results of a command, and where its files are."""
+    flush(f"{text}\n" if out is None else f"{text}\n\nWritten to {out}\n")
+
+
+def finish(options: Namespace, files: Mapping[str, str | bytes], text: str) -> None:
+    """Write the files of a command to the folder of ``--out``, if any, and print its results."""
+    from fdkvc.files.write import write_files
+
+    if options.out is not None:
+        write_files(options.out, files)
+    print_results(text, options.out)
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[Progress], None]]:
+    """Yield a function that shows progress: in one line of a terminal, else line by line."""
+    terminal = sys.stderr.isatty()
+    due = SECONDS_PER_LINE
+
+    def show(progress: Progress) -> None:
+        nonlocal due
+        share = progress.done / progress.total
+        text = f"{share:4.0%}  {progress.title}, about {progress.seconds_left:.0f} s left"
+        if terminal:
+            warn(f"\r\x1b[K{text}", end="")
+        elif progress.seconds >= due:
+            due = progress.seconds + SECONDS_PER_LINE
+            warn(text)
+
+    try:
+        yield show
+    finally:
+        if terminal:
+            warn("\r\x1b[K", end="")
+
+
+@contextmanager
+def running(options: Namespace) -> Iterator[dict[str, Any]]:
+    """Yield the arguments of a run: its workers or its Dask cluster, and its progress."""
+    with progress() as on_progress:
+        if options.dask is None:
+            yield {"workers": options.workers, "on_progress": on_progress}
+        elif options.workers is not None:
+            raise ValueError("--dask and --workers do not go together: give one of them")
+        else:
+            from fdkvc.experiments.cluster import dask_cluster
+
+            with dask_cluster(options.dask) as (executor, workers):
+                yield {"executor": executor, "workers": workers, "on_progress": on_progress}
+
+
+def warn_no_effect(policies: Sequence[Policy], **available: Any) -> None:
+    """Warn of settings of policies that change nothing with what is available."""
+    from fdkvc.explain.idle import idle
+    from fdkvc.policies.base import Available
+
+    for sentence in idle(policies, Available(**available)):
+        warn(sentence)
+
+
+def skipped_text(skipped: Sequence[str]) -> str:
+    """Return the list of skipped dialogs with reasons, "" if there are none."""
+    more = [f"and {len(skipped) - MAX_SKIPPED} more"] if len(skipped) > MAX_SKIPPED else []
+    return "\n  ".join(["Left out:", *skipped[:MAX_SKIPPED], *more]) if skipped else ""

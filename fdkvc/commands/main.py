@@ -1,0 +1,104 @@
+"""Run a command and turn its errors and signals into one sentence and an exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NoReturn
+
+from fdkvc.commands.console import flush, warn
+from fdkvc.commands.parser import build_parser
+
+ERROR = 2
+
+MAX_MESSAGE_LENGTH = 1000
+"""Characters of an error message; a longer one loses its middle."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Those of the process by default.
+
+    Returns
+    -------
+    int
+        0; 2 after an error, with one sentence on stderr; 128 plus the signal number after Ctrl-C,
+        SIGTERM or SIGHUP.
+    """
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, it stays open as long as the process
+    if sys.stdout is None:
+        return _fail("the output cannot be written: standard output is closed")
+    try:
+        with _ending_signals():
+            _run(build_parser().parse_args(arguments))
+    except SystemExit:  # argparse, after printing its help
+        pass
+    except ValueError as error:
+        return _fail(str(error))
+    except (MemoryError, OverflowError):
+        return _fail("not enough memory: choose a smaller budget")
+    except KeyboardInterrupt as interrupt:
+        number = interrupt.args[0] if interrupt.args else signal.SIGINT
+        return _fail("interrupted; files are written whole or not at all", 128 + number)
+    try:
+        flush()
+    except ValueError as error:
+        return _fail(str(error))
+    return 0
+
+
+def _run(options: Namespace) -> None:
+    """Run a command; its packages are imported only here, so that ``--help`` stays fast."""
+    match options.command:
+        case "benchmark" | "study":
+            from fdkvc.commands.benchmark import COMMANDS
+        case "sweep" | "ablation" | "tune":
+            from fdkvc.commands.sweep import COMMANDS
+        case "dialogs" | "capture":
+            from fdkvc.commands.dialogs import COMMANDS
+        case "answers" | "live":
+            from fdkvc.commands.answers import COMMANDS
+        case "trace":
+            from fdkvc.commands.trace import COMMANDS
+        case _:
+            from fdkvc.commands.report import COMMANDS
+    COMMANDS[options.command](options)
+
+
+@contextmanager
+def _ending_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end a command as Ctrl-C does, unless they are ignored."""
+
+    def end(number: int, _: object) -> NoReturn:
+        for each in handled:
+            signal.signal(each, signal.SIG_IGN)  # a second one would interrupt the cleanup
+        raise KeyboardInterrupt(number)
+
+    endings = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP")]  # Windows has one
+    handled = [each for each in endings if each and signal.getsignal(each) == signal.SIG_DFL]
+    try:
+        for each in handled:
+            signal.signal(each, end)
+        yield
+    finally:
+        for each in handled:
+            signal.signal(each, signal.SIG_DFL)
+
+
+def _fail(message: str, code: int = ERROR) -> int:
+    # Input may contain control characters, which a terminal would obey.
+    plain = "".join(letter if letter.isprintable() else " " for letter in message)
+    if len(plain) > MAX_MESSAGE_LENGTH:
+        half = MAX_MESSAGE_LENGTH // 2
+        plain = f"{plain[:half]} … {plain[-half:]}"
+    warn(f"fdkvc: {plain}")
+    return code

@@ -1,0 +1,74 @@
+"""``trace``: everything that happens in one dialog under one policy."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Sequence
+
+from fdkvc.commands.console import finish, warn_no_effect
+from fdkvc.commands.parser import read_value
+from fdkvc.experiments.benchmark import check_different
+from fdkvc.files.export import check_entries, trace_files
+from fdkvc.files.text import trace_text
+from fdkvc.files.write import check_folder
+from fdkvc.parameters import BUDGET, SEED
+from fdkvc.policies import Policy, read_policy
+from fdkvc.run.bounds import check_schedule
+from fdkvc.run.metrics import metric_named
+from fdkvc.run.simulate import simulate
+from fdkvc.synthetic.draw import generate
+from fdkvc.synthetic.scenarios import Scenario, World, custom_scenario, scenario_named
+
+
+def trace(options: Namespace) -> None:
+    """Run one policy on one dialog and write every step."""
+    scenario = _scenario(options)
+    policy = _with_settings(read_policy(options.policy), options.set)
+    warn_no_effect([policy])
+    BUDGET.check(options.budget, "budget")
+    SEED.check(options.seed, "seed")
+    check_entries(policy, scenario, options.budget)
+    check_different("metric", options.metrics)
+    for key in options.metrics:
+        metric_named(key)
+    if "regret" in options.metrics:
+        turns = len(scenario.schedule)
+        check_schedule(turns, turns * World().tokens_per_turn, options.budget)
+    check_folder(options.out)
+
+    dialogs = generate(scenario, 1, options.seed)
+    trace = simulate(policy, dialogs, options.budget)
+    title = f"{policy.title} on {scenario.label} ({scenario.schedule}), seed {options.seed}"
+    text = f"{title}\n\n{trace_text(trace, dialogs, options.metrics)}"
+    finish(options, trace_files(trace, dialogs, options.metrics), text)
+
+
+def _scenario(options: Namespace) -> Scenario:
+    if options.schedule is None:
+        return scenario_named("mixed" if options.scenario is None else options.scenario)
+    if options.scenario is not None:
+        raise ValueError(
+            f"--scenario {options.scenario} and --schedule {options.schedule} do not go "
+            "together: give one of them"
+        )
+    return custom_scenario(options.schedule)
+
+
+def _with_settings(policy: Policy, texts: Sequence[str]) -> Policy:
+    """Return a policy with hyperparameters such as ``gamma=0.8``."""
+    changed: dict[str, int | float | str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ValueError(f"--set is {text!r}, but must be NAME=VALUE, such as gamma=0.8")
+        if name in changed:
+            raise ValueError(f"--set gives {name!r} twice")
+        known = policy.settings.get(name)
+        changed[name] = value if known and known.kind is str else read_value(value)
+    for name in changed.keys() - policy.settings.keys():
+        allowed = ", ".join(policy.settings) or "none"
+        raise ValueError(f"{name!r} is not a hyperparameter of {policy.name} (it has: {allowed})")
+    return policy.variant(**changed)
+
+
+COMMANDS = {"trace": trace}
