@@ -1,4 +1,4 @@
-"""The paper's tables cell by cell: the judged facts, laid out as they are printed."""
+"""The paper's tables cell by cell: measured figures and verdicts in the printed layout."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from fdkvc.synthetic.scenarios import SCENARIOS
 from fdkvc.words import count, decimal
 
 LATE = {"late_alignment": 1, "late_diversity": 3, "late_retention": 4}
-"""Tables of late metrics that the paper has; the others go by the key of their metric."""
+"""The paper's tables of late metrics; tables of other metrics have the metric's key."""
 
 
 @dataclass(frozen=True)
 class Unit:
-    """How a figure is written: times `scale`, with `digits` decimals."""
+    """The format of a figure: times `scale`, with `digits` decimals."""
 
     name: str = ""
     scale: float = 1.0
     digits: int = 4
 
     def write(self, value: float) -> str:
-        """Write a figure, nothing for NaN."""
+        """Format a figure; empty for NaN."""
         return "" if math.isnan(value) else decimal(self.scale * value, self.digits)
 
 
@@ -51,14 +51,14 @@ _UNITS = {
 
 
 def unit_of(fact: Fact) -> Unit:
-    """Return how a fact is written."""
+    """Return the unit of a fact."""
     if fact.source == DEFAULT:
         return Unit(digits=2)
     return _UNITS.get(fact.metric) or (PERCENT if late_metric(fact.metric).percent else PLAIN)
 
 
 def figure_words(fact: Fact) -> str:
-    """Return the measured figure with its interval, as short as can be.
+    """Format the measured figure with its interval.
 
     Examples
     --------
@@ -79,16 +79,16 @@ def figure_words(fact: Fact) -> str:
 
 @dataclass(frozen=True, eq=False)
 class MeasuredTable:
-    """A table of the paper, with our cells.
+    """A table of the paper with measured cells.
 
     Attributes
     ----------
     number : int or str
-        Its number in the paper, or the key of a metric that the paper does not have.
+        Its number in the paper, or the key of a metric without a table there.
     corner : str
-        What its rows are.
+        The heading of its rows.
     cells : mapping of (row, column) to Fact
-        Of the cells that we have.
+        The measured cells.
     """
 
     number: int | str
@@ -100,11 +100,11 @@ class MeasuredTable:
 
     @property
     def heading(self) -> str:
-        """Its title, after its number in the paper."""
+        """Its number in the paper and its title."""
         return f"Table {self.number}: {self.title}" if isinstance(self.number, int) else self.title
 
     def of_verdict(self, verdict: str) -> MeasuredTable:
-        """Return the table with the cells that have this verdict."""
+        """Return the table with only the cells of this verdict."""
         return replace(
             self, cells={at: fact for at, fact in self.cells.items() if fact.verdict == verdict}
         )
@@ -116,10 +116,7 @@ class MeasuredTable:
 
 
 def measured_tables(study: Study) -> list[MeasuredTable]:
-    """Return Tables 1 to 7, measured, then one for each metric that the paper does not have.
-
-    Those of which nothing was measured are left out.
-    """
+    """Return the measured Tables 1 to 7 and one for each other metric, without empty tables."""
     tables = {table.number: table for table in _empty_tables(study)}
     names = [policy.name for policy in study.results.benchmark.policies]
 
@@ -205,7 +202,7 @@ def cells_table(tables: list[MeasuredTable]) -> pd.DataFrame:
 
 
 def sign_of(fact: Fact) -> str:
-    """Return the sign of a fact's verdict, nothing where there is none."""
+    """Return the symbol of a fact's verdict; empty without one."""
     return SIGNS.get(fact.verdict or "", "")
 
 
@@ -216,14 +213,14 @@ def verdicts_of(tables: list[MeasuredTable]) -> dict[str, int]:
 
 
 def reproduced_by_spread(tables: list[MeasuredTable]) -> dict[Spread, int]:
-    """Count the reproduced figures that vary from dialog to dialog, the constants, percentiles."""
+    """Count the reproduced figures by spread: varying, constant or percentile."""
     every = [fact for table in tables for fact in table.cells.values()]
     spreads = [fact.spread for fact in every if fact.verdict == REPRODUCED]
     return {spread: spreads.count(spread) for spread in get_args(Spread)}
 
 
 def reproduced_sentence(tables: list[MeasuredTable]) -> str:
-    """Say how many of the reproduced figures could have come out otherwise; nothing without any."""
+    """Count the reproduced figures by spread in a sentence; empty without any."""
     counts = reproduced_by_spread(tables)
     if not any(counts.values()):
         return ""
@@ -235,5 +232,5 @@ def reproduced_sentence(tables: list[MeasuredTable]) -> str:
 
 
 def scenario_label(key: str) -> str:
-    """Return a scenario's label, also of the composite."""
+    """Return the label of a scenario or of the composite."""
     return "Composite" if key == COMPOSITE else SCENARIOS[key].label

@@ -1,7 +1,6 @@
-"""The paper's claims, judged by what a study measured.
+"""The paper's claims, judged by a study.
 
-`fdkvc.paper.claims` says what is claimed, and which quantity decides it; here that quantity is
-computed.
+`fdkvc.paper.claims` defines each claim and the quantity that decides it, which is computed here.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS
 from fdkvc.words import decimal, minus
 
 SETTLED = 0.1
-"""How near to its last value a quantity stays once it has settled, as a share of that value."""
+"""Largest distance of a settled quantity from its last value, as a share of that value."""
 
 CLAIM_COLUMNS = (
     *("claim", "source", "published", "recomputed_low", "recomputed", "recomputed_high"),
@@ -52,13 +51,13 @@ class Measurement:
     Attributes
     ----------
     value, low, high : float
-        With its 95 % interval; the value twice where it has none.
+        With its 95 % interval; equal to the value without one.
     n : int
-        Dialogs behind it; 0 for what no dialog decides.
+        Number of dialogs; 0 if it does not depend on dialogs.
     spread : float
-        Standard deviation over dialogs of what it is the mean of; 0 where there is none.
-    among : tuple of float
-        Where it is one of several values and not a number between them: those that it may be.
+        Standard deviation over dialogs; 0 if it is not a mean.
+    candidates : tuple of float
+        For one of several discrete values: those not excluded.
     """
 
     value: float
@@ -66,20 +65,20 @@ class Measurement:
     high: float
     n: int = 0
     spread: float = 0.0
-    among: tuple[float, ...] = ()
+    candidates: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
 class ClaimResult:
-    """A claim with what was measured of it.
+    """A claim with its measurement.
 
     Attributes
     ----------
     measured : Measurement or None
-        None where the study does not have what it takes.
+        None if the study does not measure it.
     verdict : str or None
-        As `Claim.judge` has it; None where nothing was measured, of a run with fewer than
-        `FEWEST_DIALOGS`, and of times, which depend on the machine.
+        Of `Claim.judge`; None without a measurement, with fewer than `FEWEST_DIALOGS` dialogs, and
+        for times, which depend on the machine.
     """
 
     claim: Claim
@@ -98,15 +97,15 @@ def _judge(study: Study, claim: Claim) -> ClaimResult:
     few = min(finished, default=0) < FEWEST_DIALOGS
     if measured is None or few or claim.measure.metric in TIMES:
         return ClaimResult(claim, measured, None)
-    if measured.among:
-        verdicts = {claim.judge(value, value) for value in measured.among}
+    if measured.candidates:
+        verdicts = {claim.judge(value, value) for value in measured.candidates}
         return ClaimResult(claim, measured, verdicts.pop() if len(verdicts) == 1 else "open")
     size = _size(claim, measured, study)
     return ClaimResult(claim, measured, claim.judge(measured.low, measured.high, size))
 
 
 def _size(claim: Claim, measured: Measurement, study: Study) -> str | None:
-    """Judge the printed figure by the rules of all figures, if it is one of dialogs."""
+    """Judge the printed figure by the rules of all figures, if it depends on dialogs."""
     figure, wanted = claim.published, claim.measure
     if figure is None or not measured.n:
         return None
@@ -117,13 +116,7 @@ def _size(claim: Claim, measured: Measurement, study: Study) -> str | None:
 
 
 def claims_table(judged: Sequence[ClaimResult]) -> pd.DataFrame:
-    """Return the claims as a tidy table, a row for each, numbers unscaled.
-
-    Returns
-    -------
-    DataFrame
-        Columns `CLAIM_COLUMNS`; the verdict is missing where there is none.
-    """
+    """Return the claims as a tidy table with columns `CLAIM_COLUMNS`, numbers unscaled."""
     rows = []
     for each in judged:
         claim, measured = each.claim, each.measured or Measurement(*3 * (math.nan,))
@@ -144,7 +137,7 @@ def claims_table(judged: Sequence[ClaimResult]) -> pd.DataFrame:
 
 
 def figure_words(wanted: Measure, value: float) -> str:
-    """Write a figure of a measure as people read it; nothing for NaN.
+    """Format a figure of a measure; empty for NaN.
 
     Examples
     --------
@@ -178,19 +171,19 @@ def figure_words(wanted: Measure, value: float) -> str:
 
 
 def measured_words(judged: ClaimResult) -> str:
-    """Write what was measured of a claim, with its interval."""
+    """Format the measurement of a claim with its interval."""
     measured, wanted = judged.measured, judged.claim.measure
     if measured is None:
         return ""
-    if measured.among:
-        return " or ".join(figure_words(wanted, value) for value in measured.among)
+    if measured.candidates:
+        return " or ".join(figure_words(wanted, value) for value in measured.candidates)
     text = figure_words(wanted, measured.value)
     low, high = figure_words(wanted, measured.low), figure_words(wanted, measured.high)
     return text if low == high or "nan" in (low, high) else f"{text} ({low} to {high})"
 
 
 def recomputed_words(claim: Claim) -> str:
-    """Write what the paper's own cells give, with the range that their rounding leaves."""
+    """Format the figure computed from the paper's own cells, with its rounding range."""
     again = claim.recomputed
     if again is None:
         return ""
@@ -219,13 +212,7 @@ _UNITS = {
 
 
 def measure(wanted: Measure, study: Study) -> Measurement | None:
-    """Compute the quantity that decides a claim.
-
-    Returns
-    -------
-    Measurement or None
-        None where the study did not run what it takes, or not with the paper's budget and world.
-    """
+    """Compute the quantity that decides a claim; None if the study or its settings do not fit."""
     if not matches_paper(study.results.benchmark):
         return None
     if wanted.metric == "latency":
@@ -307,7 +294,7 @@ def _change(one: ArrayLike, other: ArrayLike) -> Measurement:
 
 
 def _share(one: ArrayLike, other: ArrayLike) -> Measurement:
-    """Return the share of dialogs in which one is above the other, with Wilson's interval."""
+    """Return the share of dialogs in which `one` is higher, with Wilson's interval."""
     above = differences(one, other) > 0
     low, high = share_interval(int(above.sum()), above.size)
     return Measurement(float(above.mean()), low, high, above.size)
@@ -334,10 +321,7 @@ _PAIRS = {
 
 
 def _rank(wanted: Measure, study: Study) -> Measurement | None:
-    """Place a policy by its mean; the interval holds the places that its paired tests leave it.
-
-    Their p is adjusted for how many they are.
-    """
+    """Rank a policy by its mean; the interval spans the ranks that adjusted paired tests allow."""
     values = {key: _values(wanted, study, key) for key in PAPER_POLICIES}
     own = values.pop(wanted.policy)
     others = [row for row in values.values() if row is not None]
@@ -345,10 +329,9 @@ def _rank(wanted: Measure, study: Study) -> Measurement | None:
         return None
     tests = [paired(other, own) for other in others]
     ahead = [test.mean > 0 for test in tests]
-    sure = significant(tests)
-    best = 1 + sum(before and apart for before, apart in zip(ahead, sure, strict=True))
-    unsure = len(sure) - sum(sure)
-    return Measurement(1 + sum(ahead), best, best + unsure, len(own))
+    differs = significant(tests)
+    best = 1 + sum(map(all, zip(ahead, differs, strict=True)))
+    return Measurement(1 + sum(ahead), best, best + len(tests) - sum(differs), len(own))
 
 
 # Turns and sweeps -------------------------------------------------------------------------------
@@ -361,13 +344,13 @@ def _over_turns(wanted: Measure, study: Study) -> Measurement | None:
     if wanted.kind == "growth":
         return _change(series[:, -1], series[:, 1])
     means = series.mean(axis=0, dtype=np.float64)
-    moves = means[1:]  # at turn 0 nothing was cached before
+    moves = means[1:]  # before turn 0 the cache is empty
     value = _settles(means) if wanted.kind == "settles" else float(np.ptp(moves) / moves.max())
     return Measurement(value, value, value, len(series))
 
 
 def _settles(means: Doubles) -> float:
-    """Count the turns before the mean stays near its last value."""
+    """Return the turn from which the mean stays near its last value."""
     away = np.abs(means - means[-1]) > SETTLED * abs(means[-1])
     return float(np.flatnonzero(away)[-1] + 1) if away.any() else 0.0
 
@@ -375,8 +358,8 @@ def _settles(means: Doubles) -> float:
 def _peak(wanted: Measure, study: Study) -> Measurement | None:
     """Find the value of a sweep with the highest mean, and all that tie with it.
 
-    A value ties where the paired test does not tell it from the highest, its p adjusted for how
-    many are compared. Those that tie need not be neighbours.
+    A value ties if the adjusted paired test does not distinguish it from the highest. Values that
+    tie need not be neighbours.
     """
     sweep = study.sweeps.get(wanted.parameter or "")
     if sweep is None:
@@ -389,10 +372,10 @@ def _peak(wanted: Measure, study: Study) -> Measurement | None:
         rows[float(getattr(policy, wanted.parameter or ""))] = values
     highest = max(rows, key=lambda value: float(rows[value].mean()))
     others = [value for value in rows if value != highest]
-    sure = significant([paired(rows[value], rows[highest]) for value in others])
-    below = {value for value, apart in zip(others, sure, strict=True) if apart}
+    differs = significant([paired(rows[value], rows[highest]) for value in others])
+    below = {value for value, lower in zip(others, differs, strict=True) if lower}
     tied = tuple(value for value in rows if value not in below)
-    return Measurement(highest, min(tied), max(tied), len(rows[highest]), among=tied)
+    return Measurement(highest, min(tied), max(tied), len(rows[highest]), candidates=tied)
 
 
 # Of a run ---------------------------------------------------------------------------------------
@@ -429,7 +412,7 @@ def _parameters(wanted: Measure, study: Study) -> float:
 
 
 def _threshold_evictions(wanted: Measure, study: Study) -> float | None:
-    """Count what the threshold evicted in all dialogs of the five scenarios."""
+    """Count the entries that the threshold evicted in all dialogs of the five scenarios."""
     counted = [
         study.results.measured.get(scenario, {}).get(wanted.policy)
         for scenario in BENCHMARK_SCENARIOS

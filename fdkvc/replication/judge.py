@@ -1,4 +1,4 @@
-"""Everything measured beside what is published, judged: one table, from which all others come."""
+"""The table of all measured figures, published values and verdicts: source of all others."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ BENCHMARK, PAIR, PROJECTION = "benchmark", "difference", "projection"
 TIME, DEFAULT = "latency", "default"
 
 DIFFERENCE = f"{ABLATED_POLICY} − {BASELINE}"
-"""Stands for the policy where the fact is the difference that the paper's t-tests are about."""
+"""The "policy" of the differences that the paper's t-tests examine."""
 
 PERCENTILES = {"median": 0.5, "p90": 0.9}
 
@@ -66,26 +66,25 @@ class Fact(NamedTuple):
     Attributes
     ----------
     source : str
-        Where it comes from: ``benchmark`` (late means), ``difference`` (of two of them),
-        ``projection`` (late alignments that nobody asked for), ``adaptation``, ``latency``, the
-        name of a swept hyperparameter, or ``default``, a hyperparameter of ours.
+        ``benchmark`` (late means), ``difference`` (of two of them), ``projection`` (late alignments
+        measured only for the rules), ``adaptation``, ``latency``, the name of a swept
+        hyperparameter, or ``default`` (of a hyperparameter).
     scenario, policy : str
         By their keys and names.
     metric : str
-        Such as ``late_retention``; for the adaptation run the statistic, for a default its name.
+        Such as ``late_retention``; a statistic of the adaptation run, or a hyperparameter.
     n : int
-        Dialogs behind it; 0 for what no dialog decides.
+        Number of dialogs; 0 if it does not depend on dialogs.
     mean, sd, low, high : float
-        The figure, its standard deviation over dialogs and its 95 % interval; NaN where it has
-        none.
+        The figure, its standard deviation over dialogs and its 95 % interval; NaN if undefined.
     published, rounding : float
-        What the paper prints and half a unit of its last digit; NaN where it prints nothing.
+        The printed figure and half a unit of its last digit; NaN if the paper prints none.
     printed, printed_in : str
-        As it is printed, and where.
+        The text of the printed figure, and its place.
     rule : str
-        What it is judged as; see `fdkvc.replication.rules`.
+        How it is judged; see `fdkvc.replication.rules`.
     chance : bool
-        Whether what is published may as well be chance.
+        Whether the published figure is indistinguishable from zero.
     """
 
     source: str
@@ -112,31 +111,26 @@ class Fact(NamedTuple):
 
     @property
     def spread(self) -> Spread:
-        """Whether it varies from dialog to dialog, is the same in each, or is a percentile."""
+        """Whether it varies between dialogs, is constant, or is a percentile."""
         if self.rule == "percentile":
             return "percentile"
         return "constant" if self.sd == 0 else "varying"
 
     @property
     def difference(self) -> float:
-        """Measured less published; NaN where nothing is published."""
+        """Measured − published; NaN if nothing is published."""
         return self.mean - self.published
 
 
 def judge(measured: Study | Results, swept: str = "") -> pd.DataFrame:
-    """Return everything that a run measured, beside what is published, with its verdict.
+    """Return a table with a row for each `Fact` of a run.
 
     Parameters
     ----------
     measured : Study or Results
-        Of a study with its latencies, ablations and defaults; worked out once.
+        A study also has latencies, ablations and defaults.
     swept : str
-        For results of a sweep, its hyperparameter.
-
-    Returns
-    -------
-    DataFrame
-        A row for each `Fact`.
+        The hyperparameter, for results of a sweep.
     """
     rows = facts(measured, swept)
     verdicts = pd.Series([row.verdict for row in rows], dtype=object)
@@ -144,19 +138,19 @@ def judge(measured: Study | Results, swept: str = "") -> pd.DataFrame:
 
 
 def facts(measured: Study | Results, swept: str = "") -> tuple[Fact, ...]:
-    """Return the rows of `judge`."""
-    known = _KNOWN.setdefault(measured, {})
-    if swept not in known:
-        known[swept] = tuple(_facts(measured, swept))
-    return known[swept]
+    """Return the rows of `judge`, cached."""
+    by_sweep = _FACTS.setdefault(measured, {})
+    if swept not in by_sweep:
+        by_sweep[swept] = tuple(_facts(measured, swept))
+    return by_sweep[swept]
 
 
-_KNOWN: WeakKeyDictionary[Study | Results, dict[str, tuple[Fact, ...]]] = WeakKeyDictionary()
-"""The rows of runs that are still in use."""
+_FACTS: WeakKeyDictionary[Study | Results, dict[str, tuple[Fact, ...]]] = WeakKeyDictionary()
+"""The rows of each run while it is in use."""
 
 
 def fact_of(measured: Study | Results, scenario: str, policy: str, metric: str) -> Fact | None:
-    """Return what a run measured of a policy on a scenario, None if it did not."""
+    """Return the fact of a policy, scenario and metric; None if it was not measured."""
     place = (scenario, policy, metric)
     return next((fact for fact in facts(measured) if fact[1:4] == place), None)
 
@@ -164,12 +158,12 @@ def fact_of(measured: Study | Results, scenario: str, policy: str, metric: str) 
 def printed(
     benchmark: Benchmark, scenario: str, policy: str, metric: str, swept: str = ""
 ) -> Published | None:
-    """Return what the paper prints for a figure of a run, None unless the run is the paper's.
+    """Return the published figure for a run with the paper's settings; else None.
 
     Parameters
     ----------
     scenario, policy, metric, swept : str
-        As of a `Fact`. In a sweep, only its hyperparameter may be away from FD-KVC's defaults.
+        As in `Fact`. In a sweep, only its hyperparameter may differ from FD-KVC's defaults.
     """
     if not matches_paper(benchmark):
         return None
@@ -191,7 +185,7 @@ def printed(
 
 
 def values_behind(study: Study, fact: Fact) -> Values | None:
-    """Return the number of each dialog behind a fact, None for what no dialog decides."""
+    """Return the value of each dialog of a fact; None if it does not depend on dialogs."""
     results = study.sweeps.get(fact.source, study.results)
     if fact.policy == DIFFERENCE:
         each = _difference(results, fact.scenario)
@@ -218,14 +212,14 @@ def _facts(measured: Study | Results, swept: str) -> Iterator[Fact]:
 
 
 def _late(results: Results, swept: str = "") -> Iterator[Fact]:
-    benchmark, asked = results.benchmark, late_metrics(results.benchmark)
+    benchmark, metrics = results.benchmark, late_metrics(results.benchmark)
     beside = () if swept else (f"late_{key}" for key in PROJECTED_ALIGNMENTS)
     names = [policy.name for policy in benchmark.policies]
-    for place in product(results.reported, names, dict.fromkeys((*asked, *beside))):
+    for place in product(results.reported, names, dict.fromkeys((*metrics, *beside))):
         values, metric = results.values(*place), place[-1]
         if values is not None:
             figure = printed(benchmark, *place, swept)
-            source = swept or (BENCHMARK if metric in asked else PROJECTION)
+            source = swept or (BENCHMARK if metric in metrics else PROJECTION)
             kind: Kind = "alignment" if metric == "late_alignment" else "mean"
             chance = False
             if figure is not None and kind == "alignment":
@@ -235,7 +229,7 @@ def _late(results: Results, swept: str = "") -> Iterator[Fact]:
 
 
 def _differences(results: Results) -> Iterator[Fact]:
-    """Judge the difference of the two alignments that the paper tests."""
+    """Judge the difference in alignment that the paper tests."""
     for scenario in results.reported:
         values = _difference(results, scenario)
         if values is not None:
@@ -246,7 +240,7 @@ def _differences(results: Results) -> Iterator[Fact]:
 
 
 def may_be_chance(results: Results, scenario: str) -> bool:
-    """Whether the published difference of FD-KVC's alignment from H2O's may be chance."""
+    """Whether the published difference in alignment (FD-KVC − H2O) is not significant."""
     t = t_of_difference(scenario, unrelated_spread(results, scenario, DIFFERENCE))
     return abs(t) < TWO_SIDED
 
@@ -254,14 +248,9 @@ def may_be_chance(results: Results, scenario: str) -> bool:
 def unrelated_spread(results: Results, scenario: str, policy: str) -> float:
     """Return the standard deviation over dialogs of an alignment of unrelated vectors.
 
-    That of an output with the topic projected by another matrix than the values'; a mean over
-    turns and scenarios has a smaller one than the 1/√h of a single cosine. NaN where a run did not
-    measure it.
-
-    Parameters
-    ----------
-    policy : str
-        A policy's name, or `DIFFERENCE`.
+    Measured with the topic projected by W_K and W_Q; a mean over turns and scenarios has a smaller
+    one than the 1/√h of a single cosine. NaN if the run did not measure it. The policy may be
+    `DIFFERENCE`.
     """
     spreads = []
     for key in PROJECTED_ALIGNMENTS:
@@ -272,7 +261,7 @@ def unrelated_spread(results: Results, scenario: str, policy: str) -> float:
 
 
 def _values(results: Results, scenario: str, policy: str, metric: str) -> Values | Doubles | None:
-    """Return one number a dialog, also of the difference that the paper tests."""
+    """Return one number a dialog, also for `DIFFERENCE`."""
     if policy == DIFFERENCE:
         return _difference(results, scenario, metric)
     return results.values(scenario, policy, metric)
@@ -310,7 +299,7 @@ def _latencies(study: Study) -> Iterator[Fact]:
 
 
 def _defaults() -> Iterator[Fact]:
-    """Compare the defaults of Table 7 with those that run here."""
+    """Compare the defaults of Table 7 with the defaults here."""
     policy = policy_named(ABLATED_POLICY)
     for printed in HYPERPARAMETERS:
         value = getattr(policy, printed.key)
@@ -338,7 +327,7 @@ def _mean_fact(
 
 
 def _with_published(fact: Fact, figure: Published | None, case: Case | None = None) -> Fact:
-    """Add what the paper prints to a fact, and the verdict of the case if there is one."""
+    """Add the published figure to a fact, and the verdict of its case."""
     if figure is None:
         return fact
     return fact._replace(

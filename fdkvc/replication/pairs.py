@@ -1,4 +1,4 @@
-"""Two runs beside each other: what the same policies came to in both."""
+"""Compare the same policies in two runs."""
 
 from __future__ import annotations
 
@@ -16,18 +16,16 @@ PAIR_OF_RUNS = (
 
 
 def same_dialogs(one: Results, other: Results) -> bool:
-    """Whether dialog i of one run is dialog i of the other."""
-    return (one.benchmark.seed, one.benchmark.world) == (
-        other.benchmark.seed,
-        other.benchmark.world,
-    )
+    """Whether dialog i is the same in both runs."""
+    a, b = one.benchmark, other.benchmark
+    return (a.seed, a.world) == (b.seed, b.world)
 
 
 def runs_table(one: Results, other: Results) -> pd.DataFrame:
-    """Compare what two runs have in common, one less the other.
+    """Return the differences of two runs, one − other, for all that they have in common.
 
-    Columns `PAIR_OF_RUNS`. Where both have the same dialogs the tests are paired, over those that
-    both finished; else they are Welch's. p is adjusted for the number of tests in this table.
+    Columns `PAIR_OF_RUNS`. Tests are paired over the dialogs that both finished, or Welch's if the
+    dialogs differ; p is adjusted for the number of tests in this table.
     """
     rows, tests = [], []
     names = [each.name for each in one.benchmark.policies if each in other.benchmark.policies]

@@ -1,8 +1,8 @@
-"""What do the published alignments measure? The same outputs, the topic projected three ways.
+"""Alignment with the topic projected by W_V, W_K and W_Q, beside the published figures.
 
 The paper compares the attention output with "the projected ground-truth topic vector" and does not
-say which matrix projects it. The output is a mean of values, so only the value matrix compares like
-with like.
+name the matrix. The output is a mean of values, so only the value matrix compares vectors of one
+space.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PROJECTIONS = {
 """The metric of each matrix."""
 
 PUBLISHED = "published"
-"""Stands for the paper's own figures, beside the projections."""
+"""The "projection" of the published figures."""
 
 ALIGNMENTS = ("scenario", "projection", "policy", "n", "mean", "sd", "ci_low", "ci_high")
 DIFFERENCES = (
@@ -38,8 +38,8 @@ DIFFERENCES = (
 def alignments_table(results: Results) -> pd.DataFrame:
     """Return late alignments under each projection, and the published ones.
 
-    Columns `ALIGNMENTS`. The interval of a published figure is the one that the same mean of
-    unrelated vectors would have, by the spread that this run measured of them.
+    Columns `ALIGNMENTS`. The interval of a published figure is that of the same mean of unrelated
+    vectors, by their spread in this run.
     """
     rows: list[tuple[object, ...]] = []
     for scenario, policy in product(results.reported, _names(results)):
@@ -57,10 +57,10 @@ def alignments_table(results: Results) -> pd.DataFrame:
 
 
 def differences_table(results: Results) -> pd.DataFrame:
-    """Return FD-KVC's late alignment less H2O's, under each projection and as published.
+    """Return the difference in late alignment (FD-KVC − H2O), by projection and as published.
 
-    Columns `DIFFERENCES`; t of a published difference is printed in Section 5.6, or computed from
-    the spread that this run measured of unrelated vectors. Empty unless both policies ran.
+    Columns `DIFFERENCES`; t of a published difference is printed in Section 5.6 or computed from
+    the spread of unrelated vectors in this run. Empty unless both policies ran.
     """
     rows: list[tuple[object, ...]] = []
     both = (ABLATED_POLICY, BASELINE)

@@ -1,4 +1,4 @@
-"""Chance: which policies keep no better entries than blind eviction would."""
+"""Which policies are worse than random eviction."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ CHANCE = "random"
 """The policy that evicts at random."""
 
 FEW = 4
-"""So many that are behind are named one by one."""
+"""Up to this many policies are listed with their numbers."""
 
 
 def has_random(policies: Sequence[Policy]) -> bool:
-    """Return whether one of the policies evicts at random, for the others to be compared with."""
+    """Whether random eviction is one of the policies."""
     return any(policy.name == CHANCE for policy in policies)
 
 
 def behind_random(results: Results) -> list[str]:
-    """Say in a sentence for each metric which policies are below random eviction.
+    """Return one sentence for each metric that lists the policies worse than random eviction.
 
-    Only significant differences count, by paired tests whose p is adjusted for all that are made
-    here: of every policy in every metric. The numbers are means over the five benchmark scenarios;
-    without all of those, or without a run of random eviction, nothing is said.
+    Only significant differences count, by paired tests of every policy in every metric with
+    adjusted p. The numbers are means over the five benchmark scenarios; without all of those or
+    without random eviction the list is empty.
 
     Examples
     --------
@@ -46,9 +46,9 @@ def behind_random(results: Results) -> list[str]:
         return []
     behind: dict[str, list[str]] = {}
     compared = [each for each in comparisons(results, CHANCE) if each[0] == COMPOSITE]
-    sure = significant([difference for *_, difference in compared])
-    for (_, name, policy, difference), apart in zip(compared, sure, strict=True):
-        if apart and (difference.mean > 0) == late_metric(name).lower_is_better:
+    differs = significant([difference for *_, difference in compared])
+    for (_, name, policy, difference), worse in zip(compared, differs, strict=True):
+        if worse and (difference.mean > 0) == late_metric(name).lower_is_better:
             behind.setdefault(name, []).append(policy)
     return [
         f"{late_metric(name).title}: random eviction ({_mean(results, CHANCE, name)}) is ahead of "
@@ -59,7 +59,7 @@ def behind_random(results: Results) -> list[str]:
 
 
 def _whom(results: Results, name: str, behind: Sequence[str]) -> str:
-    """Name those behind with their numbers, or, where they are many, those that are not."""
+    """List the policies behind with their numbers, or, if they are many, the others."""
     titles = {policy.name: policy.title for policy in results.benchmark.policies}
     others = [name for name in titles if name not in (CHANCE, *behind)]
     if not others:

@@ -1,4 +1,4 @@
-"""The rules by which a published figure is judged: one list, of which the first that applies."""
+"""The rules that judge a published figure; the first that applies decides."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from fdkvc.experiments.statistics import FUZZ
 from fdkvc.paper.tables import ABLATED_POLICY, BASELINE, LATE_ALIGNMENT, T_TESTS, Published
 
 FEWEST_DIALOGS = 100
-"""With fewer dialogs than this nothing is said about a published figure."""
+"""With fewer dialogs a published figure is not judged."""
 
 TWO_SIDED, ONE_SIDED = 1.96, 1.645
-"""Standard errors that 95 of 100 samples keep to on either side, and on one."""
+"""Normal quantiles of 95 % intervals, in standard errors."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A measured figure and a published one, with what decides between them.
+    """A measured and a published figure, with all that decides the verdict.
 
     Attributes
     ----------
-    apart : float
-        How far the two are apart, less the rounding of the printed one; negative within it.
+    distance : float
+        Distance of the two beyond the rounding of the printed one; negative within it.
     spread : float
-        Standard deviation over our dialogs; the paper prints none, so it stands for both.
+        Standard deviation over the measured dialogs, used for both (the paper prints none).
     dialogs, published_dialogs : int
-        Behind our figure, and behind the published one.
+        Number of dialogs of the measured and of the published figure.
     chance : bool
-        Whether the published figure may as well be chance.
+        Whether the published figure is indistinguishable from zero.
     difference : bool
-        Whether it is the difference of two alignments, of which chance decides; of a single
-        alignment it is only said beside the verdict.
+        Whether it is the difference of two alignments, which `chance` decides; for a single
+        alignment it is only a note.
     """
 
-    apart: float
+    distance: float
     spread: float
     dialogs: int
     published_dialogs: int
@@ -46,22 +46,22 @@ class Case:
 
     @property
     def margin(self) -> float:
-        """How far apart they may be: half of the published figure's own 95 % interval."""
+        """Margin of equivalence: half the published figure's own 95 % interval."""
         return TWO_SIDED * self.spread / math.sqrt(self.published_dialogs)
 
 
 class Rule(NamedTuple):
-    """A rule: the verdict that it gives, and all that is said and shown of it.
+    """A rule, its verdict and how the verdict is shown.
 
     Attributes
     ----------
     applies : function of Case to bool
     sign, tex : str
-        Its sign beside a figure, and the same as a command of LaTeX.
+        Its symbol, as text and in LaTeX.
     tone : {"neutral", "good", "bad", "open"}
-        By which `fdkvc.charts.theme.TINTS` colours it.
+        Its colour in `fdkvc.charts.theme.TINTS`.
     meaning : str
-        Markdown, behind the verdict.
+        Explanation in Markdown.
     """
 
     verdict: str
@@ -73,15 +73,15 @@ class Rule(NamedTuple):
 
 
 def by_chance(case: Case) -> bool:
-    """Whether no measurement could confirm the published figure, by the paper's own tests."""
+    """Whether the published difference is not significant, so that nothing can confirm it."""
     return case.chance and case.difference
 
 
 def by_equivalence(case: Case) -> bool:
-    """Whether the true figure is within the margin of the published one, at 95 % confidence.
+    """Whether the measured figure is equivalent to the published one within the margin.
 
-    A test of equivalence by two one-sided tests at 5 %. A figure that is the same in every dialog
-    has no error, and a margin of rounding alone.
+    Two one-sided tests at 5 %. A figure that is equal in all dialogs has no error, and rounding
+    alone is its margin.
 
     References
     ----------
@@ -89,19 +89,17 @@ def by_equivalence(case: Case) -> bool:
     Journal of Pharmacokinetics and Biopharmaceutics 15, 1987.
     """
     error = case.spread / math.sqrt(case.dialogs)
-    return case.apart + ONE_SIDED * error <= case.margin
+    return case.distance + ONE_SIDED * error <= case.margin
 
 
 def by_difference(case: Case) -> bool:
-    """Whether two samples of one population would hardly be so far apart."""
+    """Whether the two figures differ significantly at 5 %."""
     error = case.spread * math.sqrt(1 / case.dialogs + 1 / case.published_dialogs)
-    return case.apart > TWO_SIDED * error
+    return case.distance > TWO_SIDED * error
 
 
 def power(dialogs: int, published_dialogs: int) -> float:
-    """Return how often `by_equivalence` confirms a figure if both samples are of one population.
-
-    Of a mean of so many dialogs that varies, rounding aside.
+    """Return the power of `by_equivalence` for two samples of one population, without rounding.
 
     Examples
     --------
@@ -113,11 +111,6 @@ def power(dialogs: int, published_dialogs: int) -> float:
     return math.erf(room / math.sqrt(2 * (1 / dialogs + 1 / published_dialogs)))
 
 
-def otherwise(case: Case) -> bool:
-    """Whether it is any case at all."""
-    return True
-
-
 REPRODUCED, OPEN = "reproduced", "open"
 
 RULES: tuple[Rule, ...] = (
@@ -127,9 +120,9 @@ RULES: tuple[Rule, ...] = (
         "○",
         r"\circ",
         "neutral",
-        "the published difference of two alignments may as well be chance, so that nothing could "
+        "the published difference of two alignments is not significant, so no measurement can "
         "confirm it. The paper's own t-tests decide (Section 5.6); where it prints none, the "
-        "spread that unrelated vectors have in this run: the same differences with the topic "
+        "spread of unrelated vectors in this run does: the same differences with the topic "
         "projected by W_K and W_Q.",
     ),
     Rule(
@@ -139,10 +132,10 @@ RULES: tuple[Rule, ...] = (
         r"\checkmark",
         "good",
         "statistically equivalent within a margin: the rounding of the printed figure + "
-        "1.96·s/√n_published, half of its own 95 % interval, s being the standard deviation over "
-        "our dialogs. |measured − published| + 1.645·s/√n is no more than that (a test of "
-        "equivalence at 5 %). A constant, which is the same in every dialog, has s = 0. A "
-        "percentile is judged by the share of our dialogs on either side of it.",
+        "1.96·s/√n_published, half of its own 95 % interval, where s is the standard deviation "
+        "over the measured dialogs. |measured − published| + 1.645·s/√n is within the margin (a "
+        "test of equivalence at 5 %). A constant, equal in all dialogs, has s = 0. A percentile is "
+        "judged by the share of measured dialogs on either side of it.",
     ),
     Rule(
         "differs",
@@ -150,36 +143,35 @@ RULES: tuple[Rule, ...] = (
         "≠",
         r"\neq",
         "bad",
-        "they are further apart than the rounding of the printed figure + "
-        "1.96·s·√(1/n + 1/n_published), which two samples alike would hardly be.",
+        "|measured − published| exceeds the rounding of the printed figure + "
+        "1.96·s·√(1/n + 1/n_published): a significant difference at 5 %.",
     ),
     Rule(
         OPEN,
-        otherwise,
+        lambda case: True,
         "?",
         "?",
         "open",
         "neither equivalence nor a difference is shown, which is no evidence against the figure. "
-        "Of a figure that varies from dialog to dialog it takes some 420 dialogs to reproduce one "
-        "of the paper's 600 at all, and 140 to reproduce one of its 200. Where both samples are of "
-        "one population and as large as each other, the rules call "
+        "To reproduce a varying figure takes at least about 420 dialogs if the paper has 600, and "
+        "140 if it has 200. For two samples of one population and of equal size, the rules call "
         f"{100 * power(600, 600):.0f} % of such figures reproduced, 5 % different and the others "
         f"open; with ten times the paper's dialogs, {100 * power(6000, 600):.0f} % are reproduced. "
-        "Rounding of the printed figure adds to that.",
+        "Rounding of the printed figure raises these shares.",
     ),
 )
 
 UNJUDGED = (
-    f"There is no verdict with fewer than {FEWEST_DIALOGS} dialogs, on times, which depend on the "
-    "machine, on the defaults of Table 7, which are taken from the paper, and where the paper "
-    "prints nothing."
+    f"There is no verdict with fewer than {FEWEST_DIALOGS} dialogs, on times (they depend on the "
+    "machine), on the defaults of Table 7 (they are the paper's), and where the paper prints "
+    "nothing."
 )
 
 LEGEND = (*(f"**{rule.verdict.capitalize()}**: {rule.meaning}" for rule in RULES), UNJUDGED)
-"""How a figure is judged, in words; the first that applies."""
+"""Explanation of all verdicts; the first that applies decides."""
 
 SIGNS = {rule.verdict: rule.sign for rule in RULES}
-"""The sign of each verdict."""
+"""The symbol of each verdict."""
 
 
 def verdict(case: Case) -> str | None:
@@ -211,22 +203,16 @@ def mean_case(
 ) -> Case:
     """Return the case of a mean, up to `FUZZ`, the rounding of metrics in float32."""
     fuzz = FUZZ * max(abs(mean), abs(figure.value))
-    apart = abs(mean - figure.value) - figure.rounding - fuzz
-    return Case(apart, spread, dialogs, figure.dialogs, chance, difference)
+    distance = abs(mean - figure.value) - figure.rounding - fuzz
+    return Case(distance, spread, dialogs, figure.dialogs, chance, difference)
 
 
 def percentile_case(values: Values, share: float, figure: Published) -> Case:
     """Return the case of a percentile.
 
-    The figure is one of our dialogs' if `share` lies between the shares of them that are below it
-    and that are not above it; of n dialogs such a share scatters by √(share (1 − share) / n).
-
-    Parameters
-    ----------
-    values : array (n,)
-        One number a dialog.
-    share : float
-        In (0, 1): 0.5 for the median.
+    The figure is a percentile of `values` (n,) if `share`, 0.5 for the median, lies between the
+    share of values below it and the share not above it; the standard error of a share is
+    √(share (1 − share) / n).
     """
     below = float((values < figure.range.low).mean())
     not_above = float((values <= figure.range.high).mean())
@@ -235,12 +221,7 @@ def percentile_case(values: Values, share: float, figure: Published) -> Case:
 
 
 def differs_from_zero(figure: Published, spread: float) -> bool:
-    """Whether a published alignment is larger than chance makes it in 95 of 100 cases.
-
-    Parameters
-    ----------
-    spread : float
-        Standard deviation over dialogs of the same alignment of unrelated vectors.
+    """Whether a published alignment differs from zero at 5 %, by the spread of unrelated vectors.
 
     Examples
     --------
@@ -253,7 +234,7 @@ def differs_from_zero(figure: Published, spread: float) -> bool:
 
 
 def published_difference(scenario: str) -> Published | None:
-    """Return the difference of the two published alignments that the paper tests."""
+    """Return the published difference in alignment that the paper tests."""
     one = LATE_ALIGNMENT.cell(ABLATED_POLICY, scenario)
     other = LATE_ALIGNMENT.cell(BASELINE, scenario)
     if one is None or other is None:
@@ -266,11 +247,8 @@ def published_difference(scenario: str) -> Published | None:
 def t_of_difference(scenario: str, spread: float) -> float:
     """Return the published t of the alignments' difference.
 
-    Parameters
-    ----------
-    spread : float
-        Where the paper prints no t, it is computed from this: the standard deviation over dialogs
-        of the same difference of unrelated vectors. NaN where it is not known.
+    If the paper prints none, it is computed from `spread`, the standard deviation over dialogs of
+    the same difference of unrelated vectors.
 
     Examples
     --------

@@ -1,8 +1,7 @@
-"""Results as tidy tables: one row a fact, numbers unrounded, NaN where there is nothing to say.
+"""Results as tidy tables: one row a figure, numbers unrounded, NaN for undefined ones.
 
-Percentages are fractions, adaptation is in turns, latency in milliseconds. A published figure
-stands beside a measured one only where the run is the paper's: a policy with its default
-hyperparameters, the paper's budget and the paper's world.
+Percentages are fractions, adaptation is in turns, latency in milliseconds. Published figures appear
+only beside runs with the paper's settings: default hyperparameters, budget and world.
 """
 
 from __future__ import annotations
@@ -59,8 +58,8 @@ ABLATION = ("parameter", "value", "metric", "n", "mean", "ci_low", "ci_high", "p
 def summary_table(results: Results) -> pd.DataFrame:
     """Return the mean of each late metric with its 95 % interval, beside the published figure.
 
-    Columns `SUMMARY`; scenarios by their keys, without those of which no dialog is finished, then
-    ``composite`` where all five are complete. The interval is NaN for one dialog.
+    Columns `SUMMARY`; scenarios with finished dialogs by their keys, then ``composite`` if all five
+    are complete. The interval is NaN for one dialog.
     """
     return _columns(_of(judge(results), BENCHMARK), SUMMARY)
 
@@ -68,8 +67,8 @@ def summary_table(results: Results) -> pd.DataFrame:
 def adaptation_table(results: Results) -> pd.DataFrame:
     """Return the turns that each policy needs after a change of topic (Table 2).
 
-    Columns `ADAPTATIONS`; no rows where the adaptation run was not among the scenarios. Dialogs
-    that never adapt count with all the turns they had.
+    Columns `ADAPTATIONS`; empty without the adaptation run. Dialogs that never adapt count with all
+    their turns.
     """
     rows = [
         (policy, each.n.iloc[0], *each["mean"], *each.published)
@@ -83,7 +82,7 @@ def comparisons(
 ) -> Iterator[tuple[str, str, str, Paired]]:
     """Compare every policy with a baseline on the same dialogs.
 
-    Yields scenario, metric, policy and the differences, policy less baseline.
+    Yields scenario, metric, policy and the differences, policy − baseline.
 
     Raises
     ------
@@ -104,8 +103,7 @@ def comparisons(
 def paired_table(results: Results, baseline: str = BASELINE) -> pd.DataFrame:
     """Return the paired differences of every policy from a baseline, with their t-tests.
 
-    Columns `PAIRED`. t and p are NaN where they are not defined: for one dialog, and where the
-    difference is the same in every dialog.
+    Columns `PAIRED`. t and p are NaN for one dialog, and for equal differences in all dialogs.
 
     Raises
     ------
@@ -132,11 +130,11 @@ def latency_table(study: Study) -> pd.DataFrame:
 
 
 def series_table(results: Results) -> pd.DataFrame:
-    """Return the mean of every turn with its 95 % interval, of what was kept of every turn.
+    """Return the mean of each recorded series at every turn with its 95 % interval.
 
-    Columns `SERIES`; `quantity` is a metric, a row state such as ``learning_rate``, or the
-    entries that a rule evicted. Turns count from 0; those of which a metric says nothing are left
-    out. Only a benchmark with `series` has any.
+    Columns `SERIES`; `quantity` is a metric, a row state such as ``learning_rate``, or the number
+    of entries that a rule evicted. Turns count from 0, without those where it is NaN. Empty unless
+    the benchmark has `series`.
     """
     rows = []
     for scenario in results.benchmark.scenarios:
@@ -151,11 +149,11 @@ def series_table(results: Results) -> pd.DataFrame:
 
 
 def comparison_table(results: Results, policies: Sequence[str], baseline: str) -> pd.DataFrame:
-    """Compare policies with a baseline on every scenario and metric, policy less baseline.
+    """Compare policies with a baseline on every scenario and metric, policy − baseline.
 
-    Columns `COMPARISON`. Beside Student's interval stands a bootstrap interval, which does not
-    assume a normal distribution; `p_holm` is p adjusted for the number of tests in this table, and
-    decides what the words say.
+    Columns `COMPARISON`, with Student's interval and a bootstrap interval, which does not assume a
+    normal distribution; `p_holm` is p adjusted for the number of tests in this table and decides
+    the wording.
     """
     tests, rows = [], []
     places = product(policies, results.reported, late_metrics(results.benchmark))
@@ -174,34 +172,33 @@ def comparison_table(results: Results, policies: Sequence[str], baseline: str) -
 
 
 def cost_table(study: Study) -> pd.DataFrame:
-    """Return what a turn costs in time, single and batched, and what a cache takes in bytes.
+    """Return the time of a turn, single and batched, and the bytes of a cache.
 
     Columns `COST`. Batched times are of one dialog of a batch.
     """
     single, budget = latency_table(study), study.results.benchmark.budget
     batched = {latency.policy: latency.batched for latency in study.latencies}
     fifo_printed = published_latency(LATENCY_BASELINE)
-    known = [study.memories.get(policy, CacheBytes(0, 0, 0, 0)) for policy in single.policy]
+    sizes = [study.memories.get(policy, CacheBytes(0, 0, 0, 0)) for policy in single.policy]
     return single.assign(
         published_ratio=single.published_ms
         / (math.nan if fifo_printed is None else fifo_printed.value),
         ms_per_turn_batched=single.policy.map(batched),
         batched_ratio_to_fifo=single.policy.map(batched) / batched.get(LATENCY_BASELINE, math.nan),
-        key_bytes=[each.keys for each in known],
-        value_bytes=[each.values for each in known],
-        score_bytes=[each.scores for each in known],
-        score_bytes_per_entry=[each.scores / budget for each in known],
-        full_cache_bytes=[each.full_cache for each in known],
-        read_bytes=[each.reads for each in known],
+        key_bytes=[each.keys for each in sizes],
+        value_bytes=[each.values for each in sizes],
+        score_bytes=[each.scores for each in sizes],
+        score_bytes_per_entry=[each.scores / budget for each in sizes],
+        full_cache_bytes=[each.full_cache for each in sizes],
+        read_bytes=[each.reads for each in sizes],
     )[list(COST)]
 
 
 def ablation_table(results: Results, parameter: str) -> pd.DataFrame:
     """Return the late metrics of one policy's variants over a sweep of a hyperparameter.
 
-    Columns `ABLATION`, in the order of the policies; those that do not have the parameter are left
-    out. Published figures stand where only this parameter of FD-KVC is away from its default, on
-    the scenario of the paper's ablations.
+    Columns `ABLATION`, in the order of the policies with this parameter. Published figures appear
+    where only this parameter of FD-KVC differs from its default, on the paper's scenario.
     """
     values = {
         policy.name: policy.settings[parameter].default
@@ -216,7 +213,7 @@ def ablation_table(results: Results, parameter: str) -> pd.DataFrame:
 def sweep_table(sweep: Sweep, results: Results) -> pd.DataFrame:
     """Return the late metrics of every setting as a tidy table.
 
-    Columns setting (the policy's name), policy (its key), swept (false for the policies beside the
+    Columns setting (the policy's name), policy (its key), swept (false for policies outside of the
     sweep), one for each swept hyperparameter, metric, n, mean, ci_low, ci_high, published.
     """
     names = sweep.parameters
@@ -242,7 +239,7 @@ def _of(judged: pd.DataFrame, source: str) -> pd.DataFrame:
 
 
 def _columns(judged: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    """Return some columns of judged rows under the names that they have in files."""
+    """Return some columns of judged rows under their names in files."""
     renamed = judged.rename(columns={"low": "ci_low", "high": "ci_high"})
     return renamed.reset_index(drop=True)[list(names)]
 

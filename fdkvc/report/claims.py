@@ -146,9 +146,9 @@ def line_html(judged: ClaimResult) -> str:
     marks, said = [], f"measured {measured_words(judged)}"
     if claim.holds_when is not None:
         marks.append(mark("true", claim.holds_when.low, claim.holds_when.high))
-    if not measured.among:
+    if not measured.candidates:
         marks.append(mark("interval", measured.low, measured.high))
-    marks += [mark("measured", value, value) for value in measured.among or (measured.value,)]
+    marks += [mark("measured", value, value) for value in measured.candidates or (measured.value,)]
     key = ["● measured, with its interval"]
     if claim.published is not None:
         marks.append(mark("printed", claim.published.value, claim.published.value))

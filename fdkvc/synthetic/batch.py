@@ -1,8 +1,8 @@
 """A batch of dialogs: all that a run reads of them.
 
-A batch keeps every token's embedding, key and value once; caches hold indices into it. Rows may
-differ in turns and in tokens: a row's surplus is padding that nothing points to, because the
-tokens of a turn are the range between two bounds, and a slot without a token is −1.
+A batch stores every token's embedding, key and value once; caches hold indices into it. Rows may
+differ in turns and tokens: nothing points to padding, because the tokens of a turn are the range
+between two bounds, and a slot without a token is −1.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,11 +29,10 @@ from fdkvc.attention import (
 from fdkvc.parameters import check_count
 
 TOPIC_THRESHOLD = 0.3
-"""A token is of a topic when its cosine with it exceeds this (the paper's evaluation metrics)."""
-
+"""A token has a topic if its cosine with it exceeds this (the paper's evaluation metrics)."""
 
 LARGEST = 1e15
-"""No coordinate of a vector is larger, so that no product of two vectors overflows float32."""
+"""Largest allowed coordinate of a vector, so that no inner product overflows float32."""
 
 _BLOCK = 8  # dialogs whose embeddings stay in a core's cache together
 
@@ -41,16 +40,13 @@ Bits = NDArray[np.uint32]
 
 
 class Workspace:
-    """Memory that a worker uses again for its next dialogs, in place of those before.
-
-    Fresh memory costs the system more time than most of the arithmetic done in it.
-    """
+    """Arrays that a worker reuses for its next dialogs: allocation costs more than arithmetic."""
 
     def __init__(self) -> None:
         self._held: dict[str, Floats] = {}
 
     def array(self, name: str, shape: tuple[int, ...]) -> Floats:
-        """Return an array of this shape, not cleared, in the place of the last of this name."""
+        """Return an uninitialized array that reuses the memory of the last one of this name."""
         size = math.prod(shape)
         if name not in self._held or self._held[name].size < size:
             self._held[name] = np.empty(size, np.float32)
@@ -70,27 +66,27 @@ class DialogBatch:
     turn_counts : array (B,)
         Turns of each row; later ones are padding.
     topic_bits : array (B, N) of uint32
-        Bit k is set where the token is of topic k.
+        Bit k is set if the token has topic k.
     current : array (B, T)
-        The current topic of each turn; −1 where there is none.
+        The current topic of each turn; −1 for none.
     positions : array (B, N), optional
-        Place of each token in its dialog, where that is not its index.
+        Position of each token in its dialog; its index by default.
     queries : array (B, N, h), optional
-        Each token's own query; projected from the embeddings where not given.
+        Each token's own query; by default projected from the embeddings.
     surprisal : array (B, N), optional
-        −log of the probability of each token, in nats, where it is known.
+        −log of the probability of each token, in nats.
     topics : array (B, K, d), optional
-        Unit vectors of the topics, where they are known.
+        Unit vectors of the topics.
     projections : array (3, B, d, h), optional
-        W_Q, W_K and W_V of each row, where they are known.
+        W_Q, W_K and W_V of each row.
     speakers : array (B, T), optional
-        Who speaks in each turn, as a place in `fdkvc.attention.SPEAKERS`, where that is known.
+        Speaker of each turn, as an index into `fdkvc.attention.SPEAKERS`.
     words : array (B, N), optional
-        `fdkvc.attention.word_id` of the word that each token is of, 0 for none.
+        `fdkvc.attention.word_id` of each token's word, 0 for none.
     heads : int
-        So many rows, one after the other, are the heads of one dialog.
+        Number of consecutive rows that are the heads of a dialog.
     workspace : Workspace, optional
-        Where its products lie; in memory of their own by default.
+        Memory for its products; new memory by default.
     """
 
     embeddings: Floats
@@ -129,27 +125,27 @@ class DialogBatch:
         return int(np.diff(self.bounds).max(initial=0))
 
     def new_tokens(self, turn: int) -> Ints:
-        """Return indices of the turn's tokens (B, n), −1 where a row has fewer than the others."""
+        """Return the indices of the turn's tokens (B, n), padded with −1."""
         low, high = self.bounds[:, turn, None], self.bounds[:, turn + 1, None]
         token = low + np.arange(int((high - low).max(initial=0)), dtype=np.intp)
         return np.where(token < high, token, -1)
 
     @cached_property
     def born(self) -> Ints:
-        """The turn that brought each token (B, N)."""
+        """The turn of each token (B, N)."""
         token = np.arange(self.embeddings.shape[1])
         return np.stack([np.searchsorted(row[1:-1], token, side="right") for row in self.bounds])
 
     @cached_property
     def spoken_by(self) -> Ints | None:
-        """Who said each token (B, N), where that is known."""
+        """Speaker of each token (B, N), if known."""
         if self.speakers is None:
             return None
         return np.take_along_axis(self.speakers, np.minimum(self.born, self.turns - 1), axis=1)
 
     @cached_property
     def in_turns(self) -> Bools:
-        """Whether a turn belongs to the row (B, T), and is not padding."""
+        """Whether a turn belongs to the row (B, T) or is padding."""
         belongs: Bools = np.arange(self.turns) < self.turn_counts[:, None]
         return belongs
 
@@ -161,7 +157,7 @@ class DialogBatch:
 
     @cached_property
     def _real(self) -> list[tuple[Ints, int]] | None:
-        """Which turns of each row have tokens, and its tokens; None where that is all of them."""
+        """The turns of each row with tokens, and its number of tokens; None without padding."""
         has_tokens, tokens = np.diff(self.bounds) > 0, self.bounds[:, -1]
         if has_tokens.all() and (tokens == self.keys.shape[1]).all():
             return None
@@ -222,7 +218,7 @@ class DialogBatch:
     def _turn_products(
         self, name: str, by_turn: Floats, by_token: Floats, cosines: bool = False
     ) -> Floats:
-        """Inner products of each row's turns with its tokens, and room for one more column."""
+        """Inner products of each row's turns with its tokens, and a spare last column."""
         shape = (self.rows, self.turns, by_token.shape[1] + 1)
         products = (self.workspace or Workspace()).array(name, shape)
         for some in _blocks(self.rows):
@@ -264,10 +260,7 @@ class DialogBatch:
 
     @cached_property
     def full_attention(self) -> Floats:
-        """Attention of each turn's mean query if nothing were ever evicted (B, T, N).
-
-        Zero for tokens of later turns, and in turns without tokens.
-        """
+        """Attention of each turn's mean query without eviction (B, T, N); 0 for later tokens."""
         seen = self.born[:, None, :] <= np.arange(self.turns)[:, None]
         seen &= np.arange(self.keys.shape[1]) < self.bounds[:, -1, None, None]
         seen &= (np.diff(self.bounds) > 0)[:, :, None]
@@ -275,7 +268,7 @@ class DialogBatch:
 
     @cached_property
     def full_output(self) -> Floats:
-        """Context output of each turn if nothing were ever evicted (B, T, h)."""
+        """Context output of each turn without eviction (B, T, h)."""
         if self._real is None:
             return self.full_attention @ self.values
         output = np.zeros((self.rows, self.turns, self.values.shape[-1]), np.float32)
@@ -286,7 +279,7 @@ class DialogBatch:
 
     @cached_property
     def future_attention(self) -> Floats:
-        """The full cache's attention to each token, from each turn to the end (B, T, N + 1).
+        """Attention of the full cache to each token, from each turn to the end (B, T, N + 1).
 
         The last column is 0: index −1, the empty slot, finds it.
         """
@@ -295,7 +288,7 @@ class DialogBatch:
         return come
 
     def observe(self, turn: int) -> Observation:
-        """Return what a policy may look at in this turn."""
+        """Return the observation of a turn."""
         if turn not in self._arrivals:
             self._arrivals[turn] = Arrivals(self.new_tokens(turn))
         return Observation(turn, self._arrivals[turn], self)
@@ -310,7 +303,7 @@ class DialogBatch:
         Raises
         ------
         ValueError
-            If the space is unknown or these dialogs come without projections.
+            If the space is unknown or these dialogs have no projections.
         """
         spaces = ("query", "key", "value")
         if space not in spaces:
@@ -325,7 +318,7 @@ class DialogBatch:
         return self.topic_names[topic] if topic >= 0 else "–"
 
     def topics_of(self, row: int, token: Ints) -> list[str]:
-        """Name the topics of tokens of a row, several joined by ``+``; empty where none is known.
+        """Name the topics of tokens of a row, several joined by ``+``, none empty.
 
         Examples
         --------
@@ -370,12 +363,11 @@ class DialogBatch:
             words=None if self.words is None else self.words[:, :tokens],
             surprisal=None if self.surprisal is None else self.surprisal[:, :tokens],
         )
-        # Products of another shape may round differently, so these are cut and not made anew.
+        # Products of another shape may round differently, so these are sliced, not recomputed.
         kept_columns = [*range(tokens), -1]
         part.__dict__["logits"] = self.logits[:, :turns].take(kept_columns, axis=2)
         part.__dict__["similarities"] = self.similarities[:, :turns].take(kept_columns, axis=2)
         part.__dict__["token_queries"] = self.token_queries[:, :tokens]
-        # Who looked at the future saw all of it.
         come = self.future_attention[:, :turns].take(kept_columns, axis=2)
         part.__dict__["future_attention"] = come
         return part
@@ -406,20 +398,20 @@ class DialogBatch:
 
 
 def _blocks(rows: int) -> Iterator[slice]:
-    """Yield the rows a few at a time, so that what is done with their vectors finds them near."""
+    """Yield slices of a few rows, whose vectors fit into a core's cache."""
     for first in range(0, rows, _BLOCK):
         yield slice(first, first + _BLOCK)
 
 
 def _lengths_of(x: Floats) -> Floats:
-    """Length of each vector (...), 1 where it is zero so that one can divide by it."""
+    """Length of each vector (...), with 1 for zero vectors."""
     length: Floats = np.sqrt(np.einsum("...d,...d->...", x, x))
     length[length == 0] = 1
     return length
 
 
 def _mean_of_tokens(x: Floats) -> Floats:
-    """Mean over the tokens of (..., n, d), as a product, which is faster than a sum by rows."""
+    """Mean over the tokens of (..., n, d), as a matrix product, which is faster than a sum."""
     tokens = x.shape[-2]
     share = np.full((1, tokens), 1 / tokens, np.float32)
     mean: Floats = (share @ x)[..., 0, :]
@@ -434,13 +426,10 @@ def _topic_cosines(embeddings: Floats, topics: Floats) -> Floats:
 
 
 def _pack_bits(of_topic: Bools) -> Bits:
-    """Turn (..., K) truth values into one integer each, bit k for topic k."""
+    """Pack (..., K) booleans into one integer each, bit k for topic k."""
     weights = np.uint32(1) << np.arange(of_topic.shape[-1], dtype=np.uint32)
     packed: Bits = (of_topic * weights).sum(axis=-1, dtype=np.uint32)
     return packed
-
-
-# ------------------------------------------------------------------------------- making one
 
 
 def one_dialog(
@@ -453,7 +442,7 @@ def one_dialog(
     turn_topics: Sequence[str | None] | None = None,
     surprisal: ArrayLike | None = None,
 ) -> DialogBatch:
-    """Make a batch of one from a person's own arrays.
+    """Make a batch of one dialog from arrays.
 
     Parameters
     ----------
@@ -462,15 +451,14 @@ def one_dialog(
     turn_lengths : sequence of int
         Tokens of each turn; their sum is N. A turn may have none.
     turn_topics : sequence of str or None, optional
-        The current topic of each turn, which is also that of its tokens.
+        The current topic of each turn and of its tokens.
     surprisal : array (N,), optional
-        −log of the probability of each token, in nats, where it is known.
+        −log of the probability of each token, in nats.
 
     Raises
     ------
     ValueError
-        If shapes disagree, a number is not finite, or there are no tokens at all; the sentence
-        names the array.
+        If shapes differ, a number is not finite, or there are no tokens.
     """
     arrays = {"embeddings": embeddings, "queries": queries, "keys": keys, "values": values}
     checked = {name: check_vectors(name, array, 2) for name, array in arrays.items()}
@@ -494,13 +482,8 @@ def one_dialog(
         raise ValueError(f"there are {len(turn_topics)} turn topics for {len(lengths)} turns")
     if len(names) > 32:
         raise ValueError(f"the dialog has {len(names)} topics, but at most 32 are allowed")
-    current = np.array(
-        [
-            -1 if topic is None else names.index(topic)
-            for topic in turn_topics or [None] * len(lengths)
-        ],
-        np.intp,
-    )
+    topics = turn_topics or [None] * len(lengths)
+    current = np.array([-1 if each is None else names.index(each) for each in topics], np.intp)
     bits = np.where(current >= 0, np.uint32(1) << np.maximum(current, 0).astype(np.uint32), 0)
     return DialogBatch(
         embeddings=checked["embeddings"][None],
@@ -517,9 +500,9 @@ def one_dialog(
 
 
 def check_vectors(name: str, array: ArrayLike, axes: int) -> Floats:
-    """Return `array` as float32, or raise a ValueError that names it and what is wrong."""
+    """Return `array` as float32, or raise a ValueError that names it."""
     try:
-        with np.errstate(over="ignore"):  # what overflows is infinite, and refused below
+        with np.errstate(over="ignore"):  # infinity is rejected below
             checked = np.asarray(array, dtype=np.float32)
     except (TypeError, ValueError):
         raise ValueError(f"{name} must be numbers in an array of {axes} axes") from None
@@ -535,7 +518,7 @@ def check_vectors(name: str, array: ArrayLike, axes: int) -> Floats:
 
 
 def check_surprisal(surprisal: ArrayLike, tokens: int) -> Floats:
-    """Return the surprisal of so many tokens (N,), or raise a ValueError that says why not."""
+    """Return the surprisal of the tokens (N,) as float32, or raise a ValueError."""
     checked = check_vectors("surprisal", surprisal, 1) if tokens else np.zeros(0, np.float32)
     if len(checked) != tokens:
         raise ValueError(f"surprisal holds {len(checked)} numbers, but there are {tokens} tokens")
@@ -550,8 +533,8 @@ def stack(batches: Sequence[DialogBatch]) -> DialogBatch:
     Raises
     ------
     ValueError
-        If the batches differ in dimensions or in their topic names, or only some have queries
-        of their own or surprisal.
+        If the batches differ in dimensions, heads or topic names, or only some have their own
+        queries or surprisal.
     """
     first = batches[0]
     for batch in batches:
@@ -564,16 +547,13 @@ def stack(batches: Sequence[DialogBatch]) -> DialogBatch:
         if batch.heads != first.heads:
             raise ValueError("the dialogs differ in their number of heads")
         if (batch.queries is None) != (first.queries is None):
-            raise ValueError("some of the dialogs have queries of their own, and others have not")
+            raise ValueError("some of the dialogs have their own queries, others do not")
         if (batch.surprisal is None) != (first.surprisal is None):
-            raise ValueError("some of the dialogs have the surprisal of tokens, others have not")
+            raise ValueError("some of the dialogs have surprisal, others do not")
     tokens = max(batch.embeddings.shape[1] for batch in batches)
     turns = max(batch.turns for batch in batches)
 
-    nobody_known = any(batch.speakers is None for batch in batches)
-    wordless = any(batch.words is None for batch in batches)
-
-    def joined(name: str, length: int, fill: str = "zero") -> NDArray:  # type: ignore[type-arg]
+    def joined(name: str, length: int, fill: str = "zero") -> NDArray[Any]:
         parts = []
         for batch in batches:
             array = getattr(batch, name)
@@ -585,11 +565,12 @@ def stack(batches: Sequence[DialogBatch]) -> DialogBatch:
             parts.append(np.concatenate([array, rest], axis=1))
         return np.concatenate(parts)
 
+    def in_all(name: str) -> bool:
+        return all(getattr(batch, name) is not None for batch in batches)
+
     def shared(name: str, axis: int) -> Floats | None:
         arrays = [getattr(batch, name) for batch in batches]
-        if any(array is None for array in arrays):
-            return None
-        return np.concatenate(arrays, axis=axis)
+        return np.concatenate(arrays, axis=axis) if in_all(name) else None
 
     return DialogBatch(
         embeddings=joined("embeddings", tokens),
@@ -600,11 +581,11 @@ def stack(batches: Sequence[DialogBatch]) -> DialogBatch:
         topic_bits=joined("topic_bits", tokens),
         current=joined("current", turns, "none"),
         topic_names=first.topic_names,
-        queries=None if first.queries is None else joined("queries", tokens),
-        surprisal=None if first.surprisal is None else joined("surprisal", tokens),
+        queries=joined("queries", tokens) if in_all("queries") else None,
+        surprisal=joined("surprisal", tokens) if in_all("surprisal") else None,
         topics=shared("topics", 0),
         projections=shared("projections", 1),
-        speakers=None if nobody_known else joined("speakers", turns, "none"),
-        words=None if wordless else joined("words", tokens),
+        speakers=joined("speakers", turns, "none") if in_all("speakers") else None,
+        words=joined("words", tokens) if in_all("words") else None,
         heads=first.heads,
     )

@@ -1,4 +1,4 @@
-"""Dialogs drawn from scenarios, each from random numbers of its own."""
+"""Draw dialogs from scenarios, each from its own random stream."""
 
 from __future__ import annotations
 
@@ -24,19 +24,18 @@ from fdkvc.synthetic.scenarios import Scenario, World
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """What chance decides of some dialogs, enough of it for several scenarios.
+    """The random numbers of some dialogs, enough for several scenarios.
 
-    Dialog i of a seed draws the same numbers in every scenario, in the same order, however many
-    of them the scenario needs and whichever other dialogs are drawn with it.
+    Dialog i of a seed draws the same numbers in the same order in every scenario and every batch.
 
     Attributes
     ----------
     projections : array (3, B, d, h)
         W_Q, W_K and W_V.
     directions : array (B, K, d)
-        From which the topics are made, in the order of their appearance.
+        The topics before orthonormalization, in order of appearance.
     noise : array (B, N, d)
-        For each token, of the world's strength.
+        Noise of each token, scaled.
     """
 
     projections: Floats
@@ -45,7 +44,7 @@ class Draws:
 
 
 def numbers_of_a_dialog(turns: int, world: World) -> int:
-    """Count the numbers that a dialog takes: what is drawn, its vectors and their products.
+    """Count the numbers of a dialog in memory: random numbers, vectors and products.
 
     Examples
     --------
@@ -63,7 +62,7 @@ def draw(
     world: World,
     workspace: Workspace | None = None,
 ) -> Draws:
-    """Draw what these scenarios need. Parameters and errors are those of `generate`."""
+    """Draw the numbers for these scenarios; parameters and errors as in `generate`."""
     if not isinstance(dialogs, range):
         check_count("the number of dialogs", dialogs)
     indices = dialogs if isinstance(dialogs, range) else range(dialogs)
@@ -96,7 +95,7 @@ def draw(
 def build(
     scenario: Scenario, draws: Draws, world: World, workspace: Workspace | None = None
 ) -> DialogBatch:
-    """Make the dialogs of a scenario from what was drawn."""
+    """Make the dialogs of a scenario from the random numbers."""
     d, h, n = world.dimension, world.head_dimension, world.tokens_per_turn
     names, mixture = scenario.topic_names, scenario.mixture
     rows, turns = len(draws.noise), len(mixture)
@@ -129,7 +128,7 @@ def build(
         topic_bits=_label_bits(embeddings, topics, mixture, n),
         current=np.tile(scenario.current, (rows, 1)),
         topic_names=names,
-        surprisal=np.ones((rows, tokens), np.float32),  # all are alike but for their topic
+        surprisal=np.ones((rows, tokens), np.float32),  # all tokens are equally likely
         topics=topics,
         projections=projections,
         workspace=workspace,
@@ -141,14 +140,14 @@ def generate(
 ) -> DialogBatch:
     """Draw dialogs of a scenario.
 
-    Dialog i of a seed is the same whichever others are drawn with it. Its topics and projections
-    come from one stream and its tokens from another, both in order of appearance, so that two
-    schedules with the same beginning give dialogs with the same beginning.
+    Dialog i of a seed does not depend on the others. Its topics and projections come from one
+    stream and its tokens from another, both in order of appearance, so that schedules with the same
+    beginning give dialogs with the same beginning.
 
     Parameters
     ----------
     dialogs : int or range
-        How many dialogs, from number 0, or which.
+        The number of dialogs from number 0, or a range of numbers.
     seed : int
         At least 0.
 
@@ -169,10 +168,7 @@ def generate(
 
 
 def _label_bits(embeddings: Floats, topics: Floats, mixture: Floats, n: int) -> Bits:
-    """Label each token (B, N): the topic it was drawn from, or those of a blend it shows.
-
-    A token drawn from two topics is of each whose cosine with it is above the threshold.
-    """
+    """Label each token (B, N) with its topic; in a blend, with those above `TOPIC_THRESHOLD`."""
     drawn_from = np.repeat(mixture > 0, n, axis=0)
     bits = np.tile(_pack_bits(drawn_from), (len(embeddings), 1))
     blended = np.flatnonzero(drawn_from.sum(axis=1) > 1)

@@ -1,4 +1,4 @@
-"""Scenarios: what each turn of a dialog is about, and the world that its tokens come from."""
+"""Scenarios: the topic of each turn, and the distribution of its tokens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fdkvc.parameters import Checked, Parameter, check_parameter, parameter
 
 @dataclass(frozen=True)
 class World(Checked):
-    """The synthetic world a dialog is drawn from; defaults are the paper's (Section 4.1)."""
+    """The distribution of a dialog's tokens; defaults are the paper's (Section 4.1)."""
 
     tokens_per_turn: int = parameter(
         32, "Tokens a turn", "Tokens in every turn of the dialog.", low=1, high=4096
@@ -39,19 +39,19 @@ _SHARE = Parameter("share", "", low=0, high=1)
 
 @dataclass(frozen=True)
 class Scenario:
-    """Which topic each turn is about.
+    """The topic of each turn.
 
     Attributes
     ----------
     schedule : str
-        One capital letter a turn: the turn's current topic.
+        One capital letter a turn: its current topic.
     blend : tuple of float, optional
-        For two topics that blend: the share of the second in each turn's tokens.
+        For two topics: the share of the second in each turn's tokens.
 
     Raises
     ------
     ValueError
-        If the schedule is not letters A to Z, one a turn, or the blend does not fit it.
+        If the schedule is not letters A to Z, one a turn, or the blend does not match it.
     """
 
     key: str
@@ -81,7 +81,7 @@ class Scenario:
 
     @property
     def topic_names(self) -> tuple[str, ...]:
-        """The letters in use, in alphabetical order."""
+        """The letters of the schedule in alphabetical order."""
         return tuple(sorted(set(self.schedule)))
 
     @property
@@ -100,7 +100,7 @@ class Scenario:
 
 
 def custom_scenario(schedule: str) -> Scenario:
-    """Make a scenario from a schedule string such as ``AAABBBCC``; case and spaces do not matter.
+    """Make a scenario from a schedule such as ``AAABBBCC``, ignoring case and spaces.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def custom_scenario(schedule: str) -> Scenario:
 
 
 def _gradual() -> Scenario:
-    """Blend from A to B over turns 2 to 8 of 12; the topic is B once half of a token is B."""
+    """Blend from A to B over turns 2 to 8 of 12; the topic is B from a share of one half."""
     blend = tuple(min(max((turn - 2) / 6, 0.0), 1.0) for turn in range(12))
     letters = "".join("B" if share >= 0.5 else "A" for share in blend)
     return Scenario("gradual", "Gradual Evolution", letters, blend)
@@ -130,10 +130,9 @@ SCENARIOS: Mapping[str, Scenario] = {
 }
 """The five benchmark scenarios (Section 4.1) and the adaptation run (Table 2).
 
-The paper gives the order of topics; where it leaves the lengths open (Mixed, 5-Topic Complex),
-these are the splits whose results match its tables.
+The paper gives the order of topics; where it does not give the lengths (Mixed, 5-Topic Complex),
+these are the lengths whose results match its tables.
 """
-
 
 BENCHMARK_SCENARIOS = ("shift", "return", "mixed", "complex", "gradual")
 
@@ -144,7 +143,7 @@ def scenario_named(name: str) -> Scenario:
     Raises
     ------
     ValueError
-        If there is none; the sentence lists the keys.
+        If there is none.
     """
     if name not in SCENARIOS:
         raise ValueError(f"scenario {name!r} is unknown: choose from {', '.join(SCENARIOS)}")

@@ -137,7 +137,7 @@ def test_dialogs_with_surprisal_and_without_do_not_stand_in_one_batch() -> None:
     with_surprisal = random_dialog(1, [3])
     without = dataclasses.replace(with_surprisal, surprisal=None)
 
-    with pytest.raises(ValueError, match="some of the dialogs have the surprisal of tokens"):
+    with pytest.raises(ValueError, match="some of the dialogs have surprisal, others do not"):
         stack([with_surprisal, without])
 
 

@@ -169,7 +169,7 @@ def test_peak_is_the_highest_of_the_sweep_with_all_that_tie_with_it(
 ) -> None:
     (judged,) = judged_claims(peak_study(means), [claim("peak-gamma")])
     assert judged.measured is not None
-    assert (judged.measured.among, judged.verdict) == (tied, verdict)
+    assert (judged.measured.candidates, judged.verdict) == (tied, verdict)
     assert measured_words(judged) == words
 
 

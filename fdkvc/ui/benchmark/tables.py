@@ -184,5 +184,5 @@ def cell_sentence(fact: Fact) -> Markdown:
     if fact.verdict is not None:
         parts.append(Markdown("**{}**").format(fact.verdict))
     if fact.chance and fact.rule == "alignment":
-        parts.append("what is published may as well be chance")
+        parts.append("the published figure is indistinguishable from zero")
     return Markdown("{}.").format(Markdown("; ").join(parts))
