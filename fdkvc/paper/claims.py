@@ -1,4 +1,4 @@
-"""What the paper claims, which quantity decides it, and what its own cells give."""
+"""The paper's claims: the quantity that decides each, and its value from the printed cells."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from fdkvc.paper.tables import (
 
 @dataclass(frozen=True, slots=True)
 class Recomputed:
-    """A figure computed from printed ones, and the range that their rounding leaves it."""
+    """A figure computed from printed ones, with its range by their rounding."""
 
     value: float
     range: Range
@@ -43,10 +43,9 @@ def recompute(function: Callable[..., float], *figures: Published) -> Recomputed
     Parameters
     ----------
     function : callable
-        Takes one number for each figure and rises, falls or stays throughout in each of them,
-        so that its extremes lie where every figure is at an end of its rounding.
+        Takes one number for each figure; monotonic in each, so that its extremes are at the ends
+        of their rounding ranges.
     *figures : Published
-        The figures.
 
     Examples
     --------
@@ -72,35 +71,30 @@ def ratio(value: float, baseline: float) -> float:
 
 
 def difference(value: float, baseline: float) -> float:
-    """Return the value less the baseline."""
+    """Return the value minus the baseline."""
     return value - baseline
 
 
-def mean(*values: float) -> float:
-    """Return the mean."""
-    return fmean(values)
-
-
 def rank(value: float, *others: float) -> float:
-    """Return the place of a value among others, 1 for the highest."""
+    """Return the rank of a value, 1 for the highest."""
     return 1 + sum(other > value for other in others)
 
 
-# With the 599 degrees of freedom of 600 dialogs, t is normal to less than 0.001 in p.
 def p_of_t(t: float) -> float:
     """Return the two-sided p-value of a t-statistic over many dialogs."""
+    # With the 599 degrees of freedom of 600 dialogs, t is normal to less than 0.001 in p.
     return 2 * NormalDist().cdf(-abs(t))
 
 
 def t_of_p(p: float) -> float:
-    """Return the size of the t-statistic that has a two-sided p-value over many dialogs."""
+    """Return the absolute t-statistic of a two-sided p-value over many dialogs."""
     return -NormalDist().inv_cdf(p / 2)
 
 
 def composite(table: Table, policy: str) -> Recomputed:
     """Compute a policy's composite as the mean of the scenarios that the table prints."""
     scenarios = [column for column in table.columns if column != "composite"]
-    return recompute(mean, *(table[policy, scenario] for scenario in scenarios))
+    return recompute(lambda *cells: fmean(cells), *(table[policy, each] for each in scenarios))
 
 
 def _rank(table: Table, column: str) -> Recomputed:
@@ -140,25 +134,22 @@ Kind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """The measured quantity that judges a claim.
-
-    Means are over the dialogs of the scenario, with the paper's settings.
+    """The measured quantity that judges a claim, with the paper's settings.
 
     Attributes
     ----------
     kind : str
-        - ``value``: the policy's mean, or the number itself for a metric of a run;
-        - ``change``, ``ratio``, ``difference``: the policy's mean beside the baseline's, by the
+        - ``value``: the policy's mean over dialogs, or the value of a metric of a run;
+        - ``change``, ``ratio``, ``difference``: the policy's mean against the baseline's, by the
           functions of those names;
-        - ``rank``: the policy's place by its mean among the paper's four, 1 for the highest;
+        - ``rank``: the policy's rank by its mean among the paper's four, 1 for the highest;
         - ``share``: of dialogs in which the policy is above the baseline, 0 to 1;
         - ``t``, ``p``: of the paired t-test of the policy against the baseline;
-        - ``peak``: the value in the published sweep of `parameter` where the mean is highest;
+        - ``peak``: the value in the published sweep of `parameter` with the highest mean;
         - ``settles``: turns until the turn's mean stays within a tenth of the last turn's;
-        - ``growth``: the change of the turn's mean from turn 1 (at turn 0 nothing was cached
-          before) to the last, as a fraction;
-        - ``swing``: highest less lowest of the turns' means from turn 1 on, as a fraction of the
-          highest;
+        - ``growth``: the relative change of the turn's mean from turn 1 (the cache is empty before
+          turn 0) to the last;
+        - ``swing``: (highest − lowest) / highest of the turns' means from turn 1 on;
         - ``same``: share of turns after which policy and baseline hold the same entries, 0 to 1.
     metric : str
         - of a dialog: ``late_alignment``, ``late_retention``, ``late_diversity`` (fractions),
@@ -166,21 +157,21 @@ class Measure:
         - of a turn: ``retention``, ``ownership_loss``, ``learning_rate``, ``highest_score`` (the
           highest hybrid score in the cache after eviction) and ``entries``, for kind ``same``;
         - of a run: ``threshold_evictions`` (entries evicted by τ), ``seconds`` (wall clock of one
-          scenario under all four policies), ``score_bytes`` (of an entry), ``parameters`` (that
-          can be chosen freely).
+          scenario under all four policies), ``score_bytes`` (of an entry), ``parameters`` (number
+          of free ones).
     scenario : str or None
-        None for the whole benchmark: evictions of all five scenarios, seconds of the slowest; and
-        for what no scenario changes.
+        None for the whole benchmark (evictions of all five scenarios, seconds of the slowest) or
+        if it does not depend on the scenario.
     policy : str
         The policy's key.
     baseline : str or None
-        The baseline's key, for the kinds that compare two.
+        The baseline's key, if two policies are compared.
     turn : int or None
-        The turn of a metric of a turn, counted as Python does: −1 is the last.
+        The turn of a metric of a turn; −1 is the last.
     parameter : str or None
         Of kind ``peak``.
     settings : tuple of (str, float)
-        Parameters of the policy that are not at the paper's default.
+        Parameters of the policy that differ from the paper's default.
     """
 
     kind: Kind
@@ -196,34 +187,32 @@ class Measure:
 ClaimVerdict = Literal["holds", "direction only", "does not hold", "open"]
 
 TIMES = ("latency", "seconds")
-"""Metrics that depend on the machine, so that nothing measured on another judges them."""
+"""Metrics that depend on the machine, so they are not judged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Something the paper says of its method, and what decides whether it is so.
+    """A claim of the paper about its method, and the quantity that decides it.
 
     Attributes
     ----------
-    key : str
-        Its name here.
     claim : str
-        What the paper says, in our words.
+        The claim in our words.
     source : str
-        Where the paper says it.
+        Its place in the paper.
     measure : Measure
-        The quantity that judges it.
+        The quantity that decides it.
     published : Published or None
-        The printed figure; None if the claim is made in words.
+        The printed figure; None if the claim is verbal.
     holds_when : Range or None
-        Where the measured quantity lies if the claim is true, whatever the printed figure; None
-        if the claim is the figure.
+        The range of the measured quantity in which the claim is true; None if the claim is the
+        printed figure.
     recomputed : Recomputed or None
-        The same quantity from the paper's own cells, where they give it.
+        The same quantity from the paper's own cells, if they give it.
     bound : bool
-        Whether the printed figure is a bound, such as "under 60 seconds", and no size.
+        Whether the printed figure is a bound, such as "under 60 seconds".
     why : str
-        What decides it, in a sentence.
+        The reason for the verdict.
     """
 
     key: str
@@ -242,17 +231,16 @@ class Claim:
         Parameters
         ----------
         low, high : float
-            The measured quantity's 95 % interval; the quantity twice where it has none. NaN where
-            it is not defined.
+            The measured quantity's 95 % interval, or the quantity twice; NaN if undefined.
         size : str, optional
-            The verdict on the printed figure, by the rules of all figures: ``reproduced``,
-            ``open`` or any other. By default, whether the interval overlaps the figure.
+            The verdict on the printed figure by the rules of all figures, such as ``reproduced``.
+            By default, whether the interval overlaps the figure.
 
         Returns
         -------
         str
             ``holds``; ``direction only`` (true, but the printed figure is not confirmed);
-            ``does not hold``; ``open`` (what was measured does not decide, or is not defined).
+            ``does not hold``; ``open`` (the measurement does not decide it or is undefined).
 
         Raises
         ------
@@ -288,31 +276,21 @@ class Claim:
         return "open" if size == "open" else "does not hold"
 
 
-_ABOVE_ZERO = Range(low=0)
-
-
-_BELOW_ZERO = Range(high=0)
-
-
-_FIRST = Range(1, 1)
-
+_ABOVE_ZERO, _BELOW_ZERO, _FIRST = Range(low=0), Range(high=0), Range(1, 1)
 
 _DEFAULTS = {parameter.key: parameter.default for parameter in HYPERPARAMETERS}
 
-
 # μ·L is highest where every ĥ is 1/2 and L is 1/4, and least at 0 (Equations 6 and 7).
 _WIDEST_SWING = 1 - 1 / (1 + _DEFAULTS["mu"] / 4)
-
 
 # Where ĉ = 1 and ρ has reached its limit α₀ / (1 − γ) (Equations 2, 3 and 5).
 _HIGHEST_SCORE = _DEFAULTS["w_c"] + _DEFAULTS["w_rho"] * _DEFAULTS["alpha_0"] / (
     1 - _DEFAULTS["gamma"]
 )
 
-
 _BY_PROJECTION = (
-    "The printed alignments are as small as chance makes them, and their difference cannot be told "
-    "from zero; the topic projected by W_V, the space of the output, decides it."
+    "The printed alignments are no larger than those of unrelated vectors, and their difference is "
+    "indistinguishable from zero; the topic projected by W_V, the space of the output, decides it."
 )
 
 
@@ -324,15 +302,15 @@ def _alignment_claim(
     baseline: str = "h2o",
     why: str = _BY_PROJECTION,
 ) -> Claim:
-    """Make a claim of how far one policy's late-turn alignment is from another's."""
+    """Return the claim about the change of late-turn alignment between two policies."""
     published = read_printed(printed, source)
     above = published.value > 0
     whose, place = f"{policy.upper()}'s", _TITLES.get(scenario)
     than = f"{'above' if above else 'below'} {baseline.upper()}'s"
-    said = f"alignment is {than} on {place}" if place else f"composite alignment is {than}"
+    words = f"alignment is {than} on {place}" if place else f"composite alignment is {than}"
     return Claim(
         key=f"alignment-{scenario}" + ("-h2o" if policy == "h2o" else ""),
-        claim=f"{whose} {said}",
+        claim=f"{whose} {words}",
         source=source,
         published=published,
         recomputed=recompute(
@@ -356,9 +334,9 @@ _ALIGNMENT_CLAIMS = (
         "composite",
         "+6.7%",
         "abstract; Sections 5.1, 8",
-        why="The printed composites give +6.5 %, and their rounding leaves room for +6.7 %. As "
-        "chance alone would make such a difference, no measurement could confirm its size; the "
-        "topic projected by W_V, the space of the output, decides the direction.",
+        why="The printed composites give +6.5 %, and their rounding allows +6.7 %. The difference "
+        "is not significant, so no measurement can confirm its size; the topic projected by W_V, "
+        "the space of the output, decides the direction.",
     ),
     _alignment_claim("shift", "+127%", "abstract; Sections 5.1, 5.6"),
     _alignment_claim("gradual", "+87%", "abstract; Sections 5.1, 5.6"),
@@ -367,7 +345,7 @@ _ALIGNMENT_CLAIMS = (
         "return",
         "-39%",
         "Section 9",
-        why="Half of H2O's cache stays with the first topic for good, so it is there when the "
+        why="Half of H2O's cache always holds the first topic, so it is still cached when the "
         "topic returns.",
     ),
     _alignment_claim(
@@ -376,13 +354,13 @@ _ALIGNMENT_CLAIMS = (
         "Section 5.1",
         "h2o",
         "fd-kvc",
-        "The same two cells the other way round.",
+        "The same two cells, reversed.",
     ),
 )
 
 
 def _test_claims(test: TTest) -> tuple[Claim, Claim]:
-    """Make the claims of a paired t-test: its statistic and its p-value, each from the other."""
+    """Return the claims of a paired t-test: its t and its p, each recomputed from the other."""
     claim = f"Paired over dialogs, the difference from H2O on {test.scenario.title()}"
     return (
         Claim(
@@ -428,7 +406,7 @@ _SIGNIFICANCE_CLAIMS = (
         measure=Measure("share", "late_alignment", "shift", baseline="h2o"),
         holds_when=Range(0.9, 1),
         why="Consistent is read as nine dialogs in ten; a t of 1.31 over 600 dialogs means that "
-        "hardly more than half of them improve, and the topic projected by W_V decides it.",
+        "little more than half of them improve. The topic projected by W_V decides it.",
     ),
 )
 
@@ -516,17 +494,17 @@ _ADAPTATION_CLAIMS = (
     ),
     Claim(
         key="adaptation-fifo",
-        claim="FD-KVC turns to the new topic as quickly as FIFO",
+        claim="FD-KVC adapts to the new topic as quickly as FIFO",
         source="Section 5.5; Figure 3",
         recomputed=recompute(ratio, ADAPTATION["fd-kvc", "mean"], ADAPTATION["fifo", "mean"]),
         measure=Measure("ratio", "adaptation", "adaptation", baseline="fifo"),
         holds_when=Range(high=1.5),
-        why="As quickly is read as at most half as many turns again; the old topic's recency has "
-        "to decay first, and Table 2 prints more than twice FIFO's turns.",
+        why="As quickly is read as at most 1.5 times as many turns; the old topic's recency has to "
+        "decay first, and Table 2 prints more than twice FIFO's turns.",
     ),
     Claim(
         key="shift-complete",
-        claim="Under FD-KVC the whole cache comes to be of the new topic",
+        claim="Under FD-KVC the whole cache finally holds the new topic",
         source="Section 5.5; Figure 3",
         published=read_printed("100%", "Section 5.5"),
         measure=Measure("value", "retention", "shift", turn=-1),
@@ -534,7 +512,7 @@ _ADAPTATION_CLAIMS = (
     ),
     Claim(
         key="shift-h2o",
-        claim="H2O's cache stays half with the old topic",
+        claim="Half of H2O's cache keeps the old topic",
         source="Section 5.5; Figure 3",
         published=read_printed("~50%", "Section 5.5"),
         measure=Measure("value", "late_retention", "shift", "h2o"),
@@ -557,8 +535,8 @@ _COST_CLAIMS = (
         ),
         measure=Measure("ratio", "latency", "composite", baseline="fifo"),
         holds_when=Range(low=1),
-        why="FD-KVC scores every entry and FIFO none; how much that costs depends on the "
-        "implementation and the machine.",
+        why="FD-KVC scores every entry and FIFO none; the cost depends on the implementation and "
+        "the machine.",
     ),
     Claim(
         key="latency",
@@ -570,7 +548,7 @@ _COST_CLAIMS = (
     ),
     Claim(
         key="latency-increase",
-        claim="What FD-KVC adds to FIFO is negligible beside 50 ms a token of inference",
+        claim="FD-KVC's extra latency over FIFO is negligible against 50 ms a token of inference",
         source="Section 5.4",
         published=read_printed("0.078 ms", "Section 5.4"),
         recomputed=recompute(
@@ -601,7 +579,7 @@ _COST_CLAIMS = (
         measure=Measure("value", "seconds"),
         holds_when=Range(0, 60),
         bound=True,
-        why="Depends on the machine and on how many dialogs go through a turn together.",
+        why="Depends on the machine and on the batch size.",
     ),
 )
 
@@ -615,7 +593,7 @@ _CONVERGENCE_CLAIMS = (
         measure=Measure("settles", "ownership_loss", "mixed"),
         holds_when=Range(high=3),
         bound=True,
-        why="Every change of topic moves the scores again, and recency keeps piling up.",
+        why="Every change of topic changes the scores again, and recency keeps growing.",
     ),
     Claim(
         key="loss-falls",
@@ -652,14 +630,14 @@ _CONVERGENCE_CLAIMS = (
         published=read_printed("1", "Section 3.3", exact=True),
         recomputed=_exactly(_HIGHEST_SCORE),
         measure=Measure("value", "highest_score", "shift", turn=-1),
-        why="Recency enters the score unnormalised, and its limit is α/(1 − γ), 2.5 with α₀, so a "
-        "score passes 1 and goes on.",
+        why="Recency enters the score unnormalised, and its limit is α/(1 − γ), 2.5 with α₀, so "
+        "scores exceed 1.",
     ),
 )
 
 
 def _peak_claim(parameter: str, symbol: str, printed: str, source: str, why: str) -> Claim:
-    """Make the claim that alignment peaks at a value of a parameter."""
+    """Return the claim that alignment peaks at a value of a parameter."""
     return Claim(
         key=f"peak-{parameter}",
         claim=f"Alignment is highest at {symbol} = {printed}",
@@ -679,14 +657,14 @@ _PARAMETER_CLAIMS = (
         "0.3",
         "Section 6.1; Table 5",
         "More weight on the cumulative channel holds old topics longer, so with the topic "
-        "projected by W_V there is no inner peak to find.",
+        "projected by W_V there is no inner peak.",
     ),
     _peak_claim(
         "gamma",
         "γ",
         "0.80",
         "Section 6.2; Table 6",
-        "As long as old recency fades within a topic's turns, the rate of fading hardly matters to "
+        "As long as old recency decays within a topic's turns, the decay rate has little effect on "
         "the alignment with the topic projected by W_V.",
     ),
     Claim(
@@ -695,7 +673,7 @@ _PARAMETER_CLAIMS = (
         source="Section 3.2.3",
         measure=Measure("same", "entries", "mixed", baseline="h2o", settings=(("w_c", 1.0),)),
         holds_when=_FIRST,
-        why="The cumulative channel alone then decides, but H2O also protects a recent window and "
+        why="Only the cumulative channel decides then, but H2O also protects a recent window and "
         "starts new entries at 0, not at 1.",
     ),
     Claim(

@@ -1,9 +1,9 @@
 """The published tables as data, with their numbers.
 
 Source: Sukanta Ganguly, "Fractional Decay KV-Cache: Ownership-Aware Memory Management for
-Improved Inference Relevancy in Dialog Systems". Every figure stands here as it is printed; its
-value and its rounding are read off the printed digits. Percentages become fractions (91.4 % is
-0.914), adaptation is in turns, latency in milliseconds a turn. Nothing here is measured.
+Improved Inference Relevancy in Dialog Systems". Every figure is written as printed; its value and
+rounding follow from the printed digits. Percentages become fractions (91.4 % is 0.914), adaptation
+is in turns, latency in milliseconds a turn. Nothing here is measured.
 """
 
 import math
@@ -12,23 +12,23 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 DIALOGS = 600
-"""Dialogs a scenario (Section 4.1). The paper does not say how many dialogs the adaptation run
-and the latency have; they are taken to have as many."""
+"""Dialogs a scenario (Section 4.1). The paper gives no number for the adaptation run and the
+latency; the same number is assumed."""
 
 ABLATION_DIALOGS = 200
 """Dialogs of the ablations, all on Mixed (Section 6)."""
 
 BASELINE = "h2o"
-"""The policy that the paper compares with."""
+"""The paper's baseline."""
 
 LATENCY_BASELINE = "fifo"
-"""The policy that latencies are given in multiples of."""
+"""The baseline of latency ratios."""
 
 ABLATED_POLICY = "fd-kvc"
-"""The policy whose hyperparameters the paper sweeps (Section 6)."""
+"""The policy of the paper's sweeps (Section 6)."""
 
 ABLATED_SCENARIO = "mixed"
-"""The scenario on which it does."""
+"""The scenario of the paper's sweeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Range:
     high: float = math.inf
 
     def overlaps(self, other: "Range") -> bool:
-        """Whether the two ranges have a number in common."""
+        """Whether the two ranges intersect."""
         return self.low <= other.high and other.low <= self.high
 
     def contains(self, other: "Range") -> bool:
@@ -49,20 +49,20 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A figure that the paper prints.
+    """A published figure.
 
     Attributes
     ----------
     value : float
-        The figure; a fraction where the paper prints a percentage.
+        A fraction if the paper prints a percentage.
     rounding : float
         Half a unit of the last printed digit, in the unit of `value`; 0 for an exact count.
     printed : str
-        The figure as the paper prints it.
+        The printed text.
     source : str
-        Where it is printed, such as ``"Table 1"`` or ``"abstract; Section 5.1"``.
+        Its place, such as ``"Table 1"`` or ``"abstract; Section 5.1"``.
     dialogs : int
-        Dialogs behind it; for a composite, of each scenario.
+        Number of dialogs; for a composite, of each scenario.
     """
 
     value: float
@@ -73,25 +73,23 @@ class Published:
 
     @property
     def range(self) -> Range:
-        """All values that are printed like this one."""
+        """All values that round to the printed one."""
         return Range(self.value - self.rounding, self.value + self.rounding)
 
 
 def read_printed(
     printed: str, source: str, dialogs: int = DIALOGS, *, exact: bool = False
 ) -> Published:
-    """Read a figure off its printed form.
+    """Parse a printed figure.
 
     Parameters
     ----------
     printed : str
-        A decimal number, with ``~``, a sign and a unit if there are any; ``%`` divides by 100.
-    source : str
-        Where it is printed.
-    dialogs : int
-        Dialogs behind it.
+        A decimal number with optional ``~``, sign and unit; ``%`` divides by 100.
+    source, dialogs
+        As in `Published`.
     exact : bool
-        Whether the figure is a count or a limit, which nothing rounded.
+        Whether the figure is an exact count or limit.
 
     Raises
     ------
@@ -128,9 +126,9 @@ class Table:
     number : int
         Its number in the paper.
     title : str
-        What it shows, in our words.
+        In our words.
     rows, columns : tuple of str
-        The keys of its rows and columns, in the printed order.
+        Keys in the printed order.
     grid : tuple of tuple of Published
         The cells, one inner tuple a row.
     """
@@ -142,13 +140,13 @@ class Table:
     grid: tuple[tuple[Published, ...], ...]
 
     def cell(self, row: str, column: str) -> Published | None:
-        """Return the cell, or None where the table has no such row or column."""
+        """Return a cell, or None if the table has no such row or column."""
         if row not in self.rows or column not in self.columns:
             return None
         return self.grid[self.rows.index(row)][self.columns.index(column)]
 
     def __getitem__(self, key: tuple[str, str]) -> Published:
-        """Return the cell of a row and a column that the table is known to have."""
+        """Return a cell by row and column; KeyError if there is none."""
         cell = self.cell(*key)
         if cell is None:
             raise KeyError(f"Table {self.number} has no cell {key}")
@@ -156,7 +154,7 @@ class Table:
 
 
 def _table(number: int, title: str, layout: str, dialogs: int = DIALOGS) -> Table:
-    """Read a table off its layout: a line of column keys, then a row key and cells a line."""
+    """Parse a table: a line of column keys, then lines of a row key and cells."""
     header, *lines = (line.split() for line in layout.strip().splitlines())
     source = f"Table {number}"
     return Table(
@@ -285,7 +283,7 @@ class TTest:
     scenario : str
         The scenario's key.
     change : Published
-        FD-KVC's mean over H2O's, less one.
+        FD-KVC's mean / H2O's − 1.
     t, p : Published
         The statistic and its two-sided p-value.
     """
@@ -297,7 +295,7 @@ class TTest:
 
     @property
     def implied_sd(self) -> float:
-        """Standard deviation over dialogs of the difference that `t` and Table 1 imply."""
+        """Standard deviation of the difference over dialogs, implied by `t` and Table 1."""
         scenario, n = self.scenario, self.t.dialogs
         mean = LATE_ALIGNMENT["fd-kvc", scenario].value - LATE_ALIGNMENT["h2o", scenario].value
         return mean * math.sqrt(n) / self.t.value
@@ -325,7 +323,7 @@ T_TESTS = _t_tests(
 
 
 def published(scenario: str, policy: str, metric: str) -> Published | None:
-    """Return what the paper prints for a policy on a scenario.
+    """Return the published figure of a policy on a scenario.
 
     Parameters
     ----------
@@ -339,7 +337,7 @@ def published(scenario: str, policy: str, metric: str) -> Published | None:
     Returns
     -------
     Published or None
-        None wherever the paper prints nothing, also for a name that it does not know.
+        None if the paper prints none, also for unknown names.
 
     Examples
     --------
@@ -364,7 +362,7 @@ def published_adaptation(policy: str, statistic: str) -> Published | None:
 
 
 def published_latency(policy: str) -> Published | None:
-    """Return a policy's latency in milliseconds a turn (Table 4), None if it has none."""
+    """Return a policy's latency in milliseconds a turn (Table 4), or None."""
     return RETENTION_AND_LATENCY.cell(policy, "latency")
 
 
@@ -376,14 +374,14 @@ def published_ablation(parameter: str, value: float, metric: str) -> Published |
     parameter : str
         ``w_c`` or ``gamma``.
     value : float
-        The parameter's value; compared up to rounding errors.
+        Compared up to rounding errors.
     metric : str
         ``late_alignment`` or ``late_retention``.
 
     Returns
     -------
     Published or None
-        None where the paper prints nothing.
+        None if the paper prints none.
 
     Examples
     --------
@@ -400,7 +398,7 @@ def published_ablation(parameter: str, value: float, metric: str) -> Published |
 
 
 def published_sweep(parameter: str) -> tuple[float, ...]:
-    """Return the values at which the paper ablates a parameter, none if it does not.
+    """Return the values of the paper's sweep of a parameter, if any.
 
     Examples
     --------
