@@ -18,7 +18,7 @@ from fdkvc.charts.theme import (
     inside_axis,
     layered,
     panel_title,
-    tint_of,
+    policy_tints,
     top_legend,
 )
 from fdkvc.charts.timeline import Line, changes_panel, cursor_panel, turn_axis
@@ -45,7 +45,7 @@ def lines_spec(
         The metrics.
     """
     count = len(lanes)
-    colours = [tint_of(position, theme) for position in range(count)]
+    colours = policy_tints(lanes, theme)
     if own_ink:
         colours[-1] = theme.ink
     ranges: dict[str, Sequence[Any]] = {

@@ -3,8 +3,8 @@
 The colours of charts, topics, policies and verdicts are here; those of the page around them are in
 `fdkvc.ui.kit.style` and `fdkvc.report.page`. Topics have hues: those of Okabe and Ito (2008, *Color
 Universal Design*), which people with colour-vision deficiencies can tell apart, and an eighth after
-Tol (2021, *Colour Schemes*). Policies have tints of grey, so that no line is taken for a topic.
-A letter, a dash, a shape or a pattern always says the same again.
+Tol (2021, *Colour Schemes*). FD-KVC has a hue that no topic has, its variants have shades of it,
+and all other policies are grey. A letter, a dash, a shape or a pattern always says the same again.
 """
 
 from __future__ import annotations
@@ -50,6 +50,11 @@ TINTS = {
 }
 """Backgrounds of verdicts, by their tone; text shows on them on light and dark pages."""
 
+FD_KVC = "FD-KVC"
+"""The policy with a hue, and how the titles of its variants begin."""
+
+GREYS = 4
+
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 
 
@@ -71,7 +76,8 @@ class Theme:
     terms : tuple of str
         Fills of score terms and lines of quantities, apart from every topic colour.
     policies : tuple of str
-        Tints of policies' lines and points: two shades of a cold grey and two of a warm one.
+        Tints of policies' lines and points: two shades of a cold grey, two of a warm one (`GREYS`
+        in all), the hue of FD-KVC, and two shades of it for its variants.
     """
 
     ink: str
@@ -86,14 +92,14 @@ LIGHT = Theme(
     "#d5d7dd",
     "#ffffff",
     ("#5b5f6b", "#b06cc9", "#8a6d3b", "#3b8a83"),
-    ("#23262f", "#858b9c", "#5f4f41", "#978b7c"),
+    ("#23262f", "#858b9c", "#5f4f41", "#978b7c", "#5b35d5", "#9478ee", "#34188f"),
 )
 DARK = Theme(
     "#fafafa",
     "#41444e",
     "#171614",
     ("#a9adb9", "#c98be0", "#c9a86b", "#6bc9c0"),
-    ("#f4f5f8", "#8a91a3", "#d8c7b4", "#8f8373"),
+    ("#f4f5f8", "#8a91a3", "#d8c7b4", "#8f8373", "#a48cff", "#7a62dd", "#d2c7ff"),
 )
 
 
@@ -120,15 +126,27 @@ def _luminance(colour: str) -> float:
     return sum(w * s for w, s in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
-def tint_of(position: int, theme: Theme) -> str:
-    """Return the tint of the policy at this position."""
-    return theme.policies[position % len(theme.policies)]
+def tint_places(policies: Sequence[str]) -> list[int]:
+    """Return the place of each policy's tint in `Theme.policies`; a dash or shape goes with it."""
+    return [_tint_place(position, policy) for position, policy in enumerate(policies)]
+
+
+def _tint_place(position: int, policy: str) -> int:
+    if policy == FD_KVC:
+        return GREYS
+    if policy.startswith(FD_KVC):
+        return GREYS + 1 + position // len(DASHES) % 2
+    return position % GREYS
+
+
+def policy_tints(policies: Sequence[str], theme: Theme) -> list[str]:
+    """Return the tint of each of these policies."""
+    return [theme.policies[place] for place in tint_places(policies)]
 
 
 def policy_scale(policies: Sequence[str], theme: Theme) -> alt.Scale:
-    """Return the scale of these policies' tints; a dash or a shape goes with each."""
-    tints = [tint_of(position, theme) for position in range(len(policies))]
-    return alt.Scale(domain=list(policies), range=tints)
+    """Return the scale of these policies' tints."""
+    return alt.Scale(domain=list(policies), range=policy_tints(policies, theme))
 
 
 def dash_scale(names: Sequence[str]) -> alt.Scale:

@@ -7,8 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from fdkvc.charts.theme import DARK, LIGHT, tint_of
-from fdkvc.limits import MAX_LANES
+from fdkvc.charts.theme import DARK, LIGHT
 
 Kind = Literal["one", "lanes", "transcript"]
 """The module that draws it: one run, several beside each other, or what was said above several."""
@@ -32,7 +31,7 @@ def style(kind: Kind) -> str:
     """Return the style, with the colours of terms and policies from the place of all colours."""
     light, dark = (
         f"--stage-terms: {' '.join(theme.terms)}; "
-        + " ".join(f"--track-{at}: {tint_of(at, theme)};" for at in range(MAX_LANES))
+        + " ".join(f"--tint-{at}: {tint};" for at, tint in enumerate(theme.policies))
         for theme in (LIGHT, DARK)
     )
     rules = "\n".join(_read(f"{name}.css") for name in _STYLES[kind])

@@ -41,6 +41,7 @@ class Row {
     const note = head.note ? part('hint', head.note) : null;
     this.box = make('section', { className: 'lane', 'aria-label': lane.label },
       part('who', make('h2', {}, lane.label), fork, this.counts, note, this.figures), river, part('now', this.list));
+    this.box.style.setProperty('--tint', `var(--tint-${head.tint})`);
     this.head = head;
     this.lane = lane;
     this.cells = new Cells(this.list, lane);

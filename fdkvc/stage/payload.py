@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fdkvc.charts.theme import TOPICLESS, TOPICS, letter_ink
+from fdkvc.charts.theme import TOPICLESS, TOPICS, letter_ink, tint_places
 from fdkvc.explain.course import term_courses
 from fdkvc.explain.explain import turn_view
 from fdkvc.explain.narrate import headline
@@ -118,7 +118,8 @@ def pack_lanes(
 ) -> bytes:
     """Return runs over one dialog for the browser: who is kept and evicted when, and by rank."""
     lanes = [
-        {**_course(run), **asdict(head), "terms": []} for run, head in zip(runs, heads, strict=True)
+        {**_course(run), **asdict(head), "tint": tint, "terms": []}
+        for run, head, tint in zip(runs, heads, tint_places([h.label for h in heads]), strict=True)
     ]
     columns = [column for run in runs for column in _columns(run.entries, ())]
     more = {} if said is None else {"said": asdict(said)}

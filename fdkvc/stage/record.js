@@ -8,7 +8,7 @@
  * @typedef {{ label: string, low: number, high: number, start: number | null, digits: number, values: (number | null)[] }} State
  * @typedef {{ label: string, budgets: number[], pages: number[], counts: number[], cutoffs: (number | null)[], terms: Term[] }} LaneHead
  * @typedef {{ states: State[], headlines: string[] }} OneHead what a run that is alone has besides
- * @typedef {{ places: number, note: string, figures: [name: string, values: string[]][], forks: [lane: number, turn: number] | null }} RowHead what one of several has besides
+ * @typedef {{ tint: number, places: number, note: string, figures: [name: string, values: string[]][], forks: [lane: number, turn: number] | null }} RowHead what one of several has besides
  * @typedef {{ turn: number, source: string, values: [what: string, lost: string[], token: number][] }} Asked
  * @typedef {{ speakers: string[], turns: [text: string, token: number][][], topics: string[], needed: number[], needs: string, asked: Asked[] }} Said
  * @typedef {{ name: string, dialog: DialogHead, palette: Paint[], topicless: Paint, lanes: (LaneHead & OneHead & RowHead)[], said: Said, columns: Column[] }} Packed

@@ -44,6 +44,7 @@ class Transcript {
     this.box = make('div', { className: 'said-words', role: 'listbox', tabindex: 0, 'aria-label': 'Transcript' }, ...this.turns.map(({ row }) => row));
     const frame = stage.part('.frame');
     frame.style.setProperty('--lanes', this.lanes.length);
+    run.lanes.forEach(({ tint }, k) => frame.style.setProperty(`--track-${k}`, `var(--tint-${tint})`));
     frame.className = 'frame reading';
     stage.part('[data-go=picture]').hidden = true; // its marks are the page's own, which draws no picture
     frame.replaceChildren(

@@ -1,9 +1,10 @@
-"""Colours: topics have hues, policies have greys, and nothing is told by colour alone."""
+"""Colours: topics and FD-KVC have hues, other policies greys; nothing is told by colour alone."""
 
 from __future__ import annotations
 
 import time
 import tomllib
+from colorsys import rgb_to_hsv
 from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
 
@@ -11,9 +12,22 @@ import pytest
 from altair.utils import schemapi
 
 from fdkvc.charts import theme
+from fdkvc.policies import policy_named
 from tests.app_pages import ROOT, open_page, settled, specs
 
 both = pytest.mark.parametrize("seen", [theme.LIGHT, theme.DARK], ids=["light", "dark"])
+
+
+def hue(colour: str) -> float:
+    """Return the hue of a colour, in degrees."""
+    channels = (int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5))
+    return 360 * rgb_to_hsv(*channels)[0]
+
+
+def degrees_between(one: str, other: str) -> float:
+    """Return how far two hues are from each other, from 0 to 180 degrees."""
+    difference = abs(hue(one) - hue(other)) % 360
+    return min(difference, 360 - difference)
 
 
 def chroma(colour: str) -> int:
@@ -23,15 +37,32 @@ def chroma(colour: str) -> int:
 
 @both
 def test_policies_are_greys_that_can_be_seen_and_topics_are_hues(seen: theme.Theme) -> None:
-    assert all(chroma(tint) <= 40 for tint in seen.policies)
+    assert all(chroma(tint) <= 40 for tint in seen.policies[: theme.GREYS])
     assert all(chroma(hue) >= 80 for hue in theme.TOPICS)
     assert all(theme.contrast(tint, seen.paper) >= 3 for tint in seen.policies)
     assert not {*seen.policies, *seen.terms} & {*theme.TOPICS, theme.TOPICLESS}
 
 
 @both
-def test_of_as_many_policies_as_there_may_be_no_two_look_alike(seen: theme.Theme) -> None:
-    names = [f"{number}" for number in range(12)]
+def test_fd_kvc_alone_has_a_hue_and_no_topic_has_it(seen: theme.Theme) -> None:
+    names = ["FIFO", "H2O", policy_named("fd-kvc").title, "FD-KVC gamma=0.8"]
+    *others, own, variant = theme.policy_tints(names, seen)
+
+    assert all(chroma(tint) <= 40 for tint in others)
+    assert own != variant
+    for tint in (own, variant):
+        assert chroma(tint) >= 80
+        assert min(degrees_between(tint, topic) for topic in theme.TOPICS) >= 30
+    assert theme.contrast(own, seen.paper) >= 4.5
+    assert theme.policy_tints(names[::-1], seen)[1] == own
+
+
+@both
+@pytest.mark.parametrize("start", ["", "FD-KVC "])
+def test_of_as_many_policies_as_there_may_be_no_two_look_alike(
+    seen: theme.Theme, start: str
+) -> None:
+    names = [f"{start}{number}" for number in range(12)]
     tints = theme.policy_scale(names, seen).to_dict()["range"]
     for other in (theme.dash_scale(names), theme.shape_scale(names)):
         looks = [*zip(tints, map(str, other.to_dict()["range"]), strict=True)]
@@ -52,8 +83,10 @@ def test_the_page_has_a_colour_of_its_own_in_either_theme() -> None:
     with (ROOT / ".streamlit" / "config.toml").open("rb") as file:
         config = tomllib.load(file)["theme"]
 
-    assert theme.contrast(config["light"]["primaryColor"], theme.LIGHT.paper) >= 4.5
-    assert theme.contrast(config["dark"]["primaryColor"], theme.DARK.paper) >= 4.5
+    for name, seen in (("light", theme.LIGHT), ("dark", theme.DARK)):
+        accent = config[name]["primaryColor"]
+        assert theme.contrast(accent, seen.paper) >= 4.5
+        assert chroma(accent) <= 40, "red means wrong; the other hues are topics and FD-KVC"
 
 
 def test_lines_of_policies_have_no_topics_colour() -> None:
