@@ -218,7 +218,7 @@ def serve() -> None:
     """Run as a worker until the input closes or no call comes for `IDLE_SECONDS`."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a function prints goes to stderr
-    sys.stdout = sys.stderr  # which is not buffered
+    sys.stdout = sys.stderr  # which is line-buffered
     calls: SimpleQueue[bytes] = SimpleQueue()
     threading.Thread(target=_listen, args=(calls,), daemon=True).start()
     with suppress(Empty, OSError):

@@ -1,4 +1,4 @@
-"""Policies as a cache of Hugging Face *transformers*, for models that people bring.
+"""Policies as a Hugging Face *transformers* cache, for your own models.
 
 Needs the packages of ``requirements-capture.txt``.
 """

@@ -1,9 +1,8 @@
-"""The cache: a policy's, for the ``generate`` of any causal model that *transformers* runs.
+"""A policy's cache for the ``generate`` of any causal *transformers* model.
 
-Every layer holds keys and values of what the policy left, and of what the turn has brought since.
-The mask that the library makes serves all layers, so all hold as many slots: a head that keeps
-fewer entries than another has empty ones, which nothing attends to. Positions count the tokens
-seen, so what stays keeps the place that it had.
+Every layer holds the entries that the policy kept and those of the current turn. The library
+builds one mask for all layers, so all have the same number of slots: a head that keeps fewer
+entries has empty slots, which are masked. Positions count the tokens seen, so entries keep theirs.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingW
 from transformers.generation import BaseStreamer
 
 from fdkvc.attention import Floats, Ints
-from fdkvc.live.listening import NO_INTERFACE, check_heard, expect, listen
-from fdkvc.live.turning import Turning
+from fdkvc.live.attention_hooks import NO_INTERFACE, attach, check_attached, expect
+from fdkvc.live.rotary import RotaryPositions
 from fdkvc.lm.head_eviction import DECIDES, EvictionStep, HeadEviction, Heads, check_eviction
 from fdkvc.parameters import Field, Parameter, check_parameter
 from fdkvc.policies import Policy
@@ -31,33 +30,33 @@ from fdkvc.policies.together import POOL
 EVERY = Parameter("Every", "Tokens after which policies evict while the model writes.", low=1)
 POSITIONS = Field(
     "Positions",
-    "Whether what stays keeps its positions, or closes up to what comes next.",
+    "Whether kept entries keep their positions or close the gaps.",
     name="positions",
     default="kept",
     choices={"kept": "as they were", "slots": "closed up"},
 )
 
-CARRIED = {"queries": "queries", "similarity": "hidden"}
-"""Vectors, beside keys and values, that a policy needs of what it holds, by what it looks at."""
+ENTRY_VECTORS = {"queries": "queries", "similarity": "hidden"}
+"""Vectors, besides keys and values, that a policy needs of cached entries, by what it looks at."""
 
-HEARD = {"attention": "queries", **CARRIED}
-"""Those that it needs of a turn's own tokens."""
+TURN_VECTORS = {"attention": "queries", **ENTRY_VECTORS}
+"""Those that it needs of the turn's tokens."""
 
 
 class PolicyLayer(DynamicLayer):  # type: ignore[misc]
-    """What a layer holds: the slots that the policy left, and the tokens of the turn behind them.
+    """A layer's cache: the slots that the policy kept, followed by the tokens of the turn.
 
     Parameters
     ----------
     carried : sequence of str
-        Names of the vectors, beside keys and values, that go along with what is held.
+        Names of the vectors, besides keys and values, to keep with the entries.
 
     Attributes
     ----------
     seen, held : int
         Tokens so far, and slots.
     empty : tensor (K, S) of bool, optional
-        Slots that hold nothing.
+        Marks empty slots.
     """
 
     is_croppable = False
@@ -72,26 +71,26 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         self._brought: dict[str, list[Any]] = {}
 
     def get_seq_length(self) -> int:
-        """Return the tokens seen, which is the position of the next."""
+        """Return the tokens seen, which is the next position."""
         return self.seen
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Return how many keys there will be, and the position that the mask gives the first."""
+        """Return the number of keys, and the position of the first in the mask."""
         there = self.keys.shape[-2] if self.is_initialized else 0
         return there + query_length, self.seen - there
 
     def update(self, key_states: Any, value_states: Any, *args: Any, **named: Any) -> Any:
-        """Take the keys and values of new tokens; return all that there are."""
+        """Add the keys and values of new tokens; return all."""
         self.seen += key_states.shape[-2]
         return super().update(key_states, value_states, *args, **named)
 
     def bring(self, **vectors: Any) -> None:
-        """Take what else the turn's tokens bring (heads, n, ·)."""
+        """Add further vectors of the turn's tokens (heads, n, ·)."""
         more = {name: [*self._brought.get(name, ()), each] for name, each in vectors.items()}
         self._brought = self._brought | more
 
     def slots(self, name: str) -> Any:
-        """Return the vectors of the slots, and of the second tier (heads, S + R, ·)."""
+        """Return the vectors of the slots and of the second tier (heads, S + R, ·)."""
         if name not in self._aside:
             return self.new(name)[:, :0]
         if name in ("keys", "values"):
@@ -102,7 +101,7 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         return self._aside[name]
 
     def new(self, name: str) -> Any:
-        """Return the vectors of the turn's own tokens (heads, n, ·)."""
+        """Return the vectors of the turn's tokens (heads, n, ·)."""
         if name in ("keys", "values"):
             return getattr(self, name)[0, :, self.held :]
         return torch.cat(self._brought[name], dim=1)
@@ -113,7 +112,7 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         return [*self._aside.values(), *chain(*self._brought.values())]
 
     def keep(self, places: Any, held: int) -> None:
-        """Hold what stood at these places of each KV head (K, S + R), −1 for nothing; S of them."""
+        """Keep the entries at these places of each KV head (K, S + R), −1 for none; S as slots."""
         there, found = places >= 0, {}
         for name in ("keys", "values", *self._carried):
             if name == "hidden":
@@ -131,9 +130,9 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         self.empty = None if there[:, :held].all() else ~there[:, :held]
 
     def _hidden(self, places: Any) -> tuple[Any, Any]:
-        """Return the hidden states of what stood there, each once (1, U, d), and whose are whose.
+        """Return the hidden states at these places, each once (1, U, d), and their indices.
 
-        The heads of a layer share them, and they are large.
+        The heads of a layer share them, since they are large.
         """
         new = self.new("hidden")
         known = self._aside.get("hidden", new[:, :0])
@@ -147,9 +146,8 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
 class PolicyCache(DynamicCache):  # type: ignore[misc]
     """A cache that a policy evicts from between turns.
 
-    A turn ends when its words have been read: those of a prompt at the end of their forward pass,
-    and what the model then wrote when the next prompt comes, or at once with `end_turn` or
-    `streamer`.
+    A prompt's turn ends with its forward pass; that of the model's own tokens with the next prompt,
+    or at once with `end_turn` or `streamer`.
 
     Parameters
     ----------
@@ -160,40 +158,39 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     model : the library's
         A causal model, whose attention is *eager* or *sdpa*.
     every : int, optional
-        Let what it writes end a turn after so many tokens, too.
+        Also end a turn every so many tokens while the model writes.
     decides : {"head", "layer", "model"}
         Whether each KV head decides for itself, or all heads of a layer or of the model together.
     pool : {"mean", "max"}
-        How the scores of query heads that decide together become one.
+        How to combine the scores of query heads that decide together.
     positions : {"kept", "slots"}
-        Whether what stays keeps its rotary positions, or closes up to what comes next, as in
-        StreamingLLM: turned once, from keys that are kept without positions.
+        Whether entries keep their rotary positions or close the gaps, as in StreamingLLM: rotated
+        once, from keys stored without positions.
     by_itself : bool
-        Whether turns end by themselves; otherwise only `end_turn` ends one.
+        Whether turns end automatically; otherwise only `end_turn` ends one.
     record : bool
-        Whether to keep all vectors and decisions aside, for `fdkvc.live.recorded`.
+        Whether to store all vectors and decisions for `fdkvc.live.recorded`.
 
     Attributes
     ----------
     decided : tuple of int
-        Layers that the policy decides for. Those with a window of their own are left to the model.
+        Layers that the policy evicts from; those with a sliding window are left to the model.
     deciding : HeadEviction, optional
-        What the policy remembers; nothing before the first turn has ended.
+        The policy's state; None before the first turn has ended.
     ends : list of int
         The tokens seen at the end of each turn.
     decisions : list of EvictionStep
-        What each turn came to, where that is recorded.
+        Of each turn, if recorded.
 
     Raises
     ------
     ValueError
-        For a policy, an option or a model that this cannot be done with; while it is used, for
-        more than one text at once.
+        For an unsupported policy, option or model; in use, for more than one text at once.
 
     Notes
     -----
-    A policy sees logits as q·k/√h, scaled as the model scales them; neither a cap on them nor sinks
-    of attention that have no token.
+    A policy sees logits as q·k/√h with the model's scaling, but without logit caps or attention
+    sinks that are not tokens.
 
     Examples
     --------
@@ -222,13 +219,13 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         self.policy, self.budget, self.every, self.by_itself = policy, budget, every, by_itself
         self._choice = decides, pool
         self.decided = _full_layers(self.layers)
-        listen(model)
+        attach(model)
         self._config = model.config
-        self._turning = Turning(model) if positions == "slots" else None
-        self._needed = {HEARD[look] for look in policy.looks_at if look in HEARD}
-        self._heard = {"queries", "hidden"} if record else self._needed
-        carried = [CARRIED[look] for look in policy.looks_at if look in CARRIED]
-        if self._turning is not None:
+        self._rotary = RotaryPositions(model) if positions == "slots" else None
+        self._needed = {TURN_VECTORS[look] for look in policy.looks_at if look in TURN_VECTORS}
+        self._captured = {"queries", "hidden"} if record else self._needed
+        carried = [ENTRY_VECTORS[look] for look in policy.looks_at if look in ENTRY_VECTORS]
+        if self._rotary is not None:
             carried.append("unturned")
         for number in self.decided:
             self.layers[number] = PolicyLayer(carried)
@@ -236,13 +233,13 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         self.ends: list[int] = []
         self.decisions: list[EvictionStep] = []
         self._recorded: dict[tuple[str, int], list[Floats]] | None = {} if record else None
-        self._heads: int | None = None  # of queries, which nothing but listening tells
+        self._heads: int | None = None  # of queries, known from the hooks
         self._read = 0  # tokens of this forward pass
 
-    # --------------------------------------------------------------------------- the library asks
+    # --------------------------------------------------------------------------- library interface
 
     def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
-        """Return how many keys there will be; what was written ends its turn before a prompt."""
+        """Return the mask's sizes; a prompt first ends the turn of the tokens written before."""
         if self.by_itself and query_length > 1:
             self.end_turn()
         sizes: tuple[int, int] = super().get_mask_sizes(query_length, layer_idx)
@@ -251,8 +248,8 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     def update(
         self, key_states: Any, value_states: Any, layer_idx: int, *args: Any, **named: Any
     ) -> Any:
-        """Take the keys and values of new tokens; return all that the layer has."""
-        check_heard(self._config)
+        """Add the keys and values of new tokens; return all of the layer."""
+        check_attached(self._config)
         if len(key_states) != 1:
             raise ValueError(
                 f"a PolicyCache is for one text, but there are {len(key_states)} at once: "
@@ -264,7 +261,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         return keys, values
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Refuse: what was evicted for these tokens does not come back."""
+        """Refuse: evicted entries are gone."""
         raise ValueError("a PolicyCache cannot go back: make a fork of it before")
 
     def reset(self) -> None:
@@ -287,45 +284,45 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         left = f"; {self.left}" if self.left else ""
         return f"PolicyCache({self.policy.name}, budget {self.budget}{left})"
 
-    # --------------------------------------------------------------------------- what is heard
+    # --------------------------------------------------------------------------- attention hooks
 
-    def hear(
-        self, layer: int, query: Any, mask: Any, *, scaling: float | None, entering: Any
+    def before_attention(
+        self, layer: int, query: Any, mask: Any, *, scaling: float | None, hidden: Any
     ) -> Any:
-        """See `fdkvc.live.listening.Listener`."""
+        """See `fdkvc.live.attention_hooks.Listener`."""
         held, (_, self._heads, self._read, h) = self.layers[layer], query.shape
         if layer == self.decided[0]:
             _check_whole(mask)
-        told = {}
-        if "queries" in self._heard:
+        captured = {}
+        if "queries" in self._captured:
             scale = 1.0 if scaling is None else float(scaling) * math.sqrt(h)
-            told["queries"] = query[0].detach() * scale
-        if "hidden" in self._heard:
-            told["hidden"] = entering.detach()
-        held.bring(**{name: told[name] for name in self._needed})
+            captured["queries"] = query[0].detach() * scale
+        if "hidden" in self._captured:
+            captured["hidden"] = hidden.detach()
+        held.bring(**{name: captured[name] for name in self._needed})
         if self._recorded is not None:
             own = {name: getattr(held, name)[0, :, -self._read :] for name in ("keys", "values")}
-            for name, vectors in (told | own).items():
+            for name, vectors in (captured | own).items():
                 self._recorded.setdefault((name, layer), []).append(_numpy(vectors))
         if held.empty is None:
             return mask
         unseen = held.empty.repeat_interleave(self._heads // len(held.empty), dim=0)
         unseen = pad(unseen, (0, held.keys.shape[2] - held.held))[None, :, None]
-        if mask is None:  # as one token sees all that there is
+        if mask is None:  # a single token sees everything
             mask = query.new_zeros(())
         if mask.dtype == torch.bool:
             return mask & ~unseen
         return mask.where(~unseen, torch.finfo(mask.dtype).min)
 
-    def heard(self, layer: int) -> None:
-        """See `fdkvc.live.listening.Listener`."""
+    def after_attention(self, layer: int) -> None:
+        """See `fdkvc.live.attention_hooks.Listener`."""
         if not self.by_itself or layer != self.decided[-1]:
             return
         a_prompt = self._read > 1
         if a_prompt or (self.every is not None and self._new >= self.every):
             self.end_turn()
 
-    # --------------------------------------------------------------------------- what is decided
+    # --------------------------------------------------------------------------- eviction
 
     @property
     def seen(self) -> int:
@@ -339,7 +336,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
 
     @property
     def held(self) -> Ints:
-        """The tokens that each head holds (L, K, S), −1 for none: of all layers decided for."""
+        """The tokens that each head holds (L, K, S) in the decided layers, −1 for none."""
         layers = [self.layers[number] for number in self.decided]
         if not layers[0].is_initialized:
             return np.empty((len(layers), 0, 0), np.intp)
@@ -350,7 +347,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
 
     @property
     def left(self) -> str:
-        """What is said of the layers that are left to the model, if there are any."""
+        """A note on the layers that are left to the model; empty without any."""
         numbers = [str(at) for at in range(len(self.layers)) if at not in self.decided]
         if not numbers:
             return ""
@@ -358,23 +355,23 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all that it holds, in all layers."""
+        """Bytes of all tensors in all layers."""
         return bytes_of(self)
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def end_turn(self) -> None:
-        """Let the turn end here: the policy evicts. Nothing happens if it brought no tokens."""
+        """End the turn: the policy evicts. Without new tokens nothing happens."""
         layers, new = [self.layers[number] for number in self.decided], self._new
         if not new:
             return
         before = self.deciding or self._beginning(layers)
-        turned = self._turning
+        turned = self._rotary
         if turned is not None:
             began = torch.arange(self.seen - new, self.seen).expand(before.heads.kv_heads, -1)
             for number, layer in zip(self.decided, layers, strict=True):
                 keys = layer.new("keys").float()
                 layer.bring(unturned=turned(keys, began.to(keys.device), number, back=True))
-        self.deciding, decision = before.after(new, _Stood(layers))
+        self.deciding, decision = before.after(new, _LayerVectors(layers))
         held = decision.held
         for layer, places in zip(layers, torch.from_numpy(decision.sources), strict=True):
             layer.keep(places.to(layer.keys.device), held.shape[2])
@@ -401,12 +398,12 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         return HeadEviction(self.policy, self.budget, heads, *self._choice)
 
     def streamer(self, more: Any = None) -> Any:
-        """Return what ``generate`` tells that it has ended, as its streamer: then the turn ends.
+        """Return a streamer for ``generate`` that ends the turn when generation ends.
 
         Parameters
         ----------
         more : the library's, optional
-            A streamer that is told all the same.
+            A streamer to forward to.
 
         Examples
         --------
@@ -415,9 +412,9 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         return _TurnEnd(self, more)
 
     def fork(self) -> PolicyCache:
-        """Return a cache that goes on from here by itself; what both hold, they share."""
+        """Return an independent copy; both share the tensors that they hold now."""
         other = copy.copy(self)
-        other.layers = [copy.copy(layer) for layer in self.layers]  # whose tensors never change
+        other.layers = [copy.copy(layer) for layer in self.layers]  # tensors are never modified
         if self._recorded is not None:
             other._recorded = {name: [*parts] for name, parts in self._recorded.items()}
         return other
@@ -437,7 +434,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
 
 
 class _TurnEnd(BaseStreamer):  # type: ignore[misc]
-    """What lets a turn end when ``generate`` does."""
+    """Ends the turn when ``generate`` ends."""
 
     def __init__(self, cache: PolicyCache, more: Any) -> None:
         self._cache, self._more = cache, more
@@ -452,8 +449,8 @@ class _TurnEnd(BaseStreamer):  # type: ignore[misc]
             self._more.end()
 
 
-class _Stood:
-    """The vectors of what layers held before a turn, and of the turn."""
+class _LayerVectors:
+    """The vectors of the entries held before a turn, and of the turn."""
 
     def __init__(self, layers: Sequence[PolicyLayer]) -> None:
         self._layers = layers
@@ -466,12 +463,12 @@ class _Stood:
 
 
 def _full_layers(layers: Sequence[Any]) -> tuple[int, ...]:
-    """Return the numbers of the layers that see all of the text."""
+    """Return the numbers of the layers with full attention."""
     for layer in layers:
         if type(layer) not in (DynamicLayer, DynamicSlidingWindowLayer):
             kind = type(layer).__name__
             raise ValueError(
-                f"a layer of this model remembers by a {kind}, where nothing is evicted"
+                f"a layer of this model uses a {kind}, from which nothing can be evicted"
             )
     full = tuple(at for at, layer in enumerate(layers) if type(layer) is DynamicLayer)
     if not full:
@@ -483,7 +480,7 @@ def _full_layers(layers: Sequence[Any]) -> tuple[int, ...]:
 
 
 def _check_whole(mask: Any) -> None:
-    """Raise a ValueError where the last token does not see all that there is: for padding."""
+    """Raise a ValueError if the last token does not see everything, as with padding."""
     if mask is None:
         return
     last = mask[..., -1, :]
@@ -492,10 +489,10 @@ def _check_whole(mask: Any) -> None:
 
 
 def check_within_a_cache(policy: Policy) -> None:
-    """Raise a ValueError for a policy that asks for what a cache of the library cannot give."""
+    """Raise a ValueError for a policy that needs what a *transformers* cache cannot provide."""
     refusal = None
     if "surprisal" in policy.looks_at:
-        refusal = "weighs how surprising tokens are, of which a cache hears nothing"
+        refusal = "weighs how surprising tokens are, which a PolicyCache does not see"
     elif policy.reads_afresh:
         refusal = (
             "stores everything and chooses afresh what each turn reads, but a PolicyCache evicts"
@@ -510,7 +507,7 @@ def _numpy(vectors: Any) -> Floats:
 
 
 def bytes_of(cache: Any) -> int:
-    """Return the bytes of all that a cache of the library holds, in all layers."""
+    """Return the bytes of all tensors of a *transformers* cache."""
     tensors = (
         tensor
         for layer in cache.layers

@@ -1,4 +1,4 @@
-"""Cost: what a policy's cache takes, in bytes and in time, beside one that evicts nothing."""
+"""The cost of a policy's cache in bytes and time, relative to one that evicts nothing."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from fdkvc.live.loop import LiveModel
 from fdkvc.policies import Policy
 
 REPEATS = 3
-"""How often everything is timed, one after the other."""
+"""Rounds of timing, each over all policies."""
 
 FULL = "full"
 """The library's own cache."""
 
 WRITTEN = 32
-"""Tokens that are written, after the text has been read."""
+"""Tokens written after the text has been read."""
 
 COST = (
     *("policy", "budget", "bytes", "bytes_ratio"),
@@ -39,7 +39,7 @@ def measure_cost(
     every: int | None = None,
     repeats: int = REPEATS,
 ) -> pd.DataFrame:
-    """Let a model read a text turn by turn, and write on, under each policy and budget.
+    """Let a model read a text turn by turn and continue it, under each policy and budget.
 
     Parameters
     ----------
@@ -51,14 +51,14 @@ def measure_cost(
     decides, every
         As for `fdkvc.experiments.answers.Answers`.
     repeats : int
-        All are timed in turn, so often.
+        Rounds of timing.
 
     Returns
     -------
     DataFrame
-        Columns `COST`: the most bytes that all layers held at once; tokens a second of reading
-        and of writing, eviction included, by the median time. Ratios are to the library's own
-        cache, which evicts nothing: bytes to its bytes, speeds to its speed in the same round.
+        Columns `COST`: peak bytes of all layers; tokens per second of reading and of writing,
+        eviction included, by the median time. Ratios are to the library's own cache, which evicts
+        nothing; of speeds, in the same round.
     """
     cases: list[tuple[Policy, int] | None] = [None, *((p, b) for b in budgets for p in policies)]
     room = model.decoder.shape.positions - sum(map(len, turns))
@@ -86,7 +86,7 @@ def measure_cost(
 def _time(
     model: LiveModel, cache: Any, turns: Sequence[Sequence[int]], writes: int, every: int | None
 ) -> tuple[int, float, float]:
-    """Return the most bytes held, and the seconds of reading and of writing so many tokens."""
+    """Return the peak bytes, and the seconds of reading and of writing so many tokens."""
     evicts = isinstance(cache, PolicyCache)
     most, began = 0, perf_counter()
     for ids in turns:

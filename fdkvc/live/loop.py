@@ -1,7 +1,6 @@
-"""The loop: a model of *transformers* in a folder, that reads and writes texts under policies.
+"""A *transformers* model from a folder that reads and writes texts under policies.
 
-It stands where the project's own small model does: what `fdkvc.experiments.answers` measures of
-that one, it measures of this.
+It has the interface of the bundled model's class, so `fdkvc.experiments.answers` measures both.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from fdkvc.attention import Floats, Ints
 from fdkvc.corpora.model_folder import as_model_error, check_loaded, check_model_folder
 from fdkvc.corpora.transcripts import clean_name
 from fdkvc.live.cache import POSITIONS, PolicyCache
-from fdkvc.live.turning import head_width
+from fdkvc.live.rotary import head_width
 from fdkvc.lm.decoder import ModelSizes
 from fdkvc.lm.head_eviction import DECIDES
 from fdkvc.lm.language_model import folder_digest
@@ -33,7 +32,7 @@ from fdkvc.policies.together import POOL
 
 @dataclass(frozen=True, eq=False)
 class LiveModel:
-    """A model of the library, as `fdkvc.lm.language_model.AnyModel` says.
+    """A *transformers* model; implements `fdkvc.lm.language_model.AnyModel`.
 
     Attributes
     ----------
@@ -56,7 +55,7 @@ class LiveModel:
 
     @cached_property
     def decoder(self) -> LiveDecoder:
-        """What reads."""
+        """The model's forward pass."""
         return LiveDecoder(self.model)
 
     @property
@@ -71,21 +70,21 @@ class LiveModel:
 
     @property
     def left(self) -> str:
-        """What is said of layers that are left to the model, if there are any."""
+        """A note on the layers that are left to the model; empty without any."""
         return self.full().cache.left
 
     def full(self, with_surprisal: bool = False) -> LiveTextCache:
-        """Return a memory of a new text, that evicts nothing; of surprise it hears nothing."""
+        """Return the cache of a new text that evicts nothing and has no surprisal."""
         return LiveTextCache(self.decoder, self._cache(policy_named("full"), 1, record=True), False)
 
     def evicting(
         self, policy: Policy, budget: int, decides: str = DECIDES.default, *, record: bool = False
     ) -> LiveTextCache:
-        """Return a memory of a new text under a policy; `record` as for `PolicyCache`."""
+        """Return the cache of a new text under a policy; `record` as for `PolicyCache`."""
         return LiveTextCache(self.decoder, self._cache(policy, budget, decides, record=record))
 
     def cut_text(self, budget: int) -> LiveTextCache:
-        """Return a memory of a new text, that reads the last tokens afresh after every turn."""
+        """Return the cache of a new text that rereads the last tokens after every turn."""
         return CutTextCache(self.decoder, self._cache(policy_named("full"), 1), budget)
 
     def _cache(
@@ -104,7 +103,7 @@ class LiveModel:
 
 
 class LiveDecoder:
-    """A model of the library, as `fdkvc.lm.text_cache.Reader` says.
+    """The forward pass of a *transformers* model; implements `fdkvc.lm.text_cache.Reader`.
 
     Parameters
     ----------
@@ -132,7 +131,7 @@ class LiveDecoder:
     def read(
         self, ids: Ints, caches: Sequence[LiveTextCache], *, last: int | None = None
     ) -> Floats:
-        """Let texts go on by the next tokens; see `fdkvc.lm.decoder.Decoder.read`."""
+        """Read the next tokens of texts; see `fdkvc.lm.decoder.Decoder.read`."""
         first = 0 if last is None else ids.shape[1] - last
         return np.concatenate(
             [
@@ -151,22 +150,22 @@ class LiveDecoder:
 
 
 class LiveTextCache:
-    """What a policy's cache remembers of a text, as `fdkvc.lm.text_cache.ModelCache` says.
+    """The cache of a text under a policy; implements `fdkvc.lm.text_cache.ModelCache`.
 
     Parameters
     ----------
     decoder : LiveDecoder
     cache : PolicyCache
-        A new one, whose turns end when they are told to.
+        A new one with ``by_itself=False``.
     evicts : bool
-        Whether a turn's end is told to the cache.
+        Whether to end the cache's turns.
 
     Attributes
     ----------
     ids : list of int
         The tokens read so far.
     surprisal : None
-        A library's cache hears nothing of how surprising they were.
+        A *transformers* cache does not see it.
     """
 
     def __init__(self, decoder: LiveDecoder, cache: PolicyCache, evicts: bool = True) -> None:
@@ -182,7 +181,7 @@ class LiveTextCache:
 
     @property
     def needs_logits(self) -> bool:
-        """Whether it needs the logits of every token: its cache hears nothing of surprise."""
+        """Whether it needs the logits of every token: never, as it has no surprisal."""
         return False
 
     def vectors(self, name: str) -> Floats:
@@ -190,17 +189,17 @@ class LiveTextCache:
         return self.cache.recorded(name)
 
     def append(self, ids: Sequence[int], logits: Floats) -> None:
-        """Note what was read."""
+        """Add tokens that were read."""
         self.ids = [*self.ids, *ids]
 
     def end_turn(self) -> None:
-        """Let the turn end: the policy evicts, if there is one."""
+        """End the turn: the policy evicts, if there is one."""
         if self.evicts:
             self.cache.end_turn()
         self._began = self.count, self.cache.fork()
 
     def fork(self, count: int | None = None) -> Self:
-        """Return one that goes on by itself, from here or from where this turn began."""
+        """Return an independent copy, as of now or of the start of this turn."""
         began, cache = self._began
         if count not in (None, self.count, began):
             raise ValueError(f"a fork goes on from {began} or {self.count}, but not from {count}")
@@ -211,15 +210,14 @@ class LiveTextCache:
 
 
 class CutTextCache(LiveTextCache):
-    """A memory that reads the last tokens of the text afresh after every turn, and nothing else.
+    """A cache that rereads the last `budget` tokens of the text after every turn.
 
     Parameters
     ----------
     decoder : LiveDecoder
     cache : PolicyCache
-        A new one, that evicts nothing.
+        A new one that evicts nothing.
     budget : int
-        So many tokens.
     """
 
     def __init__(self, decoder: LiveDecoder, cache: PolicyCache, budget: int) -> None:
@@ -227,7 +225,7 @@ class CutTextCache(LiveTextCache):
         self.budget, self._new = budget, cache.fork()
 
     def end_turn(self) -> None:
-        """Let the turn end: a new cache reads the last tokens, if there are more than these."""
+        """End the turn: once the text exceeds the budget, a new cache reads the last tokens."""
         if self.count > self.budget:
             self.cache = self._new.fork()
             self.decoder.logits(np.array([self.ids[-self.budget :]]), self.cache)
@@ -254,7 +252,7 @@ def load_live(
     POOL.check(pool, "pool")
     POSITIONS.check(positions, "positions")
     disable_progress_bar()
-    set_verbosity_error()  # what it says in warnings is said in a sentence, or is no matter
+    set_verbosity_error()  # relevant warnings are errors below
     gpu = torch.cuda.is_available()
     with as_model_error(str(path)):
         check_model_folder(path)

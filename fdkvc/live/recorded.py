@@ -1,9 +1,8 @@
-"""Recorded: what a policy's cache read, as recordings that the pages open.
+"""The text that a policy's cache read, as recordings that the pages open.
 
-There is one for each layer that the policy decides for, with a row for each query head. They hold
-the vectors as the model computed them from what was left, and each turn that the cache ended is a
-turn of theirs. So a replay of the same policy, heads that share keys deciding together, evicts what
-the cache did.
+There is one per decided layer, with a row per query head. Vectors are those that the model computed
+from the entries kept, and turns are the cache's. So a replay of the same policy, with heads that
+share keys deciding together, evicts the same entries.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ from fdkvc.policies import Policy
 def recorded_text(
     cache: PolicyCache, ids: Sequence[int], tokenizer: Any, name: str
 ) -> list[Recording]:
-    """Return what a cache has read, by the ids of its tokens.
+    """Return the recordings of a cache, given the token ids that it read.
 
     Parameters
     ----------
     cache : PolicyCache
         Made with ``record=True``.
     ids : sequence of int
-        All that has been read; what was written last may follow, which no cache has seen yet.
+        All tokens read; may be followed by the last one written, which the cache has not seen.
     tokenizer : the library's
     name : str
         Of the dialog.
@@ -42,12 +41,12 @@ def recorded_text(
     ends = [0, *(end for end in cache.ends if end < cache.seen), cache.seen]
     turns, tokens = [], []
     for number, (first, end) in enumerate(pairwise(ends)):
-        said: list[Token] = []
+        own: list[Token] = []
         for each in ids[first:end]:
-            text, start = clean(tokenizer.decode([each])), said[-1].end if said else 0
-            said.append(Token(text, start, start + len(text)))
-        turns.append(Turn(f"Turn {number}", "".join(token.text for token in said)))
-        tokens.append(tuple(said))
+            text, start = clean(tokenizer.decode([each])), own[-1].end if own else 0
+            own.append(Token(text, start, start + len(text)))
+        turns.append(Turn(f"Turn {number}", "".join(token.text for token in own)))
+        tokens.append(tuple(own))
     transcript = Transcript(clean_name(name), tuple(turns))
     return _recordings(cache, transcript, tokens, type(tokenizer).__name__)
 
@@ -60,7 +59,7 @@ def record_dialog(
     transcript: Transcript,
     passages: Sequence[EncodedPassage],
 ) -> list[Recording]:
-    """Let a model read a dialog under a policy, each passage a turn, and record it.
+    """Record a model that reads a dialog under a policy, each passage a turn.
 
     Parameters
     ----------
@@ -83,7 +82,7 @@ def record_dialog(
 def recorded_dialog(
     cache: PolicyCache, transcript: Transcript, passages: Sequence[EncodedPassage], source: str
 ) -> list[Recording]:
-    """Return what a cache has read of a dialog, each passage a turn.
+    """Return the recordings of a cache that read a dialog, each passage a turn.
 
     Parameters
     ----------
@@ -91,24 +90,24 @@ def recorded_dialog(
         Made with ``record=True``.
     transcript : Transcript
     passages : sequence of EncodedPassage
-        All that it has read, after what its tokenizer puts before any text.
+        All that it has read after the tokenizer's initial tokens.
     source : str
         The name of the model.
     """
     turns, tokens = [], []
     for passage in passages:
-        said = passage.passage
-        turns.append(Turn(said.writer, said.text, transcript.turns[said.turn].topic))
-        tokens.append([Token(said.text[low:high], low, high) for low, high in passage.spans])
+        text, turn = passage.passage.text, passage.passage.turn
+        turns.append(Turn(passage.passage.writer, text, transcript.turns[turn].topic))
+        tokens.append([Token(text[low:high], low, high) for low, high in passage.spans])
     before = cache.seen - sum(map(len, tokens))
     tokens[0] = [Token("", 0, 0)] * before + tokens[0]
     demands = tuple(_demands(transcript.demands, passages))
-    said_again = Transcript(transcript.name, tuple(turns), demands, transcript.missing)
-    return _recordings(cache, said_again, tokens, source)
+    by_passage = Transcript(transcript.name, tuple(turns), demands, transcript.missing)
+    return _recordings(cache, by_passage, tokens, source)
 
 
 def _demands(demands: Sequence[Demand], passages: Sequence[EncodedPassage]) -> Iterator[Demand]:
-    """Yield the demands of a dialog by passages in the place of turns."""
+    """Yield the demands of a dialog with passages as turns."""
     words = {each.passage.turn: at for at, each in enumerate(passages) if each.passage.call is None}
     needed = np.array([each.passage.turn for each in passages])
     for demand in demands:

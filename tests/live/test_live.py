@@ -279,15 +279,15 @@ def test_generate_holds_the_budget_after_every_turn_and_while_it_writes(
 ) -> None:
     cache = PolicyCache(policy_named("h2o"), 6, llama, every=every)
     sizes: list[int] = []
-    whole = type(cache).heard
+    whole = type(cache).after_attention
 
-    def heard(self: Any, layer: int) -> None:
+    def recording(self: Any, layer: int) -> None:
         whole(self, layer)
         if layer == self.decided[-1]:
             sizes.append(self.held.shape[2])
             assert {each.keys.shape[2] for each in self.layers} == {sizes[-1]}
 
-    monkeypatch.setattr(type(cache), "heard", heard)
+    monkeypatch.setattr(type(cache), "after_attention", recording)
     for turn, ids in enumerate(turns_of(llama, cache, (9, 4, 12), do_sample=False)):
         assert sizes.pop(0) == 6, "a prompt ends a turn"
         assert max(sizes) <= 6 + ((every or 7) - 1)
@@ -420,7 +420,7 @@ def test_more_than_one_text_is_refused(llama: Any) -> None:
     [
         ("oracle", {}, "looks at the future of the dialog, which a model has yet to write"),
         ("retrieval", {}, "stores everything and chooses afresh what each turn reads, but a"),
-        ("surprisal", {}, "weighs how surprising tokens are, of which a cache hears nothing"),
+        ("surprisal", {}, "weighs how surprising tokens are, which a PolicyCache does not see"),
         ("h2o", {"budget": 0}, "budget is 0, but must be a whole number"),
         ("h2o", {"every": 0}, "every is 0, but must be a whole number of at least 1"),
         ("h2o", {"decides": "all"}, "decides is 'all', but must be one of head, layer, model"),
@@ -455,7 +455,7 @@ def test_attention_that_is_changed_afterwards_is_refused(key: str, began: bool) 
 
 def test_a_model_that_cannot_be_listened_to_is_refused(llama: Any) -> None:
     gpt2 = made("gpt2")
-    with pytest.raises(ValueError, match="this model has no rotary positions that keys could be"):
+    with pytest.raises(ValueError, match="this model has no rotary positions that can be"):
         PolicyCache(policy_named("h2o"), 5, gpt2, positions="slots")
     cache = PolicyCache(policy_named("h2o"), 5, llama)
     for layer in range(3):  # as a model does whose attention is all its own
@@ -533,13 +533,13 @@ def test_answers_are_measured_as_of_the_model_in_numpy() -> None:
 def test_a_replay_of_the_trace_evicts_what_the_cache_did(policy: str) -> None:
     model, known = load_live(BUNDLED), policy_named(policy)
     dialog = shortened(6)[0]
-    encode_dialog = passages(model, 6)
-    recordings = record_dialog(model, known, 24, "head", dialog, encode_dialog)
+    encoded = passages(model, 6)
+    recordings = record_dialog(model, known, 24, "head", dialog, encoded)
 
     again = read_trace_file(io.BytesIO(trace_bytes(recordings)))
 
     memory = model.evicting(known, 24, record=True)
-    for passage in encode_dialog:
+    for passage in encoded:
         read([memory], passage.ids, last=0)
         memory.end_turn()
     group = model.decoder.shape.group
@@ -552,7 +552,7 @@ def test_a_replay_of_the_trace_evicts_what_the_cache_did(policy: str) -> None:
             kept = trace.kept[::group, turn]
             np.testing.assert_array_equal(np.sort(kept), np.sort(decision.held[layer]))
         said = [turn.text for turn in recording.transcript.turns]
-        assert said == [passage.passage.text for passage in encode_dialog]
+        assert said == [passage.passage.text for passage in encoded]
         calls = [each for each in recording.transcript.demands if each.kind == "call"]
         assert calls
         for demand in calls:
@@ -643,7 +643,7 @@ def test_the_command_writes_what_its_document_says(
         # What no cache can do is said before a model is looked for.
         (
             ["--model", "nowhere", "--policies", "fifo", "surprisal"],
-            "Surprisal weighs how surprising tokens are, of which a cache hears nothing",
+            "Surprisal weighs how surprising tokens are, which a PolicyCache does not see",
         ),
     ],
 )

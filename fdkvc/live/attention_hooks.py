@@ -1,9 +1,8 @@
-"""Listening: what goes into a model's attention, told to a cache that decides by it.
+"""Attention hooks: a model's queries and hidden states, passed to the cache that it uses.
 
-A cache of *transformers* sees keys and values, and no queries. Those go through the library's
-attention interface: a model that is listened to has *eager* or *sdpa* attention as before, under a
-name of ours. Whose keys they are is known by the keys themselves, so a model may be used with
-other caches in turn.
+A *transformers* cache sees keys and values, but no queries. These are captured through the
+library's attention interface: the model keeps its *eager* or *sdpa* attention, registered under a
+prefixed name. The keys identify the cache, so other caches can use the same model.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from transformers.masking_utils import AttentionMaskInterface, eager_mask, sdpa_
 
 PREFIX = "fdkvc_"
 MASKS = {"eager": eager_mask, "sdpa": sdpa_mask}
-"""The implementations of attention that can be listened to, and what makes their masks."""
+"""The supported attention implementations, with their mask functions."""
 
-ENTERING = "fdkvc_entering"
-"""Where an attention module finds the hidden state that enters its layer."""
+HIDDEN = "fdkvc_hidden"
+"""The attribute of an attention module with the hidden states that enter its layer."""
 
 NO_INTERFACE = "this model's attention does not go through the interface of the library"
 
@@ -31,12 +30,12 @@ Attention = Callable[..., tuple[Any, Any]]
 
 
 class Listener(Protocol):
-    """What is told of a layer's attention."""
+    """Receives the inputs of a layer's attention."""
 
-    def hear(
-        self, layer: int, query: Any, mask: Any, *, scaling: float | None, entering: Any
+    def before_attention(
+        self, layer: int, query: Any, mask: Any, *, scaling: float | None, hidden: Any
     ) -> Any:
-        """Take the queries of a layer, and return the mask that they are to have.
+        """Take the queries of a layer and return the mask to use.
 
         Parameters
         ----------
@@ -44,36 +43,36 @@ class Listener(Protocol):
         query : tensor (1, H, n, h)
         mask : tensor (1, 1, n, S) or None
         scaling : float, optional
-            Of their products with keys; 1/√h by default.
-        entering : tensor (1, n, d)
+            Of the query-key products; 1/√h by default.
+        hidden : tensor (1, n, d)
             The hidden states that enter the layer.
         """
 
-    def heard(self, layer: int) -> None:
-        """Learn that a layer has attended."""
+    def after_attention(self, layer: int) -> None:
+        """Note that a layer's attention is complete."""
 
 
 class _Expected(threading.local):
-    """Whose attention comes next, and to which keys."""
+    """The attention call that is expected next in this thread."""
 
-    said: tuple[Listener, int, Any, Any] | None = None
+    call: tuple[Listener, int, Any, Any] | None = None
 
 
 _expected = _Expected()
 
 
 def expect(listener: Listener, layer: int, keys: Any, values: Any) -> None:
-    """Let a listener hear of the attention to these keys and values, which comes next."""
-    _expected.said = listener, layer, keys, values
+    """Pass the next attention call, which is over these keys and values, to a listener."""
+    _expected.call = listener, layer, keys, values
 
 
-def listen(model: Any) -> None:
+def attach(model: Any) -> None:
     """Wrap a model's attention, so that the callbacks given to `expect` receive its inputs.
 
     Raises
     ------
     ValueError
-        If its attention is of another implementation, or cannot be heard.
+        If its attention has another implementation or does not use the library's interface.
     """
     config = model.config.get_text_config(decoder=True)
     name = str(config._attn_implementation)
@@ -94,8 +93,8 @@ def listen(model: Any) -> None:
         layer.register_forward_pre_hook(partial(_enter, module), with_kwargs=True)
 
 
-def check_heard(config: Any) -> None:
-    """Raise a ValueError if the attention of a model that was listened to has been changed."""
+def check_attached(config: Any) -> None:
+    """Raise a ValueError if a model's attention implementation has been changed since."""
     name = str(config.get_text_config(decoder=True)._attn_implementation)
     if not name.startswith(PREFIX):
         raise ValueError(
@@ -105,7 +104,7 @@ def check_heard(config: Any) -> None:
 
 
 def attention_modules(model: Any) -> dict[str, Any]:
-    """Return the attention of each layer by its name."""
+    """Return the attention modules by name."""
     return {
         name: module
         for name, module in model.named_modules()
@@ -114,33 +113,33 @@ def attention_modules(model: Any) -> dict[str, Any]:
 
 
 def _enter(attention: Any, layer: Any, given: tuple[Any, ...], named: dict[str, Any]) -> None:
-    """Keep what enters a layer where its attention finds it."""
-    vars(attention)[ENTERING] = given[0] if given else named["hidden_states"]
+    """Store a layer's input on its attention module."""
+    vars(attention)[HIDDEN] = given[0] if given else named["hidden_states"]
 
 
 def _attend(
     name: str, module: Any, query: Any, key: Any, value: Any, attention_mask: Any, **settings: Any
 ) -> tuple[Any, Any]:
-    """Attend as the implementation of this name does."""
-    said, _expected.said = _expected.said, None
-    entering = vars(module).pop(ENTERING, None)  # or it would stay until the next pass
+    """Attend by the named implementation, between the listener's two calls."""
+    call, _expected.call = _expected.call, None
+    hidden = vars(module).pop(HIDDEN, None)  # so that it is not kept until the next pass
     own = _implementation(name, module)
-    if said is None or said[2] is not key:
+    if call is None or call[2] is not key:
         return own(module, query, key, value, attention_mask, **settings)
-    listener, layer, _, values = said
-    if values is not value:  # whose slots would be of other tokens than those of the keys
+    listener, layer, _, values = call
+    if values is not value:  # the slots would hold values of other tokens than their keys
         raise ValueError(
             "this model's attention takes other values than its cache gave for the keys"
         )
     scaling = settings.get("scaling")
-    mask = listener.hear(layer, query, attention_mask, scaling=scaling, entering=entering)
+    mask = listener.before_attention(layer, query, attention_mask, scaling=scaling, hidden=hidden)
     result = own(module, query, key, value, mask, **settings)
-    listener.heard(layer)
+    listener.after_attention(layer)
     return result
 
 
 def _implementation(name: str, module: Any) -> Attention:
-    """Return attention as a module has it; eager attention is in the file of each model."""
+    """Return a module's own attention; eager attention is in each model's file."""
     if name == "sdpa":
         return sdpa_attention_forward  # type: ignore[no-any-return]
     return sys.modules[type(module).__module__].eager_attention_forward  # type: ignore[no-any-return]
