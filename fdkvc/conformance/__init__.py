@@ -1,10 +1,10 @@
-"""Conformance: what every cache that evicts must hold to, as checks that anyone can run.
+"""Conformance checks for any KV cache that evicts.
 
-A cache is put through them by an adapter of two methods; see `fdkvc.conformance.subject`.
+A cache is adapted by two methods; see `fdkvc.conformance.subject`.
 
 Examples
 --------
-A file of tests, for a cache of one's own::
+A test file for your own cache::
 
     import pytest
     from fdkvc.conformance import Subject, checks

@@ -1,6 +1,6 @@
 """The checks, each named after the fault that it finds.
 
-A check raises a `Fault`, which is an AssertionError, in a sentence, if a cache has it.
+A check raises a `Fault`, an AssertionError that describes what the cache does wrong.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ Check = Callable[[Subject], None]
 
 
 class Fault(AssertionError):  # noqa: N818 - it is the cache that errs
-    """What a cache does wrong, in a sentence."""
+    """What a cache does wrong."""
 
 
 class NothingEvicted(Fault):
-    """A turn brought more tokens than the budget, and all were held: nothing can be checked."""
+    """More tokens than the budget were all kept, so nothing can be checked."""
 
 
 SAMPLES = 3
-"""Texts that are read at once, where a cache takes several."""
+"""Texts to read at once, if a cache takes several."""
 
 ROUNDS = 40
-"""Turns after which what is left must not have drifted."""
+"""Turns over which keys must not drift."""
 
 
 def checks(subject: Subject) -> tuple[Check, ...]:
-    """Return the checks of what a cache promises."""
+    """Return the checks that apply to a cache, by what it promises."""
     found: list[Check] = [
         attends_to_what_was_evicted,
         holds_more_than_the_budget,
@@ -52,21 +52,15 @@ def checks(subject: Subject) -> tuple[Check, ...]:
     return tuple(found)
 
 
-# ------------------------------------------------------------------------------- a text is read
+# ------------------------------------------------------------------------------- reading
 
 
 class Story:
-    """A cache as it reads texts of drawn tokens, and what each token of them has seen.
+    """A cache that reads texts of random tokens, and what each token attended to.
 
     Attributes
     ----------
     tokens : array (C, N)
-    sees : array (C, L, K, N, N) of bool
-    distances : array (C, L, K, N, N)
-        How far before a token each that it sees stands, as the cache promises.
-    by_count : array (C, L, K, N, N)
-        The same where each token is placed after the entries held when it comes, though these stay
-        where they were.
     ends : list of int
         Tokens before each call, and after the last.
     held : list of array (C, L, K, S)
@@ -83,7 +77,7 @@ class Story:
         self._outputs: list[Floats] = []
 
     def feed(self, *lengths: int, shift: int = 0) -> None:
-        """Let the cache read turns of so many tokens, each moved so far within the vocabulary."""
+        """Let the cache read turns of so many tokens, each id shifted within the vocabulary."""
         for n in lengths:
             self._take(self.cache.feed, n, shift)
             total, b = self.ends[-1], self.subject.budget
@@ -95,7 +89,7 @@ class Story:
                 )
 
     def write(self, n: int, shift: int = 0) -> None:
-        """Let the cache read so many tokens as if the model wrote them, one by one."""
+        """Let the cache read so many tokens one by one, as if the model wrote them."""
         for _ in range(n):
             self._take(self.cache.write, 1, shift)
 
@@ -104,7 +98,7 @@ class Story:
         drawn = self._random.integers(vocabulary, size=(len(self.tokens), n))
         tokens = (drawn + shift) % vocabulary
         turn = call(tokens)
-        _check_told(turn, tokens.shape, vocabulary, self.ends[-1] + n)
+        _check_turn(turn, tokens.shape, vocabulary, self.ends[-1] + n)
         self.tokens = np.concatenate([self.tokens, tokens], axis=1)
         self.ends.append(self.tokens.shape[1])
         self._outputs.append(np.asarray(turn.outputs))
@@ -116,15 +110,25 @@ class Story:
 
     @property
     def outputs(self) -> Floats:
-        """What the cache has answered so far (C, N, V)."""
+        """The logits so far (C, N, V)."""
         return np.concatenate(self._outputs, axis=1)
 
     def most_held(self, call: int = -1) -> int:
-        """Return how many tokens the fullest head of any text holds after a call."""
+        """Return the most tokens that a head of any text holds after a call."""
         return int((self.held[call] >= 0).sum(axis=-1).max())
 
     def seen(self) -> tuple[Bools, Ints, Ints]:
-        """Return `sees`, `distances` and `by_count`, which the class describes."""
+        """Return the attention mask and the distances that the cache promises.
+
+        Returns
+        -------
+        sees : array (C, L, K, N, N) of bool
+            Which tokens (columns) each token (row) attends to.
+        distances : array (C, L, K, N, N)
+            How far before each token the others are.
+        by_count : array (C, L, K, N, N)
+            The same if new tokens follow the entries held, though these keep their positions.
+        """
         shape, total = self.held[0].shape[:3], self.tokens.shape[1]
         sees = np.zeros((*shape, total, total), np.bool_)
         places = np.arange(total)
@@ -144,29 +148,29 @@ class Story:
         return sees, distances, counted[..., :, None] - counted[..., None, :]
 
     def readings(self, sees: Bools, distances: Ints) -> list[Reading]:
-        """Return what the full model comes to of each text, where it sees so much."""
+        """Return the full model's pass over each text under a mask."""
         return [
-            self.subject.model.read(text, own, apart)
-            for text, own, apart in zip(self.tokens, sees, distances, strict=True)
+            self.subject.model.read(*each)
+            for each in zip(self.tokens, sees, distances, strict=True)
         ]
 
     def away(self, sees: Bools, distances: Ints, first: int = 0) -> float:
-        """Return how far the outputs from a token on are from those, of the largest or of 1."""
+        """Return the outputs' deviation from the model's, relative to the largest or to 1."""
         wanted = np.stack([each.outputs for each in self.readings(sees, distances)])[:, first:]
         return float(np.abs(self.outputs[:, first:] - wanted).max() / max(1, np.abs(wanted).max()))
 
 
-def _check_told(turn: Turn, asked: tuple[int, ...], vocabulary: int, seen: int) -> None:
-    """Raise a ValueError where an adapter tells what cannot be: of it nothing could be said."""
+def _check_turn(turn: Turn, shape: tuple[int, ...], vocabulary: int, seen: int) -> None:
+    """Raise a ValueError for an adapter's impossible answer."""
     outputs, held = np.asarray(turn.outputs), np.asarray(turn.held)
-    if outputs.shape != (*asked, vocabulary):
+    if outputs.shape != (*shape, vocabulary):
         raise ValueError(
-            f"the outputs have shape {outputs.shape}, but must have {(*asked, vocabulary)}: "
+            f"the outputs have shape {outputs.shape}, but must have {(*shape, vocabulary)}: "
             "texts, tokens, and the model's vocabulary"
         )
-    if held.ndim != 4 or len(held) != asked[0]:
+    if held.ndim != 4 or len(held) != shape[0]:
         raise ValueError(
-            f"what is held has shape {held.shape}, but must have four axes: {asked[0]} texts, "
+            f"what is held has shape {held.shape}, but must have four axes: {shape[0]} texts, "
             "layers, KV heads, entries"
         )
     if held.max(initial=-1) >= seen:
@@ -181,7 +185,7 @@ def _check_told(turn: Turn, asked: tuple[int, ...], vocabulary: int, seen: int) 
 
 
 def attends_to_what_was_evicted(subject: Subject) -> None:
-    """Ask that outputs are those of the full model with what was evicted masked.
+    """Check that outputs are those of the full model with the evicted tokens masked.
 
     As in a conversation: turns are read, and between them the model writes.
     """
@@ -205,7 +209,7 @@ def attends_to_what_was_evicted(subject: Subject) -> None:
 
 
 def holds_more_than_the_budget(subject: Subject) -> None:
-    """Ask that after every turn no head holds more than the budget, whatever the model wrote."""
+    """Check that after every turn no head holds more than the budget."""
     story = Story(subject)
     b = subject.budget
     for turn, n in enumerate((b // 2, b + 9, 3, b, 1, b // 2)):
@@ -216,7 +220,7 @@ def holds_more_than_the_budget(subject: Subject) -> None:
 
 
 def outgrows_the_budget_while_writing(subject: Subject) -> None:
-    """Ask that while the model writes, few tokens stand beside the budget, as promised."""
+    """Check that while the model writes, a head exceeds the budget by at most `every`."""
     assert subject.every is not None
     story, b, every = Story(subject), subject.budget, subject.every
     story.feed(b + 4)
@@ -234,7 +238,7 @@ def outgrows_the_budget_while_writing(subject: Subject) -> None:
 
 
 def compresses_only_the_first_text(subject: Subject) -> None:
-    """Ask that of several texts at once each is compressed, or that several are refused."""
+    """Check that each of several texts is compressed, or that several are refused."""
     lengths = (subject.budget + 5, 6, 4)
     if subject.samples == 1:
         try:
@@ -254,7 +258,7 @@ def compresses_only_the_first_text(subject: Subject) -> None:
 
 
 def keeps_its_first_compression(subject: Subject) -> None:
-    """Ask that a second question, and a third, are compressed with all the rest."""
+    """Check that later questions are compressed with the rest."""
     story, b = Story(subject), subject.budget
     story.feed(2 * b, *[b // 3] * 4)
     before, after = story.held[0], story.held[-1]
@@ -272,7 +276,7 @@ def keeps_its_first_compression(subject: Subject) -> None:
 
 
 def counts_other_positions(subject: Subject) -> None:
-    """Ask that the next token stands where it is promised to: after tokens seen, or held."""
+    """Check the next token's position: after all tokens seen, or after those held."""
     story = Story(subject)
     story.feed(subject.budget + 11, 1, 1)
     sees, distances, by_count = story.seen()
@@ -289,7 +293,7 @@ def counts_other_positions(subject: Subject) -> None:
 
 
 def decides_by_the_next_turn(subject: Subject) -> None:
-    """Ask that what the next tokens see of the earlier ones was chosen before they came."""
+    """Check that eviction does not depend on the tokens that come next."""
     b = subject.budget
     for written, read in ((0, Story.feed), (3, Story.feed), (3, Story.write)):
         pair = Story(subject), Story(subject)
@@ -309,7 +313,7 @@ def decides_by_the_next_turn(subject: Subject) -> None:
 
 
 def drifts_as_positions_are_given_anew(subject: Subject) -> None:
-    """Ask that however often positions are given anew, keys are as if that had been done once."""
+    """Check that changing positions repeatedly gives the same keys as changing them once."""
     story = Story(subject)
     story.feed(subject.budget, *[2] * ROUNDS)
     sees, distances, _ = story.seen()
@@ -319,7 +323,7 @@ def drifts_as_positions_are_given_anew(subject: Subject) -> None:
 
 
 def evicts_sinks(subject: Subject) -> None:
-    """Ask that the first tokens stay in every head."""
+    """Check that the first tokens stay in every head."""
     story, b = Story(subject), subject.budget
     story.feed(b + 8, b // 2, b // 2, 1)
     wanted = set(range(subject.sinks))
@@ -330,7 +334,7 @@ def evicts_sinks(subject: Subject) -> None:
 
 
 def scores_by_what_was_evicted(subject: Subject) -> None:
-    """Ask that what stays is the best by queries and keys of a model that saw what was held."""
+    """Check that the entries kept score highest under a model that saw only entries held."""
     assert subject.scores is not None
     story, b = Story(subject), subject.budget
     story.feed(b + 8, *[b // 2] * 4)
@@ -365,19 +369,17 @@ def scores_by_what_was_evicted(subject: Subject) -> None:
 def _worth(
     subject: Subject, reading: Reading, layer: int, head: int, there: Ints, new: Ints
 ) -> Floats:
-    """Return what tokens are worth to a KV head by a reading (S,)."""
+    """Return the scores of tokens for a KV head, from a reading (S,)."""
     assert subject.scores is not None
     queries, keys = reading.queries[layer], reading.keys[layer]
     group = len(queries) // len(keys)
     return subject.scores(queries[head * group : (head + 1) * group, new], keys[head, there])
 
 
-def _behind(worth: Floats, stays: Bools, free: Bools) -> float:
-    """Return how much the best that went is ahead of the worst that stayed, of the largest."""
-    return float(
-        (worth[~stays & free].max(initial=-np.inf) - worth[stays & free].min())
-        / np.abs(worth).max()
-    )
+def _behind(scores: Floats, stays: Bools, free: Bools) -> float:
+    """Return the best evicted score minus the worst kept one, relative to the largest."""
+    evicted = scores[~stays & free].max(initial=-np.inf)
+    return float((evicted - scores[stays & free].min()) / np.abs(scores).max())
 
 
 def _tokens(held: Ints) -> set[int]:

@@ -1,6 +1,6 @@
-"""Masked attention, plainly: what the checks hold every cache against.
+"""Masked attention in plain form: the reference of the checks.
 
-In double precision and one head at a time, with nothing of the caches that are checked by it.
+In double precision, one head at a time, sharing no code with the caches under test.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fdkvc.attention import Bools, Floats, Ints
 
 Pairs = NDArray[np.complex128]
-"""Queries or keys (heads, N, h / 2), the two numbers that one angle turns as one complex number."""
+"""Queries or keys (heads, N, h / 2): the two dimensions that one angle rotates, as a complex."""
 
 
 def mixed(
@@ -22,7 +22,7 @@ def mixed(
     scaling: float,
     turned: NDArray[np.float64] | None = None,
 ) -> Floats:
-    """Return what attention gives each token (H, N, h).
+    """Return the output of attention (H, N, h).
 
     Parameters
     ----------
@@ -31,20 +31,20 @@ def mixed(
         After positional rotation.
     values : array (K, N, h)
     sees : array (K, N, N) of bool
-        What each token sees, in every KV head; itself at least.
+        Which tokens each token attends to, in every KV head; at least itself.
     scaling : float
         Of the logits.
     turned : array (K, N, N, h / 2), optional
-        Angles by which a query and a key stand further apart than their rotations say.
+        Angles to add to the rotation between a query and a key.
     """
     group = len(queries) // len(keys)
     found = np.empty((*queries.shape[:2], values.shape[2]), np.float32)
-    for head, asked in enumerate(queries):
+    for head, query in enumerate(queries):
         own = head // group
         if turned is None:
-            logits = (asked @ keys[own].conj().T).real
+            logits = (query @ keys[own].conj().T).real
         else:
-            products = asked[:, None] * keys[own].conj()
+            products = query[:, None] * keys[own].conj()
             logits = (products * np.exp(1j * turned[own])).sum(axis=-1).real
         logits = np.where(sees[own], logits * scaling, -np.inf)
         weights = np.exp(logits - logits.max(axis=1, keepdims=True))
@@ -54,6 +54,6 @@ def mixed(
 
 
 def further(distances: Ints, frequencies: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the angles by which distances (K, N, N) differ from those of the places in a text."""
+    """Return the angles by which distances (K, N, N) differ from those in the text."""
     places = np.arange(distances.shape[-1])
     return (distances - (places[:, None] - places))[..., None] * frequencies

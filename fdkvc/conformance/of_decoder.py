@@ -1,4 +1,4 @@
-"""The project's own NumPy decoder and its caches, as what the checks ask for."""
+"""Adapters of the project's NumPy decoder and its caches to the checks."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from fdkvc.lm.text_cache import TextCache, read
 
 
 class DecoderModel:
-    """A decoder that reads all of a text in one pass; see `fdkvc.conformance.FullModel`."""
+    """A decoder that reads a text in one pass; implements `fdkvc.conformance.FullModel`."""
 
     def __init__(self, decoder: Decoder) -> None:
         self.decoder = decoder
 
     @property
     def vocabulary(self) -> int:
-        """How many tokens it knows."""
+        """The size of its vocabulary."""
         return self.decoder.shape.vocabulary
 
     def read(self, tokens: Ints, sees: Bools, distances: Ints | None = None) -> Reading:
-        """Read a text in which every token sees what it is told to see."""
-        told = _Told(self.decoder, sees, distances)
-        outputs = self.decoder.read(np.asarray(tokens)[None], [told])[0]
-        return Reading(outputs, np.stack(told.queries), np.stack(told.keys))
+        """Read a text with a given attention mask."""
+        masked = _MaskedPass(self.decoder, sees, distances)
+        outputs = self.decoder.read(np.asarray(tokens)[None], [masked])[0]
+        return Reading(outputs, np.stack(masked.queries), np.stack(masked.keys))
 
 
-class _Told:
-    """One pass over a text, each token of which sees what it is told to."""
+class _MaskedPass:
+    """One pass over a text with a given attention mask."""
 
     count = 0
 
@@ -54,9 +54,9 @@ class _Told:
         self.keys.append(heads_first[1])
         distances = self._distances
         turned = None if distances is None else further(distances[layer], self._frequencies)
-        asked, known = map(_pairs, heads_first)
+        pairs = map(_pairs, heads_first)
         scaling = queries.shape[2] ** -0.5
-        found = mixed(asked, known, values.swapaxes(0, 1), self._sees[layer], scaling, turned)
+        found = mixed(*pairs, values.swapaxes(0, 1), self._sees[layer], scaling, turned)
         return found.swapaxes(0, 1).reshape(len(queries), -1)
 
 
@@ -73,7 +73,7 @@ class DecoderCache:
         Makes a new cache.
     samples : int
     every : int, optional
-        Let a turn end after so many tokens of what the model writes.
+        Also end a turn every so many tokens while the model writes.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class DecoderCache:
         self._every, self._written = every, 0
 
     def feed(self, tokens: Ints) -> Turn:
-        """Let what was written end its turn, read the next one (C, n), and let it end."""
+        """End the turn of written tokens, then read the next turn (C, n) and end it."""
         before = None
         if self._written:
             self._end_turn()
@@ -92,7 +92,7 @@ class DecoderCache:
         return replace(self._turn(tokens, ends=True), before=before)
 
     def write(self, tokens: Ints) -> Turn:
-        """Read one token of each text (C, 1); every so many end a turn."""
+        """Read a token of each text (C, 1) as if the model wrote it."""
         self._written += 1
         return self._turn(tokens, ends=self._every is not None and not self._written % self._every)
 
@@ -111,7 +111,7 @@ class DecoderCache:
 
 
 def _held(cache: TextCache) -> Ints:
-    """Return the tokens that are attended to now (L, K, S), −1 for none."""
+    """Return the tokens attended to now (L, K, S), −1 for none."""
     shape, new = cache.decoder.shape, np.arange(cache.turn_start, cache.count)
     own = np.broadcast_to(new, (shape.layers, shape.kv_heads, len(new)))
     near = cache.attended
@@ -121,7 +121,7 @@ def _held(cache: TextCache) -> Ints:
 
 
 def padded(held: list[Any]) -> list[Any]:
-    """Return arrays of tokens of one length on their last axis, filled up with −1."""
+    """Pad arrays of tokens with −1 to one length of their last axis."""
     longest = max(each.shape[-1] for each in held)
     return [
         np.pad(

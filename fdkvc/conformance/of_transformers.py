@@ -1,4 +1,4 @@
-"""Models and caches of Hugging Face *transformers*, as what the checks ask for.
+"""Adapters of Hugging Face *transformers* models and caches to the checks.
 
 Needs the packages of ``requirements-capture.txt``.
 """
@@ -17,23 +17,22 @@ from fdkvc.attention import Bools, Floats, Ints
 from fdkvc.conformance.masked import Pairs, further, mixed
 from fdkvc.conformance.subject import Reading, Turn
 
-INTERFACE = "fdkvc_told"
-"""The name under which attention that is told what to see is known to the library."""
+INTERFACE = "fdkvc_masked"
+"""The name of the reference attention in the library."""
 
 
 class TransformersModel:
-    """A causal model that reads all of a text in one pass; see `fdkvc.conformance.FullModel`.
+    """A causal model that reads a text in one pass; implements `fdkvc.conformance.FullModel`.
 
-    Its attention must be plain: softmax of queries and keys, that may be rotated by halves as in
-    Llama. Of layers that are not among those that a cache decides for, each token sees what the
-    layer's own window lets it.
+    Its attention must be a plain softmax of queries and keys, which may be rotated by halves as in
+    Llama. In layers that the cache does not evict from, the layer's own window applies.
 
     Parameters
     ----------
     model : the library's
-        It is copied, and stays as it is.
+        It is copied.
     layers : sequence of int, optional
-        Those that the cache decides for; all by default.
+        Those that the cache evicts from; all by default.
     """
 
     def __init__(self, model: Any, layers: tuple[int, ...] | None = None) -> None:
@@ -55,7 +54,7 @@ class TransformersModel:
         self._read: dict[str, dict[int, Floats]] = {}
 
     def read(self, tokens: Ints, sees: Bools, distances: Ints | None = None) -> Reading:
-        """Read a text in which every token sees what it is told to see."""
+        """Read a text with a given attention mask."""
         from transformers import AttentionInterface
 
         AttentionInterface.register(INTERFACE, self._attend)
@@ -88,17 +87,17 @@ class TransformersModel:
         return torch.from_numpy(found.swapaxes(0, 1)[None]), None
 
     def _turned(self, distances: Ints) -> NDArray[np.float64] | None:
-        """Return the angles that distances add to those of the places, if there are any."""
+        """Return the angles that distances add to those in the text, if they differ."""
         places = np.arange(distances.shape[-1])
         if (distances == places[:, None] - places).all():
             return None
         if self._frequencies is None:
-            raise ValueError("this model's positions are not rotary, so that none can be changed")
+            raise ValueError("this model's positions are not rotary, so they cannot be changed")
         return further(distances, self._frequencies)
 
 
 def _window(heads: int, tokens: int, window: int | None) -> Bools:
-    """Return what each token sees of those before, in a layer that is left to the model."""
+    """Return the mask of a layer that is left to the model."""
     seen = np.tri(tokens, dtype=np.bool_)
     if window is not None:
         seen &= ~np.tri(tokens, k=-window, dtype=np.bool_)
@@ -112,17 +111,17 @@ def _pairs(vectors: Floats) -> Pairs:
 
 
 class LibraryCache:
-    """A cache of the library in the hands of a model; see `fdkvc.conformance.EvictionCache`.
+    """A model with a cache of the library; implements `fdkvc.conformance.EvictionCache`.
 
     Parameters
     ----------
     model : the library's
-        A causal model, which reads by the cache.
+        A causal model.
     cache : the library's
     held : function
-        Of the cache to the tokens that each KV head holds (C, L, K, S), −1 for none.
+        Takes the cache; returns the tokens that each KV head holds (C, L, K, S), −1 for none.
     end_turn : function, optional
-        Lets the cache evict at the end of a turn; nothing where it does so by itself.
+        Makes the cache evict at the end of a turn; None where it does so itself.
     """
 
     def __init__(
@@ -136,7 +135,7 @@ class LibraryCache:
         self._written = False
 
     def feed(self, tokens: Ints) -> Turn:
-        """Let what was written end its turn, read the next one (C, n), and let it end."""
+        """End the turn of written tokens, then read the next turn (C, n) and end it."""
         before, end_turn = None, self._end_turn
         if self._written and end_turn is not None:
             end_turn(self._cache)
@@ -148,7 +147,7 @@ class LibraryCache:
         return Turn(outputs, self._held(self._cache), before)
 
     def write(self, tokens: Ints) -> Turn:
-        """Read tokens (C, 1) as one that the model has just written."""
+        """Read a token of each text (C, 1) as if the model wrote it."""
         self._written = True
         return Turn(self._outputs(tokens), self._held(self._cache))
 

@@ -1,4 +1,4 @@
-"""What is put through the checks: a cache, the model that it serves, and what it promises."""
+"""The subject of the checks: a cache, its model, and what the cache promises."""
 
 from __future__ import annotations
 
@@ -12,28 +12,27 @@ from fdkvc.attention import Bools, Floats, Ints, softmax
 from fdkvc.parameters import Parameter, check_parameter
 
 LEAST = 8
-"""The smallest budget that the checks can say something of."""
+"""The smallest budget to which the checks apply."""
 
 Scores = Callable[[Floats, Floats], Floats]
-"""What tokens are worth to a KV head, by the turn's queries (G, n, h) of the heads that share it,
-and by the keys (S, h) of what stands, of which the last n are the turn's own: array (S,)."""
+"""Scores of tokens for a KV head (S,), from the turn's queries (G, n, h) of the heads that share it
+and the keys (S, h) present, of which the last n are the turn's."""
 
 
 @dataclass(frozen=True, eq=False)
 class Turn:
-    """What a cache answered to some tokens, and what it holds after them.
+    """A cache's outputs for some tokens, and the tokens that it holds after them.
 
     Attributes
     ----------
     outputs : array (C, n, V)
-        Logits of what comes after each of the tokens, for C texts.
+        Logits after each of the tokens, for C texts.
     held : array (C, L, K, S)
-        The tokens that each KV head of each layer holds now, counted from the first of its text;
-        −1 for none.
+        The tokens that each KV head of each layer holds now, by their place in the text; −1 for
+        none.
     before : array (C, L, K, S), optional
-        The same as the tokens were read, where that is not what the call before left: for a cache
-        that lets go of what the model wrote when the next turn comes. It must not depend on the
-        tokens that come.
+        The tokens held while these were read, where that differs from `held` of the previous call:
+        for a cache that evicts at the start of a turn. It must not depend on the new tokens.
     """
 
     outputs: Floats
@@ -42,18 +41,18 @@ class Turn:
 
 
 class EvictionCache(Protocol):
-    """A cache under test, of C texts at once, with the model that reads by it."""
+    """A cache under test, of C texts at once, with its model."""
 
     def feed(self, tokens: Ints) -> Turn:
-        """Read the next turn (C, n) at once, and let it end."""
+        """Read the next turn (C, n) at once and end it."""
 
     def write(self, tokens: Ints) -> Turn:
-        """Read tokens (C, 1) as one that the model has just written; its turn goes on."""
+        """Read a token of each text (C, 1) as if the model wrote it; the turn continues."""
 
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """What a model comes to where it is said what each token sees.
+    """A model's pass over a text with a given attention mask.
 
     Attributes
     ----------
@@ -69,23 +68,22 @@ class Reading:
 
 
 class FullModel(Protocol):
-    """The model without any cache: all of a text in one pass."""
+    """The model without a cache: a text in one pass."""
 
     @property
     def vocabulary(self) -> int:
-        """How many tokens it knows."""
+        """The size of its vocabulary."""
 
     def read(self, tokens: Ints, sees: Bools, distances: Ints | None = None) -> Reading:
-        """Read a text in which every token sees what it is told to see.
+        """Read a text with a given attention mask.
 
         Parameters
         ----------
         tokens : array (N,)
         sees : array (L, K, N, N) of bool
-            What each token, in the rows, sees of the others, in every KV head.
+            Which tokens (columns) each token (row) attends to, in every KV head.
         distances : array (L, K, N, N), optional
-            How far before each token the others stand, where that is not by their places in the
-            text.
+            How far before each token the others are; by their places in the text if None.
         """
 
 
@@ -96,11 +94,11 @@ class Subject:
     Attributes
     ----------
     begin : function
-        Of a number of texts to a new cache for as many, which does the same as another with the
-        same texts. It may refuse several by a ValueError.
+        Takes a number of texts and returns a new, deterministic cache for as many. It may refuse
+        several with a ValueError.
     model : FullModel
     budget : int
-        Entries that every KV head may hold when a turn has ended, at least 8.
+        Entries that every KV head may hold after a turn, at least 8.
     every : int, optional
         Tokens after which it evicts while the model writes; None if it does not.
     samples : int
@@ -108,15 +106,14 @@ class Subject:
     sinks : int
         First tokens of a text that it never evicts.
     positions : {"seen", "slots"}
-        Whether what stays keeps its place in the text, and the next token has the place after all
-        tokens seen; or what stays closes up, and the next token follows the entries held.
+        Whether entries keep their positions and the next token follows all tokens seen, or entries
+        close the gaps and the next token follows them.
     recalls : bool
-        Whether what was evicted may come back.
+        Whether evicted entries may return.
     scores : function, optional
-        What its policy makes of queries and keys, where that is all that it goes by, as
-        `last_attention`; see `Scores`.
+        Its policy's scores, if they depend on queries and keys alone, as `last_attention`.
     tolerance : float
-        How far its outputs may be away, of the largest or of 1.
+        Allowed deviation of its outputs, relative to the largest or to 1.
 
     Raises
     ------
@@ -142,14 +139,14 @@ class Subject:
 
 
 def last_attention(queries: Floats, keys: Floats) -> Floats:
-    """Return what the turn's last query attends to, on average over the heads (S,): as TOVA."""
+    """Return the attention of the turn's last query, averaged over heads (S,): as TOVA."""
     weights: Floats = softmax(queries[:, -1] @ keys.T / np.sqrt(keys.shape[1]).astype(keys.dtype))
     mean: Floats = weights.mean(axis=0)
     return mean
 
 
 def key_difference(queries: Floats, keys: Floats) -> Floats:
-    """Return how unlike the mean direction of all keys each of them is (S,): as KeyDiff."""
+    """Return each key's dissimilarity from the mean direction of all keys (S,): as KeyDiff."""
     unit = keys / np.linalg.norm(keys, axis=1, keepdims=True)
     anchor = unit.mean(axis=0)
     unlike: Floats = -(unit @ anchor) / np.linalg.norm(anchor)
