@@ -25,8 +25,8 @@ HOST = "localhost"
 SECONDS_TO_START = 60
 NO_CHROMIUM = "Chromium is not installed: get it with `apt-get install chromium`"
 
-# Containers and root users have no sandbox; the rest keeps Chromium from talking to anyone, and
-# from loading two pages for the address bar, which nobody sees, into every new window.
+# Containers and root users have no sandbox; the rest prevents background traffic, and pages for the
+# address bar in every new window.
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -51,7 +51,7 @@ def open_chromium(*flags: str) -> Iterator[Browser]:
     Parameters
     ----------
     *flags : str
-        What to start it with besides.
+        Further flags.
 
     Raises
     ------
@@ -74,20 +74,20 @@ def serve(script: Path, log: Path) -> Iterator[str]:
     Parameters
     ----------
     log : Path
-        A file for what the server says, errors of the script among it.
+        A file for the server's output, including errors of the script.
 
     Raises
     ------
     RuntimeError
-        If it does not answer within a minute; the message is what the server said.
+        If it does not answer within a minute, with the server's output.
     """
     port = _free_port()
     command = [sys.executable, "-m", "streamlit", "run", str(script)]
     command += ["--server.port", str(port), "--server.headless", "true"]
     address = f"http://{HOST}:{port}"
     with (
-        log.open("w") as said,
-        subprocess.Popen(command, cwd=ROOT, stdout=said, stderr=subprocess.STDOUT) as server,
+        log.open("w") as output,
+        subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT) as server,
     ):
         try:
             _wait_for_health(server, address, log)
@@ -101,11 +101,11 @@ def serve(script: Path, log: Path) -> Iterator[str]:
 
 
 def resident(address: str) -> float:
-    """Return the megabytes of memory that a server which `serve` has started holds; Linux only."""
-    asked = f"--server.port\0{urlsplit(address).port}\0".encode()
+    """Return the resident memory, in MB, of a server that `serve` started; Linux only."""
+    option = f"--server.port\0{urlsplit(address).port}\0".encode()
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            if asked in (process / "cmdline").read_bytes():
+            if option in (process / "cmdline").read_bytes():
                 status = (process / "status").read_text()
                 return int(status.partition("VmRSS:")[2].split()[0]) / 1024
         except (OSError, IndexError):
@@ -114,11 +114,10 @@ def resident(address: str) -> float:
 
 
 def settled(page: Page) -> Page:
-    """Wait until the app's script has run to its end and the browser has drawn it; return the page.
+    """Wait until the app's script has finished and the browser is idle; return the page.
 
-    A click needs some milliseconds to start the script, so that right after one this may return
-    too early: expect what the click brings instead. A button that is already to be seen hears its
-    key only when the browser has nothing left to do.
+    Right after a click the script may not have started yet: wait for the click's effect instead. A
+    visible button may react to its key only once the browser is idle.
     """
     page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for()
     page.evaluate("() => new Promise(done => requestIdleCallback(() => done()))")
@@ -141,4 +140,4 @@ def _wait_for_health(server: subprocess.Popen[bytes], address: str, log: Path) -
             time.sleep(0.1)
         else:
             return
-    raise RuntimeError(f"the app did not start. It said:\n{log.read_text()}")
+    raise RuntimeError(f"the app did not start. Its output:\n{log.read_text()}")

@@ -2,7 +2,7 @@
 
     python -m benchmarks.research.page_sizes FILE [--dialogs 200] [--seed 0]
 
-FILE holds annotated dialogues of people; that many of them, drawn by the seed, are replayed with
+FILE has real annotated dialogs; that many of them, drawn by the seed, are replayed with
 the lexical embedding. It writes call-argument recall by policy, budget and page size, its paired
 difference from eviction by entries, with intervals by service clusters, and the share of the places
 that are filled once a cache could be full. What it makes whether a page is worth the largest of its

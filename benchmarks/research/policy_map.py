@@ -2,10 +2,9 @@
 
     python -m benchmarks.research.policy_map FILE FOLDER [--drawn N] [--dialogs N] [--answers N]
 
-FILE holds annotated dialogues of people; that many of them, drawn by the seed, are replayed with
-the lexical embedding, and answered by the bundled model. FOLDER keeps what is measured of each
-dialog, so that an interrupted run goes on; what is there is not measured again. The map is written
-last.
+FILE has real annotated dialogs. A sample drawn by the seed is replayed with the lexical embedding
+and answered by the bundled model. FOLDER keeps the values of each dialog, so that an interrupted
+run continues. The map is written last.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ OF_HEADS = (
     *(f"pyramid({key}, last=1.5)" for key in ("h2o", "snapkv", "keydiff")),
     *("pyramid(fifo)", "pyramid(fifo, last=1.5)"),
 )
-"""What makes a difference where there are several heads or layers: on the model's answers."""
+"""Settings that matter only with several heads or layers: measured on the model's answers."""
 
 VARIANTS = (
     "retrieval size=8",
@@ -53,17 +52,17 @@ VARIANTS = (
     "blocks(h2o, size=16)",
     "blocks(surprisal, size=8)",
 )
-"""What is on the map beside every policy at its defaults."""
+"""Settings on the map besides every policy with its defaults."""
 
 
 def policies() -> tuple[Policy, ...]:
-    """Return what is on the map."""
+    """Return the settings on the map."""
     names = (*POLICIES, *VARIANTS, *OF_HEADS)
     return tuple(policy_named(name) if name in POLICIES else read_policy(name) for name in names)
 
 
 def drawn(every: Sequence[Policy], dialogs: int, seed: int) -> pd.DataFrame:
-    """Return each drawn dialog's numbers, in the mean over the scenarios."""
+    """Return each synthetic dialog's values, averaged over the scenarios."""
     metrics = [
         axis.removeprefix("late_") for axis in AXES if AXES[axis].data == AXES["memory"].data
     ]
@@ -92,14 +91,14 @@ def drawn(every: Sequence[Policy], dialogs: int, seed: int) -> pd.DataFrame:
 
 
 def real(every: Sequence[Policy], said: Sequence[Transcript]) -> pd.DataFrame:
-    """Return what each of the dialogues of people comes to in a replay."""
+    """Return each real dialog's values in a replay."""
     recordings = [lexical_recording(each, 0) for each in said]
     found = replay(Replay(tuple(every), (BUDGET,), best=False), recordings).assign(count=1)
     return found[found.value.notna()]
 
 
 def answered(every: Sequence[Policy], said: Sequence[Transcript], path: Path) -> pd.DataFrame:
-    """Return what the model's answers lose in each dialogue, a row as `run_answers` has them."""
+    """Return the scores of the model's answers to each dialog, as `run_answers` does."""
     model = load_language_model(BUNDLED)
     done = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=list(MEASURED))
     have = set(zip(done.dialog, done.policy, strict=True))
@@ -117,7 +116,7 @@ def answered(every: Sequence[Policy], said: Sequence[Transcript], path: Path) ->
 
 
 def times(every: Sequence[Policy], repeats: int = 5) -> Iterator[tuple[object, ...]]:
-    """Yield the rows of the time of a turn: the median of rounds, and the least and the most."""
+    """Yield the rows of the time of a turn: the median, minimum and maximum over rounds."""
     rounds = [
         {
             each.policy: each.milliseconds
@@ -142,7 +141,7 @@ def _once(path: Path, measure: Callable[[], pd.DataFrame]) -> pd.DataFrame:
 
 
 def main() -> None:
-    """Measure what is not there yet, and write the map."""
+    """Measure what is missing in the folder, and write the map."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("folder", type=Path)

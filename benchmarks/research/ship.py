@@ -1,4 +1,4 @@
-"""Measure the paper's run and the overview of all policies anew, and put them into the app.
+"""Measure the paper's run and the overview of all policies for the app.
 
 python -m benchmarks.research.ship
 """

@@ -2,14 +2,14 @@
 
 Reads train.json.xz, the training dialogues of the Schema-Guided Dialogue dataset (Rastogi et al.
 2020, CC BY-SA 4.0) as one list, and writes a folder as *transformers* would: config.json,
-model.safetensors, tokenizer.json; and log.jsonl, which begins with the settings. 500 dialogues,
-drawn by the seed, are held out: the log tells what the model makes of them.
+model.safetensors, tokenizer.json; and log.jsonl, which starts with the settings. 500 dialogues,
+drawn by the seed, are held out for evaluation.
 
-A call gives its arguments in the words of the dialog, so they must be remembered. So that names are
-copied and not learnt by heart, some of them are replaced throughout a dialog, other ones each time
-that it is read; and the tokens of calls weigh more in the loss.
+A call gives its arguments in the words of the dialog. So that the model copies names instead of
+memorizing them, some are replaced throughout a dialog, differently in each epoch; and tokens of
+calls weigh more in the loss.
 
-It goes on where it was interrupted, and needs the packages of requirements-capture.txt.
+An interrupted run continues. Needs the packages of requirements-capture.txt.
 
     python -m benchmarks.research.train_bundled_model train.json.xz FOLDER [--tokens N] [--seed 0]
 """
@@ -42,10 +42,10 @@ from fdkvc.corpora.model_text import Passage, model_text
 from fdkvc.lm.tokens import END, MARKS, load_tokens
 
 LONGEST_DIALOG = 1024
-"""Of a dialog; what is longer is cut."""
+"""Tokens; longer dialogs are truncated."""
 
-Lesson = tuple[NDArray[np.int64], NDArray[np.bool_]]
-"""A dialog's tokens (n,), and which of them are of a call."""
+Example = tuple[NDArray[np.int64], NDArray[np.bool_]]
+"""A dialog's tokens (n,), and which of them belong to a call."""
 
 
 @dataclass(frozen=True)
@@ -62,18 +62,18 @@ class Settings:
     vocabulary: int = 3000
     held_out: int = HELD_OUT
     batch: int = 8
-    """Dialogs of a step, all of about the same length."""
+    """Dialogs per step, of similar length."""
     rate: float = 4e-3
-    """Learning rate: rises over the first steps, and falls over the last tokens."""
+    """Peak learning rate: warms up over the first steps, decays over the last tokens."""
     rising_steps: int = 200
     falling_share: float = 0.3
     weight_decay: float = 0.05
     call_weight: float = 4.0
     replaced: float = 0.5
-    """Of three readings of a dialog one keeps its names, one replaces this share, one all."""
+    """A dialog's names are kept, replaced by this share, or all replaced, with equal chance."""
     told_every: int = 500
     told_of: int = 100
-    """Every so many steps the log tells of so many of the dialogs held out."""
+    """Steps between evaluations, and held-out dialogs of each."""
 
 
 # ------------------------------------------------------------------------------- the model
@@ -108,7 +108,7 @@ class Block(nn.Module):  # type: ignore[misc]
             self.self_attn[name](y).view(rows, length, -1, self.h).transpose(1, 2)
             for name in ("q_proj", "k_proj", "v_proj")
         )
-        queries, keys = (turned(each, cosines, sines) for each in (queries, keys))
+        queries, keys = (rotated(each, cosines, sines) for each in (queries, keys))
         mixed = functional.scaled_dot_product_attention(
             queries, keys, values, is_causal=True, enable_gqa=True
         )
@@ -118,14 +118,14 @@ class Block(nn.Module):  # type: ignore[misc]
         return x + self.mlp["down_proj"](gated)
 
 
-def turned(x: Any, cosines: Any, sines: Any) -> Any:
-    """Turn vectors (…, T, h) by the angles of their positions."""
+def rotated(x: Any, cosines: Any, sines: Any) -> Any:
+    """Rotate vectors (…, T, h) by the angles of their positions."""
     low, high = x.chunk(2, dim=-1)
     return x * cosines + torch.cat([-high, low], dim=-1) * sines
 
 
 class Decoder(nn.Module):  # type: ignore[misc]
-    """The model, its parameters named as *transformers* names them."""
+    """The model, with the parameter names of *transformers*."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__()
@@ -158,8 +158,8 @@ class Decoder(nn.Module):  # type: ignore[misc]
 # ------------------------------------------------------------------------------- the text
 
 
-class School:
-    """The dialogs to learn from and those held out, and the tokenizer made of the former."""
+class Corpus:
+    """The training and held-out dialogs, and the tokenizer trained on the former."""
 
     def __init__(self, path: Path, folder: Path, settings: Settings) -> None:
         self.settings = settings
@@ -187,29 +187,29 @@ class School:
         made.train_from_iterator(texts, trainer)
         return made
 
-    def reading(self, number: int) -> list[list[Lesson]]:
-        """Return the batches of one reading of all dialogs, with names of its own."""
-        settings, chance = self.settings, random.Random(f"{self.settings.seed}/{number}")
+    def epoch(self, number: int) -> list[list[Example]]:
+        """Return the batches of an epoch, with its own replaced names."""
+        settings, rng = self.settings, random.Random(f"{self.settings.seed}/{number}")
         texts = []
         for dialog, passages in zip(self.dialogs, self.passages, strict=True):
-            share = chance.choice([0, settings.replaced, 1])
-            texts.append(_renamed(dialog, passages, self.names, chance, share))
-        lessons = self.lessons(texts)
-        chance.shuffle(lessons)
+            share = rng.choice([0, settings.replaced, 1])
+            texts.append(_renamed(dialog, passages, self.names, rng, share))
+        examples = self.examples(texts)
+        rng.shuffle(examples)
         batches, pool = [], settings.batch * 32
-        for first in range(0, len(lessons), pool):
-            alike = sorted(lessons[first : first + pool], key=lambda lesson: len(lesson[0]))
+        for first in range(0, len(examples), pool):
+            alike = sorted(examples[first : first + pool], key=lambda example: len(example[0]))
             batches += [
                 alike[at : at + settings.batch] for at in range(0, len(alike), settings.batch)
             ]
-        chance.shuffle(batches)
+        rng.shuffle(batches)
         return batches
 
-    def lessons(self, dialogs: Sequence[Sequence[Passage]]) -> list[Lesson]:
+    def examples(self, dialogs: Sequence[Sequence[Passage]]) -> list[Example]:
         """Return dialogs in tokens."""
         said = [passage.text for passages in dialogs for passage in passages]
         encoded = iter(self.tokens.tokenizer.encode_batch(said, add_special_tokens=False))
-        lessons = []
+        examples = []
         for passages in dialogs:
             ids: list[int] = []
             calls: list[bool] = []
@@ -217,8 +217,8 @@ class School:
                 words = [*next(encoded).ids, self.tokens.end]
                 ids += [*self.tokens.marks[passage.writer], *words]
                 calls += [False] + [passage.writer == "call"] * len(words)
-            lessons.append((np.array(ids)[:LONGEST_DIALOG], np.array(calls)[:LONGEST_DIALOG]))
-        return lessons
+            examples.append((np.array(ids)[:LONGEST_DIALOG], np.array(calls)[:LONGEST_DIALOG]))
+        return examples
 
 
 def _passages(dialog: Mapping[str, Any]) -> tuple[Passage, ...]:
@@ -236,7 +236,7 @@ def _spans(dialog: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _names(dialogs: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """Return the names that each slot may have: of slots with many, and no dates or sums."""
+    """Return the names of each slot with many of them, except dates and amounts."""
     found: dict[str, set[str]] = {}
     for dialog in dialogs:
         for name, slot in _spans(dialog):
@@ -253,15 +253,15 @@ def _renamed(
     dialog: Mapping[str, Any],
     passages: Sequence[Passage],
     names: Mapping[str, Sequence[str]],
-    chance: random.Random,
+    rng: random.Random,
     share: float,
 ) -> Sequence[Passage]:
-    """Replace a share of a dialog's names by others of the same slot, everywhere alike."""
+    """Replace a share of a dialog's names consistently by others of the same slot."""
     slots = dict(_spans(dialog))
     instead = {
-        name.lower(): chance.choice(names[slot])
+        name.lower(): rng.choice(names[slot])
         for name, slot in slots.items()
-        if len(name) > 2 and slot in names and chance.random() < share
+        if len(name) > 2 and slot in names and rng.random() < share
     }
     if not instead:
         return passages
@@ -280,23 +280,23 @@ def _renamed(
 # ------------------------------------------------------------------------------- training
 
 
-def padded(lessons: Sequence[Lesson], call_weight: float = 1) -> tuple[Any, Any]:
-    """Return tokens (B, T + 1) and the weight of each but the first (B, T), 0 where none is."""
-    length = max(len(ids) for ids, _ in lessons) - 1
+def padded(examples: Sequence[Example], call_weight: float = 1) -> tuple[Any, Any]:
+    """Return tokens (B, T + 1) and the weight of each but the first (B, T), 0 for padding."""
+    length = max(len(ids) for ids, _ in examples) - 1
     length = min(-(-length // 64) * 64, LONGEST_DIALOG)
-    tokens = np.zeros((len(lessons), length + 1), np.int64)
-    weights = np.zeros((len(lessons), length), np.float32)
-    for row, (ids, calls) in enumerate(lessons):
+    tokens = np.zeros((len(examples), length + 1), np.int64)
+    weights = np.zeros((len(examples), length), np.float32)
+    for row, (ids, calls) in enumerate(examples):
         tokens[row, : len(ids)] = ids
         weights[row, : len(ids) - 1] = np.where(calls[1:], call_weight, 1)
     return torch.from_numpy(tokens), torch.from_numpy(weights)
 
 
 class Training:
-    """A model on its way; `folder` holds its state, its log, and at the end the model."""
+    """A training run; `folder` has its state, its log, and at the end the model."""
 
-    def __init__(self, school: School, folder: Path, settings: Settings) -> None:
-        self.school, self.folder, self.settings = school, folder, settings
+    def __init__(self, corpus: Corpus, folder: Path, settings: Settings) -> None:
+        self.corpus, self.folder, self.settings = corpus, folder, settings
         torch.manual_seed(settings.seed)
         self.model = Decoder(settings)
         matrices = [each for each in self.model.layers.parameters() if each.dim() == 2]
@@ -315,45 +315,45 @@ class Training:
                 weight_decay=0,
             ),
         ]
-        self.step = self.seen = self.reading = self.place = 0
+        self.step = self.seen = self.epoch = self.place = 0
         if self._state.exists():
             state = torch.load(self._state, weights_only=True)
             self.model.load_state_dict(state["model"])
             for optimizer, its in zip(self.optimizers, state["optimizers"], strict=True):
                 optimizer.load_state_dict(its)
-            self.step, self.seen, self.reading, self.place = state["at"]
+            self.step, self.seen, self.epoch, self.place = state["at"]
         else:
-            self._tell({"settings": asdict(settings)})
+            self._log({"settings": asdict(settings)})
 
     @property
     def _state(self) -> Path:
         return self.folder / "state.pt"
 
     def run(self) -> None:
-        """Train to the end, or on from where it was interrupted."""
+        """Train to the end, from the saved state if there is one."""
         settings, held_out = self.settings, self._held_out()
         while self.seen < settings.tokens:
-            batches = self.school.reading(self.reading)
+            batches = self.corpus.epoch(self.epoch)
             for batch in batches[self.place :]:
                 if self.seen >= settings.tokens:
                     break
                 loss = self._learn(batch)
                 if self.step % settings.told_every == 0:
-                    self._tell({"loss": loss, **self.judge(held_out[: settings.told_of])})
+                    self._log({"loss": loss, **self.evaluate(held_out[: settings.told_of])})
                     self._save()
             else:
-                self.reading, self.place = self.reading + 1, 0
+                self.epoch, self.place = self.epoch + 1, 0
         self._save()
-        self._tell({"at the end": self.judge(held_out)})
+        self._log({"at the end": self.evaluate(held_out)})
         self._write()
 
-    def _learn(self, batch: Sequence[Lesson]) -> float:
+    def _learn(self, batch: Sequence[Example]) -> float:
         settings = self.settings
-        rising = (self.step + 1) / settings.rising_steps
-        falling = (1 - self.seen / settings.tokens) / settings.falling_share
+        warmup = (self.step + 1) / settings.rising_steps
+        decay = (1 - self.seen / settings.tokens) / settings.falling_share
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
-                group["lr"] = settings.rate * min(1, rising, max(0.02, falling))
+                group["lr"] = settings.rate * min(1, warmup, max(0.02, decay))
             optimizer.zero_grad()
         tokens, weights = padded(batch, settings.call_weight)
         counts = weights > 0
@@ -368,25 +368,25 @@ class Training:
         self.seen += sum(len(ids) for ids, _ in batch)
         return float(loss.item())
 
-    def _held_out(self) -> list[Lesson]:
-        return self.school.lessons([_passages(dialog) for dialog in self.school.held_out])
+    def _held_out(self) -> list[Example]:
+        return self.corpus.examples([_passages(dialog) for dialog in self.corpus.held_out])
 
-    def judge(self, lessons: Sequence[Lesson]) -> dict[str, float]:
-        """Return nats a token, of all and of calls, and how many calls are right in every token."""
+    def evaluate(self, examples: Sequence[Example]) -> dict[str, float]:
+        """Return nats per token, of all and of calls, and the share of exact calls."""
         nats, right, of_calls, ends = [], [], [], []
         batch = self.settings.batch
-        for first in range(0, len(lessons), batch):
-            tokens, _ = padded(lessons[first : first + batch])
+        for first in range(0, len(examples), batch):
+            tokens, _ = padded(examples[first : first + batch])
             with torch.no_grad():
                 logits = self.model.logits(self.model(tokens[:, :-1]))
             goal = tokens[:, 1:]
             each = functional.cross_entropy(logits.flatten(0, 1), goal.flatten(), reduction="none")
-            for row, (ids, calls) in enumerate(lessons[first : first + batch]):
+            for row, (ids, calls) in enumerate(examples[first : first + batch]):
                 own = slice(len(ids) - 1)
                 nats.append(each.view(goal.shape)[row, own].numpy())
                 right.append((logits[row, own].argmax(-1) == goal[row, own]).numpy())
                 of_calls.append(calls[1:])
-                ends.append(calls[1:] & (ids[1:] == self.school.tokens.end))
+                ends.append(calls[1:] & (ids[1:] == self.corpus.tokens.end))
         all_nats, all_right, call, end = map(np.concatenate, (nats, right, of_calls, ends))
         number = np.cumsum(end) - end
         wrong = np.unique(number[call & ~all_right])
@@ -397,7 +397,7 @@ class Training:
             "calls_exact": 1 - len(wrong) / max(int(end.sum()), 1),
         }
 
-    def _tell(self, what: Mapping[str, Any]) -> None:
+    def _log(self, what: Mapping[str, Any]) -> None:
         said = {"step": self.step, "tokens": self.seen, **what}
         print(time.strftime("%H:%M"), said, flush=True)
         with (self.folder / "log.jsonl").open("a") as file:
@@ -407,7 +407,7 @@ class Training:
         state = {
             "model": self.model.state_dict(),
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
-            "at": (self.step, self.seen, self.reading, self.place),
+            "at": (self.step, self.seen, self.epoch, self.place),
         }
         beside = self._state.with_suffix(".new")
         torch.save(state, beside)
@@ -436,14 +436,14 @@ class Training:
             "tie_word_embeddings": True,
             "torch_dtype": "float16",
             "bos_token_id": None,
-            "eos_token_id": self.school.tokens.end,
+            "eos_token_id": self.corpus.tokens.end,
             "pad_token_id": 0,
         }
         (self.folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
 
 
 def main() -> None:
-    """Train, or go on."""
+    """Train, or continue."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -456,8 +456,8 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     options.folder.mkdir(parents=True, exist_ok=True)
     settings = Settings(seed=options.seed, tokens=options.tokens)
-    school = School(options.dialogs, options.folder, settings)
-    Training(school, options.folder, settings).run()
+    corpus = Corpus(options.dialogs, options.folder, settings)
+    Training(corpus, options.folder, settings).run()
 
 
 if __name__ == "__main__":
