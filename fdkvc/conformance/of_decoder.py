@@ -54,9 +54,9 @@ class _MaskedPass:
         self.keys.append(heads_first[1])
         distances = self._distances
         turned = None if distances is None else further(distances[layer], self._frequencies)
-        pairs = map(_pairs, heads_first)
+        q, k = map(_pairs, heads_first)
         scaling = queries.shape[2] ** -0.5
-        found = mixed(*pairs, values.swapaxes(0, 1), self._sees[layer], scaling, turned)
+        found = mixed(q, k, values.swapaxes(0, 1), self._sees[layer], scaling, turned)
         return found.swapaxes(0, 1).reshape(len(queries), -1)
 
 
