@@ -48,6 +48,19 @@ def number(x: float, digits: int = 3) -> str:
     return minus(np.format_float_positional(x, precision=1, fractional=False))
 
 
+def digits_for(*numbers: float) -> int:
+    """Return the fewest decimals, 3 to 6, at which different numbers are written differently.
+
+    Examples
+    --------
+    >>> digits_for(0.2912, 0.2913, 0.5), digits_for(0.1, 0.1)
+    (4, 3)
+    """
+    different = len(set(numbers))
+    every = range(3, MOST_DIGITS + 1)
+    return next((n for n in every if len({number(x, n) for x in numbers}) == different), 3)
+
+
 def contrast(one: float, other: float, digits: int = 3) -> tuple[str, str]:
     """Write two numbers with as many decimals as they need to differ, up to six.
 
@@ -67,7 +80,7 @@ def contrast(one: float, other: float, digits: int = 3) -> tuple[str, str]:
     return first, second
 
 
-def gap(one: float, other: float) -> str:
+def gap(one: float, other: float, digits: int = 3) -> str:
     """Write the distance of two numbers as the difference of what `contrast` writes.
 
     Examples
@@ -75,7 +88,7 @@ def gap(one: float, other: float) -> str:
     >>> contrast(0.8256, 0.8371), gap(0.8256, 0.8371)
     (('0.826', '0.837'), '0.011')
     """
-    first, second = contrast(one, other)
+    first, second = contrast(one, other, digits)
     if first == second:
         return number(abs(one - other))
     decimals = max(len(text.partition(".")[2]) for text in (first, second))

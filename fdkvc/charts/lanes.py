@@ -131,7 +131,7 @@ def overlap_spec(turns: int, theme: Theme) -> Spec:
     )
     parting = (
         alt.Chart(alt.NamedData("parting"))
-        .mark_text(text="▼ they part", align="left", baseline="bottom", dx=-5, fill=theme.ink)
+        .mark_text(text="▼ caches diverge", align="left", baseline="bottom", dx=-5, fill=theme.ink)
         .encode(x=alt.X("middle:Q"), y=alt.value(-3))
     )
     layers = [
@@ -140,5 +140,7 @@ def overlap_spec(turns: int, theme: Theme) -> Spec:
         parting,
         cursor_panel(turns, theme),
     ]
-    title = panel_title("Overlap of the two caches", "entries in both, as a share of all in either")
+    title = panel_title(
+        "Overlap of the two caches", "entries in both, as a share of entries in either"
+    )
     return column([layered(*layers, height=OVERLAP_HEIGHT, title=title)], theme)

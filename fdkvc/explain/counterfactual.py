@@ -186,8 +186,7 @@ def counterfactual(
         )
     if why.born > turn:
         raise ValueError(
-            f"token {token} comes only in turn {why.born}, so nothing was decided on it "
-            f"by turn {turn}"
+            f"token {token} arrives in turn {why.born}, so nothing was decided on it by turn {turn}"
         )
     policy, budget = trace.policy, trace.budget
     evicted, at = why.left is not None, why.left[0] if why.left else turn

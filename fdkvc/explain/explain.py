@@ -1,8 +1,8 @@
-"""Why an entry stayed or went, for any policy, from the record of a run.
+"""Why an entry was kept or evicted, for any policy, from the record of a run.
 
-A policy's score is a sum of named terms, so the same words fit them all: by which rule, at which
-place, by what margin, and which term decided. `explain` looks at one entry in one turn, `life` at
-all its turns.
+A policy's score is a sum of named terms, so the same sentences fit every policy: the rule, the
+rank, the margin, and the term that decided. `explain` covers one entry in one turn, `life` all its
+turns.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from fdkvc.cache import EMPTY, Cache, Pages, select
 from fdkvc.policies.base import Policy, total
 from fdkvc.run.trace import Codes, EntryTrace, Rule, Status, Trace, TurnResult
 from fdkvc.synthetic.batch import DialogBatch
-from fdkvc.words import all_of, contrast, count, gap, listed, number, ordinal, sentence
+from fdkvc.words import all_of, contrast, count, digits_for, gap, listed, number, ordinal, sentence
 
 # ------------------------------------------------------------------------------- one decision
 
 
 @dataclass(frozen=True, eq=False)
 class TurnView:
-    """What one turn decided in one row: its n entries, older first, without empty slots.
+    """The decision of one turn in one row: its n entries, oldest first, without empty slots.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class TurnView:
 
     @cached_property
     def result(self) -> TurnResult:
-        """All that the turn computed."""
+        """Everything the turn computed."""
         return self.trace.result(self.turn)
 
     @cached_property
@@ -53,7 +53,7 @@ class TurnView:
 
     @cached_property
     def slot(self) -> Ints:
-        """Where the entries stand in the turn's record (n,)."""
+        """Slots of the entries in the turn's record (n,)."""
         return np.flatnonzero(self.result.token[self.row] != EMPTY)
 
     @property
@@ -83,22 +83,22 @@ class TurnView:
 
     @cached_property
     def new(self) -> Bools:
-        """Whether each entry came in this turn (n,)."""
+        """Whether each entry arrived in this turn (n,)."""
         return np.asarray(self.slot >= self.trace.old_slots)
 
     @cached_property
     def protected(self) -> Bools:
-        """Whether each entry had to stay whatever its score (n,)."""
+        """Whether each entry was kept regardless of its score (n,)."""
         return self.pick(self.entries.protected)
 
     @cached_property
     def kept(self) -> Bools:
-        """Whether each entry stayed (n,)."""
+        """Whether each entry was kept (n,)."""
         return np.asarray(self.rule == Rule.none)
 
     @cached_property
     def stood(self) -> Bools:
-        """Whether each entry stood for the budget's decision (n,): all but the threshold's."""
+        """Whether the budget ranked each entry (n,): all that the threshold left."""
         return np.asarray(self.rule != Rule.threshold)
 
     @cached_property
@@ -108,34 +108,34 @@ class TurnView:
 
     @cached_property
     def has_tokens(self) -> bool:
-        """Whether the turn brought tokens; one that did not decided nothing."""
+        """Whether the turn has tokens; without them nothing is decided."""
         low, high = self.dialogs.bounds[self.row, self.turn : self.turn + 2]
         return bool(high > low)
 
     @property
     def places(self) -> int:
-        """How many entries the row could keep."""
+        """How many entries the row can keep."""
         places = self.result.places
         return places if isinstance(places, int) else int(places[self.row, 0])
 
     @property
     def cutoff(self) -> float | None:
-        """The score of the last to stay.
+        """The score of the last kept entry.
 
-        None where the budget evicted nothing, or where all that stayed were protected.
+        None where the budget evicted nothing, or where every kept entry was protected.
         """
         cutoff = float(self.result.cutoff[self.row, 0])
         return None if math.isnan(cutoff) else cutoff
 
     @cached_property
     def marginal(self) -> int | None:
-        """Which entry was the last to stay: of those that score the cutoff, the newest kept."""
+        """Index of the last kept entry: the newest kept of those that score the cutoff."""
         last = self.kept & ~self.protected & (self.score == self.cutoff)
         return int(np.flatnonzero(last)[-1]) if last.any() else None
 
     @cached_property
     def threshold(self) -> tuple[Floats, float] | None:
-        """The scores that a threshold judged (n,), NaN for new entries, and the threshold."""
+        """The scores that a threshold judged (n,), NaN for new entries; and the threshold."""
         recorded = self.entries.recorded
         for step in self.policy.steps:
             if step.kind == "evict" and len(step.reads) == 2:
@@ -144,19 +144,19 @@ class TurnView:
         return None
 
     def judged(self, entry: int) -> tuple[float | None, float | None]:
-        """Return the score of one entry as it decided, and what it was held against, if known."""
+        """Return the score that decided on an entry, and the cutoff or threshold, if known."""
         if self.stood[entry]:
             return float(self.score[entry]), self.cutoff
         scores, threshold = self.threshold or (None, None)
         return None if scores is None else float(scores[entry]), threshold
 
     def channels(self, entry: int) -> Mapping[str, float]:
-        """Return what the policy remembers of one entry, as it decided."""
+        """Return the channels of one entry at the decision."""
         columns = self.entries.channels.items()
         return {name: float(self.pick(column)[entry]) for name, column in columns}
 
     def terms(self, entry: int) -> Mapping[str, float]:
-        """Return the terms of one entry's score as they decided."""
+        """Return the terms of one entry's score at the decision."""
         terms = self.result.terms if self.stood[entry] else self._terms_at_threshold
         return {name: float(term[self.row, self.slot[entry]]) for name, term in terms.items()}
 
@@ -166,10 +166,10 @@ class TurnView:
         return self.policy.terms(update.cache, self.dialogs.observe(self.turn))
 
     def deciding_terms(self, entry: int) -> tuple[str, ...]:
-        """Return the terms of which each alone decided whether the budget keeps an entry.
+        """Return the terms that each alone decided whether the budget keeps an entry.
 
-        Such a term, made equal to that of the last to stay, turns the decision when the turn
-        chooses again. There may be none, or several.
+        Setting such a term to that of the last kept entry reverses the decision. There may be
+        none, or several.
         """
         if self.marginal is None or not self.stood[entry] or self.protected[entry]:
             return ()
@@ -192,7 +192,7 @@ class TurnView:
 
 
 def turn_view(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> TurnView:
-    """Return what a turn decided in a row.
+    """Return the decision of a turn in a row.
 
     Raises
     ------
@@ -210,10 +210,10 @@ def turn_view(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> TurnVi
     return _turn_views(trace, dialogs)(row, turn)
 
 
-# Of as many runs as are looked at side by side: no more of them are held here.
+# As many runs as are shown side by side.
 @lru_cache(maxsize=8)
 def _turn_views(trace: Trace, dialogs: DialogBatch) -> Callable[[int, int], TurnView]:
-    """Return a run's decisions by row and turn, each laid out once for all entries asked about."""
+    """Return a function of row and turn that builds each of a run's decisions once."""
     return lru_cache(maxsize=64)(partial(TurnView, trace, dialogs))
 
 
@@ -222,51 +222,50 @@ def _turn_views(trace: Trace, dialogs: DialogBatch) -> Callable[[int, int], Turn
 
 @dataclass(frozen=True)
 class Explanation:
-    """What became of one entry in one turn, and why.
+    """What happened to one entry in one turn, and why.
 
     Attributes
     ----------
     topic : str
-        Its topics, joined by ``+``; empty where none is known.
+        Its topics, joined by ``+``; empty if unknown.
     born, turn : int
-        The turn that brought it and the turn that is explained, from 0.
+        The turn in which it arrived and the turn that is explained, from 0.
     status : Status
         Empty where it is not in the cache in this turn.
     rule : Rule
-        What evicted it in this turn.
+        The rule that evicted it in this turn.
     left : tuple of (turn, Rule), optional
-        When and by what it was last evicted, in this turn or before; None if it came back since.
+        The turn and rule that last evicted it, up to this turn; None if it came back since.
     decided : bool
-        Whether the turn brought tokens; without them nothing is decided.
+        Whether the turn has tokens; without them nothing is decided.
     protected : bool
-        Whether it had to stay whatever its score.
+        Whether it was kept regardless of its score.
     rank : int, optional
-        Place by score among all that stood for the budget's decision, 1 for the highest, ties to
-        the older.
+        Rank by score among all entries that the budget ranked, 1 for the highest, ties to the
+        older.
     stood, stayed, stayed_protected : int
-        How many stood for the budget's decision, how many stayed, and how many of these were
-        protected.
+        How many the budget ranked, how many were kept, and how many of those were protected.
     place, contenders : int
-        Its place by score among the unprotected, and how many those are; 0 if it is protected.
+        Its rank by score among the unprotected, and how many those are; 0 if it is protected.
     score : float, optional
-        Its score as it decided.
+        The score that decided.
     cutoff : float, optional
         The lowest kept unprotected score, or the threshold for what that evicted. None where the
-        budget evicted nothing or where all that stayed were protected, and where the policy's
-        steps do not say what the threshold was.
+        budget evicted nothing, where every kept entry was protected, and where the policy's steps
+        do not declare the threshold.
     best_evicted : float, optional
         The highest score that the budget evicted.
     terms : mapping of str to float
-        What its score is the sum of.
+        The parts of its score.
     channels : mapping of str to float
-        What the policy remembers of it, as it decided.
+        What the policy stores of it, at the decision.
     marginal : int, optional
-        Token of the last to stay, whose score is the cutoff.
+        Token of the last kept entry, whose score is the cutoff.
     marginal_terms : mapping of str to float
-        What that one's score is the sum of.
+        The parts of that entry's score.
     deciding_terms : tuple of str
-        The terms of which each alone, made equal to that of the last to stay, would have turned
-        the decision.
+        The terms that each alone, set to that of the last kept entry, would have reversed the
+        decision.
     """
 
     policy: Policy
@@ -297,32 +296,32 @@ class Explanation:
 
     @property
     def age(self) -> int:
-        """Turns since the one that brought it; negative before it."""
+        """Turns since it arrived; negative before."""
         return self.turn - self.born
 
     @property
     def margin(self) -> float | None:
-        """Score less cutoff: negative or zero for what was evicted."""
+        """Score minus cutoff: negative or zero for an evicted entry."""
         if self.score is None or self.cutoff is None:
             return None
         return self.score - self.cutoff
 
     @property
     def difference(self) -> Mapping[str, float]:
-        """Each term less that of the last to stay; they add up to the margin."""
+        """Each term minus that of the last kept entry; they add up to the margin."""
         marginal = self.marginal_terms
         return {name: self.terms[name] - marginal[name] for name in self.terms if marginal}
 
 
 def explain(trace: Trace, dialogs: DialogBatch, row: int, turn: int, token: int) -> Explanation:
-    """Say what became of an entry in a turn, and why.
+    """Explain what happened to an entry in a turn.
 
     Parameters
     ----------
     trace : Trace
         Recorded with its entries.
     dialogs : DialogBatch
-        What it ran on.
+        What the run read.
     row, turn, token : int
         `turn` counts from 0 over the dialog; `token` is a token of the row, in the cache or not.
 
@@ -345,8 +344,8 @@ def explain(trace: Trace, dialogs: DialogBatch, row: int, turn: int, token: int)
     >>> for words in sentences(why):
     ...     print(words)
     Token 7 (topic A, from turn 0) was evicted in turn 1 by the budget.
-    Its score of 7 ranked 57th of 64, and 56 stay.
-    The last to stay scored 8, so 1 was missing.
+    Its score of 7 ranked 57th of 64, and 56 are kept.
+    The last kept entry scored 8, 1 more.
     >>> course = life(trace, dialogs, row=0, token=20)
     >>> course.turn.tolist(), course.rank.tolist(), course.left[0]
     ([0, 1, 2], [12.0, 44.0, 76.0], 2)
@@ -378,7 +377,7 @@ def _explained(made: TurnView, token: int) -> Explanation:
     score, cutoff = made.judged(entry)
     gone = made.rule == Rule.budget
     contenders = np.flatnonzero(made.stood & ~made.protected)
-    # Of equal scores the older has the better place, as in the decision.
+    # Ties go to the older entry, as in the decision.
     order = contenders[np.argsort(-made.score[contenders], kind="stable")]
     place = int(np.flatnonzero(order == entry)[0]) + 1 if entry in contenders else 0
     rank = int(made.pick(made.entries.rank)[entry])
@@ -406,7 +405,7 @@ def _explained(made: TurnView, token: int) -> Explanation:
 
 
 def _eviction(trace: Trace, row: int, turn: int, token: int) -> tuple[int, Rule] | None:
-    """Return when and by what a token was evicted, up to a turn, unless it came back."""
+    """Return the turn and rule that evicted a token, up to a turn, unless it came back."""
     for past in range(turn, trace.first_turn - 1, -1):
         result = trace.result(past)
         for slot in np.flatnonzero(result.token[row] == token):
@@ -419,14 +418,14 @@ def _eviction(trace: Trace, row: int, turn: int, token: int) -> tuple[int, Rule]
 
 
 def sentences(why: Explanation) -> list[str]:
-    """Say an explanation in plain words and numbers."""
-    told = {
-        Rule.none: _why_it_stayed,
+    """Return an explanation as sentences."""
+    by_rule = {
+        Rule.none: _why_it_was_kept,
         Rule.budget: _why_the_budget_evicted_it,
         Rule.threshold: _why_the_threshold_evicted_it,
     }
-    tell = _why_it_is_absent if why.status == Status.empty else told[why.rule]
-    return [sentence(words) for words in tell(why)]
+    explanation = _why_it_is_absent if why.status == Status.empty else by_rule[why.rule]
+    return [sentence(words) for words in explanation(why)]
 
 
 def _subject(why: Explanation) -> str:
@@ -437,69 +436,74 @@ def _subject(why: Explanation) -> str:
 def _why_it_is_absent(why: Explanation) -> Iterator[str]:
     absent = f"{_subject(why)} is not in the cache in turn {why.turn}"
     if why.born > why.turn:
-        yield f"{absent}: it comes only in turn {why.born}"
+        yield f"{absent}: it arrives in turn {why.born}"
     elif why.left:
         yield f"{absent}: the {why.left[1].name} evicted it in turn {why.left[0]}"
     else:
-        yield f"{absent}: it had left before this record begins"
+        yield f"{absent}: it was evicted before this record begins"
 
 
-def _why_it_stayed(why: Explanation) -> Iterator[str]:
-    came = "came and stayed" if why.status == Status.new else "stayed"
-    stayed = f"{_subject(why)} {came} in turn {why.turn}"
+def _why_it_was_kept(why: Explanation) -> Iterator[str]:
+    arrived = "arrived and " if why.status == Status.new else ""
+    stayed = f"{_subject(why)} {arrived}was kept in turn {why.turn}"
     if not why.decided:
-        yield f"{stayed}: the turn brought no tokens, so nothing was decided"
+        yield f"{stayed}: the turn has no tokens, so nothing was decided"
         return
     if why.best_evicted is None:
-        taken = f"{why.stayed} of {count(why.budget, 'place')} taken"
-        yield f"{stayed}: the budget evicted nothing, with {taken}"
+        used = f"{why.stayed} of {count(why.budget, 'slot')} used"
+        yield f"{stayed}: the budget evicted nothing, with {used}"
         return
     if why.protected:
-        yield f"{stayed}: it is protected, whatever its score"
+        yield f"{stayed}: it is protected regardless of its score"
         yield f"its score of {_score(why)} ranked {ordinal(why.rank or 0)} of {why.stood}"
         return
     yield stayed
     yield _standing(why)
     score, lowest = _score_and_cutoff(why)
-    _, best = contrast(score, why.best_evicted)
-    ahead = gap(score, why.best_evicted)
+    digits = _digits(why)
+    _, best = contrast(score, why.best_evicted, digits)
+    ahead = gap(score, why.best_evicted, digits)
     evicted = (
-        "the best that had to go scored the same, and a tie goes to the older"
+        "the best evicted entry scored the same; ties go to the older entry"
         if score == why.best_evicted
-        else f"the best that had to go scored {best}, {ahead} less"
+        else f"the best evicted entry scored {best}, {ahead} less"
     )
     if why.token == why.marginal:
-        yield f"it was the last to stay: {evicted}"
+        yield f"it was the last kept: {evicted}"
     elif score == lowest:
-        both = lowest == why.best_evicted
-        yield f"the last to stay {'and' if both else 'scored the same;'} {evicted}"
+        yield (
+            "the last kept entry and the best evicted one scored the same; ties go to the older "
+            "entry"
+            if lowest == why.best_evicted
+            else f"the last kept entry scored the same; {evicted}"
+        )
     else:
-        _, cutoff = contrast(score, lowest)
-        yield f"the last to stay scored {cutoff}, which is {gap(score, lowest)} less"
-        yield from _terms_against_the_last(why, "won it the place", "was ahead", "was behind")
+        _, cutoff = contrast(score, lowest, digits)
+        yield f"the last kept entry scored {cutoff}, {gap(score, lowest, digits)} less"
+        yield from _terms_against_the_last(why, "for", "higher", "lower")
         yield evicted
 
 
 def _why_the_budget_evicted_it(why: Explanation) -> Iterator[str]:
     if why.status == Status.new_evicted:
-        yield f"{_subject(why)} did not survive its own turn: the budget evicted it"
+        yield f"{_subject(why)} was evicted by the budget in the turn it arrived"
     else:
         yield f"{_subject(why)} was evicted in turn {why.turn} by the budget"
     if why.cutoff is None:
-        taken = "a protected entry" if why.stayed == 1 else "protected entries"
+        protected = "a protected entry" if why.stayed == 1 else "protected entries"
         yield (
-            f"{all_of(why.stayed, 'place')} went to {taken}, "
+            f"{protected} took {all_of(why.stayed, 'slot')}, "
             f"so its score of {_score(why)} did not count"
         )
         return
     yield _standing(why)
     score, lowest = _score_and_cutoff(why)
     if score == lowest:
-        yield "the last to stay scored the same, and a tie goes to the older"
+        yield "the last kept entry scored the same; ties go to the older entry"
         return
     _, cutoff = contrast(score, lowest)
-    yield f"the last to stay scored {cutoff}, so {gap(score, lowest)} was missing"
-    yield from _terms_against_the_last(why, "cost it the place", "was behind", "was even ahead")
+    yield f"the last kept entry scored {cutoff}, {gap(score, lowest)} more"
+    yield from _terms_against_the_last(why, "against", "lower", "higher")
 
 
 def _why_the_threshold_evicted_it(why: Explanation) -> Iterator[str]:
@@ -508,23 +512,22 @@ def _why_the_threshold_evicted_it(why: Explanation) -> Iterator[str]:
         return
     score, threshold = _score_and_cutoff(why)
     low, high = contrast(score, threshold)
-    missing = gap(score, threshold)
-    yield f"its score of {low} was below the threshold of {high}, so {missing} was missing"
+    yield f"its score of {low} was {gap(score, threshold)} below the threshold of {high}"
     if len(why.terms) > 1:
-        parts = [f"{_name(why, term)} gave {number(worth)}" for term, worth in why.terms.items()]
-        yield listed(parts)
+        yield listed(
+            [f"{_name(why, name)} contributed {number(x)}" for name, x in why.terms.items()]
+        )
 
 
 def _standing(why: Explanation) -> str:
-    """Say at which place the score stood, and how many places there were."""
+    """Say where the score ranked, and how many slots there were."""
     score = f"its score of {_score(why)} ranked"
     if not why.stayed_protected:
-        verb = "stays" if why.stayed == 1 else "stay"
-        return f"{score} {ordinal(why.rank or 0)} of {why.stood}, and {why.stayed} {verb}"
-    left = why.stayed - why.stayed_protected
+        verb = "is" if why.stayed == 1 else "are"
+        return f"{score} {ordinal(why.rank or 0)} of {why.stood}, and {why.stayed} {verb} kept"
     return (
-        f"{score} {ordinal(why.place)} of the {why.contenders} unprotected entries, for which "
-        f"{left} of {why.stayed} places {'was' if left == 1 else 'were'} left"
+        f"{score} {ordinal(why.place)} of {why.contenders} unprotected entries, which had "
+        f"{why.stayed - why.stayed_protected} of {why.stayed} slots"
     )
 
 
@@ -535,9 +538,14 @@ def _score_and_cutoff(why: Explanation) -> tuple[float, float]:
 
 
 def _score(why: Explanation) -> str:
-    """Write the score, with enough decimals to tell it from the cutoff."""
     assert why.score is not None
-    return number(why.score) if why.cutoff is None else contrast(why.score, why.cutoff)[0]
+    return number(why.score, _digits(why))
+
+
+def _digits(why: Explanation) -> int:
+    """Return the fewest decimals at which the scores that the sentences compare differ."""
+    scores = {why.score, why.cutoff, None if why.rule else why.best_evicted}
+    return digits_for(*(score for score in scores if score is not None))
 
 
 def _name(why: Explanation, quantity: str) -> str:
@@ -545,13 +553,13 @@ def _name(why: Explanation, quantity: str) -> str:
 
 
 def _terms_against_the_last(
-    why: Explanation, decided: str, agreed: str, opposed: str
+    why: Explanation, side: str, agreed: str, opposed: str
 ) -> Iterator[str]:
-    """Say which terms decided, each alone, and where the others stood; nothing of an only one."""
+    """Say which terms decided, each alone, and how the others compare; nothing of a single term."""
     if len(why.terms) == 1:
         return
     way = math.copysign(1, why.margin or 0)
-    # First what decided, then what moved the margin most its way.
+    # First the terms that decided, then those that contributed most to the margin.
     order = sorted(
         why.difference,
         key=lambda term: (term not in why.deciding_terms, -way * why.difference[term]),
@@ -559,18 +567,18 @@ def _terms_against_the_last(
     parts, verdicts = [], set()
     for term in order:
         ahead = way * why.difference[term]
-        verdict = agreed if ahead > 0 else opposed if ahead else "was level"
+        verdict = f"was {agreed if ahead > 0 else opposed if ahead else 'equal'}"
         if term in why.deciding_terms:
-            verdict = decided
+            verdict = f"decided {side} it"
         too = " too" if verdict in verdicts and ahead else ""
         verdicts.add(verdict)
         own, last = contrast(why.terms[term], why.marginal_terms[term])
         parts.append(f"{_name(why, term)} {verdict}{too} ({own} against {last})")
-    none = "" if why.deciding_terms else f"no term alone {decided}: "
+    none = "" if why.deciding_terms else f"no term alone decided {side} it: "
     yield none + ", ".join(parts)
     apart = [term for term in order if why.difference[term]]
     if none and way < 0 and len(apart) == 1:
-        yield f"with equal {_name(why, apart[0])} it would have tied, and a tie goes to the older"
+        yield f"with equal {_name(why, apart[0])} it would have tied; ties go to the older entry"
 
 
 # ------------------------------------------------------------------------------- a whole life
@@ -578,14 +586,14 @@ def _terms_against_the_last(
 
 @dataclass(frozen=True, eq=False)
 class Life:
-    """One entry from its birth to its eviction, or to the record's end: n turns, in order.
+    """One entry from its arrival to its eviction or the end of the record: n turns, in order.
 
     What does not apply is NaN.
 
     Attributes
     ----------
     left : tuple of (turn, Rule), optional
-        When and by what it was evicted, if it was.
+        The turn and rule that evicted it, if any.
     turn : array (n,)
     status, rule : array (n,) of uint8
     protected : array (n,) of bool
@@ -610,7 +618,7 @@ class Life:
 
 
 def life(trace: Trace, dialogs: DialogBatch, row: int, token: int) -> Life:
-    """Follow an entry through all turns in which it took part.
+    """Follow an entry through every turn in which it took part.
 
     Parameters and errors are those of `explain`.
     """

@@ -1,7 +1,7 @@
 """What happened in a turn, step by step, in sentences made from the record of a run.
 
-A policy declares its steps, with what they read and write and of what kind they are; the narrator
-knows a way to tell each kind and no policy.
+A policy declares its steps: their kind, and what they read and write. The narrator knows how to
+describe each kind of step, and no policy.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from fdkvc.synthetic.batch import DialogBatch
 from fdkvc.words import all_of, contrast, count, listed, number, percent, sentence
 
 NAMED_GROUPS = 4
-"""How many topics a sentence tells apart; it lumps the others together."""
+"""How many topics a sentence names; the others are grouped."""
 
 SAME_SHARE = 1e-6
-"""How far the shares that entries keep may differ and still count as one share for all."""
+"""Tolerance within which the shares that entries keep count as equal."""
 
 SAME_WEIGHT = 1e-6
-"""How far an attention weight may move by rounding alone."""
+"""Tolerance of an attention weight, for rounding."""
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -40,7 +40,7 @@ class StepStory:
     name, equation, source : str
         As the policy declares them; the equation is LaTeX.
     inputs, outputs : tuple of (label, text)
-        The numbers that went in and came out.
+        The numbers before and after.
     sentence : str
         What happened.
     """
@@ -54,14 +54,14 @@ class StepStory:
 
 
 def narrate(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> list[StepStory]:
-    """Tell a turn step by step, as the policy declares its steps.
+    """Describe a turn step by step, as the policy declares its steps.
 
     Parameters
     ----------
     trace : Trace
         Recorded with its entries.
     dialogs : DialogBatch
-        What it ran on.
+        What the run read.
     row, turn : int
         `turn` counts from 0 over the dialog.
 
@@ -80,26 +80,26 @@ def narrate(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> list[Ste
     >>> trace = simulate(policy_named("sink"), dialogs, budget=56)
     >>> for step in narrate(trace, dialogs, row=0, turn=3):
     ...     print(f"{step.name}: {step.sentence}")
-    Position: The position of 88 entries runs from 0 to 127, 81.682 on average.
-    Protection: 4 of 88 entries are protected (4 A); by score alone 4 of them would have had to go.
-    Eviction and insertion: The budget evicted 32 of 88 entries (32 A), none of the new ones \
-among them; the last to stay scored 76, the best that had to go 75.
+    Position: The position of 88 entries ranges from 0 to 127, mean 81.682.
+    Protection: 4 of 88 entries are protected (4 A); by score alone 4 of them would be evicted.
+    Eviction and insertion: The budget evicted 32 of 88 entries (32 A), none of them new; \
+the last kept entry scored 76, the best evicted entry 75.
     >>> print(headline(trace, dialogs, row=0, turn=3))
-    Turn 3: the topic turns to B; 32 new tokens came, 32 entries were evicted (32 A); 32 of 56 \
+    Turn 3: the topic changes to B; 32 new tokens, 32 entries evicted (32 A); 32 of 56 kept \
 are of the current topic.
     """
     view = _View(turn_view(trace, dialogs, row, turn))
     if not view.made.has_tokens:
-        words = "the turn brought no tokens, so this step changed nothing"
+        words = "the turn has no tokens, so this step changed nothing"
         return [_story(step, sentence(words)) for step in trace.policy.steps]
     return [
-        _story(step, sentence(_TELL[step.kind](view, step)), *_numbers(view, step))
+        _story(step, sentence(_DESCRIBE[step.kind](view, step)), *_numbers(view, step))
         for step in trace.policy.steps
     ]
 
 
 def headline(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> str:
-    """Tell a turn as a whole in one sentence.
+    """Describe a turn in one sentence.
 
     Parameters and errors are those of `narrate`.
     """
@@ -111,14 +111,13 @@ def headline(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> str:
         parts.append(_TOPIC_IN_A_HEADLINE[view.topic_move].format(view.current))
     if came:
         many = int(gone.sum())
-        went = f"{_entries(many)} {'was' if many == 1 else 'were'} evicted{view.tally(gone)}"
-        parts.append(f"{count(came, 'new token')} came, {went if many else 'none was evicted'}")
+        parts.append(f"{count(came, 'new token')}, {_entries(many)} evicted{view.tally(gone)}")
     else:
-        parts.append("no tokens came, and nothing changed")
+        parts.append("no new tokens, nothing changed")
     if view.current:
         mine = view.of_current_topic
         verb = "is" if mine == 1 else "are"
-        parts.append(f"{mine} of {made.kept.sum()} {verb} of the current topic")
+        parts.append(f"{mine} of {made.kept.sum()} kept {verb} of the current topic")
     return f"Turn {turn}: {'; '.join(parts)}."
 
 
@@ -126,26 +125,26 @@ def _story(step: Step, words: str, inputs: Pairs = (), outputs: Pairs = ()) -> S
     return StepStory(step.name, step.equation, step.source, inputs, outputs, words)
 
 
-# ------------------------------------------------------------------------------- what is told
+# ------------------------------------------------------------------------------- the view
 
 _TOPIC_IN_A_HEADLINE = {
-    "begins": "the dialog begins with {}",
+    "begins": "the dialog starts with {}",
     "stays": "{} continues",
     "returns": "the topic returns to {}",
-    "turns": "the topic turns to {}",
+    "turns": "the topic changes to {}",
 }
 
 _TOPIC_IN_A_STEP = {
-    "begins": "the dialog begins with {}",
-    "stays": "the query stayed with {}",
-    "returns": "the query returned to {}",
-    "turns": "the query turned to {}",
+    "begins": "the dialog starts with {}",
+    "stays": "the topic stayed {}",
+    "returns": "the topic returned to {}",
+    "turns": "the topic changed to {}",
 }
 
 
 @dataclass(frozen=True, eq=False)
 class _View:
-    """A decision, and the dialog around it, as the sentences need them."""
+    """A decision and its dialog, as the sentences need them."""
 
     made: TurnView
 
@@ -168,7 +167,7 @@ class _View:
 
     @cached_property
     def topic_move(self) -> str:
-        """How the current topic came to be: it begins, stays, returns or turns."""
+        """How the topic relates to those before: it begins, stays, returns or turns."""
         if not self.current:
             return ""
         *past, topic = self._past_topics
@@ -178,7 +177,7 @@ class _View:
 
     @cached_property
     def of_current_topic(self) -> int:
-        """How many of the kept entries are of the current topic."""
+        """How many kept entries are of the current topic."""
         made = self.made
         bit = np.uint32(1 << self._past_topics[-1])
         bits = made.dialogs.topic_bits[made.row, made.token]
@@ -201,14 +200,14 @@ class _View:
         return made.pick(found) if found.ndim == 2 else float(found[made.row])
 
     def before(self, channel: str) -> Floats:
-        """Return a channel of each entry (n,) as the last turn left it; NaN for new entries."""
+        """Return a channel of each entry (n,) after the turn before; NaN for new entries."""
         old = self.made.result.old
         column = np.full(self.made.entries.token.shape, np.nan, np.float32)
         column[:, : self.made.trace.old_slots] = old[channel]
         return self.made.pick(column)
 
     def state_before(self, name: str) -> float:
-        """Return what the last turn left a row state at."""
+        """Return a row state after the turn before."""
         return float(self.made.result.old.state[name][self.made.row])
 
     def change(self, step: Step) -> tuple[Floats, Floats]:
@@ -241,7 +240,7 @@ class _View:
         return f" ({', '.join(counts)})"
 
     def attention(self, step: Step) -> tuple[Floats, Floats, Bools]:
-        """Return the weights (n,) before and after a step bends them, and where there are any."""
+        """Return the weights (n,) before and after modulation, and where they are known."""
         before, after = self.quantity(step.reads[0]), self.quantity(step.writes[0])
         assert isinstance(before, np.ndarray)
         assert isinstance(after, np.ndarray)
@@ -273,8 +272,8 @@ class _View:
 # ------------------------------------------------------------------------------- the sentences
 
 
-def _tell_value(view: _View, step: Step) -> str:
-    """Say where the quantities stand that the step works out."""
+def _describe_value(view: _View, step: Step) -> str:
+    """Describe the quantities that the step computes."""
     parts = []
     for name in step.writes or step.reads:
         value = view.quantity(name)
@@ -289,26 +288,26 @@ def _tell_value(view: _View, step: Step) -> str:
             else:
                 mean = number(float(known.mean(dtype=float)))
                 parts.append(
-                    f"the {label} of {_entries(len(known))} runs from {least} to {most}, "
-                    f"{mean} on average"
+                    f"the {label} of {_entries(len(known))} ranges from {least} to {most}, "
+                    f"mean {mean}"
                 )
-    return "; ".join(parts) or "the cache was still empty, so there was nothing to work out"
+    return "; ".join(parts) or "the cache was empty, so there was nothing to compute"
 
 
-def _tell_change(view: _View, step: Step) -> str:
-    """Say what the entries gained or lost, and what new ones have."""
+def _describe_change(view: _View, step: Step) -> str:
+    """Describe what entries gained or lost, and what new ones have."""
     before, after = view.change(step)
     subject, new = view.subject(step), view.made.new
     known = np.isfinite(before) & np.isfinite(after) & ~new
     if known.any():
         share = _share_that_all_kept(before[known], after[known])
         parts = [
-            _told_by_topic(view, subject, (after.astype(float) - before), known)
+            _described_by_topic(view, subject, (after.astype(float) - before), known)
             if share is None
-            else _told_as_a_share(view, subject, share, before[known], after[known])
+            else _described_as_share(view, subject, share, before[known], after[known])
         ]
     else:
-        parts = ["the cache was still empty, so there was nothing to change"]
+        parts = ["the cache was empty, so there was nothing to change"]
     if step.includes_new and new.any():
         start = number(float(after[new].mean(dtype=float)))
         has = f"has {start}" if new.sum() == 1 else f"have {start} on average"
@@ -325,7 +324,9 @@ def _share_that_all_kept(before: Floats, after: Floats) -> float | None:
     return float(share.mean()) if np.ptp(share) <= SAME_SHARE else None
 
 
-def _told_as_a_share(view: _View, subject: str, share: float, before: Floats, after: Floats) -> str:
+def _described_as_share(
+    view: _View, subject: str, share: float, before: Floats, after: Floats
+) -> str:
     old, now = contrast(float(before.mean(dtype=float)), float(after.mean(dtype=float)))
     who = all_of(len(before), "old entry", "old entries")
     whose = "their" if len(before) > 1 else "its"
@@ -336,8 +337,8 @@ def _told_as_a_share(view: _View, subject: str, share: float, before: Floats, af
     return f"{who} {verb} {part} of {whose} {subject}: the mean went from {old} to {now}"
 
 
-def _told_by_topic(view: _View, subject: str, change: Floats, known: Bools) -> str:
-    """Say what each topic's entries gained or lost, the most first, and the most any gained."""
+def _described_by_topic(view: _View, subject: str, change: Floats, known: Bools) -> str:
+    """Describe each topic's gain or loss, the largest first, and the largest gain of any entry."""
     groups = [
         (_the(int(chosen.sum()), topic or "old"), change[chosen])
         for topic, chosen in view.groups(known).items()
@@ -348,7 +349,7 @@ def _told_by_topic(view: _View, subject: str, change: Floats, known: Bools) -> s
         groups = [*groups[: NAMED_GROUPS - 1], (_the(len(rest), "other"), rest)]
     means = [_gain(float(gained.mean())) for _, gained in groups]
     if len(groups) > 1 and len(set(means)) == 1:
-        groups = [(f"{_the(int(known.sum()), 'old')}, whatever their topic,", change[known])]
+        groups = [(f"{_the(int(known.sum()), 'old')}, regardless of topic,", change[known])]
 
     most = _gain(float(change[known].max()))
     alike = most == _gain(float(change[known].min()))
@@ -357,9 +358,9 @@ def _told_by_topic(view: _View, subject: str, change: Floats, known: Bools) -> s
     parts: list[str] = []
     verb = ""
     for (who, _), (does, amount) in zip(groups, means, strict=False):
-        said = "" if does == verb else f"{does} "
+        shown = "" if does == verb else f"{does} "
         of = "" if parts else f" in {subject}{average}"
-        parts.append(f"{who} {said}{amount}{of}")
+        parts.append(f"{who} {shown}{amount}{of}")
         verb = does
     words = listed(parts)
     if not single and not alike and most[0] == "gained":
@@ -373,8 +374,8 @@ def _gain(change: float) -> tuple[str, str]:
     return "lost" if change < 0 else "gained", number(abs(change))
 
 
-def _tell_rate(view: _View, step: Step) -> str:
-    """Say how each row state moved; each follows from the one before it."""
+def _describe_rate(view: _View, step: Step) -> str:
+    """Describe how each row state moved; each follows from the one before it."""
     parts = []
     for name in step.writes:
         label = view.made.policy.quantity_name(name)
@@ -386,11 +387,11 @@ def _tell_rate(view: _View, step: Step) -> str:
         else:
             parts.append(f"the {label} {'rose' if now > last else 'fell'} from {old} to {new}")
     words = ", so ".join(parts)
-    return f"the cache was still empty: {words}" if view.made.new.all() else words
+    return f"the cache was empty: {words}" if view.made.new.all() else words
 
 
-def _tell_protection(view: _View, step: Step) -> str:
-    """Say how many are protected, and how many of them needed it."""
+def _describe_protection(view: _View, step: Step) -> str:
+    """Count the protected entries, and those that protection saved."""
     made = view.made
     many, stood, budget = int(made.protected.sum()), int(made.stood.sum()), made.trace.budget
     if not many:
@@ -398,14 +399,14 @@ def _tell_protection(view: _View, step: Step) -> str:
     verb = "is" if many == 1 else "are"
     words = f"{many} of {_entries(stood)} {verb} protected{view.tally(made.protected)}"
     if stood <= budget:
-        return f"{words}, though there is room for all"
+        return f"{words}, though all of them fit"
     rank = made.pick(made.entries.rank)
     spared = int((made.protected & (rank > budget)).sum())
-    return f"{words}; by score alone {spared or 'none'} of them would have had to go"
+    return f"{words}; by score alone {spared or 'none'} of them would be evicted"
 
 
-def _tell_eviction(view: _View, step: Step) -> str:
-    """Say how many of which topic went, by which rule, and how the new tokens fared."""
+def _describe_eviction(view: _View, step: Step) -> str:
+    """Count the evictions by rule and topic, and the new entries among them."""
     made = view.made
     stale, gone = made.rule == Rule.threshold, made.rule == Rule.budget
     stood, budget = int(made.stood.sum()), made.trace.budget
@@ -417,9 +418,9 @@ def _tell_eviction(view: _View, step: Step) -> str:
         new, lost = int(made.new.sum()), int((gone & made.new).sum())
         parts.append(
             f"the budget evicted {gone.sum()} of {_entries(stood)}{view.tally(gone)}, "
-            f"{_told_lost(new, lost)} among them"
+            + _new_evicted(new, lost)
         )
-        parts.append(_told_cutoff(made))
+        parts.append(_cutoff_words(made))
     else:
         stay = "the one entry stays" if stood == 1 else f"{all_of(stood, 'entry', 'entries')} stay"
         if stale.any() and stood > 1:
@@ -428,27 +429,26 @@ def _tell_eviction(view: _View, step: Step) -> str:
     return "; ".join(parts)
 
 
-def _told_lost(new: int, lost: int) -> str:
-    """Say how many of the new entries were lost."""
+def _new_evicted(new: int, lost: int) -> str:
     if new == 1:
-        return "the new one" if lost else "the new one not"
+        return "including the new one" if lost else "not the new one"
     if lost == new:
-        return all_of(new, "new entry", "new entries")
-    return f"{lost} of {_the(new, 'new')}" if lost else "none of the new ones"
+        return f"including {all_of(new, 'new entry', 'new entries')}"
+    return f"including {lost} of {_the(new, 'new')}" if lost else "none of them new"
 
 
-def _told_cutoff(made: TurnView) -> str:
+def _cutoff_words(made: TurnView) -> str:
     if made.cutoff is None:
-        return "all that stayed are protected"
+        return "every kept entry is protected"
     best = float(made.score[made.rule == Rule.budget].max())
     lowest, highest = contrast(made.cutoff, best)
     if lowest == highest:
-        return f"the last to stay and the best that had to go both scored {lowest}"
-    return f"the last to stay scored {lowest}, the best that had to go {highest}"
+        return f"the last kept and the best evicted entry both scored {lowest}"
+    return f"the last kept entry scored {lowest}, the best evicted entry {highest}"
 
 
-def _tell_attention(view: _View, step: Step) -> str:
-    """Say how the attention of each topic's entries moved, the greatest gain first."""
+def _describe_attention(view: _View, step: Step) -> str:
+    """Describe how each topic's attention moved, the largest gain first."""
     before, after, known = view.attention(step)
     change = after[known].astype(float) - before[known]
     if np.abs(change).max() < SAME_WEIGHT:
@@ -484,13 +484,13 @@ def _the(many: int, kind: str) -> str:
     return f"the {'one' if many == 1 else many} {words}"
 
 
-_TELL: Mapping[StepKind, Callable[[_View, Step], str]] = {
-    "value": _tell_value,
-    "change": _tell_change,
-    "rate": _tell_rate,
-    "protect": _tell_protection,
-    "evict": _tell_eviction,
-    "attention": _tell_attention,
+_DESCRIBE: Mapping[StepKind, Callable[[_View, Step], str]] = {
+    "value": _describe_value,
+    "change": _describe_change,
+    "rate": _describe_rate,
+    "protect": _describe_protection,
+    "evict": _describe_eviction,
+    "attention": _describe_attention,
 }
 
 
@@ -498,7 +498,7 @@ _TELL: Mapping[StepKind, Callable[[_View, Step], str]] = {
 
 
 def _numbers(view: _View, step: Step) -> tuple[Pairs, Pairs]:
-    """Return the numbers that went into a step and those that came out."""
+    """Return the inputs and the outputs of a step."""
     made = view.made
     label = made.policy.quantity_name
     if step.kind == "evict":

@@ -3,7 +3,7 @@
 // here, and tests hold each answer against what Python says of the same run.
 
 import { STATUS } from './record.js';
-import { contrast, count, difference, gap } from './numbers.js';
+import { contrast, count, difference, digitsFor, gap } from './numbers.js';
 
 /** @typedef {import('./record.js').Lane} Lane */
 
@@ -55,7 +55,7 @@ export const evictedWhen = ({ left }, turn) => (left === turn ? 'evicted in this
 export const rankOf = ({ rank, stood }) => (rank ? `rank ${rank} of ${stood}` : 'below the threshold');
 
 /**
- * The entry that one is measured by: of what was evicted the last to stay, else the first evicted.
+ * The entry that one is measured by: of what was evicted the last kept, else the first evicted.
  * @param {Lane} lane
  * @param {Fate} fate of an entry that takes part in the turn
  */
@@ -85,31 +85,45 @@ export function verdict(lane, fate) {
   const { kept, missed, cutoff } = lane.turn(fate.at);
   const rival = rivalOf(lane, fate);
   const gone = fate.rule !== '';
-  if (fate.rule === 'threshold') return 'The threshold evicted it before the budget was asked.';
-  if (!missed.length) return `The budget evicted nothing: ${count(kept.length, 'place')} of ${lane.budgets[fate.at]} ${kept.length === 1 ? 'is' : 'are'} taken.`;
-  if (fate.i === undefined || rival === undefined || (gone && cutoff === null)) return 'Every place went to a protected entry, so scores did not count.';
+  if (fate.rule === 'threshold') return 'The threshold evicted it before the budget was applied.';
+  if (!missed.length) return `The budget evicted nothing: ${kept.length} of ${count(lane.budgets[fate.at], 'slot is', 'slots are')} used.`;
+  if (fate.i === undefined || rival === undefined || (gone && cutoff === null)) return 'Protected entries took every slot, so scores did not count.';
   const [own, other] = [lane.score[fate.i], lane.score[rival]];
-  const apart = gap(own, other);
+  const apart = gap(own, other, scoreDigits(lane, fate, rival));
   const them = called(lane, rival);
   if (fate.isProtected) {
-    return own < other ? `Protected: by score alone it would have gone before ${them}.` : `Protected, and ${apart} above the first evicted, ${them}.`;
+    return own < other ? `Protected: by score alone it would be evicted before ${them}.` : `Protected, and ${apart} above the first evicted, ${them}.`;
   }
-  const measure = gone ? 'the last to stay' : 'the first evicted';
-  if (own === other) return `Tied with ${measure}, ${them}: a tie goes to the older.`;
+  const measure = gone ? 'the last kept' : 'the first evicted';
+  if (own === other) return `Tied with ${measure}, ${them}: ties go to the older entry.`;
   return gone ? `${apart} short of ${measure}, ${them}.` : `${apart} above ${measure}, ${them}.`;
 }
 
 /**
- * An entry's score and its terms beside those of its rival; of an only term, the score alone.
+ * The decimals at which an entry's score differs from that of its rival, and from the cutoff.
  * @param {Lane} lane
- * @param {number} i
+ * @param {Fate} fate
  * @param {number} rival
  */
-export function comparison(lane, i, rival) {
+function scoreDigits(lane, fate, rival) {
+  const { cutoff } = lane.turn(fate.at);
+  const scores = [lane.score[fate.i ?? NaN], lane.score[rival]];
+  return digitsFor(...scores, ...(fate.rule === '' && cutoff !== null ? [cutoff] : []));
+}
+
+/**
+ * An entry's score and its terms beside those of its rival; of a single term, the score alone.
+ * @param {Lane} lane
+ * @param {Fate} fate of an entry that takes part in the turn
+ * @param {number} rival
+ */
+export function comparison(lane, fate, rival) {
+  const i = fate.i ?? NaN;
   const terms = lane.terms.length > 1 ? lane.terms.map(({ name }, k) => ({ name, column: lane.values[k] })) : [];
   return [{ name: 'score', column: lane.score }, ...terms].map(({ name, column }) => {
-    const [own, other] = contrast(column[i], column[rival]);
-    return { name, own, other, apart: difference(column[i], column[rival]) };
+    const digits = column === lane.score ? scoreDigits(lane, fate, rival) : 3;
+    const [own, other] = contrast(column[i], column[rival], digits);
+    return { name, own, other, apart: difference(column[i], column[rival], digits) };
   });
 }
 
@@ -148,5 +162,5 @@ export function headline(lanes, turn) {
   const kept = lanes.map((lane) => new Set(lane.turn(turn).kept.map((i) => lane.token[i])));
   const shared = [...kept[0]].filter((token) => kept.every((set) => set.has(token))).length;
   const said = `Turn ${turn}: topic ${topic || 'none'}.`;
-  return kept.length > 1 ? `${said} ${shared ? count(shared, 'entry is', 'entries are') : 'No entry is'} in every cache.` : said;
+  return kept.length > 1 ? `${said} ${shared ? count(shared, 'entry is', 'entries are') : 'No entry is'} in all caches.` : said;
 }

@@ -95,7 +95,7 @@ class Lanes {
     const paged = lanes.some((lane) => lane.pages.some((size) => size > 1));
     const signs = [
       ['is-new', 'new in this turn'], ['is-held', 'protected'], ['is-gone', 'evicted'],
-      ...(paged ? [['is-page', 'a page, which leaves as a whole'], ['is-empty', 'an empty place of it']] : []),
+      ...(paged ? [['is-page', 'a page, evicted as a whole'], ['is-empty', 'an empty slot in it']] : []),
     ];
     const key = make('div', { className: 'key' }, ...signs.map(([className, meaning]) => make('span', {}, make('i', { className }), meaning)));
     const frame = stage.part('.frame');

@@ -6,9 +6,9 @@ export const STAGE = `
   <div class="bar" role="group" aria-label="Turns">
     <div class="buttons">
       <button data-go="first" aria-label="First" title="First turn (Home)"><svg viewBox="0 0 20 20"><path d="M5 4v12M15 4l-7 6 7 6z"/></svg></button>
-      <button data-go="back" aria-label="Back" title="One turn back (←)"><svg viewBox="0 0 20 20"><path d="M13 4l-7 6 7 6z"/></svg></button>
+      <button data-go="back" aria-label="Back" title="Previous turn (←)"><svg viewBox="0 0 20 20"><path d="M13 4l-7 6 7 6z"/></svg></button>
       <button data-go="play" aria-label="Play" title="Play or pause (P)" class="main"><svg viewBox="0 0 20 20"><path class="plays" d="M6 3.5v13l10-6.5z"/><path class="pauses" d="M6.5 4v12M13.5 4v12"/></svg></button>
-      <button data-go="next" aria-label="Next" title="One turn on (→)"><svg viewBox="0 0 20 20"><path d="M7 4l7 6-7 6z"/></svg></button>
+      <button data-go="next" aria-label="Next" title="Next turn (→)"><svg viewBox="0 0 20 20"><path d="M7 4l7 6-7 6z"/></svg></button>
       <button data-go="last" aria-label="Last" title="Last turn (End)"><svg viewBox="0 0 20 20"><path d="M15 4v12M5 4l7 6-7 6z"/></svg></button>
     </div>
     <div class="scrub">
@@ -17,8 +17,8 @@ export const STAGE = `
     </div>
     <span class="where"></span>
     <div class="buttons">
-      <button data-go="before" aria-label="Topic change before" title="To the topic change before ( [ )"><svg viewBox="0 0 20 20"><path d="M4.5 10h11M8.5 6l-4 4 4 4"/><path d="M15.5 4v12" stroke-dasharray="2 2"/></svg></button>
-      <button data-go="ahead" aria-label="Topic change ahead" title="To the next topic change ( ] )"><svg viewBox="0 0 20 20"><path d="M4.5 10h11M11.5 6l4 4-4 4"/><path d="M4.5 4v12" stroke-dasharray="2 2"/></svg></button>
+      <button data-go="before" aria-label="Previous topic change" title="Previous topic change ( [ )"><svg viewBox="0 0 20 20"><path d="M4.5 10h11M8.5 6l-4 4 4 4"/><path d="M15.5 4v12" stroke-dasharray="2 2"/></svg></button>
+      <button data-go="ahead" aria-label="Next topic change" title="Next topic change ( ] )"><svg viewBox="0 0 20 20"><path d="M4.5 10h11M11.5 6l4 4-4 4"/><path d="M4.5 4v12" stroke-dasharray="2 2"/></svg></button>
     </div>
     <select class="speed" aria-label="Speed">
       <option value="1">1 turn a second</option>
@@ -37,7 +37,7 @@ export const STAGE = `
 
 export const PANELS = `
 <section class="panel past">
-  <h2>Cache river <small>what each turn left, the oldest at the bottom</small></h2>
+  <h2>Cache river <small>entries kept after each turn, oldest at the bottom</small></h2>
   <div class="plot river" role="img"><canvas class="base"></canvas><canvas class="over"></canvas></div>
   <div class="states"></div>
 </section>
@@ -50,7 +50,7 @@ export const PANELS = `
   <div class="plot cells" role="listbox" tabindex="0" aria-label="Entries of this turn">
     <canvas></canvas><div class="gone-title"></div><div class="options" role="none"></div>
   </div>
-  <div class="key"><span><i class="is-new"></i>new in this turn</span><span><i class="is-held"></i>protected</span><span><i class="is-gone"></i>evicted</span><span class="of-pages" hidden><i class="is-page"></i><b></b></span><span class="of-pages" hidden><i class="is-empty"></i>an empty place</span></div>
+  <div class="key"><span><i class="is-new"></i>new in this turn</span><span><i class="is-held"></i>protected</span><span><i class="is-gone"></i>evicted</span><span class="of-pages" hidden><i class="is-page"></i><b></b></span><span class="of-pages" hidden><i class="is-empty"></i>an empty slot</span></div>
 </section>
 <section class="panel decision">
   <h2>The decision <small class="decision-title"></small></h2>

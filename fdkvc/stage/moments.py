@@ -148,6 +148,6 @@ def why_sentences(run: Run, turn: int, token: int) -> list[str]:
     if own.trunk is not None and why.status == Status.empty and why.born < own.trace.first_turn:
         fork = own.trace.first_turn - 1
         if token in own.trunk.at(fork).trace.state_after(fork).cache.token:
-            return [f"Token {token} was taken out by the fork, after turn {fork}."]
+            return [f"The fork dropped token {token} after turn {fork}."]
         return why_sentences(own.trunk, fork, token)
     return sentences(why)

@@ -46,8 +46,8 @@ export function digitsFor(...numbers) {
  * @param {number} one
  * @param {number} other
  */
-export function contrast(one, other) {
-  const digits = digitsFor(one, other);
+export function contrast(one, other, least = 3) {
+  const digits = Math.max(least, digitsFor(one, other));
   return [number(one, digits), number(other, digits)];
 }
 
@@ -59,8 +59,8 @@ const read = (text) => Number(text.replace('−', '-'));
  * @param {number} one
  * @param {number} other
  */
-export function gap(one, other) {
-  const [first, second] = contrast(one, other);
+export function gap(one, other, least = 3) {
+  const [first, second] = contrast(one, other, least);
   if (first === second) return number(Math.abs(one - other));
   const places = Math.max(...[first, second].map((text) => (text.split('.')[1] ?? '').length));
   const apart = Math.abs(read(first) - read(second));
@@ -78,7 +78,7 @@ export const plus = (text) => (read(text) > 0 ? `+${text}` : text);
  * @param {number} one
  * @param {number} other
  */
-export const difference = (one, other) => (one < other ? `−${gap(one, other)}` : plus(gap(one, other)));
+export const difference = (one, other, least = 3) => (one < other ? `−${gap(one, other, least)}` : plus(gap(one, other, least)));
 
 /**
  * How many there are of something.

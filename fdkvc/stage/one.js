@@ -70,7 +70,7 @@ class One {
     this.part('.of-pages b').textContent = paged;
     this.part('.gone-title').textContent = now.gone.length ? `Evicted in this turn ${now.gone.length}` : 'Nothing evicted';
     this.part('.decision-title').textContent = now.missed.length && now.stayed.length
-      ? `highest score first${zoomed ? ' · the axis is zoomed to the cutoff and broken beyond' : ''}`
+      ? `highest score first${zoomed ? ' · axis zoomed in around the cutoff' : ''}`
       : 'highest score first · no cutoff in this turn';
     this.part('.scores').setAttribute('aria-label', `Scores of ${now.stood.length} entries, ${now.stayed.length} kept and ${now.missed.length} evicted by score, ${now.shielded.length} protected`);
     return this.headlines[turn];

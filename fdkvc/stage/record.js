@@ -175,8 +175,8 @@ export class Lane {
     const empty = pages * size - kept.length;
     return [
       `${pages} of ${all} pages of ${size}`,
-      `${empty || 'no'} ${empty === 1 ? 'place' : 'places'} empty in them`,
-      ...(beside ? [`${beside} of the budget beside whole pages`] : []),
+      `${empty || 'no'} ${empty === 1 ? 'slot' : 'slots'} empty in them`,
+      ...(beside ? [`${beside} of the budget left over`] : []),
     ].join(' · ');
   }
 

@@ -63,7 +63,7 @@ class Transcript {
     const topic = this.dialog.hue(turn) < 0 ? null : tile(this.dialog, this.dialog.hue(turn));
     const speaker = this.said.speakers[turn];
     const words = make('div', { role: 'none' }, ...pieces.map(([text, token]) => (token < 0 ? text : this.#word(text, token))));
-    const head = make('div', { className: 'speaker', role: 'none', title: 'To this turn', 'data-turn': turn }, make('small', {}, `${turn}`), topic, make('b', {}, speaker));
+    const head = make('div', { className: 'speaker', role: 'none', title: 'Go to this turn', 'data-turn': turn }, make('small', {}, `${turn}`), topic, make('b', {}, speaker));
     const asks = this.said.asked.filter((each) => each.turn === turn).map((each) => this.#asks(each));
     return { row: make('div', { className: 'turn', role: 'group', 'aria-label': `turn ${turn}, ${speaker}` }, head, words, ...asks), asks };
   }
@@ -91,7 +91,7 @@ class Transcript {
       const gone = this.lanes.flatMap(({ label }, k) => (lost[k] ? [`${label} ${lost[k]}`] : []));
       const all = held.length === this.lanes.length && held.length > 1 ? ['all'] : held;
       const told = [held.length ? `✓ ${all.join(', ')}` : '', gone.length ? `✗ ${gone.join(', ')}` : ''].filter(Boolean);
-      const look = { className: gone.length ? 'unmet' : 'met', title: 'Where it was said last, and why it stayed or went', 'data-token': token };
+      const look = { className: gone.length ? 'unmet' : 'met', title: 'Where it was last said, and why it was kept or evicted', 'data-token': token };
       return make('span', look, make('b', {}, what), ` ${told.join(' · ')}`);
     });
     return make('div', { className: 'asks', role: 'none', hidden: '' }, make('b', {}, source), ...chips);
@@ -132,7 +132,7 @@ class Transcript {
     const asked = this.said.asked.filter((each) => each.turn <= turn).flatMap(({ values }) => values);
     this.figures.forEach((figure, k) => {
       const met = asked.filter(([, lost]) => !lost[k]).length;
-      figure.textContent = `${turns[k].kept.length} kept${asked.length ? ` · ${met} of ${asked.length} needed held` : ''}`;
+      figure.textContent = `${turns[k].kept.length} kept${asked.length ? ` · ${met} of ${asked.length} needed values held` : ''}`;
     });
     this.#scroll(turn);
     this.box.dataset.turn = `${turn}`;

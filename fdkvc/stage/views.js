@@ -397,7 +397,7 @@ export class Scores {
   }
 
   /**
-   * A term is shown by how much more it is than that of the last to stay; where none had to go,
+   * A term is shown by how much more it is than that of the last kept; where none had to go,
    * as it stands. Returns what it is measured from, and what fills the lane.
    * @param {Turn} now
    * @param {number} k
@@ -552,7 +552,7 @@ export class Scores {
       const x = this.edge - 0.5;
       const [last, first] = [lane.score[now.stayed[now.stayed.length - 1]], lane.score[now.missed[0]]];
       line(pen, [[x, top - 14], [x, bottom]], { width: 1.2 });
-      const told = last === first ? 'a tie: the older stays' : `gap ${gap(last, first)}`;
+      const told = last === first ? 'tie: the older is kept' : `gap ${gap(last, first)}`;
       pen.font = `600 12px ${theme.font}`;
       const half = pen.measureText(told).width / 2 + 8;
       const middle = Math.min(Math.max(x, LEFT + half + 90), width - half - 90);
@@ -595,7 +595,7 @@ export class Scores {
     const { most, both } = this.spans[k];
     const [ground, tall] = both ? [foot - LANE / 2, LANE / 2] : [foot, LANE];
     const digits = digitsFor(most, 0);
-    words(pen, `${term.name}${both ? ', against the last to stay' : ''}`, LEFT, foot - LANE - 3, {});
+    words(pen, `${term.name}${both ? ', relative to the last kept' : ''}`, LEFT, foot - LANE - 3, {});
     words(pen, `${both ? '+' : ''}${number(most, digits)}`, LEFT - 8, foot - LANE + 8, { align: 'right' });
     words(pen, both ? `−${number(most, digits)}` : '0', LEFT - 8, foot + 2, { align: 'right' });
     line(pen, [[LEFT - 4, ground + 0.5], [width, ground + 0.5]], { stroke: theme.faint });

@@ -101,10 +101,10 @@ export class Why {
       ...[row.kept, row.held, row.gone, number(row.sum / row.known)].map((each) => make('td', {}, `${each}`))));
     return [
       make('h2', {}, 'Why'),
-      make('p', {}, 'Point at an entry, in the cells, the river or the scores, to see why it stays or goes. Click to pin, Esc to unpin.'),
+      make('p', {}, 'Point at an entry in the cells, the river or the scores to see why it is kept or evicted. Click to pin, Esc to unpin.'),
       make('h3', {}, `Turn ${turn} by topic`),
       make('table', {},
-        make('thead', {}, make('tr', {}, ...['topic', 'kept', 'of these protected', 'evicted', 'mean score']
+        make('thead', {}, make('tr', {}, ...['topic', 'kept', 'protected', 'evicted', 'mean score']
           .map((name) => make('th', { scope: 'col' }, name)))),
         make('tbody', {}, ...rows)),
     ];
@@ -122,13 +122,13 @@ export class Why {
     const fate = fateOf(lane, turn, token);
     const gone = fate.left !== null;
     const here = fate.i !== undefined;
-    const what = gone ? evictedWhen(fate, turn) : !here ? 'not yet there' : fate.isProtected ? 'kept: protected' : 'kept';
-    const below = here ? rankOf(fate) : `comes in turn ${lane.dialog.born[token]}`;
+    const what = gone ? evictedWhen(fate, turn) : !here ? 'not in the dialog yet' : fate.isProtected ? 'kept: protected' : 'kept';
+    const below = here ? rankOf(fate) : `arrives in turn ${lane.dialog.born[token]}`;
     const parts = [heading(lane.dialog, token, chosen, what, below, gone, this.unpin)];
     if (here) {
       const rival = rivalOf(lane, fate);
       parts.push(make('p', { className: 'verdict' }, verdict(lane, fate)));
-      if (rival !== undefined) parts.push(this.#comparison(/** @type {number} */ (fate.i), rival, gone));
+      if (rival !== undefined) parts.push(this.#comparison(fate, rival));
       if (chosen && !hub.alone) parts.push(make('section', { className: 'search' }, ...this.#search(gone, found)));
       parts.push(...this.#origin(fate, token, rival));
     }
@@ -138,13 +138,12 @@ export class Why {
   }
 
   /**
-   * @param {number} i
+   * @param {Fate} fate
    * @param {number} rival
-   * @param {boolean} gone
    */
-  #comparison(i, rival, gone) {
-    const names = ['this entry', gone ? 'last to stay' : 'first evicted', 'difference'];
-    const rows = comparison(this.lane, i, rival);
+  #comparison(fate, rival) {
+    const names = ['this entry', fate.rule ? 'last kept' : 'first evicted', 'difference'];
+    const rows = comparison(this.lane, fate, rival);
     return make('table', { className: 'comparison' },
       make('thead', {}, make('tr', {}, make('td'), ...names.map((name) => make('th', { scope: 'col' }, name)))),
       make('tbody', {}, ...rows.map(({ name, own, other, apart }, place) => make('tr', { className: place ? '' : 'sum' },
@@ -174,18 +173,18 @@ export class Why {
     /** @type {HTMLElement[]} */
     const from = [make('h3', {}, 'Where its score came from')];
     if (!remembers) {
-      from.push(make('p', { className: 'hint' }, `${lane.label} remembers nothing of the turns before: it makes the score anew in each.`));
+      from.push(make('p', { className: 'hint' }, `${lane.label} keeps no state between turns: it computes each score from scratch.`));
       if (lane.terms.length === 1) return from;
     }
-    from.push(make('canvas', { className: 'course', role: 'img', 'aria-label': 'Turn by turn, what raised and lowered the score; the sums stand below' }));
+    from.push(make('canvas', { className: 'course', role: 'img', 'aria-label': 'What raised and lowered the score, turn by turn; the totals are below' }));
     if (!remembers) return from;
     from.push(this.#sums(parts));
     if (rival !== undefined) {
       const turns = (/** @type {Part[]} */ course) => new Set(course.map((part) => part.turn)).size;
-      const nothing = parts.every(({ value }) => value >= 0) ? ', and nothing was taken away' : '';
-      const measure = fate.rule ? 'the last to stay' : 'the first evicted';
+      const nothing = parts.every(({ value }) => value >= 0) ? ' and lost none of it' : '';
+      const measure = fate.rule ? 'the last kept' : 'the first evicted';
       from.push(make('p', { className: 'hint' },
-        `It gathered for ${count(turns(parts), 'turn')}${nothing}; ${called(lane, rival)}, ${measure}, for ${turns(lane.course(fate.at, lane.token[rival]))}.`));
+        `It built up its score over ${count(turns(parts), 'turn')}${nothing}; ${called(lane, rival)}, ${measure}, for ${turns(lane.course(fate.at, lane.token[rival]))}.`));
     }
     return from;
   }
@@ -216,7 +215,7 @@ export class Why {
       if (own && !begins) {
         const ordered = [...topics].sort(([one], [other]) => one - other);
         list.append(make('li', { className: 'topics' }, ...ordered.map(([hue, sum]) => {
-          const when = `while ${dialog.label(hue)} was on`;
+          const when = `while the topic was ${dialog.label(hue)}`;
           return make('span', { title: when }, tile(dialog, hue), signed(sum), make('span', { className: 'heard' }, ` ${when}`));
         })));
       }
@@ -235,13 +234,13 @@ export class Why {
     const rows = found.changes.filter((change) => change.after).slice(0, 3);
     const list = make('ul', { className: 'changes' }, ...rows.map(({ label, before, after, share }) => make('li', {},
       make('span', {}, label), make('b', {}, `${before} → ${after}`), make('small', {}, share))));
-    const all = make('details', {}, make('summary', {}, 'Every setting, and what was tried'),
-      make('p', { className: 'hint' }, 'One setting at a time, the nearest value first. What lies between two steps was not tried.'),
+    const all = make('details', {}, make('summary', {}, 'All settings and the values tried'),
+      make('p', { className: 'hint' }, 'One setting at a time, the nearest value first. Values between two steps were not tried.'),
       make('ul', {}, ...found.changes.map(({ words: said }) => make('li', {}, said))));
     return [
       heading,
-      rows.length ? list : make('p', {}, `No value that was tried of any single setting would have ${gone ? 'kept' : 'evicted'} it.`),
-      make('p', { className: 'hint' }, `Any one of these, alone; the share is of the setting’s range. ${found.changes.every(({ exhaustive }) => exhaustive) ? '' : 'Not every value was tried.'}`),
+      rows.length ? list : make('p', {}, `No tried value of any single setting would have ${gone ? 'kept' : 'evicted'} it.`),
+      make('p', { className: 'hint' }, `Each of these alone is enough; shares are of the setting’s range. ${found.changes.every(({ exhaustive }) => exhaustive) ? '' : 'Not every value was tried.'}`),
       all,
     ];
   }

@@ -16,8 +16,8 @@ import { heading } from './why.js';
  */
 export function fateWords(lane, turn, token) {
   const fate = fateOf(lane, turn, token);
-  if (fate.fate === 'to come') return { words: `comes in turn ${lane.dialog.born[token]}`, gone: false, how: '' };
-  if (fate.fate === 'absent') return { words: 'taken out', gone: true, how: 'by the fork' };
+  if (fate.fate === 'to come') return { words: `arrives in turn ${lane.dialog.born[token]}`, gone: false, how: '' };
+  if (fate.fate === 'absent') return { words: 'dropped', gone: true, how: 'by the fork' };
   const gone = fate.fate === 'evicted';
   const rule = fate.rule === 'budget' ? 'by the budget' : fate.isProtected ? 'protected' : '';
   return { words: gone ? evictedWhen(fate, turn) : 'kept', gone, how: [rankOf(fate), rule].filter(Boolean).join(' · ') };
@@ -65,7 +65,7 @@ export class WhyInAll {
     const hues = [...new Set(counts.flatMap((count) => [...count.keys()]))].sort((a, b) => a - b);
     return [
       make('h2', {}, 'Why'),
-      make('p', {}, 'Point at an entry to see it in every lane, and what each policy does with it. Click to pin, Esc to unpin.'),
+      make('p', {}, 'Point at an entry to see what each policy does with it. Click to pin, Esc to unpin.'),
       make('h3', {}, `Kept in turn ${turn}, by topic`),
       make('table', {},
         make('thead', {}, make('tr', {}, make('th', { scope: 'col' }, 'topic'),

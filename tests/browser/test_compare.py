@@ -249,7 +249,7 @@ def test_on_a_narrow_window_nothing_runs_over_the_edge(page: Page) -> None:
         shown = page.locator(".stage, .stage .cells, [data-testid=stVegaLiteChart], .scrolls")
         right = "all => Math.max(...all.map(each => each.getBoundingClientRect().right))"
         assert shown.evaluate_all(right) <= width
-    paged = "2 of 2 pages of 24 · no places empty in them · 8 of the budget beside whole pages"
+    paged = "2 of 2 pages of 24 · no slots empty in them · 8 of the budget left over"
     expect(lane(page, 6)).to_contain_text(paged)
     rows: dict[str, set[float]] = {}
     for option in lane(page, 6).get_by_role("option", name=re.compile("page [67],")).all():

@@ -90,7 +90,7 @@ def test_both_questions_are_answered_within_three_actions_and_without_scrolling(
     expect(why(page).locator(".changes")).to_be_visible()
     text = seen(page)  # after no action at all
     assert "evicted in this turn" in text
-    assert "short of the last to stay" in text
+    assert "short of the last kept" in text
     assert "What would have kept it?" in text
     assert f"{best.label} {best.before:g} → {best.after:g}" in text
     assert "Recency decay" in text.partition("Where its score came from")[2]
@@ -111,7 +111,7 @@ def test_both_questions_are_answered_within_three_actions_and_without_scrolling(
     assert "What would have evicted it?" in text
     assert f"above the first evicted, token {first} of B." in text
     assert (
-        f"It gathered for 4 turns, and nothing was taken away; token {first} of B, the first "
+        f"It gathered for 4 turns and lost none of it; token {first} of B, the first "
         "evicted, for 2." in text
     )
 

@@ -82,10 +82,10 @@ def test_an_eviction_worked_by_hand() -> None:
     assert why.deciding_terms == ("recency",)
     assert sentences(why) == [
         "Token 1 (topic B, from turn 1) was evicted in turn 2 by the budget.",
-        "Its score of 0.477 ranked 3rd of 3, and 2 stay.",
-        "The last to stay scored 0.682, so 0.205 was missing.",
-        "Recency cost it the place (0.250 against 0.500), "
-        "cumulative attention was even ahead (0.227 against 0.182).",
+        "Its score of 0.477 ranked 3rd of 3, and 2 are kept.",
+        "The last kept entry scored 0.682, 0.205 more.",
+        "Recency decided against it (0.250 against 0.500), "
+        "cumulative attention was higher (0.227 against 0.182).",
     ]
 
 
@@ -98,18 +98,18 @@ def test_those_that_stayed_in_the_same_turn() -> None:
     # With 2/11 + 13/40 it would have stayed as well, ahead of token 1.
     assert first.deciding_terms == ()
     assert sentences(first)[1:] == [
-        "Its score of 0.825 ranked 1st of 3, and 2 stay.",
-        "The last to stay scored 0.682, which is 0.143 less.",
-        "No term alone won it the place: cumulative attention was ahead (0.500 against 0.182), "
-        "recency was behind (0.325 against 0.500).",
-        "The best that had to go scored 0.477, 0.348 less.",
+        "Its score of 0.825 ranked 1st of 3, and 2 are kept.",
+        "The last kept entry scored 0.682, 0.143 less.",
+        "No term alone decided for it: cumulative attention was higher (0.500 against 0.182), "
+        "recency was lower (0.325 against 0.500).",
+        "The best evicted entry scored 0.477, 0.348 less.",
     ]
 
     last = explain(trace, dialogs, 0, turn=2, token=2)
     assert (last.token, last.margin, last.deciding_terms) == (last.marginal, 0, ())
     assert last.best_evicted == pytest.approx(21 / 44)
     assert sentences(last)[2] == (
-        "It was the last to stay: the best that had to go scored 0.477, 0.205 less."
+        "It was the last kept: the best evicted entry scored 0.477, 0.205 less."
     )
 
 
@@ -129,8 +129,8 @@ def test_a_threshold_eviction_worked_by_hand() -> None:
     assert why.deciding_terms == ()
     assert sentences(why) == [
         "Token 1 (topic B, from turn 1) was evicted in turn 2 by the threshold.",
-        "Its score of 0.477 was below the threshold of 0.495, so 0.018 was missing.",
-        "Cumulative attention gave 0.227 and recency gave 0.250.",
+        "Its score of 0.477 was 0.018 below the threshold of 0.495.",
+        "Cumulative attention contributed 0.227 and recency contributed 0.250.",
     ]
 
 
@@ -151,15 +151,15 @@ def test_protection_leaves_fewer_places_for_the_others() -> None:
     assert gone.margin == pytest.approx(9 / 20 - 27 / 20)
     assert sentences(gone) == [
         "Token 1 (from turn 0) was evicted in turn 1 by the budget.",
-        "Its score of 0.450 ranked 2nd of the 2 unprotected entries, "
-        "for which 1 of 2 places was left.",
-        "The last to stay scored 1.350, so 0.900 was missing.",
+        "Its score of 0.450 ranked 2nd of 2 unprotected entries, which had 1 of 2 slots.",
+        "The last kept entry scored 1.350, 0.900 more.",
     ]
 
     safe = explain(trace, dialogs, 0, turn=1, token=2)
     assert (safe.protected, safe.rank, safe.place) == (True, 3, 0)
     assert sentences(safe) == [
-        "Token 2 (from turn 1) came and stayed in turn 1: it is protected, whatever its score.",
+        "Token 2 (from turn 1) arrived and was kept in turn 1: "
+        "it is protected regardless of its score.",
         "Its score of 0.200 ranked 3rd of 3.",
     ]
 
@@ -167,7 +167,7 @@ def test_protection_leaves_fewer_places_for_the_others() -> None:
     why = explain(everyone, dialogs, 0, turn=1, token=0)
     assert (why.cutoff, why.margin, why.deciding_terms) == (None, None, ())
     assert sentences(why)[1] == (
-        "Both places went to protected entries, so its score of 1.350 did not count."
+        "Protected entries took both slots, so its score of 1.350 did not count."
     )
 
 
@@ -180,16 +180,15 @@ def test_a_tie_is_settled_by_age() -> None:
     assert (older.margin, last.margin, gone.margin) == (0, 0, 0)
     assert older.marginal == last.marginal == gone.marginal == 1
     assert sentences(older)[-1] == (
-        "The last to stay and the best that had to go scored the same, and a tie goes to the older."
+        "The last kept entry and the best evicted one scored the same; ties go to the older entry."
     )
     assert sentences(last)[-1] == (
-        "It was the last to stay: the best that had to go scored the same, "
-        "and a tie goes to the older."
+        "It was the last kept: the best evicted entry scored the same; ties go to the older entry."
     )
     assert sentences(gone) == [
-        "Token 2 (from turn 0) did not survive its own turn: the budget evicted it.",
-        "Its score of 1 ranked 3rd of 3, and 2 stay.",
-        "The last to stay scored the same, and a tie goes to the older.",
+        "Token 2 (from turn 0) was evicted by the budget in the turn it arrived.",
+        "Its score of 1 ranked 3rd of 3, and 2 are kept.",
+        "The last kept entry scored the same; ties go to the older entry.",
     ]
 
 
@@ -202,8 +201,8 @@ def test_what_only_rounding_tells_apart_is_told_as_a_tie(chance: int) -> None:
     last, gone = (explain(trace, dialogs, 0, turn=1, token=token) for token in (0, 1))
 
     assert (last.rank, gone.rank, gone.margin, gone.deciding_terms) == (1, 2, 0, ())
-    assert sentences(last)[-1].endswith("scored the same, and a tie goes to the older.")
-    assert sentences(gone)[-1] == "The last to stay scored the same, and a tie goes to the older."
+    assert sentences(last)[-1].endswith("scored the same; ties go to the older entry.")
+    assert sentences(gone)[-1] == "The last kept entry scored the same; ties go to the older entry."
 
 
 def test_one_place_is_told_in_the_singular() -> None:
@@ -211,16 +210,16 @@ def test_one_place_is_told_in_the_singular() -> None:
     trace = simulate(policy_named("fifo"), dialogs, budget=1)
 
     assert sentences(explain(trace, dialogs, 0, turn=0, token=0)) == [
-        "Token 0 (from turn 0) came and stayed in turn 0: "
-        "the budget evicted nothing, with 1 of 1 place taken."
+        "Token 0 (from turn 0) arrived and was kept in turn 0: "
+        "the budget evicted nothing, with 1 of 1 slot used."
     ]
     assert sentences(explain(trace, dialogs, 0, turn=1, token=0))[1:] == [
-        "Its score of 0 ranked 2nd of 2, and 1 stays.",
-        "The last to stay scored 1, so 1 was missing.",
+        "Its score of 0 ranked 2nd of 2, and 1 is kept.",
+        "The last kept entry scored 1, 1 more.",
     ]
     window = simulate(policy_named("h2o", window=1.0), dialogs, budget=1)
     assert sentences(explain(window, dialogs, 0, turn=1, token=0))[1].startswith(
-        "The one place went to a protected entry, so its score of"
+        "A protected entry took the one slot, so its score of"
     )
 
 
@@ -235,7 +234,7 @@ def test_equal_scores_are_told_apart_from_the_best_that_had_to_go() -> None:
     trace = simulate(policy_named("h2o", window=0.0), dialogs, budget=2)
 
     assert sentences(explain(trace, dialogs, 0, turn=0, token=0))[-1] == (
-        "The last to stay scored the same; the best that had to go scored 0.200, 0.200 less."
+        "The last kept entry scored the same; the best evicted entry scored 0.200, 0.200 less."
     )
 
 
@@ -257,18 +256,18 @@ def test_entries_that_are_not_in_the_cache() -> None:
     future = explain(trace, dialogs, 0, turn=1, token=4)
     assert (future.age, future.left) == (-2, None)
     assert sentences(future) == [
-        "Token 4 (topic B, from turn 3) is not in the cache in turn 1: it comes only in turn 3."
+        "Token 4 (topic B, from turn 3) is not in the cache in turn 1: it arrives in turn 3."
     ]
     quiet = explain(trace, dialogs, 0, turn=2, token=3)
     assert not quiet.decided
     assert sentences(quiet) == [
-        "Token 3 (topic B, from turn 1) stayed in turn 2: "
-        "the turn brought no tokens, so nothing was decided."
+        "Token 3 (topic B, from turn 1) was kept in turn 2: "
+        "the turn has no tokens, so nothing was decided."
     ]
     roomy = explain(trace, dialogs, 0, turn=0, token=1)
     assert sentences(roomy) == [
-        "Token 1 (topic A, from turn 0) came and stayed in turn 0: "
-        "the budget evicted nothing, with 2 of 2 places taken."
+        "Token 1 (topic A, from turn 0) arrived and was kept in turn 0: "
+        "the budget evicted nothing, with 2 of 2 slots used."
     ]
 
 
@@ -282,7 +281,7 @@ def test_a_forked_run_explains_only_its_own_turns() -> None:
             assert explain(fork, dialogs, 0, turn, token) == explain(whole, dialogs, 0, turn, token)
     early = next(token for token in range(160) if token not in whole.kept[0, 4])
     assert sentences(explain(fork, dialogs, 0, 6, early))[0].endswith(
-        "is not in the cache in turn 6: it had left before this record begins."
+        "is not in the cache in turn 6: it was evicted before this record begins."
     )
     with pytest.raises(ValueError, match="turn is 4, but the record of this dialog has turns 5 to"):
         explain(fork, dialogs, 0, 4, 0)
@@ -345,7 +344,7 @@ entries_in = functools.lru_cache(maxsize=8)(Trace.entries_in)
 
 
 def chosen_again(why: Explanation, trace: Trace, row: int) -> tuple[str, ...]:
-    """Return the terms that turn the turn's decision if equal to the last to stay's, by sorting."""
+    """Return the terms that turn the turn's decision if equal to the last kept's, by sorting."""
     if why.marginal is None or why.protected:
         return ()
     entries, at = entries_in(trace, why.turn), row
@@ -361,7 +360,7 @@ def chosen_again(why: Explanation, trace: Trace, row: int) -> tuple[str, ...]:
             scores[slot] = functools.reduce(operator.add, terms.values())
         cutoff = sorted(scores.values())[-places]
         reach = float(why.policy.ties.tolerance(np.array(cutoff)))
-        # What ties with the last to stay counts as it does; slots are in the order of age.
+        # What ties with the last kept counts as it does; slots are in the order of age.
         apart = {slot: scores[slot] - cutoff for slot in stood}
         levels = {slot: each if abs(each) > reach else 0 for slot, each in apart.items()}
         best = sorted(stood, key=lambda slot: (-levels[slot], slot))[:places]
@@ -376,7 +375,11 @@ def test_what_cost_or_won_the_place_is_confirmed_when_the_turn_chooses_again(
     key: str, scenario: str
 ) -> None:
     told = dict.fromkeys(
-        [" cost it the place", " won it the place", "No term alone cost", "No term alone won"], 0
+        [
+            *(" decided against it", " decided for it"),
+            *("No term alone decided against", "No term alone decided for"),
+        ],
+        0,
     )
     for seed in (7, 33):
         dialogs = generate(SCENARIOS[scenario], seed=seed)
@@ -388,10 +391,16 @@ def test_what_cost_or_won_the_place_is_confirmed_when_the_turn_chooses_again(
                 words = " ".join(sentences(why))
                 for phrase in told:
                     told[phrase] += phrase in words
-                named = [part for part in re.split("[.:,] ", words) if "it the place (" in part]
+                named = [
+                    part
+                    for part in re.split("[.:,] ", words)
+                    if re.search(r"decided (for|against) it \(", part)
+                ]
                 deciding = [why.policy.quantity_name(name) for name in why.deciding_terms]
                 assert all(part.lower().startswith(tuple(deciding)) for part in named)
-    assert told[" cost it the place"] > told["No term alone cost"] > 0 or key == "fastgen"
+    assert (
+        told[" decided against it"] > told["No term alone decided against"] > 0 or key == "fastgen"
+    )
     assert sum(told.values()) > 0
 
 
@@ -407,8 +416,8 @@ def test_terms_that_cost_the_place_only_together_are_not_blamed_alone() -> None:
     assert all(ahead < 0 for ahead in why.difference.values())
     assert why.deciding_terms == ()
     assert re.fullmatch(
-        r"No term alone cost it the place: recency was behind \(.*\), "
-        r"cumulative attention was behind too \(.*\)\.",
+        r"No term alone decided against it: recency was lower \(.*\), "
+        r"cumulative attention was lower too \(.*\)\.",
         sentences(why)[-1],
     )
 
@@ -419,9 +428,9 @@ def test_a_term_that_would_only_have_tied_is_not_blamed() -> None:
 
     assert why.difference["cumulative"] == 0
     assert why.deciding_terms == ()
-    assert sentences(why)[-2].startswith("No term alone cost it the place: recency was behind (")
+    assert sentences(why)[-2].startswith("No term alone decided against it: recency was lower (")
     assert sentences(why)[-1] == (
-        "With equal recency it would have tied, and a tie goes to the older."
+        "With equal recency it would have tied; ties go to the older entry."
     )
 
 

@@ -44,13 +44,13 @@ def test_a_turn_worked_by_hand() -> None:
     steps = narrate(trace, dialogs, 0, turn=2)
 
     assert [step.sentence for step in steps] == [
-        "The query returned to A: the one A entry gained 0.750 in cumulative attention "
+        "The topic returned to A: the one A entry gained 0.750 in cumulative attention "
         "and the one B entry 0.250.",
         "Both old entries lost 50 % of their recency: the mean went from 0.750 to 0.375.",
-        "The query returned to A: the one A entry gained 0.400 in recency and the one B entry 0.",
+        "The topic returned to A: the one A entry gained 0.400 in recency and the one B entry 0.",
         "The ownership loss rose from 0 to 0.122, so the learning rate fell from 0.400 to 0.357.",
-        "The budget evicted 1 of 3 entries (1 B), the new one not among them; "
-        "the last to stay scored 0.682, the best that had to go 0.477.",
+        "The budget evicted 1 of 3 entries (1 B), not the new one; "
+        "the last kept entry scored 0.682, the best evicted entry 0.477.",
         "The 2 A entries have all of the attention, and no weight moved by more than 0.038.",
     ]
     assert steps[2].inputs == (
@@ -65,8 +65,8 @@ def test_a_turn_worked_by_hand() -> None:
         (step.name, step.equation, step.source) for step in trace.policy.steps
     ]
     assert headline(trace, dialogs, 0, turn=2) == (
-        "Turn 2: the topic returns to A; 1 new token came, 1 entry was evicted (1 B); "
-        "2 of 2 are of the current topic."
+        "Turn 2: the topic returns to A; 1 new token, 1 entry evicted (1 B); "
+        "2 of 2 kept are of the current topic."
     )
 
 
@@ -74,10 +74,9 @@ def test_a_first_turn_finds_an_empty_cache() -> None:
     dialogs = generate(SCENARIOS["mixed"], seed=7)
     words = told(policy_named("fd-kvc"), dialogs, 56, turn=0)
 
-    assert words["Recency decay"] == "The cache was still empty, so there was nothing to change."
+    assert words["Recency decay"] == "The cache was empty, so there was nothing to change."
     assert words["Adaptive learning rate"] == (
-        "The cache was still empty: the ownership loss stayed at 0, "
-        "so the learning rate stayed at 0.300."
+        "The cache was empty: the ownership loss stayed at 0, so the learning rate stayed at 0.300."
     )
     assert words["Eviction and insertion"] == ("All 32 entries stay, as the cache has room for 56.")
 
@@ -96,11 +95,9 @@ def test_a_turn_without_tokens_changes_nothing() -> None:
     for policy in map(policy_named, POLICIES):
         trace = simulate(policy, dialogs, budget=2)
         for step in narrate(trace, dialogs, 0, turn=1):
-            assert step.sentence == "The turn brought no tokens, so this step changed nothing."
+            assert step.sentence == "The turn has no tokens, so this step changed nothing."
             assert step.inputs == step.outputs == ()
-        assert headline(trace, dialogs, 0, turn=1) == (
-            "Turn 1: no tokens came, and nothing changed."
-        )
+        assert headline(trace, dialogs, 0, turn=1) == ("Turn 1: no new tokens, nothing changed.")
         assert headline(trace, dialogs, 0, turn=2).startswith("Turn 2: A continues; 1 new token")
 
 
@@ -137,10 +134,10 @@ def test_one_new_token_is_told_in_the_singular() -> None:
 
     assert words["Cumulative attention"].endswith("; the one new entry has 0.333.")
     assert words["Eviction and insertion"].startswith(
-        "The budget evicted 1 of 2 entries (1 A), the new one among them; "
+        "The budget evicted 1 of 2 entries (1 A), including the new one; "
     )
     assert headline(simulate(policy, dialogs, 1), dialogs, 0, turn=1).endswith(
-        "1 of 1 is of the current topic."
+        "1 of 1 kept is of the current topic."
     )
 
 
@@ -152,8 +149,8 @@ def test_the_new_entries_are_named_where_all_of_them_are_lost() -> None:
     )
 
     assert first == "Both entries stay, as the cache has room for 2."
-    assert second.startswith("The budget evicted 2 of 4 entries, both new entries among them; ")
-    assert third.startswith("The budget evicted 3 of 5 entries, all 3 new entries among them; ")
+    assert second.startswith("The budget evicted 2 of 4 entries, including both new entries; ")
+    assert third.startswith("The budget evicted 3 of 5 entries, including all 3 new entries; ")
 
 
 def test_protection_says_who_needed_it() -> None:
@@ -164,14 +161,13 @@ def test_protection_says_who_needed_it() -> None:
 
     words = told(policy_named("h2o"), dialogs, 56, turn=5)
     assert words["Protection"] == (
-        f"28 of 88 entries are protected (28 C); by score alone {needed} of them "
-        "would have had to go."
+        f"28 of 88 entries are protected (28 C); by score alone {needed} of them would be evicted."
     )
     assert told(policy_named("h2o", window=0.0), dialogs, 56, turn=5)["Protection"] == (
         "No entry is protected."
     )
     assert told(policy_named("sink"), dialogs, 56, turn=0)["Protection"] == (
-        "4 of 32 entries are protected (4 A), though there is room for all."
+        "4 of 32 entries are protected (4 A), though all of them fit."
     )
 
 
@@ -212,11 +208,11 @@ def test_the_numbers_in_the_sentences_are_those_of_the_arrays() -> None:
         counts = [f"{(topic[gone] == name).sum()} {name}" for name in sorted(set(topic[gone]))]
         assert f"The budget evicted 32 of 88 entries ({', '.join(counts)})" in words[4]
         lost = (gone >= 32 * turn).sum()
-        assert (f"{lost} of the 32 new entries" if lost else "none of the new ones") in words[4]
+        assert (f"{lost} of the 32 new entries" if lost else "none of them new") in words[4]
 
         share = retention(trace, dialogs)[0, turn]
         assert headline(trace, dialogs, 0, turn).endswith(
-            f"{round(share * 56)} of 56 are of the current topic."
+            f"{round(share * 56)} of 56 kept are of the current topic."
         )
 
 
@@ -226,10 +222,10 @@ def test_how_the_topic_moved() -> None:
     moves = [headline(trace, dialogs, 0, turn).split(";")[0] for turn in range(10)]
 
     assert moves == [
-        "Turn 0: the dialog begins with A",
+        "Turn 0: the dialog starts with A",
         "Turn 1: A continues",
         "Turn 2: A continues",
-        "Turn 3: the topic turns to B",
+        "Turn 3: the topic changes to B",
         *(f"Turn {turn}: B continues" for turn in (4, 5, 6)),
         "Turn 7: the topic returns to A",
         *(f"Turn {turn}: A continues" for turn in (8, 9)),
@@ -323,6 +319,6 @@ def test_a_policy_added_tomorrow_is_told_from_its_declaration() -> None:
     (story,) = narrate(trace, dialogs, 0, turn=4)
 
     assert story.sentence == (
-        f"The likeness of 88 entries runs from {score.min():.3f} to {score.max():.3f}, "
-        f"{score.mean(dtype=float):.3f} on average."
+        f"The likeness of 88 entries ranges from {score.min():.3f} to {score.max():.3f}, "
+        f"mean {score.mean(dtype=float):.3f}."
     )

@@ -59,8 +59,8 @@ def test_fifo_with_a_second_tier_worked_by_hand() -> None:
     assert explain(trace, dialog, 0, 2, token=0).left == (2, 1)
     assert sentences(explain(trace, dialog, 0, 2, token=0)) == [
         "Token 0 (from turn 0) was evicted in turn 2 by the budget.",
-        "Its score of 0 ranked 5th of 5, and 3 stay.",
-        "The last to stay scored 2, so 2 was missing.",
+        "Its score of 0 ranked 5th of 5, and 3 are kept.",
+        "The last kept entry scored 2, 2 more.",
     ]
     assert narrate(trace, dialog, 0, 2)[0].name == "Recall"
 

@@ -17,7 +17,7 @@ function told(lane, turn) {
       name: fate.at === turn ? entryName(lane, turn, token) : null,
       verdict: verdict(lane, fate),
       rival: rival === undefined ? null : lane.token[rival],
-      rows: rival === undefined ? [] : comparison(lane, fate.i, rival),
+      rows: rival === undefined ? [] : comparison(lane, fate, rival),
       course: lane.terms.length && fate.rule !== 'threshold' ? lane.course(fate.at, token) : null,
       path: lane.path(token),
     };

@@ -82,9 +82,9 @@ def seen(look: Look, runs: Mapping[str, Run], tmp_path_factory: pytest.TempPathF
 # ------------------------------------------------------------------------------- numbers
 
 
-def difference(one: float, other: float) -> str:
+def difference(one: float, other: float, digits: int = 3) -> str:
     """Write a difference with its sign."""
-    apart = gap(one, other)
+    apart = gap(one, other, digits)
     sign = minus("-") if one < other else "+" if float(apart) > 0 else ""
     return sign + apart
 
@@ -110,25 +110,37 @@ def test_numbers_are_written_as_python_writes_them(look: Look, tmp_path: Path) -
 # ------------------------------------------------------------------------------- why
 
 
+def score_digits(why: Explanation) -> int:
+    """Return the fewest decimals that tell a score, the cutoff and the best evicted apart."""
+    scores = {why.score, why.cutoff, None if why.rule else why.best_evicted} - {None}
+    return next(
+        (
+            digits
+            for digits in range(3, 7)
+            if len({number(each, digits) for each in scores if each is not None}) == len(scores)
+        ),
+        3,
+    )
+
+
 def verdict(why: Explanation, rival: str, other: float) -> str:
     """Say a decision as the panel does, from what `explain` found."""
     if why.rule == Rule.threshold:
-        return "The threshold evicted it before the budget was asked."
+        return "The threshold evicted it before the budget was applied."
     if why.best_evicted is None:
-        are = "place is" if why.stayed == 1 else "places are"
-        noun, verb = are.split()
-        return f"The budget evicted nothing: {why.stayed} {noun} of {why.budget} {verb} taken."
+        slots = "slot is" if why.budget == 1 else "slots are"
+        return f"The budget evicted nothing: {why.stayed} of {why.budget} {slots} used."
     if why.rule == Rule.budget and why.cutoff is None:
-        return "Every place went to a protected entry, so scores did not count."
+        return "Protected entries took every slot, so scores did not count."
     assert why.score is not None
-    apart = gap(why.score, other)
-    measure = "the last to stay" if why.rule else "the first evicted"
+    apart = gap(why.score, other, score_digits(why))
+    measure = "the last kept" if why.rule else "the first evicted"
     if why.protected and why.score < other:
-        return f"Protected: by score alone it would have gone before {rival}."
+        return f"Protected: by score alone it would be evicted before {rival}."
     if why.protected:
         return f"Protected, and {apart} above the first evicted, {rival}."
     if why.score == other:
-        return f"Tied with {measure}, {rival}: a tie goes to the older."
+        return f"Tied with {measure}, {rival}: ties go to the older entry."
     return f"{apart} {'short of' if why.rule else 'above'} {measure}, {rival}."
 
 
@@ -172,9 +184,10 @@ def check_entry(run: Run, turn: int, token: int, told: Mapping[str, Any]) -> Non
             if len(why.terms) > 1
         }
         rows = [
-            {"name": name, "own": own, "other": others, "apart": difference(*pair)}
+            {"name": name, "own": own, "other": others, "apart": difference(*pair, digits)}
             for name, pair in (scores | terms).items()
-            for own, others in [contrast(*pair)]
+            for digits in [score_digits(why) if name == "score" else 3]
+            for own, others in [contrast(*pair, digits)]
         ]
         assert told["rows"] == rows
     assert told["verdict"] == verdict(why, rival, other)
@@ -197,11 +210,13 @@ def check_sentences(
         apart = rows[0]["apart"].lstrip("+−")
         tie = why.score == other
         assert f"Its score of {rows[0]['own']} ranked" in words
-        assert ("a tie goes to the older" if tie else f"so {apart} was missing") in words
+        assert ("ties go to the older entry" if tie else f"{apart} more") in words
         for row in rows[1:] if not tie else []:
             said = f"{row['name']} .*({re.escape(row['own'])} against {re.escape(row['other'])})"
             assert re.search(said, words, re.IGNORECASE)
-    elif not why.protected and why.score != other:
+    else:
+        assert f"ts score of {rows[0]['own']} ranked" in words  # one precision in both
+    if rows and not why.rule and not why.protected and why.score != other:
         apart = rows[0]["apart"].lstrip("+−")
         assert f"scored {rows[0]['other']}, {apart} less" in words
 
@@ -289,7 +304,7 @@ def test_what_is_not_in_the_turn_went_before_it_or_was_taken_out(
         topic = trunk.dialogs.topic_label(trunk.dialogs.current[0, turn])
         n = len(shared - {-1})
         entries = "No entry is" if not n else "1 entry is" if n == 1 else f"{n} entries are"
-        assert said == f"Turn {turn}: topic {topic}. {entries} in every cache."
+        assert said == f"Turn {turn}: topic {topic}. {entries} in all caches."
 
 
 def test_topics_have_their_colours_and_the_ninth_the_first_with_a_pattern(seen: Any) -> None:
@@ -309,7 +324,7 @@ def test_pages_are_counted_with_their_empty_places(runs: Mapping[str, Run], seen
         kept = row[row >= 0]
         pages = len({*(kept // 4).tolist()})
         empty = 4 * pages - len(kept)
-        places = f"{empty or 'no'} {'place' if empty == 1 else 'places'} empty in them"
+        places = f"{empty or 'no'} {'slot' if empty == 1 else 'slots'} empty in them"
         assert said == f"{pages} of {BUDGET // 4} pages of 4 · {places}"
 
 

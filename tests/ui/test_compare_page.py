@@ -224,7 +224,7 @@ def test_a_fork_is_a_lane_beside_its_origin() -> None:
         "**FD-KVC, continued after turn 4** with recency decay at 0.6 instead of 0.88. "
         "The two caches first differ after turn 5." in shown(app)
     )
-    assert "**FD-KVC** and **fork of FD-KVC** first part in **turn 5**" in shown(app)
+    assert "**FD-KVC** and **fork of FD-KVC** first diverge in **turn 5**" in shown(app)
 
     press(app, "Remove the fork")
 
@@ -235,8 +235,12 @@ def test_a_fork_is_a_lane_beside_its_origin() -> None:
 @pytest.mark.parametrize(
     ("origin", "to", "told"),
     [
-        ("h2o", "fd-kvc", "FD-KVC starts anew: it takes the cached entries as if turn 4 had"),
-        ("h2o", "h2o:queries=each", "H2O queries=each starts anew: it takes the cached"),
+        (
+            "h2o",
+            "fd-kvc",
+            "FD-KVC starts fresh: it treats the cached entries as if they all arrived in turn 4.",
+        ),
+        ("h2o", "h2o:queries=each", "H2O queries=each starts fresh: it treats the cached"),
         ("fd-kvc", "fd-kvc:gamma=0.6", None),
         ("fd-kvc", "fifo", None),
     ],
@@ -245,9 +249,9 @@ def test_a_fork_says_whether_its_policy_starts_anew(origin: str, to: str, told: 
     link = {"policies": "h2o,fd-kvc", "fork": origin, "fork_policy": to}
     words = shown(open_page("compare", scenario="shift", fork_turn=4, **link))
 
-    assert "another choice of one, starts anew, as if this turn" in words  # before one forks
+    assert "a different option of one, starts fresh, as if all cached" in words  # before one forks
     if told is None:
-        assert "starts anew: it" not in words
+        assert "starts fresh: it" not in words
     else:
         assert told in words
 
@@ -301,7 +305,7 @@ def test_a_dropped_entry_is_told_to_have_been_taken_out() -> None:
         turn=5,
     )
 
-    assert fates(app)["fork of H2O"] == "Token 95 was taken out by the fork, after turn 2."
+    assert fates(app)["fork of H2O"] == "The fork dropped token 95 after turn 2."
 
 
 # ------------------------------------------------------------------------------- any policy

@@ -148,8 +148,8 @@ def test_the_stops_of_the_walk_say_what_is_so() -> None:
             assert own.loc[stop.turn, "status"] == "evicted"
             last = stayed[~stayed["protected"]]["score"].min()
             score = float(own["score"].tolist()[-1])
-            assert f"after {len(own)} turns with {score:.3f}" in words
-            assert f"has {last:.3f} of 10 turns" in words
+            assert f"after {len(own)} turns with a score of {score:.3f}" in words
+            assert f"has {last:.3f} from 10 turns" in words
         if stop.fork is not None:
             parent, fork = (
                 lane.run.entries[~lane.run.entries["status"].str.contains("evicted")]
@@ -161,13 +161,13 @@ def test_the_stops_of_the_walk_say_what_is_so() -> None:
                 if set(parent.loc[parent["turn"] == turn, "token"])
                 != set(fork.loc[fork["turn"] == turn, "token"])
             )
-            assert f"They part in turn {parted};" in words
+            assert f"They diverge in turn {parted};" in words
             held = fork[fork["turn"] == stop.turn].groupby("topic").size()
             told_of = " and ".join(f"{many} {topic}" for topic, many in held.items())
-            assert f"now the fork holds {told_of}, where its parent holds" in words
-        if "comes back" in words:
+            assert f"now the fork holds {told_of}, its parent " in words
+        if "rises from" in words:
             before, rank = own["rank"].loc[[stop.turn - 1, stop.turn]].tolist()
-            assert f"at rank {before} a turn ago and is at rank {rank} now" in words
+            assert f"rises from rank {before} to {rank}:" in words
             assert own.loc[stop.turn, "status"] == "kept"
             assert before - rank > 10
 
@@ -175,7 +175,7 @@ def test_the_stops_of_the_walk_say_what_is_so() -> None:
     assert "fewer than H2O, which has 28" in said
     assert "recency loses 12 % every turn" in said
     assert "nothing of A is left" in said
-    assert all(words in said for words in ("stale", "catch up", "comes back", "the fork holds"))
+    assert all(words in said for words in ("stale", "catch up", "rises from", "the fork holds"))
 
 
 def test_a_choice_is_told_again_when_its_words_change() -> None:

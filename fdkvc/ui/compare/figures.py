@@ -1,4 +1,4 @@
-"""The figures of the runs that are compared, the best of each column marked."""
+"""Figures of the compared runs, with the best of each column marked."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from fdkvc.words import decimal, percent
 BEST, TIED, SAME = "★", "☆", "="
 
 COSTS = tuple(key for key, metric in metrics_of().items() if metric.cost)
-"""What a run takes, which is told whether it was asked for or not: memory and reads."""
+"""Metrics of cost, which are always shown: memory and reads."""
 
 
 def show_figures(lanes: Sequence[Lane]) -> None:
@@ -47,7 +47,7 @@ def show_figures(lanes: Sequence[Lane]) -> None:
         costs = pd.Series([fmean(_course(lane.run, metric)) for lane in lanes])
         words = [_word(value, metric.percent) for value in costs]
         columns[f"{metric.title.lower()} ↓"] = marked(costs, words, highest=False)
-    # Who never adapts is behind whoever does in the last turn.
+    # A run that never adapts ranks behind one that adapts in the last turn.
     adapted = table["adaptation"] + 0.5 * table["never"]
     columns["turns to adapt ↓"] = marked(adapted, _adaptation_words(table), highest=False)
     evictions = table["evictions"]
@@ -59,8 +59,8 @@ def show_figures(lanes: Sequence[Lane]) -> None:
     show_glossary(shown, (lane.run.choice.policy for lane in lanes))
     st.caption(
         plain(
-            f"↑ more is better, ↓ less is better. {BEST} best, {TIED} shares the best place, "
-            f"{SAME} the same in every run. Late: mean of the last {LATE_TURNS} turns. Turns to "
+            f"↑ higher is better, ↓ lower is better. {BEST} best, {TIED} tied for best, "
+            f"{SAME} equal in every run. Late: mean of the last {LATE_TURNS} turns. Turns to "
             f"adapt: from the first change of topic until {ADAPTED:.0%} of the cache is of the "
             "new one, > n if it never was in its n turns. Latency: the median turn of this one "
             "run, which varies from run to run; the benchmark measures it properly."
@@ -70,13 +70,13 @@ def show_figures(lanes: Sequence[Lane]) -> None:
 
 
 def _course(run: Run, metric: Metric) -> list[float]:
-    """Return what a metric says of every turn, of a fork also of those before it."""
+    """Return a metric of every turn, for a fork including those of its trunk."""
     own: list[float] = metric.measure(run.trace, run.dialogs)[0].tolist()
     return own if run.trunk is None else [*_course(run.trunk, metric)[: run.trace.first_turn], *own]
 
 
 def marked(values: pd.Series[float], words: Sequence[str], highest: bool) -> list[str]:
-    """Mark the best of a column; what reads the same counts as the same.
+    """Mark the best of a column; equal text counts as a tie.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Several runs in step: the views of the compare page."""
+"""The views of the compare page: several runs in step."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ FIELDS: tuple[Field, ...] = (*DIALOG, POLICIES, *LOOK, ASKED, *PAIR, *FORKED)
 
 
 def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
-    """Let the page show what a link asks for; say what of it is not right, in sentences."""
+    """Apply a link to the page; return a sentence for each part that is wrong."""
     wrong = fields.adopt_link(page, FIELDS, link)
     names = {*held(page, POLICIES), FORK, ""}
     for field in PAIR:
@@ -79,12 +79,12 @@ def show(page: str, lanes: tuple[Lane, ...], write: Callable[[], None]) -> Calla
     page : str
     lanes : tuple of Lane
     write : function
-        Writes the address, once the page has heard what the stage has come to.
+        Writes the address, once the server knows the turn and entry of the stage.
 
     Returns
     -------
     function
-        To be called once the page is drawn: the fragment that follows the stage.
+        The fragment that follows the stage; call it once the page is drawn.
     """
     show_lanes(page, lanes)
     lines, pair, difference = difference_panels(page, lanes)
@@ -108,13 +108,12 @@ def show(page: str, lanes: tuple[Lane, ...], write: Callable[[], None]) -> Calla
 def difference_panels(
     page: str, lanes: Sequence[Lane]
 ) -> tuple[DeltaGenerator, tuple[Lane, Lane], DeltaGenerator]:
-    """Show the panels of the lines and of the difference, which stand outside what a step draws.
+    """Show the panels of lines and differences, whose contents each step draws.
 
     Returns
     -------
     tuple
-        The place of the lines; the two runs that are looked at closely; the place of what sets
-        them apart.
+        The container of the lines; the two runs compared; the container of their difference.
     """
     with side_by_side("differences"):
         with panel("lines"):
@@ -150,7 +149,7 @@ def lines_chart(lanes: tuple[Lane, ...], turn: int) -> Spec:
 
 
 def show_difference(page: str, one: Lane, other: Lane, turn: int) -> None:
-    """Show where two runs part, and what only one of them keeps."""
+    """Show where two runs diverge, and what only one of them keeps."""
     shared = overlap(one.run, other.run)
     table = differences(one.run, other.run)[turn]
     with st.container(key="difference-words"):
@@ -160,8 +159,8 @@ def show_difference(page: str, one: Lane, other: Lane, turn: int) -> None:
     st.html(table_html(_shown(table, one, other), "Entries that only one of the two keeps"))
     st.caption(
         plain(
-            f"Rank and score are those of turn {turn}; in the run that lost the entry, those of "
-            "the turn in which it was evicted."
+            f"Rank and score are of turn {turn}; in the run that evicted the entry, of the turn "
+            "of its eviction."
         )
     )
 
@@ -197,8 +196,8 @@ def _difference_words(
     now = shared.iloc[turn]
     said = [
         Markdown(
-            "**{}** and **{}** first part in **turn {}**. After turn {} they share {}, an overlap "
-            "of {}."
+            "**{}** and **{}** first diverge in **turn {}**. After turn {} they share {}, an "
+            "overlap of {}."
         ).format(
             *(one.label, other.label, parted, turn),
             *(count(int(now["shared"]), "entry", "entries"), percent(now["jaccard"])),
@@ -213,7 +212,7 @@ def _difference_words(
 
 
 def _shown(table: pd.DataFrame, one: Lane, other: Lane) -> dict[str, list[str]]:
-    """Return the difference as people read it."""
+    """Return the difference as columns of text."""
     lanes = {"one": one, "other": other}
     return {
         "only in": [lanes[keeper].label for keeper in table["keeper"]],
@@ -239,12 +238,12 @@ def _words(column: pd.Series, form: str) -> list[str]:
 def downloads(
     page: str, lanes: tuple[Lane, ...], *, pictures: bool = True, own: bool = False
 ) -> None:
-    """Offer the comparison as one table, and its charts as pictures, as they stand then.
+    """Offer the comparison as one table, and its charts as pictures.
 
     Parameters
     ----------
     pictures, own : bool
-        Whether there are charts, and whether the dialog is of a person's own file.
+        Whether there are charts, and whether the dialog comes from the user's own file.
     """
     with st.popover("Download", icon=":material/download:"):
         tell_address(own)

@@ -1,4 +1,4 @@
-"""What if: one of the runs, continued after a turn with something changed, as a lane of its own."""
+"""What if: a run continued after a turn with something changed, as another lane."""
 
 from __future__ import annotations
 
@@ -34,35 +34,35 @@ FORKED = (
     replace(_TOKEN, name="pinned"),
     replace(_TOKEN, name="dropped"),
 )
-"""The fork: of which lane, after which turn, with what changed."""
+"""The fork: its lane, its turn, and the changes."""
 
 
 def ask(page: str, lanes: Sequence[Lane]) -> None:
-    """Show the button behind which a person changes a run from the current turn on."""
+    """Show the controls that fork a run after the current turn."""
     # A popover with another key is a closed one: each fork closes it.
     with st.popover("What if …", icon=":material/alt_route:", key=f"{page}/what-if/{_forks(page)}"):
         st.markdown(
-            "Continue one run **after the turn that is shown**. Another policy, or another choice "
-            "of one, starts anew, as if this turn had brought them all.",
-            help="With other numbers a policy goes on with what it remembers of the entries.",
+            "Continue one run **after the turn shown**. Another policy, or a different option of "
+            "one, starts fresh, as if all cached entries had arrived in this turn.",
+            help="With other numbers a policy keeps what it has stored of the entries.",
         )
         draft, left, right = f"{page}/draft", *st.columns(2)
         with left:
             origin = _choose_run(draft, lanes)
         own = f"{draft}/{origin.name}"
         with right:
-            known = replace(BUDGET_HERE, help="A smaller one evicts at once.")
+            known = replace(BUDGET_HERE, help="A smaller budget evicts at once.")
             budget = fields.number(own, replace(known, default=origin.run.choice.budget))
         policy = edit_policy(own, origin.run.choice.policy, columns=3)
         left, right = st.columns(2, vertical_alignment="bottom")
         with left:
             entry = st.segmented_control(
-                "The picked entry",
+                "The pinned entry",
                 ENTRY_CHOICES,
                 key=f"{draft}/entry",
                 default="leave",
                 required=True,
-                help="Pick one by a click in any lane.",
+                help="Click an entry in any lane to pin it.",
             )
         with right:
             if st.button(
@@ -76,19 +76,19 @@ def ask(page: str, lanes: Sequence[Lane]) -> None:
 
 
 def _choose_run(draft: str, lanes: Sequence[Lane]) -> Lane:
-    """Let a person choose which run to continue: the last, as long as nobody has."""
+    """Show the choice of the run to continue; the last by default."""
     by_name = {lane.name: lane for lane in lanes}
     run = Field("Run", "", name="run", default=lanes[-1].name, choices=by_name)
     return by_name[fields.choice(draft, run)]
 
 
 def _forks(page: str) -> int:
-    """Return how many forks there were."""
+    """Return how many forks this session has made."""
     return int(st.session_state.get(f"{page}/forks", 0))
 
 
 def _begin(page: str, name: str, policy: str, budget: int, entry: str) -> None:
-    """Fork after the current turn, and look closely at the fork and its origin."""
+    """Fork after the current turn, and compare the fork with its origin."""
     picked = held(page, ENTRY)
     if entry != "leave" and picked is None:
         st.session_state[f"{page}/fork-problem"] = (
@@ -102,7 +102,7 @@ def _begin(page: str, name: str, policy: str, budget: int, entry: str) -> None:
 
 
 def with_fork(page: str, lanes: tuple[Lane, ...]) -> tuple[Lane, ...]:
-    """Say what is forked, if anything is, and return the lanes with it as the last."""
+    """Describe the fork, if any, and return the lanes with it as the last."""
     problem = st.session_state.pop(f"{page}/fork-problem", None)
     problems([problem] if problem else [])
     name, turn, to, budget, pinned, dropped = (held(page, field) for field in FORKED)
@@ -124,8 +124,8 @@ def with_fork(page: str, lanes: tuple[Lane, ...]) -> tuple[Lane, ...]:
     changes = change.changes(origin.run.choice.policy, origin.run.choice.budget) or ["no change"]
     parted = first_difference(overlap(origin.run, run))
     memory = (
-        f" {run.choice.policy.title} starts anew: it takes the cached entries as if turn {turn} "
-        "had brought them all."
+        f" {run.choice.policy.title} starts fresh: it treats the cached entries as if they all "
+        f"arrived in turn {turn}."
         if change.resets(origin.run.choice.policy)
         else ""
     )

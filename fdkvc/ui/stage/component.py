@@ -1,4 +1,4 @@
-"""The stage on a page: it gets the run once, and the server hears afterwards what was looked at."""
+"""The stage as Streamlit components: it gets a run once, and reports its turn and entry."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fdkvc.stage.drawn import Kind, script, style
 
 
 def _scene(name: str, kind: Kind) -> Any:
-    """Make a component of the module that draws it."""
+    """Return the component that draws a kind of stage."""
     return st.components.v2.component(name, css=style(kind), js=script(kind), isolate_styles=False)
 
 
@@ -46,31 +46,31 @@ def show_lanes(key: str, runs: bytes) -> None:
 
 
 def show_words(key: str, runs: bytes) -> None:
-    """Write out what was said, with a mark under each word for every run whose cache holds it.
+    """Draw a transcript, with a line under each word for every run whose cache holds it.
 
     Parameters
     ----------
     key : str
     runs : bytes
-        From `fdkvc.ui.stage.payload.lanes_payload`, with what was said.
+        From `fdkvc.ui.stage.payload.lanes_payload`, with a transcript.
     """
     _words(key=key, data=runs)
 
 
 def said(key: str) -> Mapping[str, Any]:
-    """Return what the stage last said to an ear; nothing if it has not spoken."""
+    """Return the last message of the stage to a listener; empty if there is none."""
     heard: Mapping[str, Any] | None = st.session_state.get(key, {}).get("said")
     return heard or {}
 
 
 def listen(key: str, what: str, data: Mapping[str, Any]) -> None:
-    """Tell the stage something, and rerun the fragment around this whenever it speaks to it.
+    """Send data to the stage, and rerun the surrounding fragment whenever it answers.
 
     Parameters
     ----------
     key : str
     what : {"view", "answer"}
-        What it is told.
+        The kind of message.
     data : mapping
     """
     _ear(key=key, data={"what": what, **data}, on_said_change=lambda: None)

@@ -1,4 +1,4 @@
-"""Where a stage opens, and what it has come to, taken over by the page that it stands on."""
+"""Where a stage opens, and how its page follows its turn and entry."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def open_on(
     moment: Callable[[], tuple[int, int | None]],
     dialog: Hashable = None,
 ) -> None:
-    """Open on a moment, unless a link or what was looked at before says more.
+    """Open on a moment, unless a link or an earlier visit sets the turn.
 
     Parameters
     ----------
@@ -30,9 +30,9 @@ def open_on(
     link : mapping of str to str
         From `fields.arriving_link`; empty where no link was followed.
     moment : function
-        Gives a turn and an entry.
+        Returns a turn and an entry.
     dialog : hashable
-        What they are of: of another than before, nothing was looked at yet.
+        The dialog; a new one opens on its own moment.
     """
     opened = f"{page}/opened"
     another = st.session_state.get(opened, dialog) != dialog
@@ -47,35 +47,34 @@ def open_on(
 
 
 def open_as_linked(page: str, link: Mapping[str, str]) -> None:
-    """Let the turn of a link stand, although its dialog may have to be brought first."""
+    """Keep the turn of a link although its dialog may still have to be loaded."""
     if TURN.name in link:
         st.session_state.pop(f"{page}/opened", None)
 
 
 def standing(page: str) -> dict[str, Any]:
-    """Return where a page keeps what its stage has come to; the same in every run.
+    """Return the turn, entry and order of a page's stage; the same dict in every run.
 
-    It is for what is made outside of the session's script, where nothing of it can be asked for.
+    It is read outside the session's script, where the session state is not available.
     """
     stands: dict[str, Any] = st.session_state.setdefault(f"{page}/stands", {})
     return stands
 
 
 def follow(page: str, name: str, dialogs: DialogBatch, tell: Callable[[int, int], Any]) -> int:
-    """Take over what the stage has come to, tell it what the server shows; return the turn.
+    """Follow the stage, send it the server's view, and return the turn.
 
-    The stage goes on while the server catches up: what it is told counts only once the server has
-    heard the last that was done there.
+    The stage does not wait for the server: it ignores a view that is older than its last action.
 
     Parameters
     ----------
     page : str
     name : str
-        Of what the stage shows.
+        Identifies what the stage shows.
     dialogs : DialogBatch
         One row.
     tell : function
-        Says of a turn and a token why it is where it is.
+        Explains a token in a turn.
     """
     key = f"{page}/stage-view"
     session = st.session_state.setdefault(_HEARD, {"session": name, "heard": 0})

@@ -1,4 +1,4 @@
-"""Several runs over one dialog as lanes of one stage, which step together by themselves."""
+"""Several runs over one dialog as lanes of one stage."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from fdkvc.ui.stage.payload import LaneHead, Said, lanes_payload, name_of_all
 
 
 def show_lanes(page: str, lanes: Sequence[Lane]) -> None:
-    """Show each run's river and cache, a fork beside what it continues."""
+    """Show each run's river and cache, a fork beside its parent."""
     stage.show_lanes(f"{page}/lanes", packed(lanes))
 
 
 def show_words(page: str, lanes: Sequence[Lane], said: Said) -> None:
-    """Write out what was said, and mark under each word which runs hold it."""
+    """Show a transcript with a line under each word for every run that holds it."""
     stage.show_words(f"{page}/words", packed(lanes, said))
 
 
 def packed(lanes: Sequence[Lane], said: Said | None = None) -> bytes:
-    """Return what the browser gets of lanes."""
+    """Return lanes packed for the browser."""
     rows = beside(lanes)
     return lanes_payload(tuple(lane.run for lane in rows), heads(rows), said)
 
 
 def follow_lanes(page: str, lanes: Sequence[Lane]) -> int:
-    """Take over what the stage has come to, and tell it what became of its entry in each lane."""
+    """Follow the stage, and send it the explanation of its entry in each lane."""
     rows = beside(lanes)
     return follow(
         page,
@@ -40,7 +40,7 @@ def follow_lanes(page: str, lanes: Sequence[Lane]) -> int:
 
 
 def beside(lanes: Sequence[Lane]) -> list[Lane]:
-    """Put a fork beside what it continues."""
+    """Put a fork beside its parent."""
     return [
         row
         for lane in lanes
@@ -50,7 +50,7 @@ def beside(lanes: Sequence[Lane]) -> list[Lane]:
 
 
 def heads(rows: Sequence[Lane]) -> tuple[LaneHead, ...]:
-    """Return what each lane shows beside its entries."""
+    """Return the labels and figures of each lane."""
     names = [lane.name for lane in rows]
     return tuple(
         LaneHead(

@@ -1,4 +1,4 @@
-"""What the browser gets of runs on the screen, packed once."""
+"""Runs packed for the browser, once."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from fdkvc.ui.kit.runs import Run
 
 @cached
 def name_of(run: Run) -> str:
-    """Return a name that only this run has, by which the browser knows what is told of it."""
+    """Return a unique name of this run, which ties messages to it."""
     return uuid4().hex
 
 
 def name_of_all(runs: Sequence[Run]) -> str:
-    """Return a name that only these runs together have."""
+    """Return a unique name of these runs together."""
     return " ".join(map(name_of, runs))
 
 
 @cached
 def payload(run: Run) -> bytes:
-    """Return a run for the browser: everything that any turn shows, once."""
+    """Return a run packed for the browser."""
     return pack(run, name_of(run))
 
 
 @cached
 def lanes_payload(runs: tuple[Run, ...], heads: tuple[LaneHead, ...], said: Said | None) -> bytes:
-    """Return runs over one dialog for the browser: who is kept and evicted when, and by rank."""
+    """Return runs over one dialog packed for the browser."""
     return pack_lanes(runs, heads, said, name_of_all(runs))

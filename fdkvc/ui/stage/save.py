@@ -1,4 +1,4 @@
-"""The stage of a page as one HTML file, as it stands at the click."""
+"""The stage of a page as one HTML file, as of the click."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ FILE = "scene.html"
 def save_scene(
     page: str, title: str, kind: Kind, packed: Callable[[], bytes], runs: Sequence[Run]
 ) -> None:
-    """Offer what is on the stage as a file that steps without this app.
+    """Offer the stage as a file that works without this app.
 
     Parameters
     ----------
     packed : function
-        Gives what the browser got.
+        Returns the packed runs.
     runs : sequence of Run
-        What it shows, in its order.
+        The runs, in order.
     """
     stands = standing(page)
 
@@ -42,5 +42,5 @@ def save_scene(
         key=f"{page}/download/{FILE}",
         icon=":material/theaters:",
         on_click="ignore",
-        help="One HTML file, which steps from a disk as the stage does here.",
+        help="One HTML file that opens offline and steps as here.",
     )

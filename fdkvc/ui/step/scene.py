@@ -32,7 +32,7 @@ from fdkvc.ui.step import stage, story
 
 FILES = ["entries.csv", "turns.csv"]
 
-METRICS_ALT = "The metrics over the turns; their figures of this turn stand above"
+METRICS_ALT = "The metrics over the turns; the values of this turn are above"
 
 
 def show(
@@ -45,14 +45,14 @@ def show(
     page : str
     run : Run
     write : function
-        Writes the address, once the page has heard what the stage has come to.
+        Writes the address, once the server knows the turn and entry of the stage.
     beside : sequence of Lane
-        What the stage shows instead, if anything.
+        Lanes to show instead, if any.
 
     Returns
     -------
     function
-        To be called once the page is drawn: the fragment that follows the stage.
+        The fragment that follows the stage; call it once the page is drawn.
     """
     above = st.container(key="turn-figures").empty()
     if beside:
@@ -125,12 +125,12 @@ def _kib(count: int) -> str:
 
 
 def downloads(page: str, run: Run, *, own: bool = False) -> None:
-    """Offer the run as CSV and its chart as a picture, as they stand at the click.
+    """Offer the run as CSV and its chart as a picture, as of the click.
 
     Parameters
     ----------
     own : bool
-        Whether the dialog is of a person's own file.
+        Whether the dialog comes from the user's own file.
     """
     with st.popover("Download", icon=":material/download:"):
         tell_address(own)

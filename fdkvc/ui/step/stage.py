@@ -1,4 +1,4 @@
-"""The stage of one run: what it shows, what it is told, and what it asks."""
+"""The stage of one run, the explanations sent to it, and the searches it requests."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from fdkvc.stage.moments import why_sentences
 from fdkvc.ui.kit.jobs import Jobs, Report
 from fdkvc.ui.kit.runs import Run
 from fdkvc.ui.stage.component import listen, said, show_stage
-from fdkvc.ui.stage.follow import follow as take_over
+from fdkvc.ui.stage.follow import follow as follow_stage
 from fdkvc.ui.stage.payload import name_of, payload
 from fdkvc.words import percent
 
 
 def show(page: str, run: Run) -> None:
-    """Show the run as the stage, which steps through it by itself."""
+    """Show the run as the stage, which steps through it in the browser."""
     show_stage(f"{page}/stage", payload(run))
 
 
 def follow(page: str, run: Run) -> int:
-    """Take over what the stage has come to, and tell it why the entry is where it is."""
-    return take_over(
+    """Follow the stage, and send it the explanation of its entry; return the turn."""
+    return follow_stage(
         page, name_of(run), run.dialogs, lambda turn, token: why_sentences(run, turn, token)
     )
 
 
-# ------------------------------------------------------------------------------- what it asks
+# ------------------------------------------------------------------------------- searches
 
 
 @st.cache_resource(show_spinner=False)
 def _searches() -> Jobs:
-    """Return the searches of this process, one at a time: each runs a dialog thousands of times."""
+    """Return the job queue of the process, one at a time: each runs a dialog thousands of times."""
     return Jobs(running=1)
 
 
 def answer(page: str, run: Run) -> None:
-    """Tell the stage what would have decided otherwise on the entry that it asks for.
+    """Send the stage the changes that would have reversed the decision on its entry.
 
-    The search goes on in the background, and the stage asks again until it is found.
+    The search runs in the background, and the stage polls until it is done.
     """
     key = f"{page}/stage-answer"
     question = said(key)
@@ -55,9 +55,12 @@ def answer(page: str, run: Run) -> None:
 
 
 def _search(page: str, run: Run, turn: int, token: int) -> Mapping[str, Any]:
-    """Return what was found, or start looking for it and for nothing else."""
+    """Return what was found, or start the search and cancel any other."""
     if not run.choice.dialog.alone:
-        return {"done": True, "words": "This cache is one of several that decide together."}
+        return {
+            "done": True,
+            "words": "This cache decides together with others.",
+        }
     question, key, jobs = (name_of(run), turn, token), f"{page}/stage-search", _searches()
     for done in jobs.results(tuple):
         if done.content == question:

@@ -1,4 +1,4 @@
-"""What happened in words: the turn step by step."""
+"""The turn in words, step by step."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from fdkvc.ui.kit.runs import Run
 
 
 def algorithm(run: Run) -> list[DeltaGenerator]:
-    """Set out the policy's steps, a closed line each; return the places of what happened.
+    """Show the policy's steps, folded; return a container for the turn and one for each step.
 
-    Like all that a step leaves as it is, they stand outside the fragment that steps. The first
-    place is for the turn as a whole, the others for its steps.
+    They stay outside the fragment that follows the stage, which fills the containers.
     """
     st.subheader("Inside this turn", anchor=False)
     places = [st.container()]
@@ -33,14 +32,14 @@ def algorithm(run: Run) -> list[DeltaGenerator]:
 
 
 def inside_turn(run: Run, turn: int, places: list[DeltaGenerator]) -> None:
-    """Tell the turn as a whole and step by step: what happened, and the numbers."""
-    for place, told in zip(places, _told(run)[turn], strict=True):
-        place.html(told)
+    """Fill the containers with what happened in a turn, and the numbers."""
+    for place, description in zip(places, _descriptions(run)[turn], strict=True):
+        place.html(description)
 
 
 @cached
-def _told(run: Run) -> tuple[tuple[str, ...], ...]:
-    """Tell all turns at once: a step, back or forth, only looks its turn up."""
+def _descriptions(run: Run) -> tuple[tuple[str, ...], ...]:
+    """Describe all turns at once, so that a step is a look-up."""
     return tuple(
         (
             f"<p>{escape(headline(run.trace, run.dialogs, 0, turn))}</p>",
@@ -51,7 +50,7 @@ def _told(run: Run) -> tuple[tuple[str, ...], ...]:
 
 
 def _what_happened(story: StepStory) -> str:
-    """Write the sentence and the numbers as plain text: every element costs time at a step."""
+    """Return the sentence and the numbers as one HTML string: every element costs time."""
     numbers = "".join(
         f"<span>{escape(f'{arrow} {label}: {text}')}</span>"
         for arrow, pairs in (("→", story.inputs), ("⇒", story.outputs))

@@ -1,4 +1,4 @@
-"""A guided walk: a few stops through prepared dialogs, each a view and what its run says of it."""
+"""The guided walk: stops in prepared dialogs, each a view with a text made from its run."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class Stop:
     Attributes
     ----------
     tell : function (Run, turn, token) to str
-        What there is to see, made of the run.
+        Writes the text from the run.
     turn : int
     view : mapping of str to str
         The rest of the view, as in a permalink.
     pick : function (Run, turn) to int, optional
-        The entry that it points at.
+        Chooses the entry to pin.
     fork : Fork, optional
-        What the stage shows beside the run.
+        A fork to show beside the run.
     """
 
     tell: Callable[[Run, int, int], str]
@@ -50,27 +50,27 @@ class Stop:
 
     @property
     def choice(self) -> RunChoice:
-        """The run that it speaks of."""
+        """The run that it shows."""
         scenario = scenario_named(self.view["scenario"])
         dialog = DialogChoice(scenario, int(self.view["seed"]), World())
         return RunChoice(dialog, policy_named(self.view["policy"]), Benchmark.budget)
 
     @property
     def token(self) -> int | None:
-        """The entry that it points at, if any."""
+        """The entry to pin, if any."""
         return self.pick(load_run(self.choice), self.turn) if self.pick else None
 
     @property
     def words(self) -> str:
-        """What there is to see."""
+        """The text."""
         return self.tell(load_run(self.choice), self.turn, self.token or 0)
 
 
-# ------------------------------------------------------------------------------- what runs say
+# ------------------------------------------------------------------------------- facts of runs
 
 
 def holds(run: Run, turn: int) -> dict[str, int]:
-    """Count what a turn leaves in the cache by topic."""
+    """Count the entries kept after a turn by topic."""
     made = turn_view(run.trace, run.dialogs, 0, turn)
     topics = run.dialogs.topics_of(0, made.token[made.kept])
     return {topic: topics.count(topic) for topic in sorted(set(topics))}
@@ -85,7 +85,7 @@ def _topic(run: Run, turn: int) -> str:
 
 
 def gathered(run: Run, turn: int, token: int) -> dict[str, float]:
-    """Return how much the score of an entry rose while each topic was on, up to a turn."""
+    """Return how much an entry's score rose during each topic, up to a turn."""
     course = life(run.trace, run.dialogs, 0, token)
     rises = np.diff(course.score[course.turn <= turn], prepend=0)
     topics = [_topic(run, int(past)) for past in course.turn[course.turn <= turn]]
@@ -96,25 +96,25 @@ def gathered(run: Run, turn: int, token: int) -> dict[str, float]:
 
 
 def oldest(run: Run, turn: int) -> int:
-    """Return the token that has been in the cache the longest."""
+    """Return the oldest token in the cache."""
     made = turn_view(run.trace, run.dialogs, 0, turn)
     return int(made.token[made.kept][0])
 
 
 def nearly_kept(run: Run, turn: int) -> int:
-    """Return the best of the entries that were there before and had to go."""
+    """Return the best of the older entries that the budget evicted."""
     made = turn_view(run.trace, run.dialogs, 0, turn)
     gone = np.flatnonzero((made.rule == Rule.budget) & ~made.new)
     return int(made.token[gone[np.argmax(made.score[gone])]])
 
 
 def rescued(run: Run, turn: int) -> int:
-    """Return the entry that stays and has risen by the most places since the turn before."""
+    """Return the kept entry whose rank rose most since the turn before."""
     return max(_ranks(run, turn).items(), key=lambda each: each[1][0] - each[1][1])[0]
 
 
 def _ranks(run: Run, turn: int) -> dict[int, tuple[int, int]]:
-    """Return the ranks, in the turn before and in this one, of what stays in both."""
+    """Return the ranks, in the turn before and in this one, of entries kept in both."""
     before, now = (_ranked(run, each) for each in (turn - 1, turn))
     return {token: (before[token], now[token]) for token in before.keys() & now.keys()}
 
@@ -130,17 +130,17 @@ def _ranked(run: Run, turn: int) -> dict[int, int]:
 
 def _the_cache_fills(run: Run, turn: int, token: int) -> str:
     return (
-        f"{count(turn + 1, 'turn')} speak of {_topic(run, turn)}, and the cache holds "
-        f"{_held(run, turn)}. Whatever the policy, there is nothing else to keep."
+        f"The first {count(turn + 1, 'turn')} are on topic {_topic(run, turn)}, so the cache "
+        f"holds {_held(run, turn)}. Under any policy there is nothing else to keep."
     )
 
 
 def _half_of_it_follows(run: Run, turn: int, token: int) -> str:
     protected = int(turn_view(run.trace, run.dialogs, 0, turn).protected.sum())
     return (
-        f"The dialog turns to {_topic(run, turn)} for good. H2O protects the newest "
-        f"{count(protected, 'entry', 'entries')} and fills the other places with the largest sums "
-        f"of attention, so the cache holds {_held(run, turn)}."
+        f"The dialog moves to {_topic(run, turn)} for good. H2O protects the newest "
+        f"{count(protected, 'entry', 'entries')} and fills the other slots with the entries of "
+        f"most cumulative attention, so the cache holds {_held(run, turn)}."
     )
 
 
@@ -149,10 +149,10 @@ def _the_cache_is_stale(run: Run, turn: int, token: int) -> str:
     topic = run.dialogs.topics_of(0, np.array([token]))[0]
     turns = turn - int(run.dialogs.born[0, token]) + 1
     return (
-        f"Six turns later it still holds {_held(run, turn)}: the stale cache. Token {token} of "
-        f"{topic} has gathered attention for {count(turns, 'turn')}, "
+        f"Six turns later it still holds {_held(run, turn)}: the cache is stale. Token {token} of "
+        f"{topic} has received attention for {count(turns, 'turn')}, "
         f"{percent(sums[on] / sum(sums.values()))} of it while {on} was on. A sum never shrinks, "
-        "so what it rewards is age."
+        "so it rewards age."
     )
 
 
@@ -164,9 +164,9 @@ def _the_new_has_no_time(run: Run, turn: int, token: int) -> str:
     turns, theirs = (turn - int(run.dialogs.born[0, each]) + 1 for each in (token, why.marginal))
     own, last = contrast(why.score, why.cutoff)
     return (
-        f"What is new has no time to catch up. Token {token} of {why.topic} left the protected "
-        f"window after {count(turns, 'turn')} with {own}; the last to stay, token {why.marginal}, "
-        f"has {last} of {count(theirs, 'turn')}."
+        f"New entries have no time to catch up. Token {token} of {why.topic} left the protected "
+        f"window after {count(turns, 'turn')} with a score of {own}; the last kept, token "
+        f"{why.marginal}, has {last} from {count(theirs, 'turn')}."
     )
 
 
@@ -176,8 +176,8 @@ def _recency_lags(run: Run, turn: int, token: int) -> str:
     mine, theirs = (holds(each, turn).get(on, 0) for each in (run, other))
     than = "fewer than" if mine < theirs else "more than" if mine > theirs else "as many as"
     return (
-        f"The same dialog under FD-KVC. In the turn to {on} it holds {_held(run, turn)}: {mine} of "
-        f"{on}, {than} H2O, which has {theirs}. What was said before still scores high."
+        f"The same dialog under FD-KVC. At the change to {on} it holds {_held(run, turn)}: {mine} "
+        f"of {on}, {than} H2O, which has {theirs}. Older entries still score high."
     )
 
 
@@ -185,8 +185,8 @@ def _recency_decays(run: Run, turn: int, token: int) -> str:
     shares = {name: left for each in term_courses(run.trace) for name, left in each.shares.items()}
     lost = percent(1 - float(shares[DECAY.name][turn]))
     return (
-        f"But recency loses {lost} every turn, and only what is like the query is raised again. "
-        f"Two turns on the cache holds {_held(run, turn)}."
+        f"But recency loses {lost} every turn, and only entries similar to the query regain it. "
+        f"Two turns later the cache holds {_held(run, turn)}."
     )
 
 
@@ -196,25 +196,25 @@ def _a_fork(run: Run, turn: int, token: int) -> str:
     parted = first_difference(overlap(run, other))
     changed = listed(change.changes(run.choice.policy, run.choice.budget))
     return (
-        f"What if it had decayed faster? Below it the same run goes on after turn {change.turn} "
-        f"with {changed}. They part in turn {parted}; now the fork holds {_held(other, turn)}, "
-        f"where its parent holds {_held(run, turn)}."
+        f"What if recency had decayed faster? The lower lane continues the run after turn "
+        f"{change.turn} with {changed}. They diverge in turn {parted}; now the fork holds "
+        f"{_held(other, turn)}, its parent {_held(run, turn)}."
     )
 
 
 def _the_old_is_gone(run: Run, turn: int, token: int) -> str:
     lost = sorted(set(run.dialogs.topic_names) - set(holds(run, turn)))
-    price = f"nothing of {listed(lost)} is left" if lost else "every topic still has a place"
-    return f"At the end it holds {_held(run, turn)}. The price of letting go: {price}."
+    price = f"nothing of {listed(lost)} is left" if lost else "every topic still has entries"
+    return f"At the end it holds {_held(run, turn)}. The cost of forgetting: {price}."
 
 
 def _a_rescue(run: Run, turn: int, token: int) -> str:
     before, now = _ranks(run, turn)[token]
     topic = run.dialogs.topics_of(0, np.array([token]))[0]
     return (
-        f"Another dialog, in which {_topic(run, turn)} comes back in turn {turn}. Token {token} of "
-        f"{topic}, from turn {run.dialogs.born[0, token]}, was at rank {before} a turn ago and is "
-        f"at rank {now} now: the query is like it again, and its recency is raised."
+        f"Another dialog, in which {_topic(run, turn)} returns in turn {turn}. Token {token} of "
+        f"{topic}, from turn {run.dialogs.born[0, token]}, rises from rank {before} to {now}: the "
+        "query is similar to it again, which raises its recency."
     )
 
 
@@ -237,7 +237,7 @@ STOPS = (
 
 
 def guided_walk(page: str) -> None:
-    """Show the button that starts the walk, or those that lead through it."""
+    """Show the button that starts the walk, or those that step through it."""
     key = f"{page}/stop"
     at = st.session_state.get(key)
 
@@ -257,8 +257,8 @@ def guided_walk(page: str) -> None:
             icon=":material/explore:",
             on_click=go,
             args=(0,),
-            help="Nine stops: the stale cache of H2O, the same dialog under FD-KVC, a fork of it, "
-            "and a rescue.",
+            help="Nine stops: H2O's stale cache, the same dialog under FD-KVC, a fork of it, and "
+            "a rescued entry.",
         )
         return
     st.button("End the walk", key=f"{page}/walk-end", on_click=go, args=(None,))
@@ -275,7 +275,7 @@ def guided_walk(page: str) -> None:
 
 
 def tell_stop(page: str, run: Run) -> None:
-    """Say what there is to see at the stop of the walk, with this run's own numbers."""
+    """Show the text of the current stop, with this run's own numbers."""
     at = st.session_state.get(f"{page}/stop")
     if at is None:
         return
@@ -289,20 +289,20 @@ def tell_stop(page: str, run: Run) -> None:
         else:
             st.info(
                 Markdown(
-                    "**Stop {} of {}** is about {}. The settings have changed since: the next "
-                    "stop, or the one before, shows its own again."
+                    "**Stop {} of {}** is about {}. You have changed the settings: the next or "
+                    "previous stop restores its own."
                 ).format(at + 1, len(STOPS), stop.choice.policy.label),
                 icon=":material/explore:",
             )
 
 
 def _stands(stop: Stop, run: Run) -> bool:
-    """Whether the page shows the run that a stop speaks of."""
+    """Whether the page shows the run of a stop."""
     return replace(run.choice, asked=()) == stop.choice
 
 
 def beside(page: str, run: Run) -> tuple[Lane, ...]:
-    """Return the run and its fork as lanes, where the stop of the walk shows one; else none."""
+    """Return the run and its fork as lanes if the current stop has a fork, else nothing."""
     at = st.session_state.get(f"{page}/stop")
     if at is None or (stop := STOPS[at]).fork is None or not _stands(stop, run):
         return ()
