@@ -111,7 +111,7 @@ def test_both_questions_are_answered_within_three_actions_and_without_scrolling(
     assert "What would have evicted it?" in text
     assert f"above the first evicted, token {first} of B." in text
     assert (
-        f"It gathered for 4 turns and lost none of it; token {first} of B, the first "
+        f"It built up its score over 4 turns and lost none of it; token {first} of B, the first "
         "evicted, for 2." in text
     )
 
@@ -133,7 +133,7 @@ def test_every_entry_is_reached_by_keys_says_what_it_is_and_why_it_went(page: Pa
         expect(why(page)).to_contain_text(sentence)
     expect_linked(page, entry=token)
     expect(why(page).locator(".changes")).to_contain_text(best.label)
-    why(page).get_by_text("Every setting").click()
+    why(page).get_by_text("All settings").click()
     expect(why(page)).to_contain_text(best.words)
     page.keyboard.press("Escape")
     expect(why(page)).to_contain_text("Turn 5 by topic")
