@@ -1,16 +1,15 @@
-"""Capture: what a real model attends to, recorded from a dialog as the model reads it.
+"""Capture: recordings of a model's attention vectors as it reads a dialog.
 
-A model of Hugging Face *transformers* reads a dialog turn by turn. Of one layer, the vectors that
-its attention works with are recorded as the library's attention interface hands them over: after
-positional rotation, and with scaling and grouped heads undone, so that q·k/√h is the model's own
-logit for every query head. The embedding of a token is the hidden state that enters the layer.
-When a model is loaded, that is held against its own attention once; a layer of another kind is
-refused, and so is a dialog in which the layer does not see every token before.
+A model of Hugging Face *transformers* reads a dialog turn by turn. The vectors of one layer are
+recorded from the library's attention interface: after positional rotation, with scaling and grouped
+heads undone, so that q·k/√h is the model's logit for every query head. Embeddings are the hidden
+states that enter the layer. On loading, this is checked against the model's own attention once;
+other layers are rejected, as is a dialog in which the layer does not see every earlier token.
 
-A causal model reads a turn after all turns before it, through its own cache, which is never
-evicted from. An encoder reads the dialog so far, or as much of its end as it can hold, and the
-turn's own tokens are recorded from that reading: no token is recorded with knowledge of a later
-turn. Its tokens that only frame a text are not recorded; a causal model's first token is.
+A causal model reads each turn with its own full cache of the turns before. An encoder reads the
+dialog so far, or as much of its end as fits, and only the turn's tokens are recorded from that
+reading, so that no vector depends on a later turn. Special tokens around a text are recorded for
+causal models only, and only at the beginning.
 
 Needs the packages of ``requirements-capture.txt``.
 """
@@ -41,17 +40,17 @@ from fdkvc.limits import MAX_PACKED_WEIGHTS
 from fdkvc.parameters import Field, Parameter, check_parameter
 
 INTERFACE = "fdkvc_recorded"
-"""The name under which the recording attention is known to the library."""
+"""The name of the recording attention in the library."""
 
 
 TRIED_TOKENS = 8
-"""Tokens by which a model is tried when it is loaded."""
+"""Tokens of the check when a model is loaded."""
 
 TOLERANCES = {"float32": 1e-3, "float64": 1e-3}
-"""How far a weight of a model's own attention may be from a recorded one; by its precision."""
+"""Largest difference between a model's attention weights and recorded ones, by precision."""
 
 HALF_TOLERANCE = 0.05
-"""The same in a precision of 16 bits."""
+"""The same for 16-bit precisions."""
 
 EXTRAS = {
     "softcap": "a softcap",
@@ -59,7 +58,7 @@ EXTRAS = {
     "s_aux": "sinks of its own",
     "sinks": "sinks of its own",
 }
-"""What attention may have besides queries and keys, by the names that the library gives it."""
+"""Features of attention that a recording lacks, by their names in the library."""
 
 READS = Field(
     "Reads",
@@ -75,31 +74,31 @@ READS = Field(
 
 SURPRISAL = Field(
     "Surprisal",
-    "What says how surprising each token is: how rare its word is, or the model's prediction.",
+    "Source of each token's surprisal: the frequency of its word, or the model's prediction.",
     name="surprisal",
     default="words",
-    choices={"words": "how rare its word is", "model": "the model, from all before it"},
+    choices={"words": "the frequency of its word", "model": "the model, from all tokens before"},
 )
 
 Vectors = tuple[Floats, Floats, Floats, Floats]
 """Embeddings (n, d), and queries, keys and values (H, n, h), of n tokens."""
 
 Read = tuple[Floats, Floats, Floats, Floats, Floats]
-"""Those, and the surprisal of the tokens (n,), none where the model is not asked for it."""
+"""Those, and the surprisal of the tokens (n,), empty if not requested."""
 
 Encoded = list[tuple[int, Token]]
-"""The tokens of a turn, each after its id."""
+"""Ids and tokens of a turn."""
 
 ASSISTANT = "assistant"
-"""Whom a chat template takes the model for. Where a dialog has one, its speakers are roles."""
+"""The model's role in chat templates; in a dialog that has it, speakers are roles."""
 
 _MARK = re.compile("\ue000[0-9]+\ue001")
-"""What stands for the text of a turn while a template lays a dialog out."""
+"""Placeholders for the texts of turns while a template is rendered."""
 
 
 @dataclass
 class _Recorder:
-    """Attention as the library computes it, with what goes into one layer kept."""
+    """The library's attention, which keeps the inputs of one layer."""
 
     layer: int
     calls: int = 0
@@ -116,12 +115,12 @@ class _Recorder:
         call, self.calls = self.calls, self.calls + 1
         for name, what in EXTRAS.items():
             if settings.get(name) is not None:
-                raise ValueError(f"its attention has {what}, which a recording has not")
+                raise ValueError(f"its attention has {what}, which cannot be recorded")
         number = getattr(module, "layer_idx", None)
         if (call if number is None else number) == self.layer:
-            if self.kept:  # as where one softmax is subtracted from another
+            if self.kept:  # for example, if one softmax is subtracted from another
                 raise ValueError(
-                    "it attends more than once in a layer, but a recording has one softmax of each"
+                    "it attends more than once in a layer, but a recording has one softmax for each"
                 )
             h = query.shape[-1]
             scaling = settings.get("scaling")
@@ -132,13 +131,13 @@ class _Recorder:
         return sdpa_attention_forward(module, query, key, value, attention_mask, **settings)
 
     def begin(self) -> None:
-        """Forget what was read before."""
+        """Forget earlier calls."""
         self.calls, self.kept = 0, {}
 
     def seen(self, causal: bool, total: int) -> Bools:
-        """Mark which of so many tokens each of those read last sees (1 or H, n, total)."""
+        """Mark which of so many tokens each of the last n sees (1 or H, n, total)."""
         count, n = (self.kept[name].shape[2] for name in ("keys", "queries"))
-        gone = total - count  # which the model itself no longer holds
+        gone = total - count  # no longer in the model's own cache
         seen = np.tri(n, count, count - n, np.bool_) if causal else np.ones((n, count), np.bool_)
         if self.mask is not None:
             mask = self.mask[0, :, -n:].cpu()
@@ -146,7 +145,7 @@ class _Recorder:
         return np.concatenate([np.zeros((*seen.shape[:-1], gone), np.bool_), seen], axis=-1)
 
     def take(self, tokens: slice, heads: Sequence[int]) -> tuple[Floats, Floats, Floats]:
-        """Return queries, keys and values (H, n, h) of some of the tokens read last."""
+        """Return queries, keys and values (H, n, h) of some of the last tokens."""
         count = self.kept["queries"].shape[1]
         found = []
         for vectors in self.kept.values():
@@ -155,7 +154,7 @@ class _Recorder:
             found.append(every[[head // group for head in heads], tokens])
         queries, keys, values = found
         if values.shape != keys.shape:
-            raise ValueError("this model's values have other dimensions than its keys")
+            raise ValueError("the dimensions of this model's values and keys differ")
         return queries, keys, values
 
 
@@ -171,11 +170,11 @@ class Model:
     heads : tuple of int
         Query heads of the layer.
     prefix, suffix : tuple of int
-        Ids of the tokens that the tokenizer puts around a text.
+        Ids that the tokenizer puts around a text.
     reads : {"words", "names", "chat"}
-        What it reads of a turn, see `READS`.
+        See `READS`.
     predicts_tokens : bool
-        Whether it says how probable each token is before it reads it; see `SURPRISAL`.
+        Whether surprisal comes from its predictions; see `SURPRISAL`.
     """
 
     name: str
@@ -192,9 +191,9 @@ class Model:
 
     @property
     def most_tokens(self) -> int:
-        """Tokens that the model can hold."""
-        known = getattr(self.model.config, "max_position_embeddings", None) or math.inf
-        return int(min(known, self.tokenizer.model_max_length, 2**31))
+        """Longest text in tokens."""
+        limit = getattr(self.model.config, "max_position_embeddings", None) or math.inf
+        return int(min(limit, self.tokenizer.model_max_length, 2**31))
 
 
 def load_capture_model(
@@ -213,15 +212,15 @@ def load_capture_model(
     heads : sequence of int, optional
         All query heads of the layer by default.
     reads : {"words", "names", "chat"}
-        What it reads of a turn, see `READS`.
+        See `READS`.
     surprisal : {"words", "model"}
-        What says how surprising each token is, see `SURPRISAL`.
+        See `SURPRISAL`.
 
     Raises
     ------
     ValueError
-        If the optional packages are missing, the model cannot be loaded or has no such layer or
-        head, or it is not one that can be recorded.
+        If packages are missing, or the model cannot be loaded or recorded, or has no such layer or
+        head.
     """
     READS.check(reads, "reads")
     SURPRISAL.check(surprisal, "surprisal")
@@ -246,7 +245,7 @@ def load_capture_model(
             f"capture needs the packages of requirements-capture.txt: {error.name} is missing"
         ) from None
     disable_progress_bar()
-    set_verbosity_error()  # what it says in warnings is said in a sentence, or is no matter
+    set_verbosity_error()  # its warnings are harmless or become errors here
     recorder = _Recorder(layer)
     AttentionInterface.register(INTERFACE, recorder)
     AttentionMaskInterface.register(INTERFACE, sdpa_mask)
@@ -257,20 +256,20 @@ def load_capture_model(
             tokenizer = AutoTokenizer.from_pretrained(name)
             prefix, suffix = _frame(tokenizer)
     if getattr(config, "is_encoder_decoder", False):
-        raise ValueError(f"the model {name!r} has both an encoder and a decoder: give one of one")
-    if not tokenizer.is_fast:
-        raise ValueError(f"the tokenizer of {name!r} does not say where its tokens stand")
-    if reads == "chat" and not tokenizer.chat_template:
         raise ValueError(
-            f"the model {name!r} cannot be read so: its tokenizer has no chat template"
+            f"the model {name!r} has both an encoder and a decoder: give a model with one of them"
         )
-    chosen = _chosen(config, layer, heads)
+    if not tokenizer.is_fast:
+        raise ValueError(f"the tokenizer of {name!r} does not give the positions of its tokens")
+    if reads == "chat" and not tokenizer.chat_template:
+        raise ValueError(f"the tokenizer of {name!r} has no chat template")
+    chosen = _check_heads(config, layer, heads)
     with as_model_error(name):
-        with torch.device("meta"):  # where nothing is allocated
+        with torch.device("meta"):  # allocates nothing
             described = AutoModel.from_config(config).num_parameters()
         if stored is not None and described > MAX_PACKED_WEIGHTS * stored:
             raise ValueError(
-                f"config.json describes {described:,} numbers, but its weights have {stored:,}"
+                f"config.json describes {described:,} parameters, but its weights have {stored:,}"
             )
         predicts_tokens = surprisal == "model"
         if predicts_tokens and not (
@@ -279,7 +278,7 @@ def load_capture_model(
                 kind.endswith(("ForCausalLM", "LMHeadModel")) for kind in config.architectures or ()
             )
         ):
-            raise ValueError("it does not predict tokens, so words say how surprising they are")
+            raise ValueError("it does not predict tokens: take surprisal from words")
         try:
             model, loaded = (
                 AutoModelForCausalLM if predicts_tokens else AutoModel
@@ -288,35 +287,33 @@ def load_capture_model(
                 attn_implementation=INTERFACE,
                 dtype="auto" if gpu else torch.float32,
                 use_safetensors=True,
-                ignore_mismatched_sizes=True,  # they are named below
+                ignore_mismatched_sizes=True,  # checked below
                 output_loading_info=True,
             )
-        except KeyError as error:  # a model that knows its own kinds of attention alone
+        except KeyError as error:  # a model with a fixed list of attention implementations
             raise ValueError(_elsewhere(config)) if INTERFACE in error.args else error from None
-        check_loaded(loaded, needless="pooler")  # what pools has no part in any attention
+        check_loaded(loaded, needless="pooler")  # pooling is not used
         model = model.to("cuda" if gpu else "cpu").eval()
     causal = any(getattr(module, "is_causal", False) for module in model.modules())
-    about = (name, model, tokenizer, causal, layer, chosen, prefix, suffix, reads)
-    found = Model(*about, predicts_tokens=causal and predicts_tokens, recorder=recorder)
+    parts = (name, model, tokenizer, causal, layer, chosen, prefix, suffix, reads)
+    found = Model(*parts, predicts_tokens=causal and predicts_tokens, recorder=recorder)
     with as_model_error(name, "be recorded"):
-        _try(found)
+        _check_recording(found)
     return found
 
 
 def record(model: Model, transcript: Transcript) -> Recording:
-    """Let a model read a dialog, and return what its attention worked with.
-
-    How surprising each token is, is said by how rare its word is, or by the model; see `SURPRISAL`.
+    """Record a dialog as a model reads it.
 
     Raises
     ------
     ValueError
-        If the dialog is longer than the model can hold, or than the bounds of a recording.
+        If the dialog is too long for the model or for a recording.
     """
     import torch
 
     encoded = _encode_turns(model, transcript)
-    check_size(transcript.name, [len(turn) for turn in encoded])  # before much is read in vain
+    check_size(transcript.name, [len(turn) for turn in encoded])  # before reading
     read = _read_causally if model.causal else _read_in_windows
     with torch.inference_mode():
         parts = list(read(model, transcript.name, [[i for i, _ in turn] for turn in encoded]))
@@ -339,7 +336,7 @@ def record(model: Model, transcript: Transcript) -> Recording:
 
 
 def _by_words(transcript: Transcript, tokens: Sequence[Sequence[Token]]) -> Floats:
-    """Return the surprisal of tokens by the frequencies of words (N,)."""
+    """Return the surprisal of tokens by word frequency (N,)."""
     found = [
         surprisal_in(turn.text, [(token.start, token.end) for token in own])
         for turn, own in zip(transcript.turns, tokens, strict=True)
@@ -351,7 +348,7 @@ def _by_words(transcript: Transcript, tokens: Sequence[Sequence[Token]]) -> Floa
 
 
 def _read_causally(model: Model, name: str, turns: Sequence[list[int]]) -> Iterator[Read]:
-    """Read turn after turn, with the model's own cache of those before."""
+    """Read turn by turn, with the model's own cache."""
     total = sum(map(len, turns))
     if total > model.most_tokens:
         raise ValueError(f"{name}: {total} tokens, but the model holds at most {model.most_tokens}")
@@ -363,30 +360,30 @@ def _read_causally(model: Model, name: str, turns: Sequence[list[int]]) -> Itera
         nats = np.zeros(0, np.float32)
         if model.predicts_tokens:
             nats, last = _surprisal(output.logits[0], ids, last), output.logits[0, -1:]
-        # The cache holds more keys than were asked for now: both end with the tokens just read.
+        # The cache has keys of earlier turns too; it ends with the tokens just read.
         yield (*_vectors(model, output, slice(-len(ids), None)), nats)
 
 
 def _surprisal(logits: Any, ids: Sequence[int], last: Any) -> Floats:
-    """Return −log of what the model gave each token just before it (n,).
+    """Return −log of each token's predicted probability (n,).
 
     Parameters
     ----------
     logits : tensor (n, V)
-        Of what comes after each of these tokens.
+        After each of these tokens.
     ids : sequence of n
     last : tensor (1, V), optional
-        Of the first of them; at the beginning of a text all tokens are alike.
+        Logits before the first; uniform by default.
     """
     import torch
 
     before = torch.zeros_like(logits[:1]) if last is None else last
-    foretold = torch.cat([before, logits[:-1]]).float().log_softmax(dim=-1)
-    return -_numpy(foretold[range(len(ids)), list(ids)])
+    predicted = torch.cat([before, logits[:-1]]).float().log_softmax(dim=-1)
+    return -_numpy(predicted[range(len(ids)), list(ids)])
 
 
 def _read_in_windows(model: Model, name: str, turns: Sequence[list[int]]) -> Iterator[Read]:
-    """Read the dialog up to the end of each turn, or as much of its end as the model can hold."""
+    """Read the dialog up to each turn's end, or as much of its end as fits into the model."""
     room = model.most_tokens - len(model.prefix) - len(model.suffix)
     so_far: list[int] = []
     for turn, ids in enumerate(turns):
@@ -401,7 +398,7 @@ def _read_in_windows(model: Model, name: str, turns: Sequence[list[int]]) -> Ite
 
 
 def _check_sees_all(model: Model, name: str, total: int) -> None:
-    """Raise a ValueError if the layer does not see all the tokens read so far."""
+    """Raise a ValueError if the layer does not see all tokens so far."""
     seen = model.recorder.seen(model.causal, total)
     n = seen.shape[-2]
     if (seen | ~np.tri(n, total, total - n, np.bool_) if model.causal else seen).all():
@@ -417,8 +414,8 @@ def _check_sees_all(model: Model, name: str, total: int) -> None:
     )
 
 
-def _try(model: Model) -> None:
-    """Raise a ValueError unless recorded queries and keys say what the model attends to."""
+def _check_recording(model: Model) -> None:
+    """Raise a ValueError unless recorded queries and keys reproduce the model's attention."""
     import torch
 
     recorder = model.recorder
@@ -443,12 +440,12 @@ def _try(model: Model) -> None:
         model.model.set_attn_implementation(INTERFACE)
         hook.remove()
     if own[0] is None:
-        raise ValueError("it does not say what it attends to, so that no recording can be checked")
+        raise ValueError("it does not return its attention weights, so no recording can be checked")
     logits = queries @ keys.swapaxes(1, 2) / np.float32(math.sqrt(keys.shape[2]))
     weights = softmax(np.where(seen, logits, np.float32(-np.inf)))
     precision = str(model.model.dtype).rpartition(".")[2]
-    away = np.abs(weights - _numpy(own[0][0])[list(model.heads)]).max()
-    if away > TOLERANCES.get(precision, HALF_TOLERANCE):
+    difference = np.abs(weights - _numpy(own[0][0])[list(model.heads)]).max()
+    if difference > TOLERANCES.get(precision, HALF_TOLERANCE):
         raise ValueError("its attention is not the softmax of q·k/√h over what a token sees")
 
 
@@ -463,10 +460,10 @@ def _forward(model: Model, ids: Sequence[int], **settings: Any) -> Any:
     import torch
 
     tokens = torch.tensor([list(ids)], device=model.model.device)
-    known = model.model.config.get_text_config().vocab_size
+    vocabulary = model.model.config.get_text_config().vocab_size
     with as_model_error(model.name, "read a dialog"):
-        if max(ids) >= known:
-            raise ValueError(f"its tokenizer gives the token {max(ids)}, but it knows {known:,}")
+        if max(ids) >= vocabulary:
+            raise ValueError(f"its tokenizer gives token {max(ids)}, but it has {vocabulary:,}")
         model.recorder.begin()
         return model.model(input_ids=tokens, output_hidden_states=True, **settings)
 
@@ -485,9 +482,9 @@ def _numpy(vectors: Any) -> Floats:
 
 
 def _encode_turns(model: Model, transcript: Transcript) -> list[Encoded]:
-    """Return the tokens of each turn, as the model reads it."""
+    """Return the tokens of each turn as the model reads it."""
     if model.reads == "chat":
-        return _by_template(model, transcript)
+        return _encode_by_template(model, transcript)
     encoded = []
     for turn in transcript.turns:
         before = f"{turn.speaker}: " if model.reads == "names" else ""
@@ -499,11 +496,11 @@ def _encode_turns(model: Model, transcript: Transcript) -> list[Encoded]:
     return encoded
 
 
-def _by_template(model: Model, transcript: Transcript) -> list[Encoded]:
-    """Return the tokens of each turn where the model's own template lays all of them out.
+def _encode_by_template(model: Model, transcript: Transcript) -> list[Encoded]:
+    """Return the tokens of each turn by the model's chat template.
 
-    What it puts after a turn whether or not another follows belongs to that turn, and what else
-    stands between two to the later one. A turn in which nothing is said has no tokens.
+    Text that the template puts after a turn even if no turn follows belongs to that turn; other
+    text between turns belongs to the later one. A turn without words has no tokens.
     """
     turns = [at for at, turn in enumerate(transcript.turns) if turn.text.strip()]
     speakers = [turn.speaker.casefold() for turn in transcript.turns]
@@ -516,26 +513,24 @@ def _by_template(model: Model, transcript: Transcript) -> list[Encoded]:
         ]
         try:
             return str(model.tokenizer.apply_chat_template(messages, tokenize=False))
-        except Exception as error:  # a template is a program of its own
+        except Exception as error:  # a template is a program
             raise ValueError(
-                f"{transcript.name}: its chat template cannot be followed: {error_reason(error)}"
+                f"{transcript.name}: its chat template fails: {error_reason(error)}"
             ) from None
 
     marks = [f"\ue000{at}\ue001" for at in turns]
     between, found = _MARK.split(rendered(marks)), _MARK.findall(rendered(marks))
     if found != marks:
         raise ValueError(
-            f"{transcript.name}: its chat template does not say every turn once and in its order"
+            f"{transcript.name}: its chat template does not give every turn once and in order"
         )
     texts = [transcript.turns[at].text.strip() for at in turns]
     whole = "".join(f"{before}{text}" for before, text in zip(between, [*texts, ""], strict=True))
     if whole != rendered(texts):
-        raise ValueError(
-            f"{transcript.name}: its chat template does not say every turn as it was said"
-        )
+        raise ValueError(f"{transcript.name}: its chat template changes the text of a turn")
     starts, lows = [0], []
     for place, text in enumerate(texts):
-        # Where the text of a turn begins, and then what belongs to the next one.
+        # Start of the turn's text, then of what belongs to the next turn.
         lows.append(sum(map(len, (*between[: place + 1], *texts[:place]))))
         closing = _MARK.split(rendered(marks[: place + 1]))[-1]
         closed = between[place + 1].startswith(closing)
@@ -543,14 +538,14 @@ def _by_template(model: Model, transcript: Transcript) -> list[Encoded]:
     encoded: list[Encoded] = [[] for _ in transcript.turns]
     for number, start, end in _encode(model, whole):
         place = bisect_right(starts[:-1], start) - 1
-        said = transcript.turns[turns[place]].text
-        low = lows[place] - said.index(texts[place])
-        encoded[turns[place]].append(_placed(model, number, start, end, low, said))
+        text = transcript.turns[turns[place]].text
+        low = lows[place] - text.index(texts[place])
+        encoded[turns[place]].append(_placed(model, number, start, end, low, text))
     return encoded
 
 
 def _encode(model: Model, text: str) -> Iterator[tuple[int, int, int]]:
-    """Yield the id of each token of a text, and where it starts and ends."""
+    """Yield id, start and end of each token of a text."""
     with as_value_error(f"the tokenizer of {model.name!r} cannot read {text[:40]!r}"):
         encoded = model.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
     for number, place in zip(encoded["input_ids"], encoded["offset_mapping"], strict=True):
@@ -558,22 +553,19 @@ def _encode(model: Model, text: str) -> Iterator[tuple[int, int, int]]:
 
 
 def _placed(
-    model: Model, number: int, start: int, end: int, low: int, said: str
+    model: Model, number: int, start: int, end: int, low: int, text: str
 ) -> tuple[int, Token]:
-    """Return a token by its place in what is said, which begins at `low`."""
-    own = (min(max(at - low, 0), len(said)) for at in (start, end))
-    return number, Token(_token_text(model, number), *own)
-
-
-def _token_text(model: Model, number: int) -> str:
-    return clean_name(str(model.tokenizer.convert_ids_to_tokens(number)))
+    """Return id and token, its span clipped to a turn's text, which begins at `low`."""
+    own = (min(max(at - low, 0), len(text)) for at in (start, end))
+    name = clean_name(str(model.tokenizer.convert_ids_to_tokens(number)))
+    return number, Token(name, *own)
 
 
 def _frame(tokenizer: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the ids that a tokenizer puts before and after a text."""
     encoded = tokenizer("a", return_special_tokens_mask=True)
     ids, special = encoded["input_ids"], encoded["special_tokens_mask"]
-    if all(special):  # a tokenizer that does not know the letter
+    if all(special):  # the letter is unknown
         return (), ()
     first, last = special.index(0), len(special) - special[::-1].index(0)
     return tuple(ids[:first]), tuple(ids[last:])
@@ -582,7 +574,7 @@ def _frame(tokenizer: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
 # ------------------------------------------------------------------------------- choices
 
 
-def _chosen(config: Any, layer: int, heads: Sequence[int] | None) -> tuple[int, ...]:
+def _check_heads(config: Any, layer: int, heads: Sequence[int] | None) -> tuple[int, ...]:
     """Check the layer and the heads; return the heads."""
     config = config.get_text_config()
     last_layer = Parameter("", "", low=0, high=config.num_hidden_layers - 1)

@@ -1,12 +1,12 @@
-"""Trace files: recordings as one ``.npz`` that anyone with NumPy can read and write.
+"""Trace files: recordings as one ``.npz`` of plain arrays.
 
-D dialogs with T turns, N tokens, Q demands and M mentions in all, one after the other; H heads.
+D dialogs with T turns, N tokens, Q demands and M mentions in all, concatenated; H heads.
 
 =================  ===========  ==========================================================
-array              shape, type  what it holds
+array              shape, type  contents
 =================  ===========  ==========================================================
 version            () int       1
-source             () str       what made the vectors, such as a model and its layer
+source             () str       origin of the vectors, such as a model and its layer
 heads              (H,) int     number of each head in its layer
 dialog_names       (D,) str     all different
 dialog_turns       (D,) int     turns of each dialog
@@ -14,8 +14,8 @@ turn_speakers      (T,) str
 turn_texts         (T,) str
 turn_topics        (T,) str     empty where a turn has none
 turn_tokens        (T,) int     tokens of each turn
-token_texts        (N,) str     as the tokenizer writes them
-token_spans        (N, 2) int   characters of the turn's text, the end not included
+token_texts        (N,) str     in the tokenizer's form
+token_spans        (N, 2) int   characters of the turn's text, the end excluded
 embeddings         (N, d) float
 queries            (H, N, h)    float; queries and keys after positional rotation: q·k/√h is the
 keys               (K, N, h)    logit; K is H, or where H / K query heads in a row share their keys
@@ -25,14 +25,14 @@ demand_places      (Q, 2) int   dialog, and the turn that needs the value
 demand_sources     (Q,) str     method, or service
 demand_slots       (Q,) str
 demand_values      (Q,) str
-demand_carried     (Q,) int     1: it is said of other services alone, else 0; the file may lack it
-mentions           (M, 4) int   demand, turn, first character, end; by demand, the oldest first
-missing            (D,) int     arguments of calls, and values of states, that are said nowhere
-surprisal          (N,) float   −log of each token's probability, in nats; the file may lack it
+demand_carried     (Q,) int     1: mentioned only for other services, else 0; optional
+mentions           (M, 4) int   demand, turn, first character, end; oldest first in a demand
+missing            (D,) int     arguments of calls and values of states without a mention
+surprisal          (N,) float   −log of each token's probability, in nats; optional
 =================  ===========  ==========================================================
 
-Whole numbers are of 64 bits and floats of 16 or 32; what is computed with is float32. Nothing is
-pickled. Dialogs, turns and demands count from 0.
+Integers have 64 bits, floats 16 or 32; computation uses float32. Nothing is pickled. Dialogs, turns
+and demands count from 0.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ VERSION = 1
 
 
 LARGEST_HALF = float(np.finfo(np.float16).max)
-"""The largest number that 16 bits can say: 65,504."""
+"""The largest 16-bit float: 65,504."""
 
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -99,10 +99,10 @@ SHAPES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "mentions": ("int", ("M", "4")),
     "surprisal": ("float", ("N",)),
 }
-"""Every array: its kind, and its axes; a letter stands for the same length everywhere."""
+"""Type and axes of every array; a letter is the same length everywhere."""
 
 OPTIONAL = ("demand_carried", "surprisal")
-"""The arrays that a file may lack."""
+"""Arrays that may be absent."""
 
 _KINDS: Mapping[str, tuple[str, str]] = {
     "int": ("i8", "whole numbers of 64 bits"),
@@ -131,13 +131,12 @@ def trace_bytes(recordings: Sequence[Recording], half: bool = False) -> bytes:
     recordings : sequence of Recording
         Of the same heads and dimensions, with different names.
     half : bool
-        Whether vectors are rounded to 16 bits, for a file of half the size. An array that holds
-        numbers beyond what these can say stays as it is.
+        Whether to round vectors to 16 bits, for half the size; arrays with larger numbers keep 32.
 
     Raises
     ------
     ValueError
-        If there are none, they do not go together, or the file would be too large to be read.
+        If there are none, they differ in heads or source, or the file would be too large.
     """
     if not recordings:
         raise ValueError("there are no recordings to write")
@@ -146,9 +145,9 @@ def trace_bytes(recordings: Sequence[Recording], half: bool = False) -> bytes:
         if recording.heads != first.heads or recording.source != first.source:
             raise ValueError("the recordings are not of the same heads of the same model")
         if (recording.surprisal is None) != (first.surprisal is None):
-            raise ValueError("some of the recordings have surprisal, and others have not")
+            raise ValueError("only some of the recordings have surprisal")
     arrays = _arrays_of(recordings, half)
-    if refusal := _extent_of(arrays).refusal:
+    if refusal := _size_of(arrays).refusal:
         raise ValueError(refusal)
     file = io.BytesIO()
     np.savez_compressed(file, allow_pickle=False, **arrays)
@@ -160,15 +159,15 @@ AXES = {
     **{"H": "heads", "K": "heads of keys"},
     **{"d": "dimensions of an embedding", "h": "dimensions of a head"},
 }
-"""What the letters of `SHAPES` count."""
+"""Names of the axes of `SHAPES`."""
 
-ADDED = "DTNQM"
-"""Those that grow with every recording."""
+GROWING = "DTNQM"
+"""Axes that grow with every recording."""
 
 
 @dataclass(frozen=True)
 class TraceSize:
-    """How much recordings take of a trace file; those of several are added.
+    """The size of recordings in a trace file; sizes add up.
 
     Attributes
     ----------
@@ -184,7 +183,7 @@ class TraceSize:
     def __add__(self, other: TraceSize) -> TraceSize:
         mine, theirs = self.lengths, other.lengths
         return TraceSize(
-            {axis: mine[axis] + (theirs[axis] if axis in ADDED else 0) for axis in mine},
+            {axis: mine[axis] + (theirs[axis] if axis in GROWING else 0) for axis in mine},
             {name: max(width, other.widths[name]) for name, width in self.widths.items()},
         )
 
@@ -201,7 +200,7 @@ class TraceSize:
 
     @property
     def refusal(self) -> str | None:
-        """Why so much cannot be read, in a sentence; None if it can."""
+        """A sentence that says which limit is exceeded; None if none is."""
         for axis, length in self.lengths.items():
             if length > _MOST[axis]:
                 most = f"but at most {_MOST[axis]:,} are allowed"
@@ -214,11 +213,11 @@ class TraceSize:
 
 
 def trace_size(recording: Recording, half: bool = False) -> TraceSize:
-    """Return how much a recording takes of a trace file; `half` as for `trace_bytes`."""
-    return _extent_of(_arrays_of([recording], half))
+    """Return the size of a recording in a trace file; for `half` see `trace_bytes`."""
+    return _size_of(_arrays_of([recording], half))
 
 
-def _extent_of(arrays: Arrays) -> TraceSize:
+def _size_of(arrays: Arrays) -> TraceSize:
     lengths = {
         axis: length
         for name, array in arrays.items()
@@ -252,7 +251,7 @@ def _arrays_of(recordings: Sequence[Recording], half: bool) -> dict[str, Any]:
         fits = half and max(float(np.abs(part).max()) for part in parts) <= LARGEST_HALF
         return np.concatenate(parts, axis=axis).astype(np.float16 if fits else np.float32)
 
-    known = {} if recordings[0].surprisal is None else {"surprisal": joined("surprisal", 0)}
+    surprisal = {} if recordings[0].surprisal is None else {"surprisal": joined("surprisal", 0)}
     sharing = _sharing(recordings)
     return {
         "version": np.int64(VERSION),
@@ -278,12 +277,12 @@ def _arrays_of(recordings: Sequence[Recording], half: bool) -> dict[str, Any]:
         "demand_values": texts([demand.value for _, demand in demands]),
         "demand_carried": ints([demand.carried for _, demand in demands]),
         "mentions": ints(mentions, -1, 4),
-        **known,
+        **surprisal,
     }
 
 
 def _sharing(recordings: Sequence[Recording]) -> int:
-    """Return how many heads in a row have the same keys and values, in all recordings."""
+    """Return how many consecutive heads share keys and values, in all recordings."""
     size, *others = {size for recording in recordings for size in recording.groups}
     if others or size == 1:
         return 1
@@ -305,26 +304,25 @@ def read_trace_file(file: IO[bytes], most_bytes: int = MAX_TRACE_BYTES) -> tuple
     file : binary file
         Open, and able to seek.
     most_bytes : int
-        Of the file, and of all its arrays together.
+        Limit for the file, and for all its arrays together.
 
     Raises
     ------
     ValueError
-        In a sentence that names the array, or the dialog and turn, and what is wrong with it.
+        With a sentence that names the array, or the dialog and turn, and the problem.
     """
     arrays = _read_arrays(file, most_bytes)
     if int(arrays["version"]) != VERSION:
-        raise ValueError(f"version is {int(arrays['version'])}, but {VERSION} is what can be read")
+        raise ValueError(f"version is {int(arrays['version'])}, but only {VERSION} can be read")
     turns = _counts("dialog_turns", arrays["dialog_turns"], len(arrays["turn_texts"]), "turns")
     _counts("turn_tokens", arrays["turn_tokens"], len(arrays["token_texts"]), "tokens")
     names = [clean_name(str(name)) for name in arrays["dialog_names"]]
     if len(set(names)) < len(names):
-        raise ValueError("dialog_names holds a name twice")
+        raise ValueError("dialog_names has a name twice")
     heads, kv_heads = len(arrays["heads"]), len(arrays["keys"])
     if heads % kv_heads:
         raise ValueError(
-            f"there are {kv_heads} heads of keys, but they must go evenly into the {heads} of "
-            "queries"
+            f"there are {kv_heads} heads of keys, but they must divide the {heads} of queries"
         )
     demands = _demands(arrays, turns)
     token_starts = np.concatenate([[0], np.cumsum(arrays["turn_tokens"])])
@@ -333,7 +331,7 @@ def read_trace_file(file: IO[bytes], most_bytes: int = MAX_TRACE_BYTES) -> tuple
         own = range(first, first + count)
         lengths = arrays["turn_tokens"][first : first + count].tolist()
         check_size(name, lengths)
-        said = tuple(
+        own_turns = tuple(
             Turn(
                 clean_name(str(arrays["turn_speakers"][at])),
                 clean(str(arrays["turn_texts"][at])),
@@ -342,7 +340,7 @@ def read_trace_file(file: IO[bytes], most_bytes: int = MAX_TRACE_BYTES) -> tuple
             for at in own
         )
         missing = int(arrays["missing"][dialog])
-        transcript = Transcript(name, said, tuple(demands[dialog]), missing)
+        transcript = Transcript(name, own_turns, tuple(demands[dialog]), missing)
         low, high = int(token_starts[first]), int(token_starts[first + count])
         tokens = tuple(_tokens(arrays, token_starts, at, at - first, transcript) for at in own)
         found.append(
@@ -367,12 +365,12 @@ def read_trace_file(file: IO[bytes], most_bytes: int = MAX_TRACE_BYTES) -> tuple
 
 
 def _of_heads(vectors: NDArray[Any], heads: int) -> Floats:
-    """Return the vectors of KV heads (K, n, h) for each of the heads that share them (H, n, h)."""
+    """Repeat vectors of KV heads (K, n, h) for the query heads that share them (H, n, h)."""
     return vectors.astype(np.float32).repeat(heads // len(vectors), axis=0)
 
 
 def _read_arrays(file: IO[bytes], most_bytes: int) -> dict[str, NDArray[Any]]:
-    """Read every array of a file whose names, sizes, shapes and types are right."""
+    """Check names, sizes, shapes and types, then read every array."""
     _check_bytes("has", file.seek(0, io.SEEK_END), most_bytes)
     try:
         with zipfile.ZipFile(file) as archive:
@@ -394,25 +392,25 @@ def _check_bytes(verb: str, size: int, most: int) -> None:
 
 
 def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
-    """Return the member of each array: all that there are, each once."""
+    """Return the archive member of each array; none may be missing, repeated or unknown."""
     found = archive.infolist()
     names = [info.filename for info in found]
     wanted = [name for name in SHAPES if name not in OPTIONAL or f"{name}.npy" in names]
     for name in wanted:
         if names.count(f"{name}.npy") != 1:
-            raise ValueError(f"the file must hold an array {name}, once")
+            raise ValueError(f"the file must have one array {name}")
     if len(names) != len(wanted):
         raise ValueError(f"the file has {len(names)} arrays, but a trace has {len(wanted)}")
     for info in found:
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise ValueError(f"{info.filename} is compressed in a way that is not read")
+            raise ValueError(f"{info.filename} has an unsupported compression")
     return {name: archive.getinfo(f"{name}.npy") for name in wanted}
 
 
 def _check_header(
     archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str, lengths: dict[str, int]
 ) -> None:
-    """Check an array's shape and type by its header alone, and its size by what they say."""
+    """Check an array's shape, type and size by its header alone."""
     kind, axes = SHAPES[name]
     with archive.open(info) as member:
         shape, dtype, start = _header(member, name)
@@ -430,7 +428,7 @@ def _check_header(
         if not length and axis not in ("Q", "M"):
             raise ValueError(f"{name} has shape {shape}, but {axis} is at least 1")
     if start + math.prod(shape) * dtype.itemsize != info.file_size:
-        raise ValueError(f"{name} has another size than its shape and type say")
+        raise ValueError(f"the size of {name} differs from its shape and type")
 
 
 def _header(member: IO[bytes], name: str) -> tuple[tuple[int, ...], np.dtype[Any], int]:
@@ -457,8 +455,8 @@ def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> N
         return array
     codes = np.frombuffer(array.tobytes(), f"{array.dtype.str[0]}u4")
     if codes.max(initial=0) > sys.maxunicode:
-        raise ValueError(f"{name} holds a character that there is not")
-    return np.array(array.tolist(), np.object_)  # as texts, which are as long as they are
+        raise ValueError(f"{name} has an invalid character")
+    return np.array(array.tolist(), np.object_)  # as str, which need no padding
 
 
 def _reason(error: Exception) -> str:
@@ -466,10 +464,10 @@ def _reason(error: Exception) -> str:
 
 
 def _counts(name: str, counts: NDArray[Any], total: int, what: str) -> list[int]:
-    """Return counts that must be none below 0 and add up."""
+    """Return counts that must not be negative and must add up."""
     found = [int(count) for count in counts]
     if min(found, default=0) < 0 or sum(found) != total:
-        raise ValueError(f"{name} does not add up to the {total} {what} that there are")
+        raise ValueError(f"{name} does not add up to the {total} {what} in the file")
     return found
 
 
@@ -509,16 +507,16 @@ def _demands(arrays: Arrays, turns: Sequence[int]) -> list[list[Demand]]:
             raise ValueError(f"{place}: there is no dialog {dialog} that has a turn {turn}")
         own = mentions[at]
         if not own or own != sorted(own):
-            raise ValueError(f"{place}: it needs mentions, the oldest first")
+            raise ValueError(f"{place}: it needs mentions, oldest first")
         for mention in own:
             if not (
                 0 <= mention.turn < turn
                 and 0 <= mention.start < mention.end <= len(texts[dialog][mention.turn])
             ):
-                raise ValueError(f"{place}: a mention is no part of a text before turn {turn}")
+                raise ValueError(f"{place}: a mention is not in a text before turn {turn}")
         source, slot, value = (
             clean_name(str(arrays[f"demand_{name}"][at])) for name in ("sources", "slots", "values")
         )
-        said_of_others = bool(carried[at])
-        found[dialog].append(Demand(kind, turn, source, slot, value, tuple(own), said_of_others))  # type: ignore[arg-type]
+        demanded = (turn, source, slot, value, tuple(own), bool(carried[at]))
+        found[dialog].append(Demand(kind, *demanded))  # type: ignore[arg-type]
     return found

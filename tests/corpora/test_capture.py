@@ -153,7 +153,7 @@ def test_surprisal_is_how_rare_the_word_is_or_what_the_model_foretold(
     np.testing.assert_allclose(plain.surprisal[:4], expected, rtol=1e-5)
     np.testing.assert_array_equal(plain.keys, recording.keys)
     # One that was kept without its language-model head cannot say it.
-    with pytest.raises(ValueError, match="it does not predict tokens, so words say how surprisin"):
+    with pytest.raises(ValueError, match="it does not predict tokens: take surprisal from words"):
         load_capture_model(causal, 1, surprisal="model")
 
 
@@ -260,7 +260,7 @@ def told(name: str, **changes: Any) -> None:
         ),
         (
             {"vocab_size": 9_999_999},
-            "config.json describes 240,008,784 numbers, but its weights have 9,192",
+            "config.json describes 240,008,784 parameters, but its weights have 9,192",
         ),
         ({"hidden_act": "none"}, "there is no 'none'"),
         ({"model_type": "none"}, "model type `none`"),
@@ -297,7 +297,7 @@ def test_a_token_that_the_model_does_not_know_is_named(causal: str, tmp_path: Pa
     changed["model"]["vocab"]["rome"] = 1000
     path.write_text(json.dumps(changed))
     model = load_capture_model(str(name), 0)
-    with pytest.raises(ValueError, match=r"gives the token 1000, but it knows 16") as caught:
+    with pytest.raises(ValueError, match=r"gives token 1000, but it has 16") as caught:
         record(model, DIALOG)
     assert_one_sentence(caught.value)
 
@@ -404,7 +404,7 @@ def test_sinks_and_softcaps_are_named_before_anything_is_read(tmp_path: Path) ->
     sunk = transformers.GptOssConfig(**SHAPE, **sizes, num_local_experts=2, num_experts_per_tok=1)
     for config, what in ((capped, "a softcap"), (sunk, "sinks of its own")):
         name = saved(tmp_path / config.model_type, config)
-        sentence = f"cannot be recorded: its attention has {what}, which a recording has not"
+        sentence = f"cannot be recorded: its attention has {what}, which cannot be recorded"
         with pytest.raises(ValueError, match=sentence) as caught:
             load_capture_model(name, 0)
         assert_one_sentence(caught.value)
@@ -511,17 +511,17 @@ def test_a_chat_template_lays_the_dialog_out(causal: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("template", "sentence"),
     [
-        ("{{ messages[0].content }}", "does not say every turn once and in its order"),
+        ("{{ messages[0].content }}", "does not give every turn once and in order"),
         (
             "{% for m in messages %}{{ m.content | upper }}{% endfor %}",
-            "does not say every turn as it was said",
+            "changes the text of a turn",
         ),
         (
             "{% for m in messages %}{{ m.content | replace('six', 'two') }}{% endfor %}",
-            "does not say every turn as it was said",
+            "changes the text of a turn",
         ),
         ("{{ raise_exception('roles must alternate') }}", "roles must alternate"),
-        ("{% for", "cannot be followed"),
+        ("{% for", "its chat template fails"),
     ],
 )
 def test_a_template_that_cannot_be_followed_is_named(
