@@ -610,7 +610,7 @@ HERE = r"dialogue 0 \(7_00001\)"
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (b"", "the file has no dialogs"),
+        (b"", "the file is empty"),
         (b"[]", "the file has no dialogs"),
         (b"{}", "neither 'body' nor 'conversations' nor 'messages' nor 'turns'"),
         (encoded([{"body": 3}]), "dialog 0: 'body' is missing or not an object"),

@@ -98,6 +98,8 @@ def read_dialogs(
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise ValueError(f"line {line} of the file is not UTF-8 text") from None
+    if not text.strip():
+        raise ValueError("the file is empty")
     ending = Path(name).suffix.lower().removeprefix(".")
     named = [each for each in FORMATS.values() if ending in each.endings]
     texts = [each for each in named or FORMATS.values() if each.field is None]
