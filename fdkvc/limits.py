@@ -40,6 +40,7 @@ MAX_CACHED_WORDS = 2**15  # whose id or vector is cached
 MAX_FRONT_SETTINGS = 12  # of a search's Pareto front that are validated, spread evenly
 MAX_RESTORED_SPANS = 8  # restored one at a time to see which repairs an answer
 MAX_WRITTEN_TOKENS = 128  # that a model generates
+MAX_REPEATS = 6  # of the same tokens, after which a chat's passage ends
 MAX_CALLS = 2  # of a model before the words of a turn
 MAX_BOUND_TERMS = 20_000  # of the integer programme for the most evidence: about a second
 MAX_BOUND_SECONDS = 2.0  # of one such programme

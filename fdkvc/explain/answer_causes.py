@@ -368,7 +368,7 @@ def restore_spans(
     full = TextCache(model.decoder)
     logits = read([full], cache.ids, last=1)[0, 0]
     writer = first_writer(tokens, logits)
-    (answer,) = generate_passages(tokens, [full], writer)
+    (answer,) = generate_passages(tokens, [full], writer, stop_loops=True)
     weights = sum(
         full.attention(at).mean(axis=(0, 1))[: cache.count]
         for at in range(cache.count + len(tokens.marks[writer]) - 1, full.count)
@@ -384,6 +384,7 @@ def restore_spans(
                 *(_with(cache, each, again) for each in sets for again in (False, True)),
             ],
             writer,
+            stop_loops=True,
         )
     )
     policy = next(texts)

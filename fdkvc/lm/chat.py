@@ -12,7 +12,7 @@ import numpy as np
 
 from fdkvc.attention import Floats
 from fdkvc.corpora.model_text import Passage, Writer
-from fdkvc.limits import MAX_CALLS, MAX_WRITTEN_TOKENS
+from fdkvc.limits import MAX_CALLS, MAX_REPEATS, MAX_WRITTEN_TOKENS
 from fdkvc.lm.language_model import LanguageModel
 from fdkvc.lm.text_cache import ModelCache, TextCache, read
 from fdkvc.lm.tokens import Tokens
@@ -25,6 +25,7 @@ def generate(
     *,
     most: int = MAX_WRITTEN_TOKENS,
     every: int | None = None,
+    stop_loops: bool = False,
 ) -> Iterator[dict[int, int]]:
     """Continue passages by greedy decoding.
 
@@ -38,6 +39,8 @@ def generate(
         Most tokens of a passage.
     every : int, optional
         End a turn after every so many tokens, so that policies evict during the answer.
+    stop_loops : bool
+        End a text that repeats itself; see `is_looping`.
 
     Yields
     ------
@@ -46,6 +49,7 @@ def generate(
         for the end of a passage, which the caller reads.
     """
     going = list(range(len(caches)))
+    written: list[list[int]] = [[] for _ in caches]
     for count in range(1, most + 1):
         chosen = dict(zip(going, logits.argmax(axis=-1).tolist(), strict=True))
         going = [at for at, token in chosen.items() if token != tokens.end]
@@ -56,8 +60,29 @@ def generate(
             for at in going:
                 caches[at].end_turn()
         yield chosen
+        for at in going:
+            written[at].append(chosen[at])
+        looping = [stop_loops and is_looping(written[at]) for at in going]
+        if any(looping):
+            logits = logits[np.logical_not(looping)]
+            going = [at for at, loops in zip(going, looping, strict=True) if not loops]
         if not going:
             break
+
+
+def is_looping(ids: Sequence[int]) -> bool:
+    """Whether a text ends with `MAX_REPEATS` repetitions of the same one to eight tokens.
+
+    Examples
+    --------
+    >>> is_looping([5, 7] + 6 * [9]), is_looping([5] + 6 * [7, 9]), is_looping(5 * [9])
+    (True, True, False)
+    """
+    return any(
+        len(ids) >= MAX_REPEATS * period
+        and list(ids[-MAX_REPEATS * period :]) == MAX_REPEATS * list(ids[-period:])
+        for period in range(1, 9)
+    )
 
 
 def generate_passages(
@@ -67,11 +92,12 @@ def generate_passages(
     *,
     most: int = MAX_WRITTEN_TOKENS,
     every: int | None = None,
+    stop_loops: bool = False,
 ) -> list[str]:
     """Return the passage of a writer that each cache continues with; see `generate`."""
     logits = read(caches, tokens.marks[writer], last=1)[:, 0]
     passages: list[list[int]] = [[] for _ in caches]
-    for step in generate(tokens, caches, logits, most=most, every=every):
+    for step in generate(tokens, caches, logits, most=most, every=every, stop_loops=stop_loops):
         for at, token in step.items():
             passages[at].append(token)
     return [tokens.text(ids).strip() for ids in passages]
@@ -126,7 +152,8 @@ class Chat:
     ) -> Generator[dict[str, tuple[Writer, int]]]:
         """Let the model answer under every cache: any calls first, then words.
 
-        Closing the generator ends the current passages; the chat can continue.
+        A passage that repeats itself ends; see `is_looping`. Closing the generator ends the
+        current passages; the chat can continue.
 
         Parameters
         ----------
@@ -163,7 +190,9 @@ class Chat:
             for name, writer in writers.items()
         ]
         try:
-            for chosen in generate(tokens, caches, np.stack(logits), most=most, every=every):
+            for chosen in generate(
+                tokens, caches, np.stack(logits), most=most, every=every, stop_loops=True
+            ):
                 yield {names[at]: (writers[names[at]], token) for at, token in chosen.items()}
         finally:
             after = read(caches, (tokens.end,), last=1)[:, 0]

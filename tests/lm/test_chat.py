@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from fdkvc.corpora.model_text import Passage
-from fdkvc.lm.chat import Chat, generate
+from fdkvc.limits import MAX_WRITTEN_TOKENS
+from fdkvc.lm import BUNDLED
+from fdkvc.lm.chat import Chat, generate, is_looping
 from fdkvc.lm.language_model import LanguageModel, load_language_model
 from fdkvc.lm.text_cache import CutTextCache, EvictingCache, TextCache, read
 from fdkvc.policies import policy_named
@@ -127,3 +129,25 @@ def test_calls_come_before_the_words_and_end_at_some_time(
         pass
 
     assert [writer for writer, *_ in caller.passages["full"]] == ["user", "call", "call", "system"]
+
+
+def test_a_chat_stops_a_passage_that_repeats_itself_and_measured_answers_go_on() -> None:
+    model = load_language_model(BUNDLED)
+    talk = Chat(model, {"full": TextCache(model.decoder)})
+    talk.add_message("a" * 22)
+    mark = model.tokens.marks["system"]
+    written = []
+    for stop in (False, True):
+        cache = talk.caches["full"].fork()
+        logits = read([cache], mark, last=1)[:, 0]
+        steps = generate(model.tokens, [cache], logits, stop_loops=stop)
+        written.append([step[0] for step in steps])
+    whole, stopped = written
+
+    first = next(n for n in range(len(whole)) if is_looping(whole[:n]))
+    assert stopped == whole[:first]
+    assert len(whole) == MAX_WRITTEN_TOKENS
+    for _ in talk.answer():
+        pass
+    assert talk.text("full") == model.tokens.text(stopped).strip()
+    talk.add_message("hello")  # and it goes on
