@@ -72,7 +72,7 @@ FILE = Field(
     "Real dialogs, or a trace of a model.",
     name="file",
     default="dialogues",
-    choices={**SHIPPED, OWN: "A file of my own …"},
+    choices={OWN: "A file of my own …", **SHIPPED},
 )
 DIGEST = Field("SHA-256", "Of your own file.", name="sha", default="")
 CALLS = Field(
