@@ -19,8 +19,10 @@ with page(
     with st.sidebar:
         conversation = choices.choose_conversation(PAGE, shown.link)
     if conversation is not None:
-        answered = scene.answer(PAGE, conversation)
+        body = st.container()
         scene.show_input(PAGE, conversation)
-        if answered is not None:
-            shown.say_wrong(sections.keep_to_sections(PAGE, answered, shown.link))
-            sections.open_section(PAGE, answered)
+        with body:
+            answered = scene.answer(PAGE, conversation)
+            if answered is not None:
+                shown.say_wrong(sections.keep_to_sections(PAGE, answered, shown.link))
+                sections.open_section(PAGE, answered)

@@ -21,14 +21,23 @@ def test_a_person_asks_why_a_call_lost_its_city_and_goes_on_talking(page: Page) 
     expect(page.get_by_text("The call failed because")).to_contain_text("San Jose was evicted")
     expect_linked(page, section="back")
 
-    box = page.get_by_placeholder("Say something as the user")
+    box = page.get_by_placeholder("Write as the user")
     box.fill("Thank you. Are there any <b>movies</b> around there?")
     box.press("Enter")
-    expect(page.locator(".heard")).to_contain_text("any <b>movies</b> around there?")
+    expect(page.locator(".message")).to_contain_text("any <b>movies</b> around there?")
     expect(page.get_by_role("button", name="Stop")).to_have_count(0)
-    expect(fifo).to_contain_text("GetWeather")
+    expect(page.locator(".earlier")).to_contain_text("GetWeather")
     settled(page)
     expect(page).to_have_url(re.compile("said=Thank"))
 
+    docked = page.get_by_test_id("stChatInput").bounding_box()
+    window = page.viewport_size
+    message = page.locator(".message").bounding_box()
+    assert docked is not None
+    assert window is not None
+    assert message is not None
+    assert window["height"] - 80 < docked["y"] + docked["height"] <= window["height"]
+    assert 0 <= message["y"] < docked["y"], "the newest turn is in sight"
+
     page.go_back()
-    expect(page.locator(".heard")).to_contain_text("What will the weather be like")
+    expect(page.locator(".message")).to_contain_text("What will the weather be like")

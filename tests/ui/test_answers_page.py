@@ -39,6 +39,12 @@ def lanes(app: AppTest) -> dict[str, str]:
     return {name: re.sub("<[^>]*>", " ", content) for name, content in found}
 
 
+def earlier(app: AppTest) -> str:
+    """Return the folded earlier turns."""
+    (found,) = re.findall('<details class="earlier">.*?</details>', html(app))
+    return str(found)
+
+
 def say(app: AppTest, text: str) -> AppTest:
     return settled(app.chat_input[0].set_value(text).run())
 
@@ -201,7 +207,7 @@ def test_a_talk_begins_with_nothing_and_every_cache_goes_on_with_its_own_answers
         "I am looking for a restaurant in San Jose.",
         "Something Italian, please.",
     ]
-    assert first.split("per head", 1)[1].strip() in lanes(app)["FIFO"]
+    assert first.split("per head", 1)[1].strip() in re.sub("<[^>]*>", "", earlier(app))
     again = open_page("answers", **link_of(app))
     assert lanes(again) == lanes(app)
 
@@ -218,7 +224,7 @@ def test_a_dialog_goes_on_as_a_talk() -> None:
 
     assert "Thank you. Is there a movie playing there?" in html(app)
     assert "call is right" not in headline(app) or "FindMovies" in headline(app)
-    assert "GetWeather" in lanes(app)["Full cache"]  # what was answered before
+    assert "GetWeather" in earlier(app)
 
 
 def test_an_answer_that_is_stopped_ends_there_and_the_talk_goes_on(
@@ -275,6 +281,36 @@ def test_what_is_too_long_or_sees_the_future_is_said() -> None:
     full = open_page("answers", file="nothing", said="\n".join(["1" * 600] * 3))
     assert full.error[0].value.startswith("The text has ")
     assert full.error[0].value.endswith("tokens, but the model holds at most 1,024.")
+
+
+def test_a_message_that_is_too_long_is_refused_and_stays_in_the_input() -> None:
+    app = say(open_page("answers", file="nothing", policies="fifo"), "x" * 2001)
+
+    assert app.error[0].value == (
+        "Your message has 2,001 characters, but only 2,000 of 2,000 are left in this chat. It was "
+        "not sent: shorten it."
+    )
+    assert app.chat_input[0].proto.value == "x" * 2001
+    assert link_of(app)["said"] == ""
+
+
+def test_an_answer_that_repeats_itself_is_stopped_and_held_against_nobody() -> None:
+    app = say(open_page("answers", file="nothing", policies="fifo,h2o", budget=8), "a" * 22)
+
+    assert headline(app) == "The reference failed here: the full cache repeats itself"
+    assert "Stopped: the model repeats itself." in lanes(app)["Full cache"]
+    assert len(lanes(app)["Full cache"]) < 150
+    assert "<mark>" not in html(app)
+    assert "✗" not in html(app)
+
+
+def test_where_the_full_cache_fails_nothing_is_marked_against_it() -> None:
+    app = open_page("answers", file="dialogues", dialog=0, turn=3)
+
+    assert headline(app).startswith("The reference failed here: the full cache's call is not ")
+    assert "✗" in lanes(app)["Full cache"]
+    shown = next(each for each in html(app).split("\n") if '<div class="answers"' in each)
+    assert "<mark>" not in shown
 
 
 def test_what_a_person_says_is_text() -> None:

@@ -36,10 +36,10 @@ BEGINNING = replace(
     help="The dialog that the model reads before it answers.",
     default="evening",
     choices={
+        NOTHING: "Nothing: start a new chat",
+        OWN: "A file of my own …",
         "evening": SHIPPED["evening"],
         **SHIPPED,
-        OWN: "A file of my own …",
-        NOTHING: "Nothing: start a new chat",
     },
 )
 ANSWERED = Field(

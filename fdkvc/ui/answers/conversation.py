@@ -26,7 +26,7 @@ from fdkvc.explain.answer_causes import (
     words_of,
 )
 from fdkvc.lm import BUNDLED
-from fdkvc.lm.chat import Chat
+from fdkvc.lm.chat import Chat, is_looping
 from fdkvc.lm.head_eviction import check_no_future
 from fdkvc.lm.language_model import LanguageModel, load_language_model
 from fdkvc.lm.text_cache import TextCache
@@ -223,6 +223,21 @@ class Answered:
         """Return each call graded against the expected one; a missing call is empty."""
         pairs = zip_longest(self.calls(name), self.expected_calls, fillvalue="")
         return [grade_call(*each) for each in pairs]
+
+    def looped(self, name: str) -> bool:
+        """Whether an answer was stopped because it repeated itself."""
+        ids, end = self.chat.caches[name].ids, self.chat.model.tokens.end
+        return any(
+            is_looping([token for token in ids[first:last] if token != end])
+            for _, first, last in self.chat.passages[name][self.began(name) :]
+        )
+
+    @property
+    def reference_failed(self) -> bool:
+        """Whether the full cache fails, too: nothing can be held against it then."""
+        return self.looped(FULL) or (
+            bool(self.conversation.expected_calls) and not self.right(FULL)
+        )
 
     def right(self, name: str) -> bool:
         """Whether a cache made the expected calls."""

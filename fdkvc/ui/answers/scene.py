@@ -21,7 +21,7 @@ from fdkvc.ui.kit.fields import hold_and_rerun
 from fdkvc.ui.kit.frame import problems
 from fdkvc.ui.kit.lru import ByteLRU
 from fdkvc.ui.kit.markdown import Markdown
-from fdkvc.words import listed, sentence
+from fdkvc.words import count, listed, sentence
 
 DRAWN = 0.06
 """Seconds between redraws while the model writes."""
@@ -31,6 +31,16 @@ PATIENCE = 0.2
 
 SHOWN_CHARACTERS = 60
 """Characters shown of an argument."""
+
+SCROLL = """
+export default function ({data, parentElement}) {
+  const before = parentElement.messages
+  parentElement.messages = data.messages
+  if (before !== undefined && data.messages > before)
+    document.querySelector(".message")?.scrollIntoView({block: "nearest"})
+}
+"""
+_scroll = st.components.v2.component("newest", js=SCROLL)
 
 ANSWERS: ByteLRU[Answered] = ByteLRU(MAX_ANSWERS_MEGABYTES * 1_000_000)
 """Answered conversations."""
@@ -92,26 +102,41 @@ def _write(
 
 
 def show_input(page: str, conversation: Conversation) -> None:
-    """Show the chat input."""
-    left = MAX_TYPED_CHARACTERS - sum(len(each) + 1 for each in conversation.said)
-    with st.container(horizontal=True, vertical_alignment="center"):
-        with st.container():
-            text = st.chat_input(
-                "Say something as the user: every cache answers",
-                key=f"{page}/say",
-                max_chars=max(left, 1),
-                disabled=left < 2,
+    """Show the chat input, docked at the bottom; a message that is too long stays in it."""
+    used = sum(len(each) + 1 for each in conversation.said)
+    left = MAX_TYPED_CHARACTERS - used
+    with st.container(key="chat-input"):
+        unsent = st.session_state.pop(f"{page}/unsent", "")
+        if unsent:
+            st.session_state[f"{page}/say"] = unsent
+            problems(
+                [
+                    f"Your message has {len(unsent):,} characters, but only {left:,} of "
+                    f"{MAX_TYPED_CHARACTERS:,} are left in this chat. It was not sent: shorten it."
+                ]
             )
-        if conversation.said and st.button(
-            "Take it back",
-            key=f"{page}/unsay",
-            icon=":material/undo:",
-            help="Remove your last message and its answers.",
-        ):
-            kept = "\n".join(conversation.said[:-1])
-            hold_and_rerun(page, [(choices.SAID, kept)])
+        with st.container(horizontal=True, vertical_alignment="center"):
+            with st.container():
+                text = st.chat_input(
+                    "Write as the user",
+                    key=f"{page}/say",
+                    disabled=left < 2,
+                )
+            if conversation.said and st.button(
+                "Take it back",
+                key=f"{page}/unsay",
+                icon=":material/undo:",
+                help="Remove your last message and its answers.",
+            ):
+                kept = "\n".join(conversation.said[:-1])
+                hold_and_rerun(page, [(choices.SAID, kept)])
+    if text and len(text) > left:
+        st.session_state[f"{page}/unsent"] = text
+        st.rerun()
     if text and text.strip():
         hold_and_rerun(page, choices.say(page, conversation, text))
+    # After the first message, each new one scrolls into view.
+    _scroll(key="address-newest", data={"messages": len(conversation.said)})
 
 
 # ------------------------------------------------------------------------------- in words
@@ -120,6 +145,9 @@ def show_input(page: str, conversation: Conversation) -> None:
 def show_headline(answered: Answered) -> None:
     """Show in one sentence which caches made the expected call."""
     titles = answered.conversation.titles
+    if answered.looped(FULL):
+        st.header("The reference failed here: the full cache repeats itself", anchor=False)
+        return
     if not answered.expected_calls:
         full = [text for _, text in answered.passages(FULL)]
         same = [
@@ -143,10 +171,13 @@ def show_headline(answered: Answered) -> None:
     called = {**titles, FULL: "the full cache"}
     right = [called[name] for name in titles if answered.right(name)]
     wrong = [called[name] for name in titles if not answered.right(name)]
-    if not wrong:
+    if answered.reference_failed:
+        words = Markdown("The reference failed here: the full cache's call is not {}{}").format(
+            method, f", but that of {listed(right)} is right" if right else ""
+        )
+        st.header(words, anchor=False)
+    elif not wrong:
         st.header(Markdown("Every cache makes the right call of {}").format(method), anchor=False)
-    elif not right:
-        st.header(Markdown("No cache makes the right call of {}").format(method), anchor=False)
     else:
         st.header(
             Markdown("{}: the call is right with {}, and wrong with {}").format(
@@ -157,13 +188,30 @@ def show_headline(answered: Answered) -> None:
 
 
 def _message_html(answered: Answered) -> str:
-    """Return the last message before the answers."""
-    passages, chat = answered.context.passages[FULL], answered.context
+    """Return the earlier turns, folded to one line, and the last message."""
+    context, conversation = answered.context, answered.conversation
+    passages = context.passages[FULL]
     if not passages:
         return ""
-    turn = turns_of(passages)[-1]
-    writer = passages[-1][0]
-    return f'<div class="heard"><b>{turn} · {escape(writer)}</b> {escape(chat.text(FULL))}</div>'
+    given = sum(each.turn < conversation.turn for each in conversation.passages)
+    turns, last = turns_of(passages), len(passages) - 1
+    earlier = "".join(
+        f"<p><b>{turns[at]} · {escape(passages[at][0])}</b> "
+        f"{escape(context.text(FULL, passage=at))}</p>"
+        for at in range(min(given, last))
+    )
+    for name, title in conversation.titles.items():
+        past = answered.past(name)
+        if past:
+            own = "".join(f"<p><i>{escape(who)}</i> {escape(text)}</p>" for who, text in past)
+            earlier += f"<section><b>{escape(title)}</b>{own}</section>"
+    if earlier:
+        folded = count(turns[-1], "earlier turn")
+        earlier = f'<details class="earlier"><summary>{folded}</summary>{earlier}</details>'
+    return (
+        f'{earlier}<div class="message"><b>{turns[-1]} · {escape(passages[-1][0])}</b> '
+        f"{escape(context.text(FULL))}</div>"
+    )
 
 
 def _lanes_html(answered: Answered, *, writing: bool = False) -> str:
@@ -173,29 +221,23 @@ def _lanes_html(answered: Answered, *, writing: bool = False) -> str:
 
 def _lanes(answered: Answered, writing: bool) -> Iterator[str]:
     titles = answered.conversation.titles
-    said = {name: answered.passages(name) for name in titles}
-    full = {writer: text.split() for writer, text in said[FULL]}
+    texts = {name: answered.passages(name) for name in titles}
+    full = {writer: text.split() for writer, text in texts[FULL]}
     before = answered.context.caches[FULL].count
+    compared = not writing and not answered.reference_failed
+    # The dialog's own call is right whether or not the full cache makes it.
+    graded = compared or (not writing and bool(answered.conversation.expected_calls))
     for name, title in titles.items():
         held = before if name == FULL else min(answered.conversation.budget, before)
-        parts = "".join(
-            f'<p class="past"><i>{escape(writer)}</i> {escape(text)}</p>'
-            for writer, text in answered.past(name)
-        )
-        if writing:
-            parts += "".join(
-                f'<div class="chips"><span>{escape(text)}</span></div>'
-                if writer == "call"
-                else f"<p>{escape(text)}</p>"
-                for writer, text in said[name]
-            )
-        else:
-            parts += "".join(map(call_html, answered.graded_calls(name)))
-            parts += "".join(
-                f"<p>{words_html(text, full.get(writer, []))}</p>"
-                for writer, text in said[name]
-                if writer != "call"
-            )
+        parts = "".join(map(call_html, answered.graded_calls(name))) if graded else ""
+        for writer, text in texts[name]:
+            if writer != "call":
+                words = words_html(text, full.get(writer, [])) if compared else escape(text)
+                parts += f"<p>{words}</p>"
+            elif not graded:
+                parts += f'<div class="chips"><span>{escape(text)}</span></div>'
+        if not writing and answered.looped(name):
+            parts += "<small>Stopped: the model repeats itself.</small>"
         yield (
             f'<section aria-label="{escape(title)}"><b>{escape(title)}</b> '
             f"<small>{held} of {before} entries per head</small>{parts}</section>"

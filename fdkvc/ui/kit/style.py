@@ -144,10 +144,18 @@ div.said {overflow: auto; font-size: .92rem; line-height: 1.5;}
 
 # Answers beside each other; a word's tint is the share of attention that it got.
 _ANSWERS = """
-.heard {padding: .2rem 0 .5rem;}
-.heard b {font-weight: 600; padding-right: .4rem;}
+.message, .earlier {padding: .2rem 0 .5rem;}
+.message {font-size: 1.05rem; scroll-margin-top: 4rem;}
+:is(.message, .earlier) b {font-weight: 600; padding-right: .4rem;}
+.earlier summary {cursor: pointer; font-size: .9rem;}
+.earlier p {margin: .15rem 0 0; font-size: .9rem;}
+.earlier section {margin-top: .5rem;}
+div:has(> .st-key-chat-input), .st-key-chat-input:not(div > div > *) {
+  position: sticky; bottom: 0; z-index: 90; padding-block: .5rem;
+  background: light-dark(#fff, #171614);
+}
 .answers {
-  display: grid; grid-template-columns: repeat(auto-fit, minmax(min(11rem, 100%), 1fr)); gap: .6rem;
+  display: grid; grid-template-columns: repeat(auto-fit, minmax(min(17rem, 100%), 1fr)); gap: .6rem;
 }
 .answers section {
   border: 1px solid color-mix(in srgb, currentColor 25%, transparent); border-radius: 8px;
@@ -155,8 +163,6 @@ _ANSWERS = """
 }
 .answers small {display: block; opacity: .8;}
 .answers p {margin: .4rem 0 0;}
-.answers .past {font-size: .85rem; opacity: .8; margin: .15rem 0 0;}
-.answers .past i {opacity: .85;}
 .answers mark, .looked mark {color: inherit; background: none; border-radius: 3px;}
 .answers mark {border-bottom: 2px dashed var(--unmet); border-radius: 0;}
 .chips {padding: .3rem 0 0;}
