@@ -1,9 +1,8 @@
-"""What the server of the app holds after many page loads and many files that people bring.
+"""The memory of the app's server after many page loads and many uploads.
 
-Every load and every file is of a session of its own, which ends before the next begins; each load
-draws a dialog of its own, and each file is another. No browser takes part: this says to the server
-what a browser would. Prints the server's resident memory as it goes, by how much it still grows
-over the second half of the visits, and what is left once the server has forgotten the sessions.
+Every load and upload has its own session, which ends before the next begins, and its own dialog or
+file. This script speaks the browser's protocol, without a browser. It prints the server's resident
+memory, its growth over the second half of the visits, and what remains once the sessions expired.
 
     python -m benchmarks.memory [--loads 400] [--uploads 40]
 """
@@ -30,7 +29,7 @@ from benchmarks.live_app import APP, resident, serve
 
 SECONDS = 300
 SECONDS_KEPT = 15
-"""How long the server keeps a session that has ended: see .streamlit/config.toml."""
+"""How long the server keeps an ended session: see .streamlit/config.toml."""
 
 COOKIE = "_streamlit_xsrf"
 BOUNDARY = "end-of-part"
@@ -38,9 +37,8 @@ WORDS = [f"word{place}" for place in range(5000)]
 
 
 def conversations(seed: int, count: int = 400, turns: int = 20, words: int = 60) -> bytes:
-    """Return a file of chats; those that are shown are of a size that a person may read."""
-    random = np.random.default_rng(seed)
-    said = random.integers(len(WORDS), size=(count, turns, words))
+    """Return a file of random chats."""
+    drawn = np.random.default_rng(seed).integers(len(WORDS), size=(count, turns, words))
     chats = [
         [
             {
@@ -50,13 +48,13 @@ def conversations(seed: int, count: int = 400, turns: int = 20, words: int = 60)
             }
             for turn, row in enumerate(chat)
         ]
-        for chat in said
+        for chat in drawn
     ]
     return json.dumps(chats).encode()
 
 
 class Visitor:
-    """What a browser says to the server, and what it must know to say it."""
+    """The browser's side of the protocol."""
 
     def __init__(self, app: str, socket: ClientConnection) -> None:
         self._app, self._socket = app, socket
@@ -64,7 +62,7 @@ class Visitor:
         self.drawn: set[str] = set()
 
     def open(self, query: str, name: str = "", brought: FileURLs | None = None) -> None:
-        """Run a page to its end, with a file that was sent before."""
+        """Run a page to its end, with an uploaded file if there is one."""
         asked = BackMsg()
         script = asked.rerun_script
         script.query_string, script.page_name, script.page_script_hash = query, name, self._page
@@ -79,7 +77,7 @@ class Visitor:
             pass
 
     def send(self, content: bytes) -> FileURLs:
-        """Send a file, and return where the server has put it."""
+        """Upload a file, and return its place on the server."""
         asked = BackMsg()
         asked.file_urls_request.file_names.append("chats.json")
         asked.file_urls_request.session_id = self._session
@@ -118,21 +116,21 @@ class Visitor:
 
 @contextmanager
 def session(app: str) -> Iterator[Visitor]:
-    """Come to the app, and leave it."""
+    """Open a session of the app, and end it."""
     address = f"{app.replace('http', 'ws', 1)}/_stcore/stream"
     with connect(address, max_size=None, subprotocols=["streamlit"]) as socket:  # type: ignore[list-item]
         yield Visitor(app, socket)
 
 
 def load(app: str, seed: int) -> None:
-    """Open the step page on a dialog of its own."""
+    """Open the step page on a new dialog."""
     with session(app) as visitor:
         visitor.open(f"scenario=mixed&seed={seed}")
         assert "vega_lite_chart" in visitor.drawn
 
 
 def upload(app: str, seed: int) -> None:
-    """Bring a file to the dialogs page, and look at its first dialog."""
+    """Upload a file on the dialogs page, and open its first dialog."""
     with session(app) as visitor:
         visitor.open("file=own&view=cache", "dialogs")
         visitor.open("file=own&view=cache", "dialogs", visitor.send(conversations(seed)))
@@ -140,7 +138,7 @@ def upload(app: str, seed: int) -> None:
 
 
 def watch(app: str, visit: Callable[[str, int], None], count: int, every: int) -> None:
-    """Visit the app so often, each time in a session that then ends; print the memory."""
+    """Visit the app `count` times, each in a new session; print the memory."""
     held = []
     for number in range(1, count + 1):
         visit(app, number)
@@ -163,9 +161,9 @@ def main() -> None:
         watch(app, load, options.loads, 25)
         watch(app, upload, options.uploads, 4)
         time.sleep(SECONDS_KEPT + 5)
-        load(app, 0)  # the server forgets them when the next one leaves
+        load(app, 0)  # expired sessions go when the next one ends
         upload(app, 0)
-        print(f"after they are forgotten: {resident(app):.0f} MB")
+        print(f"after the sessions expired: {resident(app):.0f} MB")
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
     python -m benchmarks.reading_speed FOLDER FILE [--dialogs 100] [--repetitions 5]
 
-FOLDER holds a model of the Llama layout, FILE dialogs. Reading is measured in turn, in one run, in
-CPU time of one thread, and medians are printed; that of *transformers* needs the packages of
-requirements-capture.txt, and is left out without.
+FOLDER has a model of the Llama layout, FILE dialogs. Alternatives alternate in one run; medians of
+CPU time of one thread are printed. *transformers* needs the packages of requirements-capture.txt,
+and is left out without them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def read_turns(memory: TextCache, turns: Sequence[Sequence[int]]) -> None:
 
 
 def library(folder: str) -> Callable[[Sequence[Sequence[int]]], None] | None:
-    """Return what reads a dialog by *transformers* with its own cache, if that is installed."""
+    """Return a function that reads a dialog with *transformers*, if that is installed."""
     try:
         import torch
         from transformers import AutoModelForCausalLM
@@ -65,7 +65,7 @@ def library(folder: str) -> Callable[[Sequence[Sequence[int]]], None] | None:
 
 
 def reading(model: LanguageModel, folder: str, dialogs: Any, repetitions: int) -> None:
-    """Print how long dialogs take to be read, at once and turn by turn, by whom."""
+    """Print the time to read dialogs, at once and turn by turn, by each alternative."""
     texts = [[model.tokens.encode_passage(each).ids for each in model_text(one)] for one in dialogs]
     whole = [[[token for turn in turns for token in turn]] for turns in texts]
     decoder = model.decoder
@@ -105,7 +105,7 @@ def reading(model: LanguageModel, folder: str, dialogs: Any, repetitions: int) -
 
 
 def whole_run(folder: str, file: str, dialogs: int) -> None:
-    """Run answers, and print how long it took and the peak memory of all its processes."""
+    """Run answers, and print the time and the peak memory of all processes."""
     model, transcripts = load_language_model(folder), read_file(file)[:dialogs]
     settings = Answers(
         tuple(policy_named(key) for key in POLICIES), BUDGETS, cut_text=False, proxies=True

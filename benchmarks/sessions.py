@@ -1,7 +1,7 @@
-"""Two browser sessions run batches at once while a third looks at dialogs: how long each waits.
+"""Waiting times while two browser sessions run batches and a third steps through dialogs.
 
-Prints how long each batch took alone and at once, and the median time to another dialog on the
-stage, before and while they run.
+Prints the time of a batch alone and of two at once, and the median time to another dialog on the
+stage, before and during the batches.
 
     python -m benchmarks.sessions [--dialogs 2000] [--clicks 15]
 """
@@ -40,7 +40,7 @@ def clicks(page: Page, count: int) -> list[float]:
 
 
 def open_benchmark(browser: Browser, address: str, dialogs: int) -> Page:
-    """Open the benchmark page in a session of its own, ready to run."""
+    """Open the benchmark page in a new session, ready to run."""
     page = browser.new_page(viewport={"width": 1440, "height": 1000})
     page.goto(address)
     settled(page)

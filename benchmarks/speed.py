@@ -1,9 +1,9 @@
-"""How fast the batch is, beside the time to draw its random numbers and the plain-Python oracle.
+"""The batch's speed, next to drawing its random numbers and the plain-Python oracle.
 
     python -m benchmarks.speed [--repetitions 5]
 
-Everything is measured in turn, in one run, and medians are printed: on a machine that others use
-too, compare numbers of one run only.
+Measurements alternate in one run and medians are printed: on a shared machine, compare numbers of
+one run only.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def normals(benchmark: Benchmark) -> int:
 
 
 def draw_floor(benchmark: Benchmark, workers: int) -> None:
-    """Draw that many, in memory that is used again, on as many threads."""
+    """Draw as many normals on all threads, in reused memory."""
     share = normals(benchmark) // workers
 
     def work(seed: int) -> None:
@@ -110,16 +110,16 @@ def growth(repetitions: int) -> None:
 
 
 def peak() -> float:
-    """Return the peak memory of this process in MB, as Linux tells it.
+    """Return the peak memory of this process in MB; Linux only.
 
-    That of `getrusage` would include what the process that started this one held.
+    That of `getrusage` would include the parent's before the fork.
     """
     status = Path("/proc/self/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
 def own_peak() -> tuple[int, float]:
-    """Return which process this is, and its peak memory in MB."""
+    """Return the process id and the peak memory in MB."""
     return os.getpid(), peak()
 
 

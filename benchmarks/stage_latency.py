@@ -1,8 +1,8 @@
-"""How long the stage takes in the browser: from the key to the painted turn, and to a new run.
+"""The stage's latency in the browser: from key to painted turn, and to a new run.
 
-For a small and a large run, and for four lanes, in turn: keys are pressed in the page, each after a
-rest in which nothing moves and again while the step before still glides; the run is played at ten
-turns a second; where there is one policy, another is chosen.
+For a small and a large run and for four lanes: keys are pressed alternately at rest and during the
+previous step's transition; the run is played at ten turns a second; with a single policy, another
+is chosen.
 
     python -m benchmarks.stage_latency [--keys 40] [--rounds 3]
 """
@@ -109,7 +109,7 @@ def _drawn(page: Page, policy: str) -> float:
     return float(page.evaluate("window.drawn"))
 
 
-def _told(times: Sequence[float]) -> str:
+def _summary(times: Sequence[float]) -> str:
     worst = sorted(times)[int(0.95 * (len(times) - 1))]
     return f"median {statistics.median(times):.1f} ms, 95 % below {worst:.1f} ms"
 
@@ -133,7 +133,7 @@ def main() -> None:
     for name, measured in found.items():
         print(name)
         for what, times in measured.items():
-            print(f"  {what}: {_told(times)}")
+            print(f"  {what}: {_summary(times)}")
 
 
 if __name__ == "__main__":

@@ -1,13 +1,12 @@
-"""What the checks of `fdkvc.conformance` find in NVIDIA's kvpress, by hand in an environment apart.
+"""Run the checks of `fdkvc.conformance` on NVIDIA's kvpress, in a separate environment.
 
     python3 -m venv kvpress && kvpress/bin/pip install kvpress==0.5.5
     kvpress/bin/python -m benchmarks.research.conformance_kvpress
 
-It needs another version of *transformers* than this project. A small Llama of random weights reads
-turn after turn, under several presses used in three ways: for every turn as its documents show for
-a prompt; the same with positions as its own pipeline gives them; and with its decoding press, which
-compresses at every pass of the model. What is held is known by the keys, which these presses leave
-as they are.
+It needs another version of *transformers* than this project. A small Llama with random weights
+reads several turns under presses used in three ways: at every turn as documented for a prompt; the
+same with the positions of its own pipeline; and with its decoding press, which compresses at every
+forward pass. The tokens held are identified by their keys, which these presses do not change.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ WAYS = ("each turn", "pipeline's positions", "decoding")
 
 
 class Watched(transformers.DynamicCache):  # type: ignore[misc]
-    """The library's cache; it remembers the keys that a layer had before a press took some."""
+    """The library's cache; it keeps the keys that a layer had before a press removed some."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +58,7 @@ class Pressed:
         return self._turn(tokens, self._pressing(tokens.shape[1]))
 
     def write(self, tokens: Any) -> Turn:
-        """Read a token, under the press if that goes on while a model writes."""
+        """Read a token, under the press if it compresses while a model writes."""
         return self._turn(tokens, self._pressing(1) if self.way == "decoding" else nullcontext())
 
     def _pressing(self, n: int) -> Any:
@@ -95,12 +94,12 @@ class Pressed:
 
 
 def ratio(tokens: int) -> float:
-    """Return the ratio by which a press leaves the budget of so many tokens."""
+    """Return the compression ratio that leaves the budget of so many tokens."""
     return max(0.0, 1 - (BUDGET + 0.5) / tokens) if tokens > BUDGET else 0.0
 
 
 def held_by_keys(whole: Any, left: Any, before: Any, new: Any) -> Iterator[Any]:
-    """Yield the tokens that each head of each text holds, by the keys that are left."""
+    """Yield the tokens that each head of each text holds, identified by their keys."""
     for text, heads in enumerate(whole):
         found = []
         for head, keys in enumerate(heads):
@@ -114,7 +113,7 @@ def held_by_keys(whole: Any, left: Any, before: Any, new: Any) -> Iterator[Any]:
 
 
 def presses() -> dict[str, tuple[Callable[[], Any], dict[str, Any]]]:
-    """Return presses by name, each with what it promises."""
+    """Return presses by name, each with its promises."""
     import kvpress
 
     return {
@@ -143,7 +142,7 @@ def model() -> Any:
 
 
 def main() -> None:
-    """Print what each check says of each press in each way."""
+    """Print the result of each check for each press in each way."""
     from importlib.metadata import version
 
     logging.disable(logging.WARNING)
@@ -160,15 +159,15 @@ def main() -> None:
             every = 1 if way == "decoding" else None
             subject = Subject(begin, full, BUDGET, samples=3, every=every, **promises)
             found = {check.__name__: finding(check, subject) for check in checks(subject)}
-            passed = [check for check, said in found.items() if not said]
+            passed = [check for check, fault in found.items() if not fault]
             print(f"\n{way}, {name}: passes {', '.join(passed) or 'nothing'}")
-            for check, said in found.items():
-                if said:
-                    print(f"  {check}: {said}")
+            for check, fault in found.items():
+                if fault:
+                    print(f"  {check}: {fault}")
 
 
 def finding(check: Check, subject: Subject) -> str:
-    """Return what a check says of a press; nothing if it passes."""
+    """Return the fault that a check finds in a press; empty if it passes."""
     try:
         check(subject)
     except Fault as error:

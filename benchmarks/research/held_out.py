@@ -1,11 +1,11 @@
-"""Write the dialogs that the bundled model has not learnt from, or some of them, to a file.
+"""Write dialogs that the bundled model was not trained on to a file.
 
 Reads train.json.xz, as `benchmarks.research.train_bundled_model` does, and writes a list that
 ``python -m fdkvc answers --dialogs`` reads.
 
     python -m benchmarks.research.held_out train.json.xz FILE [--dialogs 200] [--seed 0]
 
-With --services it writes the services of the dialogs that the model has learnt from instead.
+With --services it writes the services of the training dialogs instead.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fdkvc.corpora.formats import read_file
 from fdkvc.corpora.transcripts import Transcript
 
 HELD_OUT = 500
-"""Dialogues that are held out of the bundled model's training."""
+"""Dialogues held out of the bundled model's training."""
 
 
 def read_dialogues(path: Path) -> list[Any]:
@@ -34,7 +34,7 @@ def read_dialogues(path: Path) -> list[Any]:
 
 
 def parted(dialogues: list[Any], held_out: int, seed: int) -> tuple[list[Any], list[Any]]:
-    """Return the dialogues to learn from and those held out, each in their own order.
+    """Return the training and held-out dialogues, each in their original order.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def parted(dialogues: list[Any], held_out: int, seed: int) -> tuple[list[Any], l
 
 
 def services_record(learnt: list[Any]) -> dict[str, Any]:
-    """Return the services of the dialogues to learn from, with their source."""
+    """Return the services of the training dialogues, with their source."""
     names = {service for dialogue in learnt for service in dialogue["services"]}
     source = (
         f"The services of the {len(learnt):,} training dialogues of the Schema-Guided Dialogue "
@@ -60,9 +60,9 @@ def services_record(learnt: list[Any]) -> dict[str, Any]:
 
 
 def read_shuffled(path: Path, seed: int = 0) -> list[Transcript]:
-    """Read the dialogs of a file, in an order that the seed draws."""
-    said = read_file(path)
-    return [said[at] for at in np.random.default_rng(seed).permutation(len(said)).tolist()]
+    """Read the dialogs of a file, shuffled by the seed."""
+    dialogs = read_file(path)
+    return [dialogs[at] for at in np.random.default_rng(seed).permutation(len(dialogs)).tolist()]
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What budgets that differ between heads and between layers gain, at the same total.
+"""The gain of budgets that differ between heads or layers, at the same total.
 
     python -m benchmarks.research.shares FILE FOLDER [--dialogs 500] [--recorded 60]
 
@@ -33,7 +33,7 @@ from fdkvc.lm.text_cache import TextCache, read
 from fdkvc.policies import read_policy
 
 EQUAL = ("h2o", "snapkv", "keydiff")
-"""Policies that score by what they look at, which may differ between heads."""
+"""Policies whose scores may differ between heads."""
 
 
 def layers_of(model: LanguageModel, said: Transcript) -> list[Recording]:
@@ -62,7 +62,7 @@ def layers_of(model: LanguageModel, said: Transcript) -> list[Recording]:
 
 
 def recorded(model: LanguageModel, said: Sequence[Transcript]) -> None:
-    """Print what heads that share gain in call-argument recall, in the mean over layers."""
+    """Print the gain of shared budgets in call-argument recall, averaged over layers."""
     names = [name for key in EQUAL for name in (key, f"ada-heads({key})")]
     each = [one for transcript in said for one in layers_of(model, transcript)]
     found = replay(Replay(tuple(map(read_policy, names)), (BUDGET,)), each)
@@ -70,10 +70,10 @@ def recorded(model: LanguageModel, said: Sequence[Transcript]) -> None:
     found = found.assign(dialog=found.dialog.str.rpartition(",")[0])
     means = found.pivot_table("value", "dialog", "policy")
     services = {each.name: each.services for each in said}
-    kinds = [services[name] for name in means.index]
+    clusters = [services[name] for name in means.index]
     for key in EQUAL:
         gain = (means[f"ada-heads({key})"] - means[key]).to_numpy()
-        low, high = cluster_interval(gain, kinds)
+        low, high = cluster_interval(gain, clusters)
         print(
             f"{key}: {100 * means[key].mean():.1f}, shared by heads {100 * gain.mean():+.1f} "
             f"({100 * low:+.1f} to {100 * high:+.1f}), {len(gain)} dialogues"

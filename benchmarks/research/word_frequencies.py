@@ -3,7 +3,7 @@
     python -m benchmarks.research.word_frequencies train.json.xz fdkvc/corpora/word_frequencies.tsv
 
 FILE is train.json.xz, the training dialogues of the Schema-Guided Dialogue dataset (Rastogi et al.
-2020, CC BY-SA 4.0) as one list. Words that are said fewer than ten times are left out.
+2020, CC BY-SA 4.0) as one list. Words with fewer than ten occurrences are left out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from fdkvc.corpora.transcripts import word_spans
 
 LEAST = 10
-"""How often a word is said that has a line of its own."""
+"""The lowest count of a word in the table."""
 
 HEAD = """\
 # How often words are said in {dialogs:,} training dialogues of the Schema-Guided Dialogue dataset
