@@ -1,8 +1,7 @@
-"""How all tests run: Hypothesis takes the same examples every time, and timing is brief.
+"""Settings of all tests: fixed Hypothesis examples and brief timing.
 
-`pytest --hypothesis-profile=explore` looks for new counterexamples. They run on all cores;
-`pytest -n 0` runs them in one process. The summary says what was not run: why a test is skipped
-says how to run it.
+`pytest --hypothesis-profile=explore` searches for new counterexamples; `pytest -n 0` runs all tests
+in one process. The summary lists the skipped tests and how to run them.
 """
 
 import os
@@ -25,10 +24,10 @@ settings.load_profile("fast")
 
 
 LONGEST = ("tests/test_readme.py", "tests/browser/")
-"""What begins first, so that no core is left with it at the end."""
+"""Started first, so that no core ends with one of them alone."""
 
 NEED_TRANSFORMERS = ("fdkvc/live/*.py", "fdkvc/conformance/of_transformers.py")
-"""What cannot be imported without these packages, to look for examples in it."""
+"""Modules whose doctests cannot be imported without these packages."""
 
 NO_TRANSFORMERS = "torch is not installed: get it with `pip install -r requirements-capture.txt`"
 NOT_THERE = os.environ.get("FDKVC_REQUIRE_CAPTURE") != "1" and not (
@@ -37,7 +36,7 @@ NOT_THERE = os.environ.get("FDKVC_REQUIRE_CAPTURE") != "1" and not (
 
 
 class NotRun(pytest.File):
-    """A file whose examples are skipped, as one test, so that each such file is named."""
+    """A file whose doctests are skipped as one test, so that the summary names the file."""
 
     def collect(self) -> Iterator[pytest.Item]:
         yield Examples.from_parent(self, name="examples")
@@ -54,7 +53,7 @@ def pytest_collect_file(
 ) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
     found = yield
     if found and NOT_THERE and any(map(file_path.match, NEED_TRANSFORMERS)):
-        # Not of its package, which pytest would import before the test.
+        # Not a child of its package, which pytest would import before the test.
         return [NotRun.from_parent(parent.session, path=file_path)]
     return found
 
@@ -64,18 +63,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
-    """Hand out a file at a time, as its tests share what takes long; browser tests one by one."""
+    """Distribute whole files, whose tests share slow fixtures, and single browser tests."""
     scheduling = LoadScopeScheduling(config, log)
-    scheduling._split_scope = _handed_out_with
+    scheduling._split_scope = _scope
     return scheduling
 
 
-def _handed_out_with(name: str) -> str:
+def _scope(name: str) -> str:
     return name if name.startswith("tests/browser/") else name.partition("::")[0]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what was not run, and why, however few words were asked for."""
+    """List the skipped tests with the reason, also in quiet mode."""
     skipped = {
         (report.nodeid, report.longrepr[2].removeprefix("Skipped: "))
         for report in terminalreporter.getreports("skipped")
@@ -90,7 +89,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def brief_timing() -> Iterator[None]:
-    """Time every policy in one round, and few dialogs: no test looks at how long anything took."""
+    """Time each policy once over few dialogs: no test depends on a duration."""
     one_round = partial(benchmark.measure_latency, repeats=1)
     with pytest.MonkeyPatch.context() as patch:
         for module in (benchmark, study):

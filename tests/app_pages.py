@@ -1,4 +1,4 @@
-"""The pages of the app, opened and used without a browser."""
+"""Open and use the app's pages without a browser."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from fdkvc.charts.theme import Spec
 
 ROOT = Path(__file__).parents[1]
 SECONDS = 120
-"""When to give up on what never comes; a busy machine is slow, and no less right."""
+"""Timeout; long, because a busy machine is slow."""
 
 # Every run of a page would look for components in all packages that are installed.
 manifest_scanner.scan_component_manifests = cache(manifest_scanner.scan_component_manifests)
 
 
 def new_session() -> AppTest:
-    """Return the app as a person meets it, not yet run."""
+    """Return the app before its first run."""
     return AppTest.from_file(str(ROOT / "app.py"), default_timeout=SECONDS)
 
 
 def open_page(page: str, state: Mapping[str, object] | None = None, /, **link: object) -> AppTest:
-    """Open a page by a link, in a new session that knows no more than this state."""
+    """Open a page by a link in a new session with this state."""
     app = new_session().switch_page(f"pages/{page}.py")
     for name, value in (state or {}).items():
         app.session_state[name] = value
@@ -42,19 +42,19 @@ def open_page(page: str, state: Mapping[str, object] | None = None, /, **link: o
 
 
 def settled(app: AppTest) -> AppTest:
-    """Return the page, or raise what it raised."""
+    """Return the page, or raise its exception."""
     assert not app.exception, app.exception[0].value
     return app
 
 
 def press(app: AppTest, label: str) -> AppTest:
-    """Press the one button that says this."""
+    """Press the one button with this label."""
     (button,) = [button for button in app.button if button.label == label]
     return settled(button.click().run())
 
 
 def run_until(app: AppTest, words: str) -> AppTest:
-    """Run the page again until its background work has ended and it says so in these words."""
+    """Rerun the page until its background work has ended and it shows these words."""
     deadline = time.monotonic() + SECONDS
     while not any(words in said.value for said in (*app.caption, *app.error)):
         assert time.monotonic() < deadline, f"it never said {words!r}"
@@ -69,13 +69,13 @@ def specs(app: AppTest) -> list[dict[str, Any]]:
 
 
 def check_specs(app: AppTest) -> None:
-    """Check every chart of a page against the schema of Vega-Lite, as the app itself does not."""
+    """Check every chart of a page against the Vega-Lite schema."""
     for spec in specs(app):
         check_spec(spec)
 
 
 def check_spec(spec: Spec) -> None:
-    """Check a chart against the schema of Vega-Lite."""
+    """Check a chart against the Vega-Lite schema."""
     alt.Root.validate(spec)
     check_legends(spec)
 
@@ -104,13 +104,13 @@ def _encodings(node: dict[str, Any]) -> list[Any]:
 
 
 def link_of(app: AppTest) -> dict[str, str]:
-    """Return the parameters of the address that the page has written."""
+    """Return the query parameters that the page has set."""
     link: dict[str, str] = _written(app)["link"]
     return link
 
 
 def entry_of(app: AppTest) -> int:
-    """Return how many entries of the browser's history the session's choices have made."""
+    """Return how many browser history entries the session has made."""
     return int(_written(app)["entry"])
 
 
@@ -120,7 +120,7 @@ def _written(app: AppTest) -> dict[str, Any]:
 
 
 def told(app: AppTest) -> list[dict[str, Any]]:
-    """Return what each component was told that is told in words and numbers."""
+    """Return the JSON arguments of each component."""
     protos = (each.proto for each in app.get("bidi_component"))
     return [json.loads(proto.json) for proto in protos if proto.json]
 
@@ -140,7 +140,7 @@ def unpacked(packed: bytes) -> tuple[dict[str, Any], list[NDArray[Any]]]:
 
 
 def stage_of(app: AppTest) -> dict[str, Any]:
-    """Return what the page's stage has got, without the entries."""
+    """Return the payload of the page's stage without the entries."""
     protos = (each.proto for each in app.get("bidi_component"))
     (packed,) = [proto.bytes for proto in protos if proto.bytes]
     return unpacked(packed)[0]

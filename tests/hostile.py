@@ -1,4 +1,4 @@
-"""Words that would do something if they were taken for more than text, and files full of them."""
+"""Text that has an effect if it is interpreted as markup, and files full of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HOSTILE = (
 
 
 def hostile_dialogs() -> bytes:
-    """Return a conversation that says them wherever text may stand."""
+    """Return a conversation with this text in every text field."""
     said = [
         {"role": "user", "topic": HOSTILE, "content": f"{HOSTILE} Rome 7"},
         {
@@ -29,5 +29,5 @@ def hostile_dialogs() -> bytes:
 
 
 def refused_dialogs() -> bytes:
-    """Return a file that is refused in a sentence which names a dialog of it."""
+    """Return a file whose error message names one of its dialogs."""
     return json.dumps([{"dialogue_id": HOSTILE, "turns": [{"speaker": "USER"}]}]).encode()

@@ -1,4 +1,4 @@
-"""Tiny models of *transformers*, of several kinds, for tests that have its packages."""
+"""Tiny *transformers* models of several architectures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def model_of(kind: str, implementation: str = "sdpa") -> Any:
-    """Make a small model of random weights, large enough that attention is far from even."""
+    """Make a small model whose random weights are large enough for uneven attention."""
     import torch
     import transformers
 

@@ -1,4 +1,4 @@
-"""A tiny language model of random weights, in a folder as others have it: no network, no torch."""
+"""A tiny language model of random weights in a standard folder; needs no network and no torch."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def words(dialogs: Sequence[Any] = ()) -> list[str]:
 
 
 def write_tokenizer(folder: Path, marks: Sequence[str] = MARKS) -> int:
-    """Write a tokenizer of bytes, a few merges and the marks; return how many tokens it has."""
+    """Write a byte tokenizer with a few merges and special tokens; return its vocabulary size."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     made = Tokenizer(models.BPE())
@@ -67,7 +67,7 @@ def write_model(
     precision: str = "F32",
     **config: Any,
 ) -> Path:
-    """Write a model of random weights, large enough that attention is far from even."""
+    """Write a model whose random weights are large enough for uneven attention."""
     folder.mkdir(parents=True, exist_ok=True)
     known = {**CONFIG, "vocab_size": write_tokenizer(folder, marks), **config}
     (folder / "config.json").write_text(json.dumps(known))

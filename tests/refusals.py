@@ -1,4 +1,4 @@
-"""How bad input is refused: by a ValueError of one sentence, and nothing else."""
+"""Bad input raises a ValueError of one sentence, and nothing else."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 
 def assert_read_or_refused(read: Callable[[], Sequence[object]]) -> None:
-    """Assert that something is read, or refused in one sentence; any other error passes on."""
+    """Assert that input is read or rejected in one sentence; any other error propagates."""
     try:
         found = read()
     except ValueError as error:
@@ -19,7 +19,7 @@ def assert_read_or_refused(read: Callable[[], Sequence[object]]) -> None:
 
 
 def assert_one_sentence(error: Exception) -> None:
-    """Assert that an error is the project's own and says one sentence of readable length."""
+    """Assert that an error is the project's own, in one sentence of readable length."""
     assert type(error) is ValueError
     sentence = str(error)
     assert sentence

@@ -1,4 +1,4 @@
-"""Studies that several tests look at, each run once."""
+"""Studies that several tests share, each run once."""
 
 from __future__ import annotations
 

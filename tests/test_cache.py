@@ -1,4 +1,4 @@
-"""The cache's columns: what comes in, what is emptied, what is kept."""
+"""The cache's columns: insertion, removal, selection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A policy and a format of another installed package work as those of this one do."""
+"""A policy and a format of another installed package work like the built-in ones."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ print(json.dumps(found))
 
 
 def blocks(document: str, language: str, word: str) -> str:
-    """Return the one block of code of a guide that has this word."""
+    """Return the one code block of a guide that contains this word."""
     text = (ROOT / document).read_text(encoding="utf-8")
     (found,) = (
         block

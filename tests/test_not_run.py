@@ -1,4 +1,4 @@
-"""What is not run is said at the end, with the way to run it."""
+"""The summary lists skipped tests and how to run them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from conftest import pytest_terminal_summary
 
 
 def summary(*skipped: tuple[str, str]) -> list[str]:
-    """Return what the summary says where these tests were skipped for these reasons."""
+    """Return the summary for tests skipped for these reasons."""
     said: list[str] = []
     reports = [
         SimpleNamespace(nodeid=name, longrepr=("file.py", 1, f"Skipped: {reason}"))

@@ -1,4 +1,4 @@
-"""Numbers that a person may choose: what is allowed, and how that is said."""
+"""User settings: allowed values and their messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the engine's tests share: dialogs and policies drawn at random, the oracle, comparisons."""
+"""Shared by the engine's tests: random dialogs and policies, the oracle, comparisons."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from fdkvc.synthetic.batch import DialogBatch, one_dialog, stack
 from tests import reference
 
 CLEAR = 1e-6
-"""A decision with a larger margin than this must come out the same in float32."""
+"""A decision with a larger margin must be the same in float32."""
 
 WORDS = {word_id(word): word for word in ("hotel", "train", "19")}
-"""The words of dialogs drawn at random, where they have any."""
+"""Words of random dialogs."""
 
 RULES = {rule.value: rule.name for rule in Rule}
 
 NUMBER = 2e-5
-"""A number of a turn is the same to so much, of its size or of 1, where sums round otherwise."""
+"""Relative or absolute tolerance of a turn's numbers if sums are rounded in another order."""
 
 ORACLE_POLICIES = tuple(key for key in POLICIES if key in reference.POLICIES)
 
 STREAMING_POLICIES = tuple(key for key in POLICIES if "future" not in policy_named(key).looks_at)
-"""What a stream can be run by: all that do not look at the future."""
+"""Policies for a stream: all that do not look at the future."""
 
 Numbers = NDArray[Any]
 
@@ -161,7 +161,7 @@ def policies(draw: st.DrawFn, keys: Sequence[str] = tuple(POLICIES)) -> Policy:
 
 @lru_cache(maxsize=128)
 def told_to_the_oracle(dialogs: DialogBatch, row: int) -> reference.Dialog:
-    """Put a row into plain numbers, once for all policies that pass it."""
+    """Convert a row to plain numbers, once for all policies."""
     embeddings = dialogs.embeddings[row].astype(float)
     if dialogs.queries is not None:
         queries = dialogs.queries[row].astype(float)
@@ -179,7 +179,7 @@ def told_to_the_oracle(dialogs: DialogBatch, row: int) -> reference.Dialog:
 
 
 def oracle(dialogs: DialogBatch, row: int, policy: Policy, budget: int) -> list[reference.Turn]:
-    """Pass one row through the oracle, in double precision."""
+    """Run the oracle on one row, in double precision."""
     around = [
         reference.Around(
             each.key,
@@ -211,17 +211,17 @@ def oracle(dialogs: DialogBatch, row: int, policy: Policy, budget: int) -> list[
 
 
 entries_of = lru_cache(maxsize=32)(Trace.all_entries)
-"""A trace's entries, which take longer to lay out than to look at, for row after row."""
+"""Entries of a trace, cached because building them takes longer than comparing a row."""
 
 
 def live(entries: EntryTrace, row: int, turn: int) -> NDArray[np.intp]:
-    """Slots of the entries that stood for the budget: old ones above the threshold, and new."""
+    """Slots of the entries that compete for the budget: old ones above the threshold, and new."""
     status, rule = entries.status[row, turn], entries.rule[row, turn]
     return np.flatnonzero((status != Status.empty) & (rule != Rule.threshold))
 
 
 def by_token(entries: EntryTrace, column: Numbers, row: int, turn: int) -> dict[int, float]:
-    """Return a column's numbers of one turn by token, where there is one."""
+    """Return a column's numbers of one turn by token."""
     slots = live(entries, row, turn)
     numbers = column[row, turn, slots]
     known = ~np.isnan(numbers)
@@ -245,7 +245,7 @@ def kept_tokens(trace: Trace, row: int, turn: int) -> list[int]:
 
 
 def margins(trace: Trace, row: int) -> Iterator[float]:
-    """Yield by how much the budget decided in each turn; infinity where it did not."""
+    """Yield the margin of each turn's eviction by budget; infinity without one."""
     entries = trace.all_entries()
     for turn in range(trace.turns):
         score, rule = entries.score[row, turn], entries.rule[row, turn]
@@ -269,7 +269,7 @@ def columns(record: Trace | EntryTrace | State) -> Iterator[tuple[str, Numbers]]
 def assert_same_run(
     one: Trace, other: Trace, row: int = 0, other_row: int = 0, last: int | None = None
 ) -> None:
-    """Assert that two traces say the same of a row, to the last bit.
+    """Assert that two traces of a row are bit-identical.
 
     They are compared over the turns that both have, up to `last`; slots that only one has must
     be empty. A cache without a budget has as many slots as the longest dialog of its batch has
@@ -306,7 +306,7 @@ def assert_same_run(
 
 
 def _assert_same(one: Numbers, other: Numbers, name: str) -> None:
-    """Assert that two arrays are the same; byte for byte is looked at first, as it takes less."""
+    """Assert that two arrays are equal; comparing bytes first is faster."""
     alike = one.shape == other.shape and one.dtype == other.dtype
     if not (alike and one.tobytes() == other.tobytes()):
         np.testing.assert_array_equal(one, other, err_msg=name, strict=True)
@@ -330,7 +330,7 @@ def _assert_close(one: dict[str, list[float]], other: dict[str, list[float]]) ->
 
 
 def assert_same_state(one: State, other: State) -> None:
-    """Assert that two states are the same to the last bit."""
+    """Assert that two states are bit-identical."""
     pairs = [(dict(columns(one)), dict(columns(other)))]
     for cache, twin in ((one.cache, other.cache),):
         pairs.append(

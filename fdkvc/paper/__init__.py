@@ -1,1 +1,1 @@
-"""What the paper prints and claims, as data; nothing here is measured."""
+"""The paper's tables and claims as data; nothing here is measured."""

@@ -1,1 +1,1 @@
-"""What was measured, beside what is published, with a verdict."""
+"""Measured figures beside published ones, with verdicts."""

@@ -1,1 +1,1 @@
-"""Dialogs: what happens in them, how they are drawn, and the arrays that a run reads."""
+"""Synthetic dialogs: scenarios, random generation, and the batch that a run reads."""

@@ -1,4 +1,4 @@
-"""Every cell of the paper's tables is there, measured beside published, judged by one rule."""
+"""Every cell of the paper's tables is measured, beside the published figure, and judged."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_level_of_alignment_differs_however_small_the_printed_one_is() -> None
     assert {cell.chance for cell in levels} == {True, False}
 
 
-def test_the_difference_that_the_paper_tests_cannot_be_told_from_zero() -> None:
+def test_the_difference_that_the_paper_tests_is_indistinguishable_from_zero() -> None:
     cells = {column: cell for (row, column), cell in table(1).cells.items() if row == DIFFERENCE}
     assert set(cells) == {"shift", "return", "mixed", "complex", "gradual", "composite"}
     assert {cell.verdict for cell in cells.values()} == {"indistinguishable from zero"}
@@ -154,7 +154,7 @@ def test_the_t_of_a_difference_is_the_printed_one_or_follows_from_the_measured_s
         (".0130", 0.17, 600, False),
     ],
 )
-def test_an_alignment_is_told_from_zero_beyond_what_unrelated_vectors_do(
+def test_an_alignment_differs_from_zero_beyond_the_spread_of_unrelated_vectors(
     printed: str, spread: float, dialogs: int, told: bool
 ) -> None:
     figure = read_printed(printed, "Table 1", dialogs)

@@ -1,4 +1,4 @@
-"""The paper's figures come out: exactly where they are exact, else within their sampling error."""
+"""The paper's figures are reproduced: constants exactly, others within sampling error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is behind chance: by the interval of the paired difference, in the metric's own direction."""
+"""Policies worse than random eviction, by paired tests in the metric's direction."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def test_only_a_difference_that_leaves_out_zero_is_told(lead: float) -> None:
     run = results("retention", {"random": 0.5 + lead, "h2o": 0.5, "fifo": 2.0})
     differences = NOISE[1] - NOISE[0] - lead
     # Two tests are made, and H2O's is the less sure of them.
-    surely = stats.ttest_1samp(differences, 0, alternative="two-sided").pvalue < 0.05 and lead > 0
+    p = stats.ttest_1samp(differences, 0, alternative="two-sided").pvalue
 
     (said,) = behind_random(run) or [""]
 
-    assert ("H2O" in said) == surely
+    assert ("H2O" in said) == (p < 0.05 and lead > 0)
     assert "FIFO" not in said
 
 
@@ -59,6 +59,6 @@ def test_better_is_what_the_metric_says(metric: str, better: float) -> None:
     assert not behind_random(results(metric, {"random": 1 - better, "h2o": 0.5, "fifo": 0.5}))
 
 
-def test_nothing_is_said_of_one_dialog_or_without_chance() -> None:
+def test_one_dialog_or_no_random_eviction_gives_no_sentence() -> None:
     assert not behind_random(results("retention", {"random": 0.9, "h2o": 0.1, "fifo": 0.1}, 1))
     assert not behind_random(results("retention", {"sink": 0.9, "h2o": 0.1, "fifo": 0.1}))

@@ -1,4 +1,4 @@
-"""The exact bound, against exhaustive search and against every policy."""
+"""The exact bounds against exhaustive search and every policy."""
 
 from __future__ import annotations
 

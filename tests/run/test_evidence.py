@@ -1,4 +1,4 @@
-"""Evidence: recall and age by hand, and against a plain reading of the trace."""
+"""Evidence: recall and age worked by hand, and against a literal reading of the trace."""
 
 from __future__ import annotations
 

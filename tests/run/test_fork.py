@@ -1,4 +1,4 @@
-"""Forks: the past stays as it was, and the future follows from the change."""
+"""Forks: turns before the change stay the same, later ones follow from it."""
 
 from __future__ import annotations
 
@@ -316,7 +316,7 @@ def goes_on(one: Policy, other: Policy) -> bool:
 
 
 @given(forkable(), any_policy, st.data())
-def test_numbers_alone_leave_what_is_remembered_and_all_else_starts_it_anew(
+def test_a_policy_with_other_numbers_keeps_its_channels_and_any_other_resets_them(
     run: tuple[Trace, DialogBatch, int], policy: Policy, data: st.DataObject
 ) -> None:
     trace, dialog, turn = run
@@ -348,9 +348,7 @@ def test_numbers_alone_leave_what_is_remembered_and_all_else_starts_it_anew(
 
 @pytest.mark.parametrize("empty", [False, True])
 @every_policy
-def test_who_starts_anew_takes_all_entries_as_if_the_turn_had_brought_them(
-    key: str, empty: bool
-) -> None:
+def test_a_policy_that_resets_treats_all_entries_as_new_in_the_turn(key: str, empty: bool) -> None:
     lengths = [6, 9, 0 if empty else 9, 4]
     dialog = random_dialog(5, lengths)
     trace, policy = simulate(policy_named("tova"), dialog, 8), policy_named(key)

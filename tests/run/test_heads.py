@@ -1,4 +1,4 @@
-"""Heads together keep the same tokens, by the mean of what each would score."""
+"""Heads that decide together keep the same tokens, by their mean score."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The online face: the same decisions, one turn at a time, from someone else's arrays."""
+"""The online cache: the same decisions, one turn at a time, from given arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What rounding alone can tell apart is equal, wherever scores are compared."""
+"""Scores that differ by rounding alone are equal, wherever they are compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dialogs: the world they are drawn from, dialogs of one's own, and the batch that holds them."""
+"""Synthetic dialogs, dialogs from given arrays, and their batch."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_blend_that_does_not_fit_its_schedule_gets_one_clear_sentence(
 
 
 @pytest.mark.parametrize("key", SCENARIOS)
-def test_topics_are_orthonormal_and_drawn_anew(key: str) -> None:
+def test_topics_are_orthonormal_and_differ_between_dialogs(key: str) -> None:
     batch = generate(SCENARIOS[key], dialogs=5, seed=2)
     assert batch.topics is not None
     topics = batch.topics.astype(float)

@@ -56,7 +56,7 @@ MODES = {
 
 TRIED = Field(
     "Budgets",
-    "How many entries the cache may hold after a turn.",
+    "Largest number of cached entries after a turn.",
     name="budgets",
     default=tuple(map(str, BUDGETS)),
     choices=tuple(map(str, (16, 24, 32, 48, 64, 96, 128, 192, 256))),
