@@ -13,7 +13,7 @@ _FRAME = """
   position: sticky; top: 0; z-index: 6; background: PAPER;
 }
 .st-key-page-head {padding-right: 2.25rem; gap: 0 1rem; flex-wrap: wrap;}
-.st-key-page-head > .stElementContainer {height: 3.75rem; align-content: center;}
+.st-key-page-head > .stElementContainer {min-height: 3.75rem; align-content: center;}
 .st-key-page-head h1 {padding: 0; white-space: nowrap;}
 .st-key-page-head > .stLayoutWrapper {margin: .5rem 0 .5rem auto;}
 .st-key-page-purpose {margin-top: -1.1rem;}
@@ -29,7 +29,7 @@ _FRAME = """
   .stMainBlockContainer {padding-top: 3.75rem;}
   .stLayoutWrapper:has(> .st-key-page-head) {position: static;}
   .st-key-page-head {padding-right: 0;}
-  .st-key-page-head > .stElementContainer {height: 2.5rem;}
+  .st-key-page-head > .stElementContainer {min-height: 2.5rem;}
   .st-key-page-purpose {margin-top: -.35rem;}
 }
 /* Actions that need a row of their own scroll away: below the title is the place of the stage's. */
