@@ -61,6 +61,12 @@ ADAPTATION = "adaptation"
 TIMED = "mixed"
 """The scenario on which turns are timed."""
 
+LATENCY_REPEATS = 15
+"""Rounds of timing that count."""
+
+LATENCY_DIALOGS = (LATENCY_REPEATS + 1) * (CHUNK + 1)
+"""Dialogs that `measure_latency` runs, batches among them."""
+
 Values = NDArray[np.float32]
 
 _THREAD = threading.local()
@@ -246,16 +252,21 @@ class Progress:
         What is running.
     seconds : float
         Since the start.
+    left : float, optional
+        Seconds left, where more is known than the pace so far.
     """
 
     done: int
     total: int
     title: str
     seconds: float
+    left: float | None = None
 
     @property
     def seconds_left(self) -> float:
-        """The time left at the pace so far; infinite at the start."""
+        """The time left, at the pace so far by default; infinite before anything is done."""
+        if self.left is not None:
+            return self.left
         return self.seconds * (self.total - self.done) / self.done if self.done else float("inf")
 
 
@@ -522,7 +533,7 @@ def measure_latency(
     policies: Sequence[Policy],
     budget: int = 56,
     seed: int = 0,
-    repeats: int = 15,
+    repeats: int = LATENCY_REPEATS,
     *,
     batched: bool = True,
 ) -> list[Latency]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from time import perf_counter
 
 import numpy as np
 
 from fdkvc.experiments.benchmark import (
+    LATENCY_DIALOGS,
+    TIMED,
     Benchmark,
     Latency,
     Progress,
@@ -34,6 +38,13 @@ from fdkvc.run.metrics import PROJECTED_ALIGNMENTS, CacheBytes, cache_bytes
 from fdkvc.run.simulate import simulate
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS, SCENARIOS
+
+_MAIN, _COST, _PROBES = "Benchmark", "Latency and memory", "Probes"
+
+
+def _ablation_of(parameter: str) -> str:
+    return f"Ablation of {parameter}"
+
 
 CHUNK = 50
 """Dialogs between two checks for cancellation."""
@@ -75,6 +86,8 @@ class Study:
         Of the benchmark's policies, with FIFO among them.
     memories : mapping of policy name to CacheBytes
         After a whole dialog of Mixed.
+    seconds : float
+        Wall clock of the whole study; 0 where it was read from files.
     """
 
     results: Results
@@ -82,6 +95,7 @@ class Study:
     latencies: tuple[Latency, ...] = ()
     memories: Mapping[str, CacheBytes] = field(default_factory=dict)
     probes: Probes | None = None
+    seconds: float = 0.0
 
 
 def run_study(
@@ -109,7 +123,16 @@ def run_study(
         main = replace(benchmark, series=True, metrics=metrics)
         if matches_paper(benchmark):
             sweeps = {key: ablation(key, benchmark) for key in ABLATIONS}
-    progress = _Progress([main, *sweeps.values()], on_progress)
+    timed = timed_policies(benchmark)
+    weights = {_MAIN: _weight(main)} | {
+        _ablation_of(key): _weight(each) for key, each in sweeps.items()
+    }
+    if whole:
+        rounds = replace(benchmark, scenarios=(SCENARIOS[TIMED],), policies=tuple(timed))
+        weights[_COST] = _weight(replace(rounds, dialogs=LATENCY_DIALOGS))
+    if sweeps:
+        weights[_PROBES] = _weight(_probed(benchmark.seed))
+    progress = _Progress(weights, on_progress)
 
     def run(part: Benchmark, title: str) -> Results:
         return run_benchmark(
@@ -117,28 +140,29 @@ def run_study(
             executor=executor,
             workers=workers,
             chunk=CHUNK if whole else None,
-            on_progress=progress.part(part, title),
+            on_progress=progress.of(title),
             cancelled=cancelled,
         )
 
-    results = replace(run(main, "Benchmark, " if whole else ""), benchmark=benchmark)
+    results = replace(run(main, _MAIN), benchmark=benchmark)
     swept = {}
     for key, sweep in sweeps.items():
         if cancelled.is_set():
             break
-        swept[key] = run(sweep, f"Ablation of {key}, ")
+        swept[key] = run(sweep, _ablation_of(key))
     if cancelled.is_set():
         return Study(results, swept)
     if whole:
-        progress.report(progress.total, "Latency and memory")
-    timed = timed_policies(benchmark)
+        progress.report(_COST, _COST)
     latencies = measure_latency(timed, benchmark.budget, benchmark.seed, batched=whole)
     if not whole:
         return Study(results, latencies=tuple(latencies))
     memories = {policy.name: _memory(policy, benchmark) for policy in benchmark.policies}
-    probing = sweeps and not cancelled.is_set()
-    probes = run_probes(benchmark.seed, executor, workers) if probing else None
-    return Study(results, swept, tuple(latencies), memories, probes)
+    probes = None
+    if sweeps and not cancelled.is_set():
+        probes = run_probes(benchmark.seed, executor, workers, progress.of(_PROBES))
+    seconds = perf_counter() - progress.began
+    return Study(results, swept, tuple(latencies), memories, probes, seconds)
 
 
 def timed_policies(benchmark: Benchmark) -> list[Policy]:
@@ -160,14 +184,21 @@ def ablation(parameter: str, benchmark: Benchmark) -> Benchmark:
     )
 
 
+def _probed(seed: int) -> Benchmark:
+    """Return the longest scenario with the paper's dialogs and policies, which is timed."""
+    longest = max((SCENARIOS[key] for key in BENCHMARK_SCENARIOS), key=lambda s: len(s.schedule))
+    return Benchmark((longest,), tuple(map(policy_named, PAPER_POLICIES)), DIALOGS, seed)
+
+
 def run_probes(
-    seed: int = 0, executor: Executor | None = None, workers: int | None = None
+    seed: int = 0,
+    executor: Executor | None = None,
+    workers: int | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
 ) -> Probes:
     """Measure what settles the claims that a benchmark's results do not."""
-    longest = max((SCENARIOS[key] for key in BENCHMARK_SCENARIOS), key=lambda s: len(s.schedule))
-    policies = tuple(policy_named(key) for key in PAPER_POLICIES)
     timed = run_benchmark(
-        Benchmark((longest,), policies, DIALOGS, seed), executor=executor, workers=workers
+        _probed(seed), executor=executor, workers=workers, on_progress=on_progress
     )
 
     shift = generate(SCENARIOS["shift"], PROBE_DIALOGS, seed)
@@ -191,32 +222,50 @@ def _memory(policy: Policy, benchmark: Benchmark) -> CacheBytes:
 
 
 class _Progress:
-    """The progress of several benchmarks in sequence, as that of one run."""
+    """The progress of several parts, one after the other, as that of one run.
+
+    Parameters
+    ----------
+    weights : mapping of part to int
+        How much work each part is, in the order in which they run.
+    """
 
     def __init__(
-        self, parts: Sequence[Benchmark], on_progress: Callable[[Progress], None] | None
+        self, weights: Mapping[str, int], on_progress: Callable[[Progress], None] | None
     ) -> None:
         self.began = perf_counter()
         self.on_progress = on_progress
-        self.before = {}
-        self.total = 0
-        for part in parts:
-            self.before[id(part)] = self.total
-            self.total += _weight(part)
+        self.weights = weights
+        ends = [*accumulate(weights.values())]
+        self.before = dict(zip(weights, [0, *ends], strict=False))
+        self.total = ends[-1]
+        self.first: tuple[int, float] | None = None
 
-    def part(self, part: Benchmark, title: str) -> Callable[[Progress], None]:
+    def of(self, part: str) -> Callable[[Progress], None]:
         """Return the function that takes the progress of a part."""
 
         def report(progress: Progress) -> None:
-            done = round(progress.done / progress.total * _weight(part))
-            self.report(self.before[id(part)] + done, f"{title}{progress.title}")
+            title = f"{part}, {progress.title}" if len(self.weights) > 1 else progress.title
+            self.report(part, title, progress.done / progress.total)
 
         return report
 
-    def report(self, done: int, title: str) -> None:
-        """Report the work done so far."""
-        if self.on_progress is not None:
-            self.on_progress(Progress(done, self.total, title, perf_counter() - self.began))
+    def report(self, part: str, title: str, share: float = 0.0) -> None:
+        """Report how much of a part is done.
+
+        The pace is that since the first report, because until then workers start.
+        """
+        if self.on_progress is None:
+            return
+        done = self.before[part] + round(share * self.weights[part])
+        seconds = perf_counter() - self.began
+        left = math.inf
+        if self.first is None:
+            self.first = done, seconds
+        elif done > self.first[0]:
+            pace = (seconds - self.first[1]) / (done - self.first[0])
+            left = pace * (self.total - done)
+        self.on_progress(Progress(done, self.total, title, seconds, left))
 
 
 def _weight(benchmark: Benchmark) -> int:

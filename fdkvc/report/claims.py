@@ -19,11 +19,11 @@ SIGNS: dict[str | None, str] = {
     None: "–",
 }
 MEANINGS: dict[str | None, str] = {
-    "holds": "what was measured confirms it",
-    "direction only": "true as a direction, but the printed size is not confirmed",
-    "does not hold": "what was measured excludes it",
-    "open": "what was measured does not decide",
-    None: "a time, which depends on the machine; too few dialogs; or not measured by this run",
+    "holds": "confirmed",
+    "direction only": "direction confirmed, size not",
+    "does not hold": "excluded",
+    "open": "undecided",
+    None: "a time, too few dialogs or not measured",
 }
 """The sign of each verdict on a claim, and what it means."""
 
@@ -38,6 +38,10 @@ STYLE = (
   cursor: pointer; display: grid; grid-template-columns: 1.2em 1fr max-content; column-gap: .6rem;
 }
 .claims summary::marker { content: ""; }
+.claims .group > p { margin: .35rem 0 .2rem 1.8rem; font-size: .85rem; opacity: .8; }
+.claims .group ul { list-style: none; margin: 0 !important; padding: 0 !important; }
+.claims .group li { border-top: 0; }
+.claims .group details { padding: .1rem 0; }
 .claims summary b { text-align: center; }
 .claims summary small { opacity: .8; }
 .claims summary em { grid-column: 2 / -1; font-style: normal; font-size: .85rem; opacity: .8; }
@@ -89,10 +93,23 @@ def counted(judged: Sequence[ClaimResult]) -> dict[str | None, int]:
 
 def claims_html(judged: Sequence[ClaimResult], *, opened: bool) -> str:
     """Return claims as a list of HTML, each with its evidence, which is open or behind a click."""
-    return f'<ul class="claims">{"".join(_claim(each, opened) for each in judged)}</ul>'
+    groups: dict[str, list[ClaimResult]] = {}
+    for each in judged:
+        groups.setdefault(each.claim.why, []).append(each)
+    rows = "".join(_group(group, opened) for group in groups.values())
+    return f'<ul class="claims">{rows}</ul>'
 
 
-def _claim(judged: ClaimResult, opened: bool) -> str:
+def _group(judged: Sequence[ClaimResult], opened: bool) -> str:
+    """Return the claims that have one reason; where there are several, it stands above them."""
+    if len(judged) == 1:
+        return _claim(judged[0], opened)
+    rows = "".join(_claim(each, opened, reason=False) for each in judged)
+    why = escape(judged[0].claim.why)
+    return f'<li class="group"><p>{why}</p><ul>{rows}</ul></li>'
+
+
+def _claim(judged: ClaimResult, opened: bool, reason: bool = True) -> str:
     claim, verdict = judged.claim, judged.verdict
     printed = "" if claim.published is None else minus(claim.published.printed)
     measured = measured_words(judged)
@@ -102,18 +119,19 @@ def _claim(judged: ClaimResult, opened: bool) -> str:
         "published": printed,
         "from its own cells": recomputed_words(claim),
         "measured": measured,
-        "said in": claim.source,
+        "source": claim.source,
     }
     rows = "".join(
         f"<dt>{name}</dt><dd>{escape(words)}</dd>" for name, words in facts.items() if words
     )
-    why = claim.why
+    why = claim.why if reason else ""
     if claim.measure.metric in TIMES:
         why += " Times are not judged."
+    because = f"<em>{escape(why)}</em>" if why else ""
     return (
         f'<li id="claim-{escape(claim.key)}"><details{" open" if opened else ""}>'
         f"<summary><b>{SIGNS[verdict]}</b><span>{escape(claim.claim)}</span>"
-        f"<small>{escape(name_of(verdict))}</small><em>{escape(why)}</em></summary>"
+        f"<small>{escape(name_of(verdict))}</small>{because}</summary>"
         f'<div class="evidence">{line_html(judged)}<dl>{rows}</dl></div>'
         "</details></li>"
     )

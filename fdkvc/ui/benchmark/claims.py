@@ -1,27 +1,23 @@
-"""The scorecard of a run, and the paper's claims, each with why and its evidence."""
+"""The scorecard of a run, and the paper's claims with their reasons and evidence."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import streamlit as st
 
 from fdkvc.experiments.benchmark import matches_paper
 from fdkvc.experiments.study import Study
-from fdkvc.replication.cells import (
-    MeasuredTable,
-    measured_tables,
-    reproduced_sentence,
-    verdicts_of,
-)
+from fdkvc.replication.cells import measured_tables, reproduced_by_spread, verdicts_of
 from fdkvc.replication.claims import ClaimResult, judged_claims
-from fdkvc.replication.rules import FEWEST_DIALOGS, SIGNS, power
+from fdkvc.replication.rules import FEWEST_DIALOGS, REPRODUCED, SIGNS, power
 from fdkvc.report.claims import MEANINGS, STYLE, claims_html, counted, name_of
 from fdkvc.report.claims import SIGNS as CLAIM_SIGNS
-from fdkvc.ui.kit.frame import side_by_side
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import Markdown, plain
+from fdkvc.words import count
 
 EVERY = "all"
 
@@ -33,7 +29,7 @@ def claims_of(study: Study) -> tuple[ClaimResult, ...]:
 
 
 def show_scorecard(page: str, study: Study) -> None:
-    """Say how many published figures come out, and which claims hold; each leads to its own."""
+    """Count the verdicts on figures and on claims; a click shows those with that verdict."""
     if not matches_paper(study.results.benchmark):
         return
     tables = measured_tables(study)
@@ -41,57 +37,57 @@ def show_scorecard(page: str, study: Study) -> None:
     if not any(figures.values()):
         st.info(
             plain(
-                f"With fewer than {FEWEST_DIALOGS} dialogs a scenario nothing is said about what "
-                "is published."
+                f"Published figures are judged from {FEWEST_DIALOGS} dialogs a scenario on; this "
+                "run has fewer."
             ),
             icon=":material/balance:",
         )
         return
-    claims = counted(claims_of(study))
-    with side_by_side("scorecard"):
-        _card(page, "Published figures", "Tables", figures, SIGNS, _reproduced(tables))
-        _card(page, "Claims", "Claims", claims, CLAIM_SIGNS)
-
-
-def _reproduced(tables: list[MeasuredTable]) -> str:
-    """Say what kinds of figures are reproduced, and how to read those that are open."""
-    return (
-        f"{reproduced_sentence(tables)} Open is no evidence against a figure: of varying figures "
-        "whose two samples are of one population and equally large, "
-        f"{100 * power(600, 600):.0f} % are reproduced."
+    spreads = reproduced_by_spread(tables)
+    details = {
+        REPRODUCED: f" ({spreads['varying']} varying, {count(spreads['constant'], 'constant')}, "
+        f"{count(spreads['percentile'], 'percentile')})"
+    }
+    note = (
+        "A constant is the same in every dialog, so it cannot come out otherwise. Open is no "
+        "evidence against a figure: if the paper's dialogs and as many of ours come from one "
+        f"population, {100 * power(600, 600):.0f} % of the varying figures are reproduced."
     )
+    claims = counted(claims_of(study))
+    with st.container(key="scorecard", gap="xxsmall"):
+        _verdicts(page, "Published figures", "Tables", figures, SIGNS, details, note)
+        _verdicts(page, "Claims", "Claims", claims, CLAIM_SIGNS)
 
 
-def _card(
+def _verdicts(
     page: str,
     title: str,
     section: str,
     counts: Mapping[Any, int],
     signs: Mapping[Any, str],
+    details: Mapping[Any, str] = MappingProxyType({}),
     note: str = "",
 ) -> None:
-    """Count the verdicts; a click on one opens the section with those that have it."""
+    """Count the verdicts in a line; a click on one opens the section with that verdict."""
 
-    def lead(verdict: str) -> None:
+    def open_section(verdict: str) -> None:
         st.session_state[f"{page}/sections"] = section
         st.session_state[_shown(page, section)] = verdict
 
-    with st.container(border=True, gap="xxsmall"):
-        st.markdown(Markdown("**{}** :gray[({})]").format(title, sum(counts.values())))
-        with st.container(horizontal=True, gap="small", key=f"verdicts-{section}"):
-            for verdict, count in counts.items():
-                if count:
-                    st.button(
-                        Markdown("{}\u00a0{} **{}**").format(
-                            signs[verdict], name_of(verdict), count
-                        ),
-                        key=f"{page}/scorecard/{section}/{verdict}",
-                        type="tertiary",
-                        on_click=lead,
-                        args=(str(verdict),),
-                    )
-        if note:
-            st.caption(plain(note))
+    with st.container(horizontal=True, gap="small", key=f"verdicts-{section}"):
+        words = Markdown("**{}** :gray[({})]").format(title, sum(counts.values()))
+        st.markdown(words, width="content", help=plain(note) or None)
+        for verdict, number in counts.items():
+            if number:
+                st.button(
+                    Markdown("{}\u00a0{} **{}**{}").format(
+                        signs[verdict], name_of(verdict), number, details.get(verdict, "")
+                    ),
+                    key=f"{page}/scorecard/{section}/{verdict}",
+                    type="tertiary",
+                    on_click=open_section,
+                    args=(str(verdict),),
+                )
 
 
 def _shown(page: str, section: str) -> str:
@@ -100,7 +96,7 @@ def _shown(page: str, section: str) -> str:
 
 
 def choose_verdict(page: str, section: str, verdicts: Iterable[str | None]) -> str:
-    """Let a person choose what a section shows: `EVERY`, or those with one verdict."""
+    """Show the filter of a section: `EVERY`, or one verdict."""
     names = {EVERY: "all", **{str(verdict): name_of(verdict) for verdict in verdicts}}
     key = _shown(page, section)
     if st.session_state.get(key) not in names:
@@ -119,25 +115,13 @@ def choose_verdict(page: str, section: str, verdicts: Iterable[str | None]) -> s
 def show_claims(page: str, study: Study) -> None:
     """Show the claims, all or those with one verdict."""
     judged = claims_of(study)
-    counts = counted(judged)
-    st.markdown(
-        Markdown(
-            "What the paper claims, whether it holds, and why; behind each, the numbers.\n{}"
-        ).format(
-            Markdown("\n").join(
-                Markdown("- {} **{}**, {}: {}").format(
-                    CLAIM_SIGNS[verdict], name_of(verdict), count, MEANINGS[verdict]
-                )
-                for verdict, count in counts.items()
-                if count
-            )
-        )
-    )
-    _list(page, judged, [verdict for verdict, count in counts.items() if count])
+    _list(page, judged, [verdict for verdict, number in counted(judged).items() if number])
 
 
 @st.fragment
 def _list(page: str, judged: tuple[ClaimResult, ...], verdicts: list[str | None]) -> None:
     wanted = choose_verdict(page, "Claims", verdicts)
+    legend = " · ".join(f"{CLAIM_SIGNS[verdict]} {MEANINGS[verdict]}" for verdict in verdicts)
+    st.caption(plain(f"{legend} · click a claim for its numbers"))
     chosen = [each for each in judged if wanted in (EVERY, str(each.verdict))]
     st.html(f"<style>{STYLE}</style>{claims_html(chosen, opened=False)}")

@@ -22,9 +22,9 @@ from fdkvc.words import count, sentence
 
 
 def choose_record(page: str) -> None:
-    """Let a person load a run.json and repeat its run."""
-    with st.expander("Repeat a run from its run.json", icon=":material/replay:"):
-        label = "run.json, and its tables for numbers of another processor"
+    """Offer to repeat the run of a run.json file."""
+    with st.popover("Repeat a run from its run.json", icon=":material/replay:"):
+        label = "run.json; add its tables to compare numbers from another processor"
         try:
             record = brought_run(f"{page}/record/file", label, "benchmark", "study")
             if record is None:
@@ -39,7 +39,7 @@ def choose_record(page: str) -> None:
                 f"{count(len(benchmark.scenarios), 'scenario')}, "
                 f"{count(len(benchmark.policies), 'policy', 'policies')}, "
                 f"{count(benchmark.dialogs, 'dialog')} a scenario, seed {benchmark.seed}, "
-                f"budget {benchmark.budget}; it ran with "
+                f"budget {benchmark.budget}. It was measured with "
                 + ", ".join(f"{name} {version}" for name, version in record.versions.items())
                 + "."
             )
@@ -52,13 +52,13 @@ def choose_record(page: str) -> None:
         st.button("Repeat this run", key=f"{page}/record/run", on_click=repeat)
 
 
-def tell_repeated(page: str, study: Study) -> None:
-    """Say whether a repeated run gave the same numbers."""
+def show_comparison(page: str, study: Study) -> None:
+    """Show whether a repeated run gave the same numbers."""
     record: Record | None = st.session_state.get(_key(page))
     if record is None or record.benchmark != study.results.benchmark:
         return
     if not study.results.complete:
-        st.warning("Cancelled: the run was not repeated as a whole.", icon=":material/replay:")
+        st.warning("Cancelled: the run was only repeated in part.", icon=":material/replay:")
         return
     files: Mapping[str, str] = files_of(study)
     if record.kind == "benchmark":
@@ -69,7 +69,7 @@ def tell_repeated(page: str, study: Study) -> None:
         st.success(plain(words), icon=":material/replay:")
     elif comparison.anything:
         ran = ", ".join(f"{name} {version}" for name, version in record.versions.items())
-        st.error(plain(f"{words} It ran with {ran}."), icon=":material/replay:")
+        st.error(plain(f"{words} The first run used {ran}."), icon=":material/replay:")
     else:
         st.warning(plain(words), icon=":material/replay:")
 
@@ -79,9 +79,9 @@ def _key(page: str) -> str:
 
 
 def _check_size(record: Record) -> None:
-    """Raise a ValueError if the run is not one for this page."""
+    """Raise a ValueError if the run is too large for this page, or not in the paper's world."""
     benchmark = record.benchmark
-    elsewhere = "run `python -m fdkvc repeat run.json`"
+    elsewhere = "use `python -m fdkvc repeat run.json`"
     if benchmark.dialogs > DIALOGS_HERE.high:
         raise ValueError(
             f"it has {benchmark.dialogs:,} dialogs, but at most {DIALOGS_HERE.high:,} run here: "

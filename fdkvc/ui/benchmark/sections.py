@@ -10,7 +10,7 @@ from fdkvc.experiments.benchmark import Benchmark
 from fdkvc.experiments.study import Study
 from fdkvc.ui.benchmark import repeat
 from fdkvc.ui.benchmark.alignment import show_alignment
-from fdkvc.ui.benchmark.choices import runs_of
+from fdkvc.ui.benchmark.choices import choose_benchmark, runs_of
 from fdkvc.ui.benchmark.claims import show_claims, show_scorecard
 from fdkvc.ui.benchmark.cost import show_cost
 from fdkvc.ui.benchmark.figures import show_figures
@@ -18,7 +18,7 @@ from fdkvc.ui.benchmark.pair import show_comparison
 from fdkvc.ui.benchmark.tables import show_tables
 from fdkvc.ui.kit import past
 from fdkvc.ui.kit.files import show_files
-from fdkvc.ui.kit.frame import open_tab, section_key, side_by_side
+from fdkvc.ui.kit.frame import open_tab, section_key
 from fdkvc.ui.kit.past import Past, about
 from fdkvc.ui.kit.run_panel import run_panel
 from fdkvc.ui.kit.variants import tell_idle
@@ -36,20 +36,30 @@ SECTIONS: dict[str, Callable[[str, Study], None]] = {
 }
 
 
-def run(page: str, benchmark: Benchmark) -> None:
-    """Let a person run the benchmark or repeat another, and show what came out."""
+def show(page: str) -> None:
+    """Show the choices with the button that runs them, and the results."""
     runs = runs_of(page)
+    with st.sidebar:
+        above = st.container()
+        benchmark = choose_benchmark(page)
+        with above:
+            run_panel(page, "Run", study_work(benchmark), content=benchmark)
     tell_idle(benchmark.policies)
-    run_panel(page, "Run", study_work(benchmark), content=benchmark)
     shown = past.at_hand(runs, benchmark)
-    with side_by_side("runs"):
+    with st.container(horizontal=True, vertical_alignment="center", key="benchmark-runs"):
         past.show_runs(runs, shown)
         repeat.choose_record(page)
+        st.page_link(
+            "pages/dialogs.py",
+            label="Run the dialogs of a file",
+            icon=":material/forum:",
+            query_params={"section": "all"},
+        )
     if shown is None:
         past.offer()
         return
     _about_run(shown, benchmark)
-    repeat.tell_repeated(page, shown.result)
+    repeat.show_comparison(page, shown.result)
     _show_sections(page, shown.result)
 
 
@@ -59,14 +69,16 @@ def _about_run(shown: Past, chosen: Benchmark) -> None:
     finished = min(results.dialogs(scenario.key) for scenario in ran.scenarios)
     words = (
         f"{count(finished, 'dialog')} a scenario, seed {ran.seed}, budget {ran.budget}, "
-        f"{count(len(ran.policies), 'policy', 'policies')}, {results.seconds:.1f} s"
+        f"{count(len(ran.policies), 'policy', 'policies')}"
     )
+    if shown.result.seconds:
+        words += f"; took {shown.result.seconds:.1f} s"
     about(shown, words, (finished, ran.dialogs), chosen)
 
 
 def _show_sections(page: str, study: Study) -> None:
     if not any(study.results.measured.values()):
-        st.info("The run was cancelled before anything was finished.")
+        st.info("The run was cancelled before its first dialogs finished.")
         return
     show_scorecard(page, study)
     name, tab = open_tab(section_key(page), {name: name for name in SECTIONS}, "Claims")

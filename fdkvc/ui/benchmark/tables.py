@@ -1,4 +1,4 @@
-"""The paper's tables, measured beside published; the dialogs behind any cell that is clicked."""
+"""The paper's tables, measured and published, and the distribution behind a clicked cell."""
 
 from __future__ import annotations
 
@@ -32,46 +32,47 @@ from fdkvc.words import decimal, minus, signed
 _TINTS = {rule.verdict: f"background-color: {TINTS[rule.tone]}" for rule in RULES}
 
 
-LAYOUTS = {"printed": "as the paper prints them", "sorted": "to sort and to click"}
+LAYOUTS = {"printed": "As printed", "sorted": "Sortable"}
 
 
 def show_tables(page: str, study: Study) -> None:
     """Show every table of the paper."""
-    tables = measured_tables(study)
-    _say_chance(study)
-    with st.expander("How a cell is judged"):
-        st.markdown(Markdown("1. " + "\n1. ".join(LEGEND)))
+    _show_all(page, study, measured_tables(study))
+    _show_chance(study)
     show_glossary(study.results.benchmark.metrics)
-    _show_all(page, study, tables)
 
 
 @st.fragment
 def _show_all(page: str, study: Study, tables: list[MeasuredTable]) -> None:
-    """Show the tables in the layout that is chosen, with all cells or those of one verdict."""
-    layout = st.segmented_control(
-        "Layout",
-        list(LAYOUTS),
-        format_func=lambda key: plain(LAYOUTS[key]),
-        default="printed",
-        required=True,
-        key=f"{page}/layout",
-        label_visibility="collapsed",
-    )
+    """Show the tables in one layout, with all cells or those of one verdict."""
+    counts = verdicts_of(tables)
+    verdict = EVERY
+    with st.container(horizontal=True, vertical_alignment="center", key="table-choices"):
+        layout = st.segmented_control(
+            "Layout",
+            list(LAYOUTS),
+            format_func=lambda key: plain(LAYOUTS[key]),
+            default="printed",
+            required=True,
+            key=f"{page}/layout",
+            label_visibility="collapsed",
+        )
+        if any(counts.values()):
+            found = [each for each, count in counts.items() if count]
+            verdict = choose_verdict(page, "Tables", found)
+        with st.popover("Verdicts", icon=":material/help:"):
+            st.markdown(Markdown("1. " + "\n1. ".join(LEGEND)))
     if layout == "printed":
-        st.markdown(
-            "In each cell: measured ± half of its 95 % interval; below it the sign of the verdict, "
-            "the figure that the paper prints, and how far ours is from it."
+        st.caption(
+            "Measured ± half of its 95 % interval. Below: verdict, published figure and "
+            "(measured − published)."
         )
         st.html(f"<style>{STYLE}</style>")
     else:
-        st.markdown(
-            "Measured alone, in the colour of its verdict. A click on a heading sorts; a click on "
-            "a cell shows the dialogs behind it."
+        st.caption(
+            "Measured figures in the colours of their verdicts. Click a heading to sort, or a cell "
+            "for its distribution over the dialogs."
         )
-    counts = verdicts_of(tables)
-    verdict = EVERY
-    if any(counts.values()):
-        verdict = choose_verdict(page, "Tables", [each for each, count in counts.items() if count])
     if verdict != EVERY:
         tables = [shown for table in tables if (shown := table.of_verdict(verdict)).cells]
     for table in tables:
@@ -79,24 +80,23 @@ def _show_all(page: str, study: Study, tables: list[MeasuredTable]) -> None:
         if layout == "printed":
             st.html(measured_html(table))
         else:
-            # What was clicked among all cells is another cell among some.
+            # A selection is a position, which means another cell once the table is filtered.
             _show_table(page if verdict == EVERY else f"{page}/{verdict}", study, table)
 
 
-def _say_chance(study: Study) -> None:
-    """Say who does no better than chance, if chance was run."""
+def _show_chance(study: Study) -> None:
+    """Name the policies that are no better than random eviction, if that was run."""
     if has_random(study.results.benchmark.policies):
         say_chance(behind_random(study.results))
     else:
         st.caption(
-            "Is a policy better than evicting blindly? Choose Random beside it in the sidebar, and "
-            "run again."
+            "To compare with random eviction, add the policy Random in the sidebar and run again."
         )
 
 
 @st.fragment
 def _show_table(page: str, study: Study, table: MeasuredTable) -> None:
-    """Show one table; a click in it runs nothing else again."""
+    """Show one table and the distribution behind the selected cell."""
     figures, tints = frames(table)
     formats: dict[str, str | Callable[[object], str] | None] = {
         label: partial(decimal, digits=unit_of(fact).digits)
@@ -122,7 +122,7 @@ def _show_table(page: str, study: Study, table: MeasuredTable) -> None:
 
 
 def frames(table: MeasuredTable) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the measured figures of a table's cells, as they are written, and their styles."""
+    """Return the measured figures of a table, in the units shown, and the styles of its cells."""
     header = [table.corner, *table.columns.values()]
     figures, tints = [], []
     for row, label in table.rows.items():
@@ -136,12 +136,12 @@ def frames(table: MeasuredTable) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def _measured(table: MeasuredTable, row: str) -> bool:
-    """Whether anything of a row was measured."""
+    """Whether a row has any measured cell."""
     return any((row, column) in table.cells for column in table.columns)
 
 
 def _show_cell(page: str, study: Study, table: MeasuredTable, row: str, column: str) -> None:
-    """Show what stands behind a cell: its sentence, and the dialogs of all rows."""
+    """Show a cell in words, and the distribution of its column for all rows."""
     st.markdown(
         Markdown("**{}, {}**: {}").format(
             table.rows[row], table.columns[column], cell_sentence(table.cells[row, column])
@@ -157,8 +157,8 @@ def _show_cell(page: str, study: Study, table: MeasuredTable, row: str, column: 
         return
     low, high = spread_range(values)
     spec = spread_spec(
-        f"{table.columns[column]}, each dialog",
-        f"{table.title} · line: the mean",
+        f"{table.columns[column]}, distribution over the dialogs",
+        f"{table.title} · line: mean",
         tuple(values),
         low,
         high,
@@ -169,7 +169,7 @@ def _show_cell(page: str, study: Study, table: MeasuredTable, row: str, column: 
 
 
 def cell_sentence(fact: Fact) -> Markdown:
-    """Say what a cell holds."""
+    """Describe a cell: measured, published, difference, verdict."""
     unit = unit_of(fact)
     name = f" {unit.name}" if unit.name else ""
     parts = [f"measured {figure_words(fact)}{name}"]
@@ -180,7 +180,7 @@ def cell_sentence(fact: Fact) -> Markdown:
         difference = signed(unit.scale * fact.difference, unit.digits + 1)
         parts.append(f"difference {difference}{name}")
     else:
-        parts.append("the paper prints nothing")
+        parts.append("not in the paper")
     if fact.verdict is not None:
         parts.append(Markdown("**{}**").format(fact.verdict))
     if fact.chance and fact.rule == "alignment":

@@ -208,7 +208,7 @@ def show_runs(kind: Kind, shown: Past | None) -> None:
     every = runs_at_hand(kind)
     if not every:
         return
-    with st.expander(plain(f"Runs ({len(every)})"), icon=":material/history:"):
+    with st.popover(plain(f"Runs ({len(every)})"), icon=":material/history:"):
         for past in every.values():
             _row(kind, past, past.name == (shown and shown.name))
         if len(every) > 1 and kind.results is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
 from typing import Any
 
@@ -118,6 +119,8 @@ def _standing(job: Job) -> tuple[float, str]:
 
 
 def _time_left(seconds: float) -> str:
+    if math.isinf(seconds):
+        return "estimating the time left"
     if seconds < 1:
         return "almost done"
     if seconds < 90:
