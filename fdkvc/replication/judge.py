@@ -85,6 +85,8 @@ class Fact(NamedTuple):
         How it is judged; see `fdkvc.replication.rules`.
     chance : bool
         Whether the published figure is indistinguishable from zero.
+    never : bool
+        Whether it counts turns to an adaptation that never came; `mean` is then all the turns.
     """
 
     source: str
@@ -103,6 +105,7 @@ class Fact(NamedTuple):
     rule: Kind = "mean"
     verdict: str | None = None
     chance: bool = False
+    never: bool = False
 
     @property
     def is_published(self) -> bool:
@@ -279,13 +282,17 @@ def _adaptations(results: Results) -> Iterator[Fact]:
         if values is None:
             continue
         place = (ADAPTATION, policy.name, "mean")
-        yield _mean_fact(ADAPTATION, place, values, printed(results.benchmark, *place))
+        fact = _mean_fact(ADAPTATION, place, values, printed(results.benchmark, *place))
+        never = results.values(ADAPTATION, policy.name, "never")
+        share_never = 0.0 if never is None else float(never.mean())
+        yield fact._replace(never=share_never == 1)
         for name, share in PERCENTILES.items():
             place = (ADAPTATION, policy.name, name)
             figure = printed(results.benchmark, *place)
             turns = float(np.quantile(values.astype(np.float64), share))
             low, high = percentile_interval(values, share)
             fact = Fact(ADAPTATION, *place, len(values), turns, rule="percentile")
+            fact = fact._replace(never=share_never > 1 - share)
             case = None if figure is None else percentile_case(values, share, figure)
             yield _with_published(fact._replace(low=low, high=high), figure, case)
 

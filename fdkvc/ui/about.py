@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 import textwrap
+from collections.abc import Callable
 
 import streamlit as st
 
 from fdkvc.policies import Policy, policy_named
 from fdkvc.ui.kit import fields
-from fdkvc.ui.kit.frame import side_by_side
 from fdkvc.ui.kit.markdown import Markdown
 from fdkvc.ui.kit.sidebar import POLICY
 
@@ -84,8 +84,14 @@ LIMITATIONS = (
 )
 """The paper's Section 9 one by one: its title, what it says, what is shown here."""
 
-QUESTIONS = ("update", "init_channels", "after_insert", "terms", "protects", "modulate", "recalls")
-"""What a turn asks a policy, in this order; what only a second tier needs comes last."""
+_STYLE = """<style>
+.st-key-method {align-items: flex-start;}
+.st-key-method-code {flex: 1 1 440px; min-width: min(440px, 100%);}
+.st-key-method-code code {font-size: .75rem; line-height: 1.45;}
+.st-key-method-code [data-testid=stCode] {max-height: 54rem; overflow: auto;}
+.st-key-method-equations {gap: .25rem;}
+.st-key-method-equations .katex-display {margin: .35rem 0;}
+</style>"""
 
 NOT_SHOWN = (
     "Whether any policy helps a large language model: the Answers page and the command `answers` "
@@ -104,28 +110,31 @@ NOT_SHOWN = (
 
 
 def show_method(page: str) -> None:
-    """Show a policy's turn: its equations beside the functions that carry them."""
-    policy = policy_named(fields.choice(page, POLICY))
+    """Show one turn of a policy: its equations beside the code of its class."""
+    policy = policy_named(fields.choice(page, POLICY, width=320))
     st.markdown(Markdown("{} :gray[{}.]").format(policy.idea, policy.source))
-    with side_by_side("method"):
-        with st.container(border=True):
+    st.html(_STYLE)
+    with st.container(horizontal=True, key="method"):
+        with st.container(border=True, key="method-equations", width=360):
             for number, step in enumerate(policy.steps, 1):
                 st.markdown(
                     Markdown("**{}. {}** :gray[({})]").format(number, step.name, step.source)
                 )
                 st.latex(step.equation)
-        with st.container(border=True):
-            st.code(code_of(type(policy)), language="python", wrap_lines=True)
+        with st.container(key="method-code"):
+            st.code(code_of(type(policy)), language="python")
 
 
 def code_of(policy: type[Policy]) -> str:
-    """Return what a policy answers in its own way, of the questions that a turn asks it."""
-    own = [
-        getattr(policy, name)
-        for name in QUESTIONS
-        if getattr(policy, name) is not getattr(Policy, name)
-    ]
-    return "\n".join(textwrap.dedent(inspect.getsource(method)) for method in own)
+    """Return the methods of a policy's class and of those between it and `Policy`."""
+    methods: dict[str, Callable[..., object]] = {}
+    for each in reversed(policy.__mro__[: policy.__mro__.index(Policy)]):
+        for name, member in vars(each).items():
+            method = member.fget if isinstance(member, property) else member
+            # Generated methods have another file, or none.
+            if inspect.isfunction(method) and method.__code__.co_filename == inspect.getfile(each):
+                methods[name] = method
+    return "\n".join(textwrap.dedent(inspect.getsource(method)) for method in methods.values())
 
 
 def show_citation() -> None:

@@ -59,7 +59,7 @@ def downloaded(page: Page, name: str, folder: Path) -> bytes:
 
 def look_at_every_section(page: Page) -> None:
     """Each shows what it is for, and the figures draw every policy."""
-    scorecard = page.locator(".st-key-panels-scorecard")
+    scorecard = page.locator(".st-key-scorecard")
     expect(scorecard).to_contain_text(re.compile(r"reproduced [1-9]\d"))
     expect(scorecard).to_contain_text(re.compile(r"does not hold [1-9]\d"))
     claim = page.locator("#claim-peak-gamma")
@@ -70,13 +70,15 @@ def look_at_every_section(page: Page) -> None:
         ("Alignment", "FD-KVC does not lead the composite"),
         ("Compare two", "FD-KVC less H2O in every dialog"),
         ("Time and memory", "Bytes of a cache of 56 entries"),
-        ("Figures", "Ablation curves (Figure 4)"),
+        ("Figures", "Alignment turn by turn (Figure 1)"),
     ):
         page.get_by_role("tab", name=name).click()
         expect(page.get_by_role("tabpanel")).to_contain_text(shown)
     drawn = page.locator("[data-testid=stVegaLiteChart] [aria-label*='policy: FD-KVC']")
     expect(drawn.first).to_be_attached()
     assert drawn.count() > 20
+    page.get_by_text("Ablation curves (Figure 4)").click()
+    expect(page.locator("[aria-label*='published: 0.8470']").first).to_be_attached()
 
 
 def look_behind_a_cell(page: Page) -> None:
@@ -84,7 +86,7 @@ def look_behind_a_cell(page: Page) -> None:
     page.get_by_role("tab", name="Tables").click()
     printed = page.get_by_role("region", name="Table 3: ")
     expect(printed.get_by_role("cell", name="72.1 ± 0.8 ✓ 72.1%")).to_be_visible()
-    page.get_by_text("to sort and to click").click()
+    page.get_by_text("Sortable").click()
     table = page.locator(".st-key-benchmark-table-3").get_by_test_id("stDataFrame")
     table.scroll_into_view_if_needed()
     box = table.bounding_box()

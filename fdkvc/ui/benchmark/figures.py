@@ -1,4 +1,4 @@
-"""The paper's figures, live, and any other that one asks for."""
+"""The paper's figures, and charts of any other quantity over the turns."""
 
 from __future__ import annotations
 
@@ -23,34 +23,53 @@ from fdkvc.ui.kit.frame import page_theme, panel, side_by_side
 from fdkvc.ui.kit.lru import cached
 from fdkvc.ui.kit.markdown import plain
 
+OTHER = "Any other quantity"
 
+
+@st.fragment
 def show_figures(page: str, study: Study) -> None:
-    """Show the paper's figures, then any quantity over the turns of any scenario."""
-    table = turns_of(study)
-    drawn = choose_drawn(page, study)
-    shown = {scenario.key for scenario in study.results.benchmark.scenarios}
-    for number, (title, words, panels) in enumerate(FIGURES, 1):
-        wanted = [(scenario, quantity) for scenario, quantity in panels if scenario in shown]
-        if wanted:
-            st.header(plain(title), anchor=False)
-            st.markdown(plain(words))
-            with side_by_side(f"figure-{number}"):
-                for scenario, quantity in wanted:
-                    with panel(f"figure-{scenario}-{quantity}"):
-                        _chart(page, study, table, scenario, quantity, drawn)
-    if study.sweeps:
+    """Show one of the paper's figures, or any quantity over the turns of any scenario.
+
+    Only one at a time, because a browser takes seconds to draw them all.
+    """
+    scenarios = {scenario.key for scenario in study.results.benchmark.scenarios}
+    figures = {
+        title: (words, shown)
+        for title, words, panels in FIGURES
+        if (shown := [panel for panel in panels if panel[0] in scenarios])
+    }
+    names = [*figures, *([ABLATIONS_TITLE] if study.sweeps else []), OTHER]
+    name = st.segmented_control(
+        "Figure",
+        names,
+        default=names[0],
+        required=True,
+        key=f"{page}/shown-figure",
+        label_visibility="collapsed",
+    )
+    if name == ABLATIONS_TITLE:
         _ablations(page, study)
-    _any_other(page, study, table, drawn)
+        return
+    drawn = choose_drawn(page, study)
+    if name == OTHER:
+        _any_other(page, study, drawn)
+        return
+    words, panels = figures[name or names[0]]
+    st.markdown(plain(words))
+    with side_by_side("figure"):
+        for scenario, quantity in panels:
+            with panel(f"figure-{scenario}-{quantity}"):
+                _chart(page, study, scenario, quantity, drawn)
 
 
 def choose_drawn(page: str, study: Study) -> tuple[str, ...]:
-    """Return the policies that figures draw: all, or those that a person chooses of many."""
+    """Return the policies to draw: all, or a choice if there are many."""
     policies = study.results.benchmark.policies
     if len(policies) <= MAX_DRAWN_POLICIES:
         return tuple(policy.name for policy in policies)
     titles = {policy.name: policy.title for policy in policies}
     chosen = st.multiselect(
-        plain(f"Drawn, at most {MAX_DRAWN_POLICIES} of {len(policies)}"),
+        plain(f"Policies in the charts (at most {MAX_DRAWN_POLICIES} of {len(policies)})"),
         list(titles),
         default=list(drawn_first(policies)),
         format_func=titles.__getitem__,
@@ -62,20 +81,19 @@ def choose_drawn(page: str, study: Study) -> tuple[str, ...]:
 
 @cached
 def turns_of(study: Study) -> pd.DataFrame:
-    """Return the means of every turn, once for all that show them."""
+    """Return the means of every turn."""
     return series_table(study.results)
 
 
 def _chart(
     page: str,
     study: Study,
-    table: pd.DataFrame,
     scenario: str,
     quantity: str,
     drawn: tuple[str, ...],
     place: str = "",
 ) -> None:
-    chart = series_chart(study, table, scenario, quantity, page_theme(), drawn)
+    chart = series_chart(study, turns_of(study), scenario, quantity, page_theme(), drawn)
     if chart is None:
         st.info(plain(f"{quantity_label(quantity)} was not measured for these policies."))
     else:
@@ -85,7 +103,6 @@ def _chart(
 
 
 def _ablations(page: str, study: Study) -> None:
-    st.header(plain(ABLATIONS_TITLE), anchor=False)
     st.markdown(plain(ABLATIONS_WORDS))
     for parameter, results in study.sweeps.items():
         table = ablation_table(results, parameter)
@@ -99,12 +116,10 @@ def _ablations(page: str, study: Study) -> None:
                     )
 
 
-@st.fragment
-def _any_other(page: str, study: Study, table: pd.DataFrame, drawn: tuple[str, ...]) -> None:
-    st.header("Any other", anchor=False)
+def _any_other(page: str, study: Study, drawn: tuple[str, ...]) -> None:
     scenarios = {each.key: each.label for each in study.results.benchmark.scenarios}
-    quantities = {name: quantity_label(name) for name in table.quantity.unique()}
+    quantities = {name: quantity_label(name) for name in turns_of(study).quantity.unique()}
     with st.container(horizontal=True):
         scenario = pick(f"{page}/other/scenario", "Scenario", scenarios)
         quantity = pick(f"{page}/other/quantity", "Over the turns", quantities)
-    _chart(page, study, table, scenario, quantity, drawn, "other/")
+    _chart(page, study, scenario, quantity, drawn, "other/")

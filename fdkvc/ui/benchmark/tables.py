@@ -99,7 +99,7 @@ def _show_table(page: str, study: Study, table: MeasuredTable) -> None:
     """Show one table and the distribution behind the selected cell."""
     figures, tints = frames(table)
     formats: dict[str, str | Callable[[object], str] | None] = {
-        label: partial(decimal, digits=unit_of(fact).digits)
+        label: partial(decimal, digits=unit_of(fact).digits)  # numbers, to sort by
         for (_, column), fact in table.cells.items()
         for label in [table.columns[column]]
     }
