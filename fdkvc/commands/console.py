@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from argparse import Namespace
@@ -74,7 +75,9 @@ def progress() -> Iterator[Callable[[Progress], None]]:
     def show(progress: Progress) -> None:
         nonlocal due
         share = progress.done / progress.total
-        text = f"{share:4.0%}  {progress.title}, about {progress.seconds_left:.0f} s left"
+        text = f"{share:4.0%}  {progress.title}"
+        if math.isfinite(progress.seconds_left):
+            text += f", about {progress.seconds_left:.0f} s left"
         if terminal:
             warn(f"\r\x1b[K{text}", end="")
         elif progress.seconds >= due:
