@@ -12,7 +12,7 @@ from fdkvc.parameters import BUDGET, DIALOGS, SEED, WORKERS, Field, read_number
 
 EXAMPLES = "default: two example dialogs"
 FORMATS = (
-    "real dialogs: SGD, MultiWOZ 2.2, chat messages, ShareGPT, OpenAI batch requests, or plain "
+    "real dialogs: SGD or MultiWOZ 2.2, chat messages, ShareGPT, OpenAI batch requests, or plain "
     f"text with a speaker before each turn; {EXAMPLES}"
 )
 SUGGESTED = "values to try; default: the paper's, or a suggested range"
