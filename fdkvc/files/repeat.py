@@ -1,4 +1,4 @@
-"""A run again from its ``run.json``: compared with what it was."""
+"""Compare a repeated run with its ``run.json``."""
 
 from __future__ import annotations
 
@@ -24,23 +24,21 @@ from fdkvc.policies import read_policy
 from fdkvc.words import count, listed
 
 QUOTIENTS = {"t": 1e-3, "p": 1e-3, "p_holm": 1e-3, "effect_size": 1e-3}
-"""How far these may differ: they divide by a spread, which may be hardly more than rounding."""
+"""Tolerances of columns that divide by a spread, which may be as small as rounding errors."""
 
 WORDS = ("words",)
-"""Columns that only say what the numbers beside them say."""
+"""Columns that repeat their row's numbers in words."""
 
-NOTHING_COMPARED = "nothing was compared, because the file keeps no digests of the run's numbers"
+NOTHING_COMPARED = "nothing was compared, because the file has no digests of the run's numbers"
 
 
 def found_by(record: Record) -> Tuned:
-    """Return what a search came to, from its tables in the texts of its record.
-
-    Its trials are empty where they are not at hand.
+    """Return the result of a search from the texts of its record; without a trials.csv, no trials.
 
     Raises
     ------
     ValueError
-        In a sentence, if its tables are not those of a search.
+        If its tables are not those of a search.
     """
     tuning: Tuning = record.settings
     front, gains = _kept(record, "front.csv", FRONT), _kept(record, "gains.csv", GAINS)
@@ -71,7 +69,7 @@ def found_by(record: Record) -> Tuned:
 
 
 NO_FRACTIONS = {"trial", "setting", "goal", "n", "front"}
-"""Of the columns of a search's tables, those that hold words, counts or whether."""
+"""Columns of a search's tables that hold words, counts or booleans."""
 
 
 def _kept(record: Record, name: str, columns: Sequence[str]) -> pd.DataFrame:
@@ -82,7 +80,7 @@ def _kept(record: Record, name: str, columns: Sequence[str]) -> pd.DataFrame:
             dtype={"setting": str},
             converters=dict.fromkeys(set(columns) - NO_FRACTIONS, _number),
         )
-    except ValueError:  # pandas' own mistakes are of this kind
+    except ValueError:  # as pandas' parser errors are
         table = pd.DataFrame()
     if list(table.columns) != list(columns):
         raise ValueError(f"its {name} is missing, or not as the run wrote it")
@@ -90,7 +88,7 @@ def _kept(record: Record, name: str, columns: Sequence[str]) -> pd.DataFrame:
 
 
 def _number(text: str) -> float:
-    """Read a number to the last bit, which not every pandas does by itself; NaN if it is none."""
+    """Read a number exactly, unlike some versions of pandas; NaN if it is none."""
     number = read_number(text)
     return math.nan if isinstance(number, str) else number
 
@@ -100,20 +98,20 @@ def _number(text: str) -> float:
 
 @dataclass(frozen=True)
 class Comparison:
-    """How the files of a repeated run stand to those that a record knows.
+    """How the files of a repeated run differ from its record.
 
     Attributes
     ----------
     same : tuple of str
-        Files that are the same byte for byte.
+        Identical files.
     close : mapping of file name to float
-        Files whose numbers are the same within the tolerance, and their largest difference.
+        Files within the tolerance, and their largest difference.
     apart : mapping of file name to float
-        Files whose numbers are not, and their largest difference; infinity where rows differ.
+        Files beyond it, and their largest difference; infinity if rows differ.
     unknown : tuple of str
-        Files that are not the same byte for byte, and of which the record has only a digest.
+        Files that are not identical, of which the record has only a digest.
     other : tuple of str
-        What the record says and the run does not: parameters, and files that it does not write.
+        Parameters that differ, and files that the run does not write.
     """
 
     same: tuple[str, ...]
@@ -129,13 +127,13 @@ class Comparison:
 
     @property
     def repeated(self) -> bool:
-        """Whether all that the record says is so again."""
+        """Whether the run has the same numbers and parameters."""
         unlike = self.apart or self.unknown or self.other
         return bool(self.same or self.close) and not unlike
 
 
 def compare(record: Record, files: Mapping[str, str]) -> Comparison:
-    """Compare the files of a run, its ``run.json`` among them, with what the record says."""
+    """Compare the files of a run, including its ``run.json``, with a record."""
     same, unknown = [], []
     close: dict[str, float] = {}
     apart: dict[str, float] = {}
@@ -155,7 +153,7 @@ def compare(record: Record, files: Mapping[str, str]) -> Comparison:
 
 
 def _unlike(known: Any, again: Any, place: str) -> Iterator[str]:
-    """Yield the places of what a value says and another does not."""
+    """Yield the places where two JSON values differ."""
     if isinstance(known, dict) and isinstance(again, dict):
         for name, value in known.items():
             yield from _unlike(value, again.get(name, _unlike), f"{place}.{name}")
@@ -169,8 +167,8 @@ def _unlike(known: Any, again: Any, place: str) -> Iterator[str]:
 def difference(one: str, other: str) -> tuple[float, bool]:
     r"""Return the largest difference of two CSV texts, and whether all are within the tolerance.
 
-    A difference is a share of the number where that is above 1. It is infinite where rows, words
-    or missing numbers differ. `QUOTIENTS` have a tolerance of their own and are not told.
+    Differences are relative to numbers above 1, and infinite where rows, words or missing numbers
+    differ. `QUOTIENTS` have their own tolerances and do not count for the largest.
 
     Examples
     --------
@@ -195,7 +193,7 @@ def difference(one: str, other: str) -> tuple[float, bool]:
 
 
 def _moved(cell: str, twin: str) -> float:
-    """Return by how much two cells differ."""
+    """Return the difference of two cells."""
     if cell == twin:
         return 0.0
     try:
@@ -207,17 +205,17 @@ def _moved(cell: str, twin: str) -> float:
 
 
 def comparison_sentence(record: Record, comparison: Comparison) -> str:
-    """Say in a sentence how a repeated run stands to the record."""
+    """Return the result of a comparison in a sentence."""
     close, apart = comparison.close, comparison.apart
     same, unknown = comparison.same, comparison.unknown
     if not comparison.anything:
         return NOTHING_COMPARED
     parts = []
     if comparison.other:
-        parts.append(f"the run does not have what the file says at {listed(comparison.other)}")
+        parts.append(f"the run differs from the file at {listed(comparison.other)}")
     if apart:
         most = max(apart.values())
-        by = f"by up to {most:.0e}" if math.isfinite(most) else "in more than their size"
+        by = f"by up to {most:.0e}" if math.isfinite(most) else "in their rows or words"
         parts.append(f"the numbers are not the same in {', '.join(apart)}, where they differ {by}")
     if close:
         most = max(close.values())
@@ -225,19 +223,22 @@ def comparison_sentence(record: Record, comparison: Comparison) -> str:
     if same:
         parts.append(f"the numbers are the same, byte for byte, in {', '.join(same)}")
     if unknown:
-        parts.append(f"not the same byte for byte in {', '.join(unknown)}, which are not at hand")
+        parts.append(
+            f"{', '.join(unknown)} differ, but the original files are missing, so numbers "
+            "cannot be compared"
+        )
     if record.finished:
         low, high = min(record.finished.values()), max(record.finished.values())
         done = f"{low:,}" if low == high else f"{low:,} to {high:,}"
         asked = count(record.benchmark.dialogs, "dialog")
-        parts.append(f"the run that wrote it was cut short, after {done} of {asked} a scenario")
+        parts.append(f"the original run was cancelled after {done} of {asked} per scenario")
     if apart or close or unknown:
         parts.append(_circumstances(record))
     return "; ".join(parts)
 
 
 def _circumstances(record: Record) -> str:
-    """Say what is not as it was when the record was written."""
+    """Return which versions and processor differ from the record's."""
     now = versions()
     changed = [
         {"source": "the code", "fdkvc-lab": "the version of the lab"}.get(name, name)
@@ -248,6 +249,6 @@ def _circumstances(record: Record) -> str:
         changed = ["the processor", *changed]
     words = f"{listed(changed)} {'differs' if len(changed) == 1 else 'differ'}" if changed else ""
     if not record.processor:
-        unsaid = "the file does not say on which processor it ran"
+        unsaid = "the file does not name the original processor"
         return f"{words}, and {unsaid}" if words else unsaid
     return words or "processor and versions are the same"

@@ -12,23 +12,23 @@ from pathlib import Path
 Files = Mapping[str, str | bytes]
 
 UNFINISHED, FINISHED = ".fdkvc-unfinished", ".fdkvc-finished"
-"""Where files are prepared; the rename from the one to the other decides that they are written."""
+"""Folders where files are prepared; renaming the first to the second commits the write."""
 
 
 def check_folder(folder: str | os.PathLike[str], names: Iterable[str] = ()) -> None:
-    """Say beforehand whether `write_files` can write to a folder; nothing is left behind.
+    """Check that `write_files` can write to a folder; nothing is left behind.
 
     Parameters
     ----------
     folder : path
-        A folder, or one to be made, with those above it that are missing.
+        It and its missing parents may still have to be created.
     names : iterable of str
-        Of files to be written there, where a person chose them.
+        Of the files to write, if the user chose them.
 
     Raises
     ------
     ValueError
-        If it is something else than a folder, cannot be made, or is not writable.
+        If it is not a folder, cannot be created, or is not writable.
     """
     with _writable(folder) as (path, unfinished):
         for name in names:
@@ -38,9 +38,9 @@ def check_folder(folder: str | os.PathLike[str], names: Iterable[str] = ()) -> N
 
 @contextmanager
 def _writable(folder: str | os.PathLike[str]) -> Iterator[tuple[Path, Path]]:
-    """Give a folder, made if it is missing, and one within it that goes away in the end.
+    """Yield a folder, created if missing, and a temporary one within it.
 
-    Folders that were made go away, too, unless something was put into them.
+    Created folders are removed again if they stay empty.
     """
     if not os.fspath(folder):
         raise ValueError("the folder '' cannot be written: it has no name")
@@ -97,7 +97,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _recover(folder: Path) -> None:
-    """Move what is finished into its folder, and remove what is not."""
+    """Complete a committed write, and remove an unfinished one."""
     new = folder / FINISHED / "new"
     if new.is_dir():
         for path in new.iterdir():
@@ -107,7 +107,7 @@ def _recover(folder: Path) -> None:
 
 
 def _check_file(path: Path) -> None:
-    """Raise a ValueError if what stands where a file is to be written is something else."""
+    """Raise a ValueError if the path exists and is not a regular file."""
     if path.exists() and not path.is_file():
         what = "a folder" if path.is_dir() else "not a regular file"
         raise ValueError(f"the file {str(path)!r} cannot be written: it is {what}")
@@ -122,7 +122,7 @@ def write_files(folder: str | os.PathLike[str], files: Files) -> None:
     Parameters
     ----------
     folder : path
-        It is made if it is missing, and those above it.
+        It and its missing parents are created.
     files : mapping of name to str or bytes
         A text is written as UTF-8.
 
@@ -136,13 +136,13 @@ def write_files(folder: str | os.PathLike[str], files: Files) -> None:
 
 
 def _missing(folder: Path) -> list[Path]:
-    """Return the folder and those above it that do not exist, the innermost first."""
+    """Return the folder and its parents that do not exist, innermost first."""
     above = [folder.absolute(), *folder.absolute().parents]
     return [each for each in above if not each.exists()]
 
 
 def _replace_all(folder: Path, files: Files, unfinished: Path) -> None:
-    """Write all files aside, with copies of those that they replace, then move them in place."""
+    """Write all files to a temporary folder, back up those they replace, then move them."""
     new, old = unfinished / "new", unfinished / "old"
     new.mkdir()
     old.mkdir()
@@ -154,14 +154,14 @@ def _replace_all(folder: Path, files: Files, unfinished: Path) -> None:
             shutil.copy2(folder / name, old / name)
     _sync(new)
     finished = folder / FINISHED
-    unfinished.rename(finished)  # from here on, a later run would move the rest
+    unfinished.rename(finished)  # committed: from here on, a later run would move the rest
     new, old = finished / "new", finished / "old"
     try:
         _sync(folder)
         for name in files:
             os.replace(new / name, folder / name)
     except BaseException:
-        # At each of these steps, all that is new is in the folder or in `new`.
+        # At each step, every new file is in the folder or in `new`.
         for name in files:
             if (new / name).exists():
                 continue  # it was not moved
@@ -173,7 +173,7 @@ def _replace_all(folder: Path, files: Files, unfinished: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Wait until a file or a folder is on the disk."""
+    """Flush a file or a folder to the disk."""
     if sys.platform == "win32" and path.is_dir():
         return  # Windows opens no folders
     handle = os.open(path, os.O_RDWR if path.is_file() else os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""The paper's claims one by one as HTML: the verdict, why, and the evidence drawn on a line."""
+"""The paper's claims as HTML: verdict, reason, and the evidence on a number line."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def counted(judged: Sequence[ClaimResult]) -> dict[str | None, int]:
 
 
 def claims_html(judged: Sequence[ClaimResult], *, opened: bool) -> str:
-    """Return claims as a list of HTML, each with its evidence, which is open or behind a click."""
+    """Return claims as an HTML list, each with its evidence, open or collapsed."""
     groups: dict[str, list[ClaimResult]] = {}
     for each in judged:
         groups.setdefault(each.claim.why, []).append(each)
@@ -117,7 +117,7 @@ def _claim(judged: ClaimResult, opened: bool, reason: bool = True) -> str:
         measured += f", {judged.measured.n:,} dialogs"
     facts = {
         "published": printed,
-        "from its own cells": recomputed_words(claim),
+        "from its own tables": recomputed_words(claim),
         "measured": measured,
         "source": claim.source,
     }
@@ -141,10 +141,10 @@ def _claim(judged: ClaimResult, opened: bool, reason: bool = True) -> str:
 
 
 def line_html(judged: ClaimResult) -> str:
-    """Draw a claim's numbers on one line; nothing where there is but one.
+    """Draw a claim's numbers on a line; "" if there is only one.
 
-    The measured one with its interval is a dot, the printed one a diamond; a band is where the
-    claim would be true.
+    A dot with its interval is the measured number, a diamond the published one, and a band the
+    range in which the claim would be true.
     """
     numbers = list(_numbers(judged))
     low, high = min(numbers, default=0.0), max(numbers, default=0.0)
@@ -173,7 +173,7 @@ def line_html(judged: ClaimResult) -> str:
         key.append("◇ published")
         said += f", published {minus(claim.published.printed)}"
     if claim.holds_when is not None:
-        key.append("band: where it would be true")
+        key.append("band: where the claim is true")
     ends = [escape(figure_words(claim.measure, end)) for end in (low, high)]
     return (
         f'<div class="line" role="img" aria-label="{escape(said)}">{"".join(marks)}</div>'

@@ -1,4 +1,4 @@
-"""A report to hand over: claims with verdict and evidence, tables, figures, moments, provenance."""
+"""A shareable report: claims with verdict and evidence, tables, figures, examples, provenance."""
 
 from __future__ import annotations
 
@@ -46,30 +46,29 @@ from fdkvc.words import command_line, count, decimal, ranged
 PICTURE_WIDTH = 560
 
 MOMENT_SEED, MOMENT_POLICY = 7, "fd-kvc"
-"""The dialog of the first two moments, as the page Step through opens on it."""
+"""The dialog of the first two examples, with which the page Step through opens."""
 
 EASY = (
-    "The method is written down: equations, an algorithm, defaults, scenarios. Retention, "
-    "diversity and adaptation follow from them; those of FIFO, Sink+Window and H2O do in every "
-    "dialog.",
-    "Everything is small: the whole benchmark takes seconds on one machine, without a GPU.",
+    "The paper specifies equations, an algorithm, defaults and scenarios. Retention, diversity "
+    "and adaptation follow from them; for FIFO, Sink+Window and H2O in every dialog.",
+    "The benchmark is small: it takes seconds on one machine, without a GPU.",
 )
 HARD = (
-    "The paper leaves choices open: how Mixed is split, what a new entry starts with, when metrics "
-    "are taken. Each was tried, and the reading is taken whose results match the tables.",
-    "It does not say which matrix projects the topic of an alignment. Projected by the matrix that "
-    "made the values, alignments are near 1 where about 0.02 is printed.",
-    "It prints no spread beside a mean, so that of our own dialogs stands for it.",
+    "The paper leaves open how Mixed is split, how a new entry is initialized and when metrics are "
+    "measured. We tried each option and use the one whose results match the tables.",
+    "It does not say which matrix projects the topic for the alignment. With the value matrix, "
+    "alignments are near 1; the paper prints about 0.02.",
+    "It prints means without a spread, so the spread of our own dialogs is used.",
 )
 NOT_TRIED = (
-    "The paper's own code, dialogs and seeds, which are not at hand.",
-    "A large language model: what a small one loses is measured by the command answers.",
-    "Another reading of the choices that the paper leaves open, where one matched.",
-    "Time on other hardware; times are not judged.",
+    "The paper's own code, dialogs and seeds, which are not available.",
+    "A large language model; the command `answers` measures a small one.",
+    "Other options for what the paper leaves open, once one matched.",
+    "Times on other hardware; times are not judged.",
 )
 
 FILE = "FILE"
-"""Stands in a command for a file that a person has."""
+"""A placeholder for the user's file in a command."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ def report_html(title: str, scope: Sequence[str], parts: Sequence[Part], made: s
     Parameters
     ----------
     scope : sequence of str
-        What was done, a paragraph each.
+        What was measured, one string per paragraph.
     made : str
         When the numbers were measured; today by default.
     """
@@ -120,7 +119,7 @@ def report_html(title: str, scope: Sequence[str], parts: Sequence[Part], made: s
 
 
 def papers_report(recordings: Sequence[Recording]) -> str:
-    """Return the report of the paper's run that is shipped."""
+    """Return the report of the shipped run with the paper's settings."""
     run = papers_run()
     seed = run.study.results.benchmark.seed
     ran = ran_on(seed, {"fdkvc-lab": run.version}, run.processor)
@@ -138,27 +137,27 @@ def study_report(
     Parameters
     ----------
     recordings : sequence of Recording
-        Dialogs that people said, among which a failed call is looked for.
+        Real dialogs, in which a failed call is searched for.
     ran : mapping of str to str, optional
-        What the numbers rest on; by default, what is here.
+        Seed, versions and processor of the run; by default, the current ones.
     made : str
         See `report_html`.
     """
     benchmark = study.results.benchmark
     finished = min(map(study.results.dialogs, study.results.measured), default=0)
     scope = [
-        "Ganguly, Fractional Decay KV-Cache (FD-KVC): its tables, figures and claims, measured "
-        "again and judged, each beside what is published.",
+        "The tables, figures and claims of Ganguly, Fractional Decay KV-Cache (FD-KVC), measured "
+        "again, compared with the published numbers, and judged.",
         f"{count(finished, 'dialog')} of each of {count(len(benchmark.scenarios), 'scenario')}, "
         f"{count(len(benchmark.policies), 'policy', 'policies')} on the same dialogs, a cache of "
         f"{count(benchmark.budget, 'entry', 'entries')}, seed {benchmark.seed}.",
     ]
     if finished < benchmark.dialogs:
-        scope.append(f"The run was cut short: {benchmark.dialogs:,} dialogs were asked for.")
+        scope.append(f"The run was cancelled: {benchmark.dialogs:,} dialogs were requested.")
     parts = [Part("Claims", _claims(study)), Part("Tables", _tables(study))]
     parts += [
         Part("Figures", _figures(study)),
-        Part("Three moments", _moments(recordings)),
+        Part("Three examples", _moments(recordings)),
         Part("What was easy, what was hard, what was not tried", _told()),
         provenance(
             [
@@ -175,7 +174,7 @@ def study_report(
 
 
 def study_command(benchmark: Benchmark) -> str:
-    """Return the command that measures a benchmark's study again.
+    """Return the command that repeats a study.
 
     Examples
     --------
@@ -188,14 +187,14 @@ def study_command(benchmark: Benchmark) -> str:
 def replay_command(
     settings: Replay, baseline: str, seed: int, trace: bool = False, calls: bool = False
 ) -> str:
-    """Return the command that replays a file again.
+    """Return the command that repeats a replay.
 
     Parameters
     ----------
     trace : bool
         Whether it is a trace file.
     calls : bool
-        Whether the text of calls is among the words of a file of dialogs.
+        Whether tool calls are read as text.
 
     Examples
     --------
@@ -203,7 +202,7 @@ def replay_command(
     'python -m fdkvc dialogs --dialogs FILE --budgets 32 48 --baseline h2o --seed 0 --out results'
     """
     options: dict[str, Any] = {"trace" if trace else "dialogs": FILE, **options_of(settings)}
-    if trace:  # whose heads may decide otherwise where nothing is said
+    if trace:  # the default depends on its heads
         options["heads"] = settings.heads
     elif calls:
         options["calls"] = ()
@@ -211,7 +210,7 @@ def replay_command(
 
 
 def answers_command(settings: Answers, baseline: str) -> str:
-    """Return the command that lets the model answer a file again.
+    """Return the command that repeats a measurement of answers.
 
     Examples
     --------
@@ -225,20 +224,20 @@ def answers_command(settings: Answers, baseline: str) -> str:
 
 
 def ran_on(seed: int | None, packages: Mapping[str, str], ran: Mapping[str, str]) -> dict[str, str]:
-    """Return what numbers rest on: a seed if they have one, versions, and the processor."""
+    """Return what the numbers depend on: the seed, if any, versions and the processor."""
     on = {f"processor, {name}": which for name, which in ran.items()}
     return {**({} if seed is None else {"seed": str(seed)}), **packages, **on}
 
 
 def ran_here(seed: int | None) -> dict[str, str]:
-    """Return what numbers that were measured just now rest on."""
+    """Return what numbers that were measured now and here depend on."""
     return ran_on(seed, versions(), processor())
 
 
 def provenance(
     commands: Sequence[str], ran: Mapping[str, str], files: Mapping[str, str], of: str = "it"
 ) -> Part:
-    """Say how the numbers are made again: commands, seeds, versions, and digests of the files."""
+    """Return how to repeat a run: commands, seeds, versions, and digests of the files."""
     lines = "\n".join(commands)
     known = {name: digest(text) for name, text in files.items()}
     return Part(
@@ -248,7 +247,7 @@ def provenance(
             {"what": list(ran), "which": list(ran.values())}, "Seeds and versions", words=2
         )
         + "<details><summary>SHA-256 of the files that the first command writes; those with times "
-        "in them differ from run to run</summary>"
+        "differ from run to run</summary>"
         + tables.plain_html(
             {"file": list(known), "SHA-256": list(known.values())}, "Digests", words=2
         )
@@ -283,7 +282,7 @@ def _tables(study: Study) -> str:
     )
     legend = "".join(f"<li>{_bold(escape(rule))}</li>" for rule in LEGEND)
     return (
-        f"<p>Measured ± half of the 95 % interval; below it the published figure. Of the published "
+        f"<p>Measured ± half of the 95 % interval, above the published figure. Published "
         f"figures: {escape(said)}. {escape(reproduced_sentence(found))}</p>"
         + "".join(
             f"<h3>{escape(table.heading)}</h3>{tables.measured_html(table)}" for table in found
@@ -299,7 +298,7 @@ def _bold(text: str) -> str:
 def _figures(study: Study) -> str:
     charts = figure_charts(study, LIGHT)
     if not charts:
-        return "<p>Nothing of the paper's figures was measured.</p>"
+        return "<p>This run measured none of the paper's figures.</p>"
     parts = []
     titled = [(title, words, [f"{q}_{s}" for s, q in panels]) for title, words, panels in FIGURES]
     ablations = [name for name in charts if name.startswith("ablation_")]
@@ -314,18 +313,18 @@ def _figures(study: Study) -> str:
 
 
 def drawing(chart: Spec, name: str) -> str:
-    """Return a chart as a picture in the page, in whose colours it is drawn.
+    """Return a chart as an SVG that uses the colours of the page.
 
     Parameters
     ----------
     chart : Spec
         Joined with its data, in the colours of `LIGHT`.
     name : str
-        Of which there is but one in the page.
+        Unique in the page.
     """
     drawn = picture(standalone(chart, chart["datasets"], LIGHT, PICTURE_WIDTH), "svg").decode()
     drawn = drawn[drawn.index("<svg") :]
-    # A page may hold many pictures, and each names its parts from the beginning.
+    # Ids are unique within a picture only, and a page may hold many.
     drawn = re.sub(r'\bid="', f'id="{name}-', drawn).replace("url(#", f"url(#{name}-")
     for colour, variable in _COLOURS.items():
         drawn = re.sub(rf'"{colour}"', f'"var(--{variable})"', drawn, flags=re.IGNORECASE)
@@ -348,7 +347,7 @@ _COLOURS, _VARIABLES = _themes()
 
 
 def _moments(recordings: Sequence[Recording]) -> str:
-    """Show one eviction, one rescue and one failed call as stages that step."""
+    """Return an eviction, a rescue and a failed call as interactive stages."""
     policy = policy_named(MOMENT_POLICY)
     mixed = DialogChoice(scenario_named("mixed"), MOMENT_SEED, World())
     run = build_run(RunChoice(mixed, policy, Benchmark.budget), mixed.load())
@@ -360,8 +359,8 @@ def _moments(recordings: Sequence[Recording]) -> str:
     if failure is not None:
         scenes.append(failed_scene(failure))
     return (
-        "<p>Each steps by its buttons, or by the arrow keys after a click into it; point at an "
-        "entry to see why it stays or goes. What is held there is told in words, too.</p>"
+        "<p>Step with the buttons, or click into an example and use the arrow keys. Point "
+        "at an entry to see why it is kept or evicted; click to pin it and read the explanation.</p>"
         + "".join(map(framed, scenes))
     )
 
@@ -378,7 +377,7 @@ def _scene(run: Run, what: str, turn: int, token: int | None) -> Scene:
 
 
 def failed_scene(failure: Failure) -> Scene:
-    """Return the moment in which a call lost what it needed."""
+    """Return the turn in which a call lost an argument that it needs."""
     run, demand = failure.run, failure.demand
     return Scene(
         f"A failed call: {run.trace.policy.title} loses “{demand.value}” in turn {failure.turn}",
@@ -396,7 +395,7 @@ def failed_scene(failure: Failure) -> Scene:
 
 
 def framed(scene: Scene) -> str:
-    """Return a scene in a frame of its own, where its keys and its names are its own."""
+    """Return a scene in an iframe, which isolates its keys and names."""
     inside = html.escape(scene_html(scene), quote=True)
     title = escape(scene.title, quote=True)
     return (
@@ -420,16 +419,16 @@ def _paragraphs(words: Sequence[str]) -> str:
 
 
 def dialogs_report(parts: Sequence[Part], more: Sequence[str] = (), made: str = "") -> str:
-    """Return the report on dialogs that people said: what `replay_parts` and `answers_parts` say.
+    """Return the report on real dialogs, with the parts of `replay_parts` and `answers_parts`.
 
     Parameters
     ----------
     more : sequence of str
-        What else is to be said of the run, a paragraph each.
+        More about the run, one string per paragraph.
     made : str
         See `report_html`.
     """
-    scope = ["What policies keep of dialogs that people said, and what is lost by it.", *more]
+    scope = ["What policies keep of real dialogs, and what that costs.", *more]
     return report_html("Cache policies on real dialogs", scope, parts, made)
 
 
@@ -442,9 +441,9 @@ def replay_parts(
     files: Mapping[str, str],
     trace: bool = False,
 ) -> list[Part]:
-    """Return the parts of a report on dialogs that people said; `trace` as for `replay_command`.
+    """Return the parts of a report on real dialogs; `trace` as for `replay_command`.
 
-    The call that failed did so under FD-KVC, or under the first policy where that has not run.
+    The failed call is of FD-KVC if it ran, else of the first policy.
     """
     body = (
         f"<p>{escape(count(int(replayed.dialog.nunique()), 'dialog'))}, replayed: the cache of "
@@ -464,7 +463,7 @@ def replay_parts(
         body += f"<h3>{escape(title)}</h3>{tables.plain_html(columns, title)}"
     if missing := not_computed(replayed):
         body += f"<p>{escape(missing)}</p>"
-    parts = [Part("Dialogs that people said", body)]
+    parts = [Part("Real dialogs", body)]
     policies = {policy.key: policy for policy in reversed(settings.policies)}
     policy = policies.get(MOMENT_POLICY, settings.policies[0])
     failure = failed_call(recordings, policy, min(settings.budgets))
@@ -485,7 +484,7 @@ def answers_parts(
     files: Mapping[str, str],
     ran: Mapping[str, str] | None = None,
 ) -> list[Part]:
-    """Return the parts of a report on what a model's answers lose.
+    """Return the parts of a report on what a model loses in its answers.
 
     Parameters
     ----------
@@ -499,8 +498,8 @@ def answers_parts(
     """
     table = told.summary
     body = (
-        f"<p>The model {escape(model)} answers {escape(count(int(table.n.max()), 'dialog'))} from "
-        "what each policy left in its cache. Means with the 95 % interval over service clusters, "
+        f"<p>The model {escape(model)} answers {escape(count(int(table.n.max()), 'dialog'))} with the "
+        "cache that each policy leaves. Means with the 95 % interval over service clusters, "
         "where there are enough; a ≠ where the difference from "
         f"{escape(told.baseline)} is significant.</p><p>{escape(known_sentence(told.known))}</p>"
     )
@@ -522,14 +521,14 @@ def answers_parts(
 def _by_budget(
     summary: pd.DataFrame, paired: pd.DataFrame, metric: str, scale: float, digits: int
 ) -> dict[str, list[str]]:
-    """Return a row for each policy and a column for each budget, with a sign for what is told."""
+    """Return a row per policy and a column per budget; ≠ marks a significant difference."""
     rows = summary[summary.metric == metric]
-    told = paired[(paired.metric == metric) & (paired.significant == True)]  # noqa: E712
-    apart = set(zip(told.policy, told.budget, strict=True))
+    significant = paired[(paired.metric == metric) & (paired.significant == True)]  # noqa: E712
+    differing = set(zip(significant.policy, significant.budget, strict=True))
     known = rows[["policy", "budget", "mean", "ci_low", "ci_high"]].itertuples(index=False)
     words = {
         (policy, budget): _figure(mean, low, high, scale, digits)
-        + " ≠" * ((policy, budget) in apart)
+        + " ≠" * ((policy, budget) in differing)
         for policy, budget, mean, low, high in known
     }
     policies, budgets = (list(dict.fromkeys(rows[name])) for name in ("policy", "budget"))

@@ -1,4 +1,4 @@
-"""The paper's figures from what was measured: every line with its interval."""
+"""The paper's figures from measured numbers, every line with its interval."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ from fdkvc.synthetic.scenarios import SCENARIOS
 FIGURES = (
     (
         "Alignment turn by turn (Figure 1)",
-        "After a change of topic H2O's alignment falls and stays low, because half of its cache "
-        "is the first topic for good. FIFO recovers at once, FD-KVC over some turns.",
+        "After a change of topic, H2O's alignment falls and stays low, because half of its cache "
+        "remains on the first topic. FIFO recovers at once, FD-KVC over some turns.",
         (("shift", "alignment"), ("return", "alignment"), ("mixed", "alignment")),
     ),
     (
         "Ownership loss and learning rate (Figure 2)",
         "The paper says that the loss settles within 2 to 3 turns as scores become nearly binary. "
         "Here it rises with every change of topic, and the learning rate follows it within a few "
-        "percent: mind the axes, which show only the range that the lines take.",
+        "percent. The axes show only the range of the lines.",
         (("mixed", "ownership_loss"), ("mixed", "learning_rate")),
     ),
     (
         "Retention after a shift (Figure 3)",
-        "The paper says that FD-KVC turns to the new topic like FIFO. It takes about twice the "
-        "turns, and for the first two H2O's frozen half holds more of the new topic.",
+        "The paper says that FD-KVC adapts to the new topic like FIFO. It takes about twice as "
+        "many turns, and in the first two H2O holds more of the new topic.",
         (("shift", "retention"), ("adaptation", "retention")),
     ),
 )
-"""The paper's figures over turns: title, what to see, and a panel a scenario and quantity."""
+"""Figures over turns: title, what to see, and the panels (scenario, quantity)."""
 
 ABLATIONS_TITLE = "Ablation curves (Figure 4)"
 ABLATIONS_WORDS = (
-    "The paper finds a peak of the alignment inside each sweep. With the topic projected by the "
-    "value matrix there is none: alignment falls as w_c grows, and is flat over γ until recency "
-    "fades too slowly. Retention follows the published points."
+    "The paper finds a peak of the alignment in each sweep. With the topic projected by the value "
+    "matrix there is none: alignment falls as w_c grows, and is flat over γ until recency decays "
+    "too slowly. Retention follows the published points."
 )
 
 
 def drawn_first(policies: Sequence[Policy]) -> tuple[str, ...]:
-    """Return the names of the policies that a figure draws as long as nobody chooses others."""
+    """Return the names of the policies that a figure draws by default."""
     return tuple(policy.name for policy in policies[:MAX_DRAWN_POLICIES])
 
 
@@ -67,8 +67,7 @@ def series_chart(
     Parameters
     ----------
     drawn : sequence of str
-        The names of the policies that are drawn; `drawn_first` by default. A policy of which
-        nothing was measured is not named either.
+        Names of policies; `drawn_first` by default. Policies without a measurement are omitted.
     """
     policies = study.results.benchmark.policies
     rows = series_data(table, scenario, quantity)
@@ -91,7 +90,7 @@ def series_chart(
 
 
 def _axis(rows: pd.DataFrame, quantity: str) -> tuple[float, float]:
-    """Return the y axis: all of 0 to 1 for a metric, else what the lines take."""
+    """Return the y axis: 0 to 1 for a metric, else the range of the lines."""
     low, high = float(rows.ci_low.min()), float(rows.ci_high.max())
     if quantity in metrics_of():
         return min(0.0, low), max(1.0, high)
@@ -100,7 +99,7 @@ def _axis(rows: pd.DataFrame, quantity: str) -> tuple[float, float]:
 
 
 def quantity_label(quantity: str) -> str:
-    """Return what a quantity of a turn is called."""
+    """Return the label of a quantity per turn."""
     if quantity in metrics_of():
         return metric_named(quantity).label
     if quantity.startswith("evicted_"):
@@ -109,7 +108,7 @@ def quantity_label(quantity: str) -> str:
 
 
 def printed_metrics(table: pd.DataFrame) -> list[str]:
-    """Return the metrics of an ablation that the paper prints."""
+    """Return the metrics that the paper prints for an ablation."""
     return list(table[table.published.notna()].metric.unique())
 
 
@@ -131,7 +130,7 @@ def ablation_chart(table: pd.DataFrame, parameter: str, metric: str, theme: Them
 
 
 def figure_charts(study: Study, theme: Theme) -> dict[str, Spec]:
-    """Return the charts of the paper's figures by name, those of which something was measured."""
+    """Return the charts of the paper's measured figures by name."""
     table = series_table(study.results)
     found = {
         f"{quantity}_{scenario}": series_chart(study, table, scenario, quantity, theme)

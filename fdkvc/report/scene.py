@@ -1,4 +1,4 @@
-"""A stage as one HTML file: it steps without a server, and still says why."""
+"""A stage as one HTML file, with its explanations, that works without a server."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from fdkvc.stage.moments import why_sentences
 from fdkvc.stage.run import Run
 
 Told = Mapping[str, Sequence[str]]
-"""What is said, by ``turn token``."""
+"""Sentences by ``turn token``."""
 
 
 @dataclass(frozen=True)
 class Scene:
-    """What a file of a stage holds.
+    """The content of a stage's file.
 
     Attributes
     ----------
     title : str
-        What it shows.
     kind : Kind
     packed : bytes
         From `fdkvc.stage.payload`.
     turn : int
-        Where it opens, with the entry that is held.
+        Where it opens.
     entry : int or None
+        Pinned at first.
     order : str
         ``age`` or ``score``.
     told : mapping of str to sequence of str
-        As `told_of` gives it.
+        From `told_of`.
     words : str
         A sentence or two above it.
     """
@@ -52,16 +52,16 @@ class Scene:
 
 
 def told_of(runs: Sequence[Run], entry: int | None, *, every: bool = True) -> Told:
-    """Return what there is to say of every entry in every turn; of large runs, of one entry.
+    """Return the sentences of every entry and turn; of a large run, of one entry only.
 
     Parameters
     ----------
     runs : sequence of Run
-        Of one, its sentences; of several, those of each in one.
+        Sentences of several runs are joined.
     entry : int, optional
-        The one that is held.
+        The pinned one.
     every : bool
-        Or else of the one alone, whatever the size.
+        False gives those of `entry` only.
     """
     pairs = {
         (int(turn), int(token))
@@ -81,7 +81,7 @@ def _said(runs: Sequence[Run], turn: int, token: int) -> Sequence[str]:
 
 
 def scene_html(scene: Scene) -> str:
-    """Return a scene as a whole page."""
+    """Return a scene as a page."""
     view = {
         "session": "file",
         "heard": 0,

@@ -1,4 +1,4 @@
-"""Tables as HTML, beside what is published, and as plain ones."""
+"""Tables as HTML, plain or with published figures."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STYLE = """
 
 
 def measured_html(table: MeasuredTable) -> str:
-    """Return a table as the paper lays it out: measured, and below it published with the sign."""
+    """Return a table of the paper: measured figures above published ones, with verdict signs."""
     columns = [table.corner, *table.columns.values()]
     rows = [
         [f"<th scope='row'>{escape(label)}</th>"]
@@ -52,7 +52,7 @@ def _cell(fact: Fact | None) -> str:
 
 
 def published_words(fact: Fact) -> str:
-    """Write the sign of the verdict, the published figure, and the difference from it."""
+    """Return the verdict's sign, the published figure, and the difference from it."""
     if not fact.is_published:
         return ""
     unit = unit_of(fact)
@@ -61,15 +61,15 @@ def published_words(fact: Fact) -> str:
 
 
 def plain_html(columns: Mapping[str, Sequence[str]], caption: str, words: int = 1) -> str:
-    """Return a table of texts, of which the first columns hold words.
+    """Return a table of texts.
 
     Parameters
     ----------
     columns : mapping of str to sequence of str
     caption : str
-        For those who hear the page.
+        For screen readers.
     words : int
-        How many columns, from the first.
+        How many of the first columns hold words.
     """
     rows = [
         [

@@ -240,7 +240,7 @@ def test_repeat_says_whether_the_numbers_are_the_same(tmp_path: Path, capsys: CA
     record.write_text(json.dumps(bare))
     assert run("repeat", record) == 2
     assert capsys.readouterr().err == (
-        "fdkvc: nothing was compared, because the file keeps no digests of the run's numbers\n"
+        "fdkvc: nothing was compared, because the file has no digests of the run's numbers\n"
     )
 
 

@@ -1,4 +1,4 @@
-"""The commands that replay and capture what people said."""
+"""The commands that replay dialogs and capture attention to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""However a command ends, its workers end with it, and nobody reads a traceback."""
+"""Workers end with their command however it ends, without a traceback."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Worker(workers._Worker):
 command.build_parser, workers._Worker = parser, Worker
 sys.exit(command.main(sys.argv[1:]))
 """
-"""The command, which tells what its workers come to."""
+"""The command, which prints what its workers do."""
 
 MINUTES_OF_WORK = shlex.split(
     "benchmark --scenarios shift --policies fd-kvc --baseline fd-kvc --dialogs 100000 --workers 2"

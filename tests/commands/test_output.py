@@ -1,4 +1,4 @@
-"""Output that cannot be written ends in a sentence and exit code 2, whatever the command."""
+"""Output that cannot be written ends any command with a sentence and exit code 2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is handed over: one file that needs nothing else, and says what was measured."""
+"""A report is one file that needs nothing else and states what was measured."""
 
 from __future__ import annotations
 

@@ -93,10 +93,8 @@ def test_a_run_that_was_cut_short_says_what_was_finished() -> None:
     record = read_run(files["run.json"])
     assert (record.benchmark, record.finished) == (asked, finished)
     words = comparison_sentence(record, compare(record, benchmark_files(whole, [], "fifo")))
-    assert words.startswith("the run does not have what the file says at parameters.dialogs and ")
-    assert (
-        f"the run that wrote it was cut short, after 0 to {done} of 500 dialogs a scenario" in words
-    )
+    assert words.startswith("the run differs from the file at parameters.dialogs and ")
+    assert f"the original run was cancelled after 0 to {done} of 500 dialogs per scenario" in words
 
 
 def test_differences_from_another_baseline_are_the_same_again() -> None:
@@ -136,7 +134,7 @@ def test_what_rounding_changes_is_the_same_to_so_much() -> None:
     )
     record, files = rounded(3e-9, processor={}, versions={"numpy": "1.0"})
     assert comparison_sentence(record, compare(record, files)).endswith(
-        "; numpy differs, and the file does not say on which processor it ran"
+        "; numpy differs, and the file does not name the original processor"
     )
 
 

@@ -129,7 +129,7 @@ def show_files(page: str, study: Study) -> None:
         help="All files below, and the paper's figures as SVG and PNG.",
     )
     report_button(
-        page, lambda: report_of(study), "Claims, tables, figures and three moments that step"
+        page, lambda: report_of(study), "Claims, tables, figures and three interactive examples"
     )
     st.markdown(
         "Numbers are not rounded, shares run from 0 to 1, and what does not exist is left empty."
