@@ -1,4 +1,4 @@
-"""Results as files: tables as CSV, and beside them the ``run.json`` of `fdkvc.files.record`."""
+"""Results as files: tables as CSV, and the ``run.json`` of `fdkvc.files.record`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """A spreadsheet runs a text that starts with one of these as a formula."""
 
 NUMBERS = ("summary.csv", "adaptation.csv", "paired.csv")
-"""Files of a benchmark that have no times in them, and that the same run gives again."""
+"""Files of a benchmark without times, which the same run writes again."""
 
 
 # ------------------------------------------------------------------------------- formats
@@ -94,7 +94,7 @@ def benchmark_files(
 
 
 def finished(results: Results) -> dict[str, int] | None:
-    """Return how many dialogs of each scenario were finished of a run that was cut short."""
+    """Return how many dialogs of each scenario a cancelled run finished, None if all."""
     keys = [scenario.key for scenario in results.benchmark.scenarios]
     return None if results.complete else {key: results.dialogs(key) for key in keys}
 
@@ -129,11 +129,11 @@ def replay_files(
     replayed : DataFrame
         As `fdkvc.experiments.replay.replay` returns it.
     baseline : str
-        The name of a policy that ran.
+        A policy's name.
     source : str
-        What made the vectors.
+        The source of the vectors.
     file : str
-        A digest of the file of dialogs.
+        SHA-256 of the file of dialogs.
     seed : int
         Of the lexical embedding.
     """
@@ -169,7 +169,7 @@ def answers_files(
     told : AnswersTables
     model : AnyModel
     file : str
-        A digest of the file of dialogs.
+        SHA-256 of the file of dialogs.
     seconds : float
     more : mapping of name to anything that JSON can hold, optional
         What else the numbers depend on.

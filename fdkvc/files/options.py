@@ -1,8 +1,7 @@
-"""Settings as the options of a command, and again from them: derived from their fields.
+"""Settings from the options of a command and back, derived from dataclass fields.
 
-A field of a number, a text, a policy or a scenario, or of several of one, is the option of its
-name; the command reads what it was given with `settings_from`, and `options_of` writes the options
-that give the same settings again.
+A field that is a number, a text, a policy or a scenario, or a tuple of these, is the option of the
+same name. `settings_from` reads options, and `options_of` returns those that give the settings.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ WORDS: Mapping[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     Policy: (read_policy, lambda policy: policy.name),
     Scenario: (scenario_named, lambda scenario: scenario.key),
 }
-"""How a word of an option is read, and written, by the type of a field."""
+"""How to read and write one word of an option, by the type of its field."""
 
 
 def _options(kind: type) -> Iterator[tuple[dataclasses.Field[Any], type, bool]]:
-    """Yield the fields that are options, the type of a word, and whether there are several."""
+    """Yield the fields that are options, the type of a word, and whether it is a tuple."""
     hints = get_type_hints(kind)
     for field in dataclasses.fields(kind):
         hint = hints[field.name]
@@ -46,21 +45,21 @@ def _options(kind: type) -> Iterator[tuple[dataclasses.Field[Any], type, bool]]:
 
 
 def settings_from(kind: type[Settings], options: argparse.Namespace, **chosen: Any) -> Settings:
-    """Return the settings that options ask for.
+    """Return settings from options.
 
     Parameters
     ----------
     kind : type
         A dataclass.
     options : Namespace
-        None, or no option of a field's name, leaves its default.
+        None or a missing option leaves the default.
     **chosen : anything
-        Fields that are no options by themselves.
+        Other fields.
 
     Raises
     ------
     ValueError
-        In a sentence that names what is not allowed.
+        In a sentence that names what is wrong and what is allowed.
     """
     found = {}
     for field, word, several in _options(kind):
@@ -72,7 +71,7 @@ def settings_from(kind: type[Settings], options: argparse.Namespace, **chosen: A
 
 
 def options_of(settings: Any) -> dict[str, Any]:
-    """Return the options that ask for settings: all numbers, and what is not as by default.
+    """Return the options of settings: all whole numbers, and what is not the default.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""A run as ``run.json``: the settings that ran, field by field, and again from it.
+"""A run as ``run.json``: its settings, written and read field by field.
 
-What a file holds is derived from the fields of the settings, so a new field is written and read
-without a word here. A file says nothing that does not run, but for `INFORMATIVE`.
+The content is derived from the fields of the settings, so new fields need no change here. A file
+holds nothing that `repeat` ignores, except `INFORMATIVE`.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from fdkvc.limits import MAX_RUN_JSON_BYTES
 from fdkvc.policies import Policy, as_record, recorded_policy
 
 INFORMATIVE = ("versions", "processor", "seconds")
-"""What a file says of how a run was made; it does not run, and is told where numbers differ."""
+"""What does not affect the repeated run; reported where numbers differ."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """A kind of run that a file may be of.
+    """A kind of run.
 
     Attributes
     ----------
     settings : type
-        A dataclass of what ran.
+        Their dataclass.
     about : mapping of name to type
-        What else the numbers rest on.
+        What else the numbers depend on.
     """
 
     settings: type
@@ -47,7 +47,7 @@ class Kind:
 
 
 FINISHED = {"finished": dict[str, int] | None}
-"""How many dialogs of each scenario were finished, if a run was cut short."""
+"""How many dialogs of each scenario a cancelled run finished."""
 
 KINDS: Mapping[str, Kind] = {
     "benchmark": Kind(Benchmark, {"baseline": str, **FINISHED}),
@@ -59,29 +59,28 @@ KINDS: Mapping[str, Kind] = {
         {"baseline": str, "model": dict[str, Any], "file": str, "dialogs": int},
     ),
 }
-"""The runs that can be repeated."""
+"""Runs that can be repeated."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """What a ``run.json`` says.
+    """The content of a ``run.json``.
 
     Attributes
     ----------
     kind : str
         One of `KINDS`.
     settings : Benchmark, Sweep, Tuning or Answers
-        What ran.
     about : mapping of str to anything
         See `Kind`.
     parameters : mapping of str to anything
-        Both of these as in the file.
+        Both as in the file.
     digests : mapping of file name to str
-        SHA-256 of the files that the same run gives again.
+        SHA-256 of the files that the same run writes again.
     versions, processor : mapping of str to str
-        Of the packages and of the code that ran, and what it ran on.
+        Of the packages and the code; of the machine.
     texts : mapping of file name to text
-        Those of the files that are at hand.
+        Those of its files that are available.
     """
 
     kind: str
@@ -105,18 +104,18 @@ class Record:
 
     @property
     def finished(self) -> Mapping[str, int]:
-        """The dialogs of each scenario that were finished; empty if all were."""
+        """Finished dialogs of each scenario; empty if all were."""
         return self.about.get("finished") or {}
 
     def with_texts(self, texts: Mapping[str, str]) -> Record:
-        """Add texts of files, if they are as the run wrote them."""
+        """Add the texts that match their digests."""
         known = {
             name: text for name, text in texts.items() if digest(text) == self.digests.get(name)
         }
         return dataclasses.replace(self, texts={**self.texts, **known})
 
     def with_folder(self, folder: Path) -> Record:
-        """Add those of its files that lie in a folder."""
+        """Add those of its files that are in a folder."""
         paths = {name: folder / Path(name).name for name in self.digests}
         return self.with_texts(
             {
@@ -133,7 +132,7 @@ class Record:
 def run_json(
     kind: str, settings: Any, files: Mapping[str, str], seconds: float = 0.0, **about: Any
 ) -> str:
-    """Return what is needed to repeat a run, as JSON with its keys in a fixed order.
+    """Return a ``run.json``, with its keys in a fixed order.
 
     Parameters
     ----------
@@ -141,11 +140,11 @@ def run_json(
     settings : dataclass
         What ran.
     files : mapping of name to text
-        Files of which the same run gives the same bytes; their digests are kept.
+        Files that the same run writes again byte for byte; their digests are stored.
     seconds : float
         How long the run took.
     **about : anything that JSON can hold
-        What else the numbers rest on; None is left out.
+        What else the numbers depend on; None is omitted.
     """
     known = {name: value for name, value in about.items() if value is not None}
     run = {
@@ -160,7 +159,7 @@ def run_json(
 
 
 def as_values(settings: Any) -> Any:
-    """Return settings as JSON can hold them.
+    """Return settings as JSON values.
 
     Examples
     --------
@@ -180,7 +179,7 @@ def as_values(settings: Any) -> Any:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of the project, of its code, and of what its numbers rest on."""
+    """Return the versions of the project, its code, Python and numerical packages."""
     packages = ("numpy", "scipy", "pandas")
     return {
         "fdkvc-lab": project_version(),
@@ -191,7 +190,7 @@ def versions() -> dict[str, str]:
 
 
 def project_version() -> str:
-    """Return the version of this project, installed or run from its folder."""
+    """Return the version of this project, installed or not."""
     source = Path(__file__).parents[2] / "pyproject.toml"
     if source.is_file():
         return str(tomllib.loads(source.read_text("utf-8"))["project"]["version"])
@@ -208,7 +207,7 @@ def digest(text: str) -> str:
 
 @cache
 def source_digest() -> str:
-    """Return a digest of this package's source, which says which code a run is of."""
+    """Return a digest of this package's source."""
     folder = Path(__file__).parents[1]
     joined = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
@@ -220,12 +219,12 @@ def source_digest() -> str:
 
 
 def read_run(content: bytes | str, *kinds: str) -> Record:
-    """Read a ``run.json``, of some kinds or of any.
+    """Read a ``run.json`` of the given kinds, by default of any.
 
     Raises
     ------
     ValueError
-        In a sentence that says what is wrong with it, and where.
+        In a sentence that names what is wrong and where.
     """
     if len(content) > MAX_RUN_JSON_BYTES:
         raise ValueError(
@@ -240,7 +239,7 @@ def read_run(content: bytes | str, *kinds: str) -> Record:
         raise ValueError("the file is not a run.json: it has no parameters")
     if "kind" not in run:
         raise ValueError(
-            "the file names no kind of run: an earlier version wrote it, and can repeat it"
+            "the file names no kind of run: repeat it with the earlier version that wrote it"
         )
     texts = dict.fromkeys(("digests", "versions", "processor"), dict[str, str])
     parts = {"kind": str, "parameters": dict[str, Any], "seconds": float, **texts}
@@ -278,11 +277,11 @@ JSON: Mapping[Any, tuple[Any, str]] = {
     tuple: (list, "a list"),
     dict: (dict, "an object"),
 }
-"""What JSON has for a type, and in words."""
+"""The JSON type of a type, and its name."""
 
 
 def _read(kind: Any, value: Any, place: str) -> Any:
-    """Read a value of a type: a number, a text, a list, an object, a policy or settings."""
+    """Read a JSON value as a type: number, text, list, object, policy or settings."""
     inner, own = get_args(kind), f"{place}." if place else ""
     if kind is Any or (value is None and NoneType in inner):
         return value
@@ -309,14 +308,14 @@ def _read(kind: Any, value: Any, place: str) -> Any:
         make, values = kind, _read_fields(fields, value, place)
     try:
         return make(**values)
-    except TypeError:  # something that has no default is missing
+    except TypeError:  # a field without a default is missing
         _refuse(place, f"it has only {', '.join(value) or 'nothing'}")
     except ValueError as error:
         _refuse(place, str(error))
 
 
 def _read_fields(kinds: Mapping[str, Any], values: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """Read those parts of an object that are there; there may be no others."""
+    """Read the given fields of an object, and refuse others."""
     own = f"{place}." if place else ""
     for name in values:
         if name not in kinds:

@@ -1,7 +1,6 @@
-"""What was measured once and is shipped: the paper's own run, and the overview of all policies.
+"""Shipped results: a run with the paper's settings, and the overview of all policies.
 
-Results stand in a file of numbers. `python -m benchmarks.research.ship` makes all of it anew; a
-test measures some of its dialogs again.
+`python -m benchmarks.research.ship` measures them; a test repeats some of their dialogs.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ FOLDER = Path(__file__).parent / "papers_run"
 NUMBERS, HEAD, OVERVIEW_NUMBERS = "numbers.npz", "head.json", "overview.npz"
 
 BENCHMARK = Benchmark(dialogs=DIALOGS, seed=0)
-"""The paper's benchmark, which is shipped."""
+"""The paper's benchmark."""
 
 SWEEPS = tuple(
     Sweep(axes=((parameter, published_sweep(parameter)),), dialogs=ABLATION_DIALOGS, seed=0)
     for parameter in ABLATIONS
 )
-"""The paper's sweeps, which are shipped with every policy beside them."""
+"""The paper's sweeps, with all policies."""
 
 OVERVIEW = Benchmark(
     scenarios=tuple(SCENARIOS[key] for key in BENCHMARK_SCENARIOS),
@@ -43,23 +42,23 @@ OVERVIEW = Benchmark(
     dialogs=50,
     metrics=(*default_metrics(), "memory", "reads"),
 )
-"""Every policy, on enough dialogs to tell them apart; its metrics are those that take no time."""
+"""Every policy, with enough dialogs to distinguish them, and the fast metrics."""
 
 
 @dataclass(frozen=True, eq=False)
 class PapersRun:
-    """What is shipped.
+    """The shipped run.
 
     Attributes
     ----------
     study : Study
         Of `BENCHMARK`.
     sweeps : mapping of Sweep to Results
-        Of `SWEEPS`, each with the policies that there were when it was made.
+        Of `SWEEPS`, with the policies of that version.
     version, made : str
-        Of the project, and the day in the form 2026-01-31.
+        Of the project; the date, as 2026-01-31.
     processor : mapping of str to str
-        What it ran on.
+        Of the machine.
     """
 
     study: Study
@@ -71,7 +70,7 @@ class PapersRun:
 
 @cache
 def papers_run() -> PapersRun:
-    """Return what is shipped, read once."""
+    """Return the shipped run, which is read once."""
     return unpacked({name: (FOLDER / name).read_bytes() for name in (NUMBERS, HEAD)})
 
 
@@ -85,7 +84,7 @@ def packed(study: Study, sweeps: Mapping[Sweep, Results], made: str) -> dict[str
     sweeps : mapping of Sweep to Results
         Complete, of `SWEEPS`.
     made : str
-        The day.
+        The date.
     """
     if study.probes is None:
         raise ValueError("the study has no probes, so it is not the paper's, or not complete")
@@ -135,7 +134,7 @@ def unpacked(files: Mapping[str, bytes]) -> PapersRun:
 
 @cache
 def overview() -> Results:
-    """Return the overview that is shipped, read once; its policies are those that there were."""
+    """Return the shipped overview, which is read once, with the policies of its version."""
     rows = _read((FOLDER / OVERVIEW_NUMBERS).read_bytes())
     return _results(_OVERVIEW, rows, OVERVIEW, float(rows[_OVERVIEW, _SECONDS]))
 

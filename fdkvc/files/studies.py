@@ -12,12 +12,7 @@ from fdkvc.experiments.benchmark import Results, default_baseline
 from fdkvc.experiments.study import Study
 from fdkvc.experiments.sweep import Sweep, swept_only
 from fdkvc.experiments.tuning import Tuned, Tuning
-from fdkvc.files.export import (
-    ablation_files,
-    benchmark_files,
-    csv_text,
-    finished,
-)
+from fdkvc.files.export import ablation_files, benchmark_files, csv_text, finished
 from fdkvc.files.record import run_json
 from fdkvc.files.write import Files
 from fdkvc.replication import tables
@@ -37,17 +32,17 @@ from fdkvc.replication.rules import LEGEND, RULES
 from fdkvc.words import minus
 
 TIMED = ("latency.csv", "cost.csv", "cells.csv", "claims.csv", "tables.md", "tables.tex")
-"""Files with times in them, which differ from run to run."""
+"""Files that hold times, which differ from run to run."""
 
 
 def study_files(study: Study) -> dict[str, str]:
-    """Return the files of a study by name: those of its benchmark, and of all else that it shows.
+    """Return the files of a study by name, including those of its benchmark.
 
     Returns
     -------
     dict of name to text
-        The paper's tables also as Markdown and LaTeX. ``run.json`` keeps the digest of every file
-        that has no times in it.
+        The paper's tables also as Markdown and LaTeX; ``run.json`` has digests of files without
+        times.
     """
     results, benchmark = study.results, study.results.benchmark
     baseline = default_baseline(benchmark.policies)
@@ -76,7 +71,7 @@ def study_files(study: Study) -> dict[str, str]:
 
 
 def study_text(study: Study) -> str:
-    """Return the paper's tables, measured, and how often each verdict was given."""
+    """Return the measured tables of the paper, and the number of each verdict."""
     measured = measured_tables(study)
     verdicts = ", ".join(f"{verdict}: {n}" for verdict, n in verdicts_of(measured).items())
     return f"{markdown(measured)}\n{verdicts}\n{reproduced_sentence(measured)}".strip()
@@ -102,7 +97,7 @@ def tuning_files(tuning: Tuning, tuned: Tuned, seconds: float = 0.0) -> dict[str
 
 
 def dialogs_table(results: Results) -> pd.DataFrame:
-    """Return every number of every dialog: what the distributions are drawn from.
+    """Return every number of every dialog.
 
     Returns
     -------
@@ -142,7 +137,7 @@ def as_zip(files: Files) -> bytes:
 
 
 def markdown(measured: list[MeasuredTable]) -> str:
-    """Return the paper's tables as Markdown, measured with the published figure in brackets."""
+    """Return the measured tables as Markdown, with published figures in brackets."""
     parts = []
     for table in measured:
         frame = _frame(table)
@@ -177,7 +172,7 @@ _TEX = {
 
 
 def latex(measured: list[MeasuredTable]) -> str:
-    """Return the paper's tables as LaTeX, measured with the published figure in brackets."""
+    """Return the measured tables as LaTeX, with published figures in brackets."""
     parts = [
         r"% Needs \usepackage{booktabs,amssymb}.",
         "% Measured, half of the 95 % interval (published, verdict): "
@@ -199,7 +194,7 @@ def latex(measured: list[MeasuredTable]) -> str:
     return "\n".join(parts)
 
 
-# Each sign is replaced once, and not again within what has taken its place.
+# One pass, so that no replacement is replaced again.
 _TEX_SIGNS = re.compile("|".join(map(re.escape, sorted(_TEX, key=len, reverse=True))))
 
 
@@ -208,7 +203,7 @@ def _tex(text: str) -> str:
 
 
 def _frame(table: MeasuredTable) -> pd.DataFrame:
-    """Return a table as texts, laid out as in the paper."""
+    """Return a table as texts."""
     rows = [[label, *table.texts(row, _text)] for row, label in table.rows.items()]
     return pd.DataFrame(rows, columns=[table.corner, *table.columns.values()])
 

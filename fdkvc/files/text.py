@@ -30,15 +30,15 @@ from fdkvc.words import count, decimal, plus_minus, ranged, signed
 def text_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, *, grouped: bool = False
 ) -> str:
-    """Lay cells out in columns for a terminal.
+    """Align cells in columns for a terminal.
 
     Parameters
     ----------
     rows : sequence of sequences of str
     left : int
-        How many columns, from the first, hold words and are aligned to the left.
+        How many of the first columns are aligned to the left.
     grouped : bool
-        Whether rows with the same first cell are set apart from others and name it once.
+        Whether rows with the same first cell form a block that shows it once.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def text_table(
 
 
 def benchmark_text(results: Results, latencies: Iterable[Latency], baseline: str = BASELINE) -> str:
-    """Return the tables of a benchmark for a terminal, measured beside published."""
+    """Return the tables of a benchmark, with published figures."""
     study = Study(results, latencies=tuple(latencies))
     parts = [_summary_text(results), _adaptation_text(results)]
     parts += [_paired_text(results, baseline), _latency_text(study)]
@@ -77,7 +77,7 @@ def benchmark_text(results: Results, latencies: Iterable[Latency], baseline: str
 
 
 def ablation_text(results: Results, parameter: str) -> str:
-    """Return the table of an ablation for a terminal, measured beside published."""
+    """Return the table of an ablation, with published figures."""
     benchmark = results.benchmark
     table = tables.ablation_table(results, parameter)
     cells = _measured_beside_published(table, ["value"], benchmark)
@@ -91,7 +91,7 @@ def ablation_text(results: Results, parameter: str) -> str:
 
 
 def sweep_text(sweep: Sweep, results: Results) -> str:
-    """Return the table of a sweep for a terminal."""
+    """Return the table of a sweep."""
     table = tables.sweep_table(sweep, results)
     figures = table[["mean", "ci_low", "ci_high"]].map(decimal)
     rows = table[["setting", "metric"]].join(figures).to_numpy().tolist()
@@ -99,7 +99,7 @@ def sweep_text(sweep: Sweep, results: Results) -> str:
 
 
 def tuning_text(tuned: Tuned) -> str:
-    """Return the report of a search for a terminal: fresh dialogs, and the gain on them."""
+    """Return the table of a search: results on fresh dialogs, and gains."""
     gains = {
         (row["setting"], row["goal"]): ranged(
             row["mean_diff"], row["ci_low"], row["ci_high"], write=signed
@@ -123,11 +123,11 @@ def tuning_text(tuned: Tuned) -> str:
 INTERVAL = ("mean", "ci_low", "ci_high")
 
 OF_HEADS = {"each": "", "together": ", heads together", "kv": ", by KV head"}
-"""What stands after a policy's name, by who decides."""
+"""Suffixes of a policy's name, by which heads decide together."""
 
 
 def replay_text(replayed: pd.DataFrame) -> str:
-    """Return the means of a replay for a terminal, a column for each budget."""
+    """Return the means of a replay, a column per budget."""
     table = replay_summary(replayed)
     budgets = [int(budget) for budget in table.budget.unique()]
     cells: dict[tuple[str, str], list[str]] = {}
@@ -154,7 +154,7 @@ def replay_text(replayed: pd.DataFrame) -> str:
 
 
 def answers_text(told: AnswersTables) -> str:
-    """Return what answers lose for a terminal: a column for each budget, then the proxies."""
+    """Return the loss of answers, a column per budget, then the proxies."""
     table = told.summary
     same = {
         (row["metric"], row["policy"], row["budget"])
@@ -200,15 +200,15 @@ def _proxies_text(table: pd.DataFrame) -> str:
         texts[over.index(row["over"])] = words
     rows = [[*names, *texts] for names, texts in sorted(cells.items(), key=lambda each: each[0][0])]
     return (
-        "Rank correlation of what a replay says with what answers lose, over "
+        "Rank correlation of proxies from a replay with the loss of answers, over "
         f"{count(int(table.policies.max()), 'policy', 'policies')}:\n"
-        "(95 % interval over dialogs) [over policies, where there are enough]\n\n"
+        "(95 % interval over dialogs) [over policies, if there are enough]\n\n"
         f"{text_table(['loss of', 'proxy', *over], rows, 2, grouped=True)}"
     )
 
 
 def by_policies(low: float, high: float) -> str:
-    """Write the interval of a correlation over policies; nothing where there is none.
+    """Return the interval of a correlation over policies, "" if there is none.
 
     Examples
     --------
@@ -219,7 +219,7 @@ def by_policies(low: float, high: float) -> str:
 
 
 def cost_text(cost: pd.DataFrame) -> str:
-    """Return what the caches of a model took for a terminal."""
+    """Return the cost of a model's caches."""
     rows = [
         [
             row["policy"],
@@ -234,15 +234,24 @@ def cost_text(cost: pd.DataFrame) -> str:
         ]
         for row in _records(cost)
     ]
-    header = ["policy", "budget", "most bytes", "×", "read a second", "×", "written a second", "×"]
+    header = [
+        "policy",
+        "budget",
+        "most bytes",
+        "×",
+        "read per second",
+        "×",
+        "written per second",
+        "×",
+    ]
     return (
-        "What the caches took in one dialog: bytes, and tokens a second with evictions; × beside "
-        f"the cache that evicts nothing\n\n{text_table(header, rows, 1)}"
+        "Cost of the caches in one dialog: bytes, and tokens per second with evictions; × relative "
+        f"to the cache without eviction\n\n{text_table(header, rows, 1)}"
     )
 
 
 def trace_text(trace: Trace, dialogs: DialogBatch, asked: Iterable[str] = ()) -> str:
-    """Return the turns of a trace for a terminal."""
+    """Return the turns of a trace."""
     table = turns_table(trace, dialogs, asked=asked).rename(columns={"latency_ms": "ms"})
     frame = table.dropna(axis="columns", how="all")
     rows = [[_short(value) for value in row.values()] for row in _records(frame)]
@@ -258,13 +267,13 @@ def _summary_text(results: Results) -> str:
     rows = [[*names, *texts] for names, texts in cells.items()]
     header = ["scenario", "policy", *_metric_header(benchmark)]
     text = (
-        f"Means over the last turns of {count(benchmark.dialogs, 'dialog')} a scenario, "
+        f"Means over the last turns of {count(benchmark.dialogs, 'dialog')} per scenario, "
         f"± half of the 95 % interval\n\n{text_table(header, rows, 2, grouped=True)}"
     )
     if table.published[table.metric == "late_alignment"].notna().any():
         text += (
-            "\n\nAlignment is with the topic projected by W_V. The published alignments are of the "
-            "size\nthat unrelated vectors have, and their own t-tests find no difference "
+            "\n\nAlignment is with the topic projected by W_V. The published alignments are as "
+            "small as\nthose of unrelated vectors, and the paper's t-tests find no difference "
             "(Section 5.6)."
         )
     return text
@@ -288,13 +297,13 @@ def _measured_beside_published(
 ) -> dict[tuple[Any, ...], list[str]]:
     """Return a measured and a published text for each metric, by the values of some columns.
 
-    Both are empty for a metric that says nothing of a scenario.
+    Both are empty for a metric that is undefined in a scenario.
     """
     place = {metric: 2 * at for at, metric in enumerate(late_metrics(benchmark))}
     texts: dict[tuple[Any, ...], list[str]] = {}
     for row in _records(table):
         percent = late_metric(row["metric"]).percent
-        scale, digits, printed_digits = (100, 1, 1) if percent else (1, 3, 4)  # as it is printed
+        scale, digits, printed_digits = (100, 1, 1) if percent else (1, 3, 4)  # as printed
         measured = plus_minus(row["mean"], row["ci_high"], scale, digits)
         figure = scale * row["published"]
         printed = "" if math.isnan(figure) else decimal(figure, printed_digits)
@@ -325,9 +334,10 @@ def _adaptation_text(results: Results) -> str:
 
 
 def at_least(turns: Mapping[str, float], n: int, never: int) -> dict[str, str]:
-    """Return mean, median and p90 of the turns to adapt in words that "never" has a part in.
+    """Return mean, median and p90 of the turns to adapt as texts.
 
-    A dialog that never adapts counts with the turns it had, so what rests on one is ``> `` that.
+    A dialog that never adapts counts with its number of turns, so figures that depend on one get
+    ``> ``.
 
     Examples
     --------
@@ -336,7 +346,7 @@ def at_least(turns: Mapping[str, float], n: int, never: int) -> dict[str, str]:
     >>> at_least({"mean": 4.5, "median": 4, "p90": 5}, n=600, never=0)
     {'mean': '4.50', 'median': '4', 'p90': '5'}
     """
-    first_never = n - never  # its place among the turns in ascending order
+    first_never = n - never  # its index in ascending order
     mark = {"mean": never > 0}
     mark |= {name: first_never <= math.ceil(at * (n - 1)) for name, at in PERCENTILES.items()}
     words = {"mean": f"{turns['mean']:.2f}"}
@@ -382,7 +392,7 @@ def _latency_text(study: Study) -> str:
 
 
 def _short(value: object) -> str:
-    """Return a number with a few decimals, nothing where it is missing."""
+    """Return a number with a few decimals, "" if it is missing."""
     if isinstance(value, float):
         return "" if math.isnan(value) else decimal(value)
     return "" if value is None else str(value)

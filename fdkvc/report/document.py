@@ -360,7 +360,7 @@ def _moments(recordings: Sequence[Recording]) -> str:
         scenes.append(failed_scene(failure))
     return (
         "<p>Step with the buttons, or click into an example and use the arrow keys. Point "
-        "at an entry to see why it is kept or evicted; click to pin it and read the explanation.</p>"
+        "at an entry to see why it is kept or evicted; click to pin it and read more.</p>"
         + "".join(map(framed, scenes))
     )
 
@@ -498,8 +498,8 @@ def answers_parts(
     """
     table = told.summary
     body = (
-        f"<p>The model {escape(model)} answers {escape(count(int(table.n.max()), 'dialog'))} with the "
-        "cache that each policy leaves. Means with the 95 % interval over service clusters, "
+        f"<p>The model {escape(model)} answers {escape(count(int(table.n.max()), 'dialog'))} with "
+        "the cache that each policy leaves. Means with the 95 % interval over service clusters, "
         "where there are enough; a ≠ where the difference from "
         f"{escape(told.baseline)} is significant.</p><p>{escape(known_sentence(told.known))}</p>"
     )

@@ -56,7 +56,7 @@ def test_benchmark_writes_its_files_and_prints_its_tables(tmp_path: Path, capsys
     assert run("benchmark", "--dialogs", "3", "--seed", "4", "--out", out) == 0
     printed = capsys.readouterr()
     assert printed.err == ""
-    assert "Means over the last turns of 3 dialogs a scenario" in printed.out
+    assert "Means over the last turns of 3 dialogs per scenario" in printed.out
     assert printed.out.endswith(f"Written to {out}\n")
     assert max(map(len, printed.out.splitlines()[:-1])) <= 100
     assert {path.name for path in out.iterdir()} == {

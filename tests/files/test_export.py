@@ -421,7 +421,7 @@ def test_a_whole_benchmark_fits_a_terminal() -> None:
 def test_one_dialog_is_too_few_for_intervals_and_tests() -> None:
     ran = run_benchmark(Benchmark(dialogs=1, scenarios=(SCENARIOS["shift"],)))
     text = benchmark_text(ran, LATENCIES)
-    assert "of 1 dialog a scenario" in text
+    assert "of 1 dialog per scenario" in text
     assert "too few dialogs" in text
     assert "nan" not in text
 

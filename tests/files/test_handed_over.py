@@ -141,7 +141,7 @@ def test_a_report_says_every_claim_table_figure_command_version_and_hash() -> No
 
 
 def test_a_report_gives_verdicts_only_with_enough_dialogs() -> None:
-    assert "Of the published figures: no verdict." in report()
+    assert "Published figures: no verdict." in report()
 
 
 def test_what_a_report_quotes_is_text() -> None:

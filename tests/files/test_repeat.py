@@ -165,7 +165,7 @@ def test_tables_are_read_beside_run_json(tmp_path: Path) -> None:
     bare = dataclasses.replace(record, texts={})
     comparison = compare(bare, files)
     assert comparison.unknown == ("summary.csv",)
-    assert "not the same byte for byte in summary.csv" in comparison_sentence(bare, comparison)
+    assert "not identical: summary.csv (the original" in comparison_sentence(bare, comparison)
 
     (tmp_path / "summary.csv").write_text("another run's")
     assert compare(bare.with_folder(tmp_path), files).unknown == ("summary.csv",)
