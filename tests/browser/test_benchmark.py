@@ -191,7 +191,7 @@ def test_a_sweep_of_two_is_a_heat_map_that_leads_to_a_step_also_in_the_dark(page
     expect(page.get_by_role("heading", level=1, name="Step through")).to_be_visible()
     expect_linked(page, gamma=0.8, w_c=0.5)
     expect(page.get_by_role("spinbutton", name=re.compile("Recency decay"))).to_have_value("0.8")
-    expect(page.get_by_text("This link is not quite right")).to_have_count(0)
+    expect(page.get_by_text("This link has an error")).to_have_count(0)
 
 
 def test_a_sweep_of_one_has_curves_with_the_published_points(page: Page, tmp_path: Path) -> None:

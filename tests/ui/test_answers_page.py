@@ -255,7 +255,7 @@ def test_an_answer_that_is_stopped_ends_there_and_the_talk_goes_on(
 def test_a_link_to_what_these_answers_do_not_have_is_told() -> None:
     app = open_page("answers", turn=2, look="snapkv", word=5000, layer=77, head=4, at=3)
 
-    wrong = "This link is not quite right: "
+    wrong = "This link has an error: "
     assert [each.value for each in app.error] == [
         wrong + "Cache is 'snapkv', but must be one of all, fifo, h2o, fd-kvc, keydiff. "
         "Using fifo instead.",

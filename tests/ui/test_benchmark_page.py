@@ -154,7 +154,7 @@ def test_a_link_says_all_that_was_chosen_and_what_is_wrong_with_it() -> None:
     assert link_of(app) == link
     app = open_page("benchmark", **link | {"dialogs": "2001"})
     (wrong,) = app.error
-    assert wrong.value.startswith("This link is not quite right: Dialogs a scenario is 2001")
+    assert wrong.value.startswith("This link has an error: Dialogs a scenario is 2001")
 
 
 def test_a_link_to_a_sweep_says_all_that_was_chosen() -> None:
@@ -216,7 +216,7 @@ def test_an_old_link_that_names_runs_opens_with_one_sentence() -> None:
     app = open_page("benchmark", past="0123abcd,none", dialogs=7)
 
     assert [error.value for error in app.error] == [
-        "This link is not quite right: it has a part 'past' that means nothing here."
+        "This link has an error: it has an unknown parameter 'past'."
     ]
     assert link_of(app)["dialogs"] == "7"
     assert "past" not in link_of(app)
@@ -304,7 +304,7 @@ def test_bad_values_get_a_sentence_and_the_last_good_ones() -> None:
     (error,) = app.error
     assert error.value == (
         "gamma is 2.0, but must be a number above 0 and below 1. "
-        "Until that is mended, this page goes on with 0.7 0.75 0.8 0.85 0.88 0.92."
+        "Still using 0.7 0.75 0.8 0.85 0.88 0.92."
     )
 
 
@@ -381,7 +381,7 @@ def test_a_link_leads_to_the_method_of_a_policy() -> None:
     assert link_of(app) == {"policy": "h2o"}
 
     app = open_page("about", policy="zz")
-    assert app.error[0].value.startswith("This link is not quite right: Policy is 'zz'")
+    assert app.error[0].value.startswith("This link has an error: Policy is 'zz'")
     assert link_of(app) == {"policy": "fd-kvc"}
 
 

@@ -156,26 +156,26 @@ def test_two_runs_to_compare_must_be_two() -> None:
     [
         (
             {"policies": "h2o,lru"},
-            "This link is not quite right: policy 'lru' is unknown: choose from "
+            "This link has an error: policy 'lru' is unknown: choose from "
             f"{', '.join(POLICIES)}. Using fifo,sink,h2o,fd-kvc instead.",
         ),
         (
             {"policies": "fd-kvc:gamma=7"},
-            "This link is not quite right: gamma is 7.0, but must be a number above 0 and below 1. "
+            "This link has an error: gamma is 7.0, but must be a number above 0 and below 1. "
             "Using fifo,sink,h2o,fd-kvc instead.",
         ),
         (
             {"policies": "fifo,h2o", "one": "sink"},
-            "This link is not quite right: one is 'sink', which is not among its policies.",
+            "This link has an error: one is 'sink', which is not among its policies.",
         ),
         (
             {"turn": "soon"},
-            "This link is not quite right: Turn is 'soon', but must be a whole number from 0 to "
+            "This link has an error: Turn is 'soon', but must be a whole number from 0 to "
             "9999. Using 0 instead.",
         ),
         (
             {"colour": "red"},
-            "This link is not quite right: it has a part 'colour' that means nothing here.",
+            "This link has an error: it has an unknown parameter 'colour'.",
         ),
         (
             {"fork": "fd-kvc"},

@@ -290,7 +290,7 @@ def test_what_is_refused_stays_to_be_mended_and_what_runs_is_said(
 
     (error,) = settled(app).error
     assert error.value.startswith(said)
-    assert error.value.endswith(f"Until that is mended, this page goes on with {goes_on}.")
+    assert error.value.endswith(f"Still using {goes_on}.")
     assert app.number_input(key=f"{page}/{key}").value == typed
     assert link_of(app)[key.rpartition("/")[2]] == goes_on
 
@@ -313,7 +313,7 @@ def test_a_link_past_the_end_of_its_dialog_is_told(page: str) -> None:
     app = open_page(page, turn=turn + 1, entry=token + 1)
 
     assert [each.value for each in app.error] == [
-        f"This link is not quite right: {name} is {last + 1}, but must be a whole number from 0 "
+        f"This link has an error: {name} is {last + 1}, but must be a whole number from 0 "
         f"to {last} in this dialog. Using {instead} instead."
         for name, last, instead in (("Turn", turn, turn), ("Entry", token, "none"))
     ]

@@ -14,7 +14,7 @@ WRONG = (
     ("gamma", 7, "must be a number above 0 and below 1"),
     ("policy", "lru", "choose from fifo"),
     ("budget", 0, "must be a whole number from 1 to"),
-    ("colour", "red", "'colour' that means nothing here"),
+    ("colour", "red", "unknown parameter 'colour'"),
     ("kappa", "1", "'kappa' is no longer a hyperparameter of fd-kvc: write fd-kvc-adaptive"),
 )
 """Parts of a link with what is said of each."""
@@ -27,7 +27,7 @@ def test_a_wrong_link_is_explained_and_the_page_works(
     app = open_page("step", **{name: value})
 
     (said,) = app.error
-    assert said.value.startswith("This link is not quite right: ")
+    assert said.value.startswith("This link has an error: ")
     assert sentence in said.value
     assert not press(app, "Another dialog").error
     assert app.session_state["step/seed"] == 8
@@ -144,7 +144,7 @@ def test_a_policy_in_a_line_is_stepped_through_with_its_numbers_as_controls() ->
 def test_a_link_to_what_does_not_go_together_is_explained() -> None:
     app = open_page("step", policy="blocks(full)")
     assert [each.value for each in app.error] == [
-        "This link is not quite right: full evicts nothing, so blocks changes nothing. "
+        "This link has an error: full evicts nothing, so blocks changes nothing. "
         "Using fd-kvc instead."
     ]
     for levels, reason in (
@@ -154,7 +154,7 @@ def test_a_link_to_what_does_not_go_together_is_explained() -> None:
     ):
         app = open_page("step", policy="window(" * levels + "h2o" + ")" * levels)
         assert [each.value for each in app.error] == [
-            f"This link is not quite right: {reason}. Using fd-kvc instead."
+            f"This link has an error: {reason}. Using fd-kvc instead."
         ]
     app = open_page("step", policy="full", around="recall")
     (said,) = app.error

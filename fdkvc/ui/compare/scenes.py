@@ -61,7 +61,7 @@ def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     for field in PAIR:
         if link and held(page, field) not in names:
             wrong.append(
-                f"This link is not quite right: {field.name} is {held(page, field)!r}, which is "
+                f"This link has an error: {field.name} is {held(page, field)!r}, which is "
                 "not among its policies."
             )
             hold(page, field, field.default)

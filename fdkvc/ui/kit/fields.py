@@ -24,7 +24,7 @@ _CHOSEN = "chosen"
 _FOLLOWING = "following"
 _LOOKED_AT = "looked-at"
 _LAST, _REFUSED, _LABELS = "last", "refused", "labels"
-"""What was given last that was right, what was not, and the labels of what there was to choose."""
+"""Session keys: the last valid values, the refused ones, and the labels of each choice."""
 
 Meant = TypeVar("Meant")
 
@@ -42,10 +42,10 @@ def held(page: str, field: Field) -> Any:
 
 
 def hold(page: str, field: Field, value: Any) -> None:
-    """Let the session hold a value; only before its widget is drawn, or in a callback.
+    """Store a value in the session; only before its widget is drawn, or in a callback.
 
-    A value that it holds already is not set again: the browser would move its widget back to
-    it, and undo what a person has pressed or typed meanwhile.
+    An equal value is not stored again: the browser would reset the widget and undo what the user
+    has typed meanwhile.
     """
     key = key_of(page, field)
     if key not in st.session_state or st.session_state[key] != value:
@@ -53,32 +53,32 @@ def hold(page: str, field: Field, value: Any) -> None:
 
 
 def reset(page: str, fields: Iterable[Field]) -> None:
-    """Let the session hold the defaults."""
+    """Store the defaults in the session."""
     for field in fields:
         hold(page, field, field.default)
 
 
 def hold_and_rerun(page: str, values: Iterable[tuple[Field, Any]]) -> None:
-    """Run the page again with these values, though their widgets are drawn already.
+    """Rerun the page with these values, although their widgets are drawn already.
 
-    A button that takes what was typed beside it calls this where it is drawn: a callback of it
-    would know what was typed only as it was in the run before.
+    A button that reads inputs beside it calls this where it is drawn: its callback would see the
+    inputs of the previous run.
     """
     st.session_state[_PENDING] = page, list(values)
     st.rerun()
 
 
 def take_pending() -> None:
-    """Let the session hold the values that the run before has left; before anything is drawn."""
+    """Store the values left by `hold_and_rerun`; before anything is drawn."""
     page, values = st.session_state.pop(_PENDING, ("", ()))
     for field, value in values:
         hold(page, field, value)
 
 
 def enter(page: str) -> None:
-    """Take note of the link with which the browser came to a page, or to which it went back."""
+    """Remember the link by which the browser opened this page, or went back to it."""
     visited = address.follow(page)
-    # While it stays on a page, Streamlit goes on to tell the address with which it came.
+    # On the same page, Streamlit keeps reporting the address by which the page was opened.
     if st.session_state.get(_SHOWN) != page:
         st.session_state[_SHOWN] = page
         st.session_state[_ARRIVED] = st.query_params.to_dict()
@@ -96,7 +96,7 @@ def arriving_link() -> Mapping[str, str]:
 
 
 def adopt(page: str, fields: Sequence[Field], link: Mapping[str, str]) -> list[str]:
-    """Let the session hold the values of a link; return a sentence for each that is not allowed."""
+    """Store the values of a link in the session; return a sentence for each invalid one."""
     wrong = []
     for field in fields:
         value = field.default
@@ -110,24 +110,24 @@ def adopt(page: str, fields: Sequence[Field], link: Mapping[str, str]) -> list[s
 
 
 def not_quite_right(field: Field, error: object, instead: Any) -> str:
-    """Say what is wrong with a field of a link, and what is shown instead."""
+    """Return a sentence: what is wrong with a field of a link, and the value used instead."""
     shown = field.written(instead) or "none"
-    return f"This link is not quite right: {error}. Using {shown} instead."
+    return f"This link has an error: {error}. Using {shown} instead."
 
 
 def keep_to(
     page: str, field: Field, link: Mapping[str, str], instead: Any, where: str = ""
 ) -> list[str]:
-    """Take a value to one that there is here; say where a link asked for another.
+    """Replace a value that is not available here; return a sentence if a link requested it.
 
     Parameters
     ----------
     field : Field
-        With what there is here as its range or its choices.
+        Its range or choices are those available here.
     link : mapping of str to str
         From `arriving_link`; empty where no link was followed.
     instead : object
-        What is shown where there is no such value.
+        The replacement.
     where : str
         Ends the sentence.
     """
@@ -141,9 +141,9 @@ def keep_to(
 
 
 def adopt_link(page: str, fields: Sequence[Field], link: Mapping[str, str]) -> list[str]:
-    """Let the session show what a link asks for; say what of it is not right, in sentences.
+    """Store a link's values in the session; return a sentence for each error.
 
-    Where a person comes to a page without a link, what was shown before follows.
+    Without a link, fields that follow take their values from the page before.
 
     Parameters
     ----------
@@ -159,8 +159,8 @@ def adopt_link(page: str, fields: Sequence[Field], link: Mapping[str, str]) -> l
     st.session_state[_LOOKED_AT] = page
     names = {field.name for field in fields}
     return adopt(page, fields, link) + [
-        "This link is not quite right: "
-        + (instead_of(name) or f"it has a part {name!r} that means nothing here")
+        "This link has an error: "
+        + (instead_of(name) or f"it has an unknown parameter {name!r}")
         + "."
         for name in link
         if name not in names
@@ -168,15 +168,14 @@ def adopt_link(page: str, fields: Sequence[Field], link: Mapping[str, str]) -> l
 
 
 def follow(name: str, value: Any) -> None:
-    """Let a value go along to the other pages that ask for it by this name."""
+    """Share a value with the other pages, by name."""
     st.session_state[_FOLLOWING] = {**st.session_state.get(_FOLLOWING, {}), name: value}
 
 
 def following(page: str, name: str, own: Meant) -> Meant:
-    """Return the value that a person has brought along from another page; else the page's own.
+    """Return the value shared by another page; otherwise the page's own.
 
-    What comes along is taken once: until the page has written its address, and not where a link
-    says what to show.
+    A shared value is used once: until the page writes its address, and never against a link.
     """
     brought: Mapping[str, Meant] = _brought_along(page)
     return brought.get(name, own)
@@ -188,20 +187,20 @@ def _brought_along(page: str) -> Mapping[str, Any]:
 
 
 def write_link(page: str, fields: Sequence[Field]) -> None:
-    """Put every value into the address of the page; Back returns to what was chosen before."""
+    """Write every value into the page's address; Back restores the previous choice."""
     link_writer(page, fields, ())()
 
 
 def link_writer(page: str, fields: Sequence[Field], moving: Sequence[Field]) -> Callable[[], None]:
-    """Return what puts every value into the address: at its first call, and what moves at others.
+    """Return a function that writes the address: all fields first, then only the moving ones.
 
-    It is for a fragment. The browser may ask for its run before it has heard what the page's own
-    run has set, and then brings along what stood there before: that must not be written.
+    For a fragment: the browser may request its run with widget values from before the page's own
+    run, and those must not be written.
 
     Parameters
     ----------
     moving : sequence of Field
-        What the fragment changes.
+        The fields that the fragment changes.
     """
     values: dict[str, Any] = {}
 
@@ -226,9 +225,9 @@ def _write(page: str, fields: Sequence[Field], values: Mapping[str, Any]) -> Non
 
 
 def settle(page: str, field: Field, given: Any, read: Callable[[Any], Meant]) -> Meant:
-    """Return what a widget gave as it is read; else say why not and return the last good one.
+    """Return a widget's value as `read` parses it, or show the error and return the last valid one.
 
-    What was typed stays in its field to be mended; what runs meanwhile is said, and in the link.
+    The input stays in its field to be corrected; the link has the value that is still used.
     """
     key, last, refused = key_of(page, field), _by_key(_LAST), _by_key(_REFUSED)
     try:
@@ -237,7 +236,7 @@ def settle(page: str, field: Field, given: Any, read: Callable[[Any], Meant]) ->
         kept = last.get(key, field.default)
         refused[key] = given
         st.error(
-            plain(f"{error}. Until that is mended, this page goes on with {kept}."),
+            plain(f"{error}. Still using {kept}."),
             icon=":material/error:",
         )
         return read(kept)
@@ -247,16 +246,16 @@ def settle(page: str, field: Field, given: Any, read: Callable[[Any], Meant]) ->
 
 
 def _by_key(what: str) -> dict[str, Any]:
-    """Return what the session knows of all fields, by their keys.
+    """Return the session's dictionary of this kind, by field key.
 
-    It is in one place, since Streamlit goes through all that a session holds for every widget.
+    One dictionary, because Streamlit walks all session entries for every widget.
     """
     known: dict[str, Any] = st.session_state.setdefault(what, {})
     return known
 
 
 def running(page: str, field: Field) -> Any:
-    """Return the value that a page goes on with, whatever has been typed since."""
+    """Return the value that the page uses: the last valid one."""
     value, key, refused = held(page, field), key_of(page, field), _by_key(_REFUSED)
     if key in refused and refused[key] == value:
         return _by_key(_LAST).get(key, field.default)
@@ -291,7 +290,7 @@ def numbers(page: str, chosen: Iterable[Field]) -> dict[str, Any]:
 
 
 def label(known: Parameter) -> Markdown:
-    """Return what a parameter is called, with its symbol if it has one."""
+    """Return the label of a parameter, with its symbol if it has one."""
     if not known.symbol:
         return plain(known.label)
     # An underscore within a word needs no mark before it, which would be read aloud, too.
@@ -299,7 +298,7 @@ def label(known: Parameter) -> Markdown:
 
 
 def _standing(field: Field, value: Any) -> Markdown:
-    """Say how a value stands to the paper's."""
+    """Compare a value with the paper's."""
     parts = []
     if value != field.default:
         parts.append(Markdown(":orange[● changed from {:g}]").format(field.default))
@@ -314,10 +313,10 @@ def _standing(field: Field, value: Any) -> Markdown:
 
 
 def offer(page: str, field: Field) -> dict[Any, str]:
-    """Let the session hold a choice before it is drawn, what it holds or the default; return all.
+    """Store a valid choice before its widget is drawn; return all labels.
 
-    A browser knows what is chosen by its label and its place: where those have changed, the value
-    is set anew, or it would go on to show, and send, what stood there before.
+    The browser identifies a choice by label and position: after these change, the value is stored
+    again, or the browser would keep showing and sending the old one.
     """
     labels, value = field.labels, held(page, field)
     if isinstance(value, list | tuple):
@@ -348,7 +347,7 @@ def choice(page: str, field: Field, **looks: Any) -> Any:
 
 
 def pick(key: str, label: str, labels: Mapping[str, str], start: str = "", width: int = 260) -> str:
-    """Let a person pick, by their labels, what a part of a page shows; it stands in no link.
+    """Show a selectbox that is not part of the link, and return the chosen key.
 
     It begins with `start`, or with the first where that is not among them; `width` is in pixels.
     """
@@ -373,8 +372,7 @@ def control(page: str, field: Field) -> Any:
 def several(page: str, field: Field) -> tuple[str, ...]:
     """Show a choice of several, and return their keys in the order of the labels.
 
-    Where nothing is chosen but something is by default, a sentence says so and the default is
-    returned.
+    An empty choice is an error if the default is not empty; the default is returned.
     """
     labels = offer(page, field)
     chosen = st.pills(
@@ -393,7 +391,7 @@ def several(page: str, field: Field) -> tuple[str, ...]:
 
 
 def text(page: str, field: Field, read: Callable[[str], Meant], placeholder: str = "") -> Meant:
-    """Show a line of text and return it as it is read, or the last one that could be."""
+    """Show a text input and return its value as `read` parses it, or the last valid one."""
     hold(page, field, held(page, field))
     typed = st.text_input(
         plain(field.label),
