@@ -185,7 +185,7 @@ def tradeoff_chart(
     """
     ranges = _range(points, "x"), _range(points, "y")
     front = points[points.front].sort_values(["x", "y"]).reset_index(drop=True)
-    spec = tradeoff_spec(*titles, *ranges, groups, lower_is_better, theme)
+    spec = tradeoff_spec(*titles, *ranges, groups, lower_is_better, theme, len(front) > 1)
     line = front.assign(place=front.index)[["x", "y", "place"]]
     return with_data(spec, {"points": with_room(points, *ranges), "front": line})
 
@@ -262,6 +262,7 @@ def tradeoff_spec(
     groups: tuple[str, ...],
     lower_is_better: tuple[bool, bool],
     theme: Theme,
+    has_front: bool = True,
 ) -> Spec:
     """Build the spec of one metric against another, with the Pareto front.
 
@@ -276,7 +277,10 @@ def tradeoff_spec(
         What a point may be, such as the sweep or a policy, in the order of their colours.
     lower_is_better : tuple of two bool
         Of each axis; an arrow points to where it is better.
+    has_front : bool
+        Whether the front has several points, and is drawn as a line.
     """
+    subtitle = "dashed: the Pareto front" if has_front else "no front: at most one is best in both"
     base = alt.Chart(alt.NamedData("points"))
     x_scale = alt.Scale(domain=list(x_range), nice=False)
     x_arrow, y_arrow = (
@@ -336,7 +340,8 @@ def tradeoff_spec(
         *(front, across, along, points, *names),
         height=TRADEOFF_HEIGHT,
         title=panel_title(
-            f"{y_title} against {x_title.lower()}", "dashed: the front that nothing beats in both"
+            f"{y_title} against {x_title.lower()}",
+            subtitle,
         ),
     )
     return single(chart, theme, params=[_picking()])

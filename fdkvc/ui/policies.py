@@ -30,7 +30,7 @@ from fdkvc.ui.kit.frame import page_theme, panel, side_by_side, table_html
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.kit.sidebar import MEASURED
 from fdkvc.ui.kit.variants import CHOSEN
-from fdkvc.words import decimal, percent, ranged
+from fdkvc.words import decimal, listed, percent, ranged
 
 COMPARE_PAGE = "pages/compare.py"
 
@@ -133,38 +133,55 @@ def show_map(page: str) -> None:
     )
     name = "map"
     show_chart(page, name, chart, on_select=lambda: _pick(page, name))
-    _tell_best(points[points.setting.isin(within)], AXES[y])
+    _show_best(points[points.setting.isin(within)], AXES[y])
     _show_picked(page, table, policies)
     sources = " and ".join(dict.fromkeys(AXES[axis].data for axis in (x, y)))
+    counts = " and ".join(
+        f"{n:,}" for n in dict.fromkeys(table[table.axis == axis].n.max() for axis in (x, y))
+    )
     st.caption(
         plain(
-            f"On {sources}, with 95 % intervals. A name is written where it has room, and the "
-            "pointer tells the others. The front is of those that keep to the budget; the oracle, "
-            "which knows the future, is on none. Measured by benchmarks/research/policy_map.py."
+            f"Data: {sources}, {counts} dialogs. Intervals and ranks: 95 % over resampled "
+            "dialogs. "
+            "fdkvc/results.md reports other dialogs, so its figures differ. Point at a mark for "
+            "its name. The front and the ranking are of policies within the budget; the oracle, "
+            "which knows the future, is on no front. "
+            "Measured by benchmarks/research/policy_map.py."
         )
     )
 
 
-def _tell_best(points: pd.DataFrame, up: Axis) -> None:
-    """Say which has the best mean up the map, and what FIFO has; nothing where several share it."""
+def _show_best(points: pd.DataFrame, up: Axis) -> None:
+    """Name the best policy on the vertical axis, and FIFO; a tie is called a tie.
+
+    Two policies are tied if their ranks overlap over resampled dialogs.
+    """
     every = points.sort_values("y", ascending=up.lower_is_better).to_dict("records")
     best, second = every[:2]
     if best["y"] == second["y"]:
         return
     (fifo,) = (point for point in every if point["setting"] == "fifo")
-    told = Markdown("{}: within the budget, **{}** has the best mean, {}.").format(
-        up.label, best["name"], _with_places(best)
-    )
-    simplest = Markdown("**FIFO**, which looks at age alone, has {}.").format(_with_places(fifo))
-    st.markdown(told if best is fifo else Markdown(" ").join([told, simplest]))
+    tied = [point["name"] for point in every[1:] if point["y_rank_low"] <= best["y_rank_high"]]
+    words = [
+        Markdown("{} on {}, within the budget: **{}** has {}").format(
+            up.label, up.data, best["name"], _with_ranks(best)
+        ),
+        Markdown(", tied with {}: no single policy is best.").format(listed(tied))
+        if tied
+        else Markdown(", and is the best."),
+    ]
+    if best is not fifo:
+        words.append(
+            Markdown(" **FIFO**, which needs nothing but age, has {}.").format(_with_ranks(fifo))
+        )
+    st.markdown(Markdown("").join(words))
 
 
-def _with_places(point: Mapping[Hashable, Any]) -> str:
-    """Write a mean with its interval, and the places that it takes as other dialogs are drawn."""
+def _with_ranks(point: Mapping[Hashable, Any]) -> str:
+    """Write a mean with its interval, and its rank over resampled dialogs."""
     low, high = int(point["y_rank_low"]), int(point["y_rank_high"])
-    places = f"place {low}" if low == high else f"place {low} to {high}"
-    mean = ranged(point["y"], point["y_low"], point["y_high"])
-    return f"{mean}, {places} of all over draws of dialogs"
+    rank = f"rank {low}" if low == high else f"rank {low} to {high}"
+    return f"{ranged(point['y'], point['y_low'], point['y_high'])}, {rank}"
 
 
 def _pick(page: str, name: str) -> None:

@@ -169,7 +169,7 @@ def test_a_link_to_a_sweep_says_all_that_was_chosen() -> None:
     assert not app.error
     assert "--policy 'blocks(h2o,size=8)' --parameter size" in app.code[0].value
     assert {name: link_of(app)[name] for name in paged} == paged
-    app = run_until(press(app, "Run"), f"{SHOWN}size of Blocks (H2O, size=8) on")
+    app = run_until(press(app, "Run"), f"{SHOWN}page size of Blocks (H2O, size=8) on")
     assert len(app.get("vega_lite_chart")) == 4
     two = {"policy": "fd-kvc", "first": "gamma", "values": "0.8 0.9"}
     two |= {"second": "w_c", "second_values": "0.2 0.4"}

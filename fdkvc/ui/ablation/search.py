@@ -176,21 +176,27 @@ def runs_of(page: str) -> Kind:
 def show(page: str) -> None:
     """Let a person search, and show what was found."""
     runs = runs_of(page)
-    with st.sidebar:
-        chosen = choose_search(page)
+    try:
+        check_installed()
+    except ValueError as error:
+        missing = sentence(str(error))
+    else:
+        missing = ""
+        with st.sidebar:
+            above = st.container()
+            chosen = choose_search(page)
     opened = _open(runs.page)
     if opened is not None:
         shown_charts(runs.page).clear()
         _show_found(runs.page, opened)
         show_glossary(opened.tuning.metrics)
         return
-    try:
-        check_installed()
-    except ValueError as error:
-        st.info(plain(sentence(str(error))), icon=":material/extension_off:")
+    if missing:
+        st.info(plain(missing), icon=":material/extension_off:")
         return
     tell_idle([chosen.policy])
-    run_panel(runs.page, SEARCH, search_work(chosen), content=chosen)
+    with above:
+        run_panel(runs.page, SEARCH, search_work(chosen), content=chosen)
     shown = past.at_hand(runs, chosen)
     past.show_runs(runs, shown)
     if shown is None:

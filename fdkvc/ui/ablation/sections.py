@@ -36,10 +36,12 @@ STEP_PAGE = "pages/step.py"
 
 def show(page: str) -> None:
     """Let a person sweep, and show the sweep."""
-    with st.sidebar:
-        chosen = choices.choose_sweep(page)
     runs = choices.runs_of(page)
-    run_panel(page, "Run", sweep_work(chosen), content=chosen)
+    with st.sidebar:
+        above = st.container()
+        chosen = choices.choose_sweep(page)
+        with above:
+            run_panel(page, "Run", sweep_work(chosen), content=chosen)
     shown = past.at_hand(runs, chosen)
     past.show_runs(runs, shown)
     if shown is None:
@@ -54,8 +56,10 @@ def about_sweep(shown: Past, chosen: Sweep) -> None:
     """Say which sweep is shown, and whether the settings have changed since."""
     sweep, results = shown.result
     finished = results.dialogs(sweep.scenario.key)
+    labels = [_parameter_label(sweep, name) for name in sweep.parameters]
+    parameters = " and ".join(label[:1].lower() + label[1:] for label in labels)
     words = (
-        f"{', '.join(sweep.parameters)} of {read_policy(sweep.policy).title} on "
+        f"{parameters} of {read_policy(sweep.policy).title} on "
         f"{sweep.scenario.label}, {count(finished, 'dialog')}, seed {sweep.seed}, "
         f"budget {sweep.budget}, {count(len(results.benchmark.policies), 'setting')}, "
         f"{results.seconds:.1f} s"
