@@ -89,6 +89,7 @@ class Lanes {
     this.lanes = lanes;
     this.dialog = lanes[0].dialog;
     this.title = '';
+    this.arrived = false; // at a fork, beside its parent
     this.rests = true; // what is changed around the lanes is changed from the turn that is shown
     this.rows = lanes.map((_, k) => new Row(stage, lanes, k, run.lanes[k]));
     this.why = new WhyInAll(lanes, () => stage.choose(null));
@@ -106,6 +107,8 @@ class Lanes {
 
   layOut() {
     for (const row of this.rows) row.layOut();
+    if (!this.arrived) this.rows.find(({ head }) => head.forks)?.box.scrollIntoView({ block: 'nearest' });
+    this.arrived = true;
   }
 
   /**

@@ -91,6 +91,16 @@ export class WhyInAll {
       make('span', { className: 'how' }, fates[k].how),
       chosen && (!told || told.length) ? make('p', { className: 'hint' }, told?.[k] ?? '…') : null));
     const hint = chosen ? [] : [make('p', { className: 'hint' }, 'Click to pin it.')];
-    return [heading(dialog, token, chosen, `${held} of ${lanes.length}`, 'keep it', false, this.unpin), ...sections, ...hint];
+    const head = heading(dialog, token, chosen, `${held} of ${lanes.length}`, 'keep it', false, this.unpin);
+    if (chosen) head.lastElementChild?.before(this.#unfold());
+    return [head, ...sections, ...hint];
+  }
+
+  // On a small screen the panel is a sheet, which is its header until it is unfolded.
+  #unfold() {
+    const open = this.box.classList.contains('open');
+    const button = make('button', { className: 'unfold', 'aria-expanded': `${open}`, 'aria-label': 'Show why in each lane' }, '▴');
+    button.addEventListener('click', () => button.setAttribute('aria-expanded', `${this.box.classList.toggle('open')}`));
+    return button;
   }
 }

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pandas as pd
+import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from benchmarks.live_app import settled
@@ -123,9 +124,13 @@ def test_a_run_is_forked_and_its_future_laid_beside_it(page: Page) -> None:
     expect(decay).not_to_be_visible()
     expect(lanes(page)).to_have_count(3)
     expect(lane(page, 3)).to_contain_text("continues FD-KVC after turn 4")
+    expect_turn(page, 5)  # the first that differs
+    for number in (2, 3):
+        expect(lane(page, number)).to_be_in_viewport(ratio=1)
+    page.get_by_role("button", name="Back").click()
     expect_turn(page, 4)
     assert kept(page, 3) == kept(page, 2) == decided(trace, 4)
-    page.get_by_role("button", name="Next").click()
+    page.get_by_role("button", name="Next", exact=True).click()
     expect_turn(page, 5)
     assert kept(page, 2) == decided(trace, 5)
     assert kept(page, 3) == decided(future, 5) != decided(trace, 5)
@@ -260,4 +265,24 @@ def test_on_a_narrow_window_nothing_runs_over_the_edge(page: Page) -> None:
     assert list(rows) == ["page 6", "page 7"]
     assert max(rows["page 6"]) < min(rows["page 7"])  # each by itself
     entry(page, 2, 150).click()
-    expect(why(page, "FIFO")).to_be_in_viewport()  # beside what was asked for, with no scrolling
+    sheet = page.get_by_role("complementary", name="Why")
+    expect(sheet.locator("header")).to_be_in_viewport(ratio=1)  # beside the entry, no scrolling
+    expect(why(page, "FIFO")).not_to_be_visible()
+    page.get_by_role("button", name="Show why in each lane").click()
+    expect(why(page, "FIFO")).to_be_in_viewport()
+    assert sheet.evaluate("each => each.getBoundingClientRect().height <= innerHeight / 3")
+
+
+@pytest.mark.parametrize(("width", "height"), [(1024, 768), (390, 844), (720, 450)])
+def test_on_a_small_or_zoomed_screen_the_first_lane_is_seen_on_arrival(
+    page: Page, width: int, height: int
+) -> None:
+    page.set_viewport_size({"width": width, "height": height})
+    open_compare(page)
+    sheet = page.get_by_role("complementary", name="Why")
+    expect(sheet.locator("header")).to_be_in_viewport(ratio=1)
+    top = sheet.evaluate("each => each.getBoundingClientRect().top")
+    cells = lane(page, 1).locator(".cells").bounding_box()
+    assert cells is not None
+    assert cells["y"] + 50 < top
+    assert height - top < height / 3

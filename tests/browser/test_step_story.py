@@ -297,5 +297,7 @@ def test_the_walk_leads_through_its_stops_and_fits_the_window(page: Page) -> Non
             ahead.click()
     expect(ahead).to_be_disabled()
     assert places == places[:1] * len(STOPS), "the button that leads on stays where it is"
+    expect(page.get_by_text("Now try your own")).to_be_visible()
     page.get_by_role("button", name="End the walk").click()
     expect(page.get_by_role("button", name="Guided walk")).to_be_visible()
+    expect_linked(page, scenario="mixed", seed=3)  # as it was before

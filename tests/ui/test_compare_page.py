@@ -268,6 +268,7 @@ def test_a_fork_begins_at_the_turn_that_is_shown() -> None:
     assert link["fork"] == "fd-kvc"
     assert (link["fork_turn"], link["fork_budget"]) == ("3", "30")
     assert (link["one"], link["other"]) == ("fd-kvc", "fork")
+    assert link["turn"] == "4"  # the first that differs
 
 
 @pytest.mark.parametrize(("verb", "words"), [("pin", "pinned"), ("drop", "dropped")])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import streamlit as st
 
 from fdkvc.explain.overlap import first_difference
 from fdkvc.parameters import Field
-from fdkvc.policies import read_policy
+from fdkvc.policies import Policy, read_policy
 from fdkvc.run.fork import Fork
 from fdkvc.ui.kit import fields
 from fdkvc.ui.kit.fields import held
@@ -72,7 +73,7 @@ def ask(page: str, lanes: Sequence[Lane]) -> None:
                 icon=":material/alt_route:",
                 width="stretch",
             ):
-                _begin(page, origin.name, policy.name, budget, entry)
+                _begin(page, origin, policy, budget, entry)
 
 
 def _choose_run(draft: str, lanes: Sequence[Lane]) -> Lane:
@@ -87,8 +88,8 @@ def _forks(page: str) -> int:
     return int(st.session_state.get(f"{page}/forks", 0))
 
 
-def _begin(page: str, name: str, policy: str, budget: int, entry: str) -> None:
-    """Fork after the current turn, and compare the fork with its origin."""
+def _begin(page: str, origin: Lane, policy: Policy, budget: int, entry: str) -> None:
+    """Fork after the current turn, and step to the first turn in which the two caches differ."""
     picked = held(page, ENTRY)
     if entry != "leave" and picked is None:
         st.session_state[f"{page}/fork-problem"] = (
@@ -96,9 +97,15 @@ def _begin(page: str, name: str, policy: str, budget: int, entry: str) -> None:
         )
         st.rerun()
     pinned, dropped = (picked if entry == verb else None for verb in ("pin", "drop"))
-    values = (name, held(page, TURN), policy, budget, pinned, dropped)
+    turn = held(page, TURN)
+    values = (origin.name, turn, policy.name, budget, pinned, dropped)
+    with suppress(ValueError):  # the page says why it cannot be forked so
+        run = load_fork(origin.run, Fork(turn, policy, budget, pinned, dropped))
+        differs = first_difference(overlap(origin.run, run))
+        turn = turn if differs is None else differs
     st.session_state[f"{page}/forks"] = _forks(page) + 1
-    fields.hold_and_rerun(page, zip((*FORKED, *PAIR), (*values, name, FORK), strict=True))
+    given = (*values, origin.name, FORK, turn)
+    fields.hold_and_rerun(page, zip((*FORKED, *PAIR, TURN), given, strict=True))
 
 
 def with_fork(page: str, lanes: tuple[Lane, ...]) -> tuple[Lane, ...]:

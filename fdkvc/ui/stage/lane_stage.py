@@ -5,21 +5,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fdkvc.run.metrics import default_metrics
+from fdkvc.stage.drawn import Kind
 from fdkvc.stage.moments import why_sentences
 from fdkvc.ui.kit.lanes import Lane
 from fdkvc.ui.stage import component as stage
-from fdkvc.ui.stage.follow import follow
+from fdkvc.ui.stage.follow import follow, standing
 from fdkvc.ui.stage.payload import LaneHead, Said, lanes_payload, name_of_all
 
 
 def show_lanes(page: str, lanes: Sequence[Lane]) -> None:
     """Show each run's river and cache, a fork beside its parent."""
+    standing(page)["said"] = None
     stage.show_lanes(f"{page}/lanes", packed(lanes))
 
 
 def show_words(page: str, lanes: Sequence[Lane], said: Said) -> None:
     """Show a transcript with a line under each word for every run that holds it."""
+    standing(page)["said"] = said
     stage.show_words(f"{page}/words", packed(lanes, said))
+
+
+def shown(page: str, lanes: Sequence[Lane]) -> tuple[Kind, bytes]:
+    """Return what the page shows of lanes: the kind of stage, and its runs packed."""
+    said = standing(page).get("said")
+    return "transcript" if said else "lanes", packed(lanes, said)
 
 
 def packed(lanes: Sequence[Lane], said: Said | None = None) -> bytes:

@@ -15,14 +15,14 @@ FILE = "scene.html"
 
 
 def save_scene(
-    page: str, title: str, kind: Kind, packed: Callable[[], bytes], runs: Sequence[Run]
+    page: str, title: str, shown: Callable[[], tuple[Kind, bytes]], runs: Sequence[Run]
 ) -> None:
     """Offer the stage as a file that works without this app.
 
     Parameters
     ----------
-    packed : function
-        Returns the packed runs.
+    shown : function
+        Returns the kind of stage, and its runs packed.
     runs : sequence of Run
         The runs, in order.
     """
@@ -32,7 +32,7 @@ def save_scene(
         entry = stands.get("entry")
         told = told_of(runs, entry)
         turn, order = stands.get("turn", 0), stands.get("order", "age")
-        return scene_html(Scene(title, kind, packed(), turn, entry, order, told)).encode()
+        return scene_html(Scene(title, *shown(), turn, entry, order, told)).encode()
 
     st.download_button(
         "Save this scene",

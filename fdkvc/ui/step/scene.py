@@ -135,6 +135,6 @@ def downloads(page: str, run: Run, *, own: bool = False) -> None:
     with st.popover("Download", icon=":material/download:"):
         tell_address(own)
         title = f"{run.trace.policy.title} on {run.choice.dialog.title}"
-        save_scene(page, title, "one", lambda: payload(run), [run])
+        save_scene(page, title, lambda: ("one", payload(run)), [run])
         download_files(page, lambda: trace_files(run.trace, run.dialogs, run.choice.asked), FILES)
         download_pictures(page, shown_charts(page), {"metrics": "metrics"})

@@ -17,7 +17,7 @@ from fdkvc.policies.fd_kvc import DECAY
 from fdkvc.run.fork import Fork
 from fdkvc.run.trace import Rule
 from fdkvc.synthetic.scenarios import World, scenario_named
-from fdkvc.ui.kit.fields import adopt
+from fdkvc.ui.kit.fields import adopt, held
 from fdkvc.ui.kit.lanes import FORK, Lane, overlap
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.kit.runs import DialogChoice, Run, RunChoice, load_fork, load_run
@@ -242,8 +242,16 @@ def guided_walk(page: str) -> None:
     at = st.session_state.get(key)
 
     def go(to: int | None) -> None:
+        own = f"{page}/before-walk"
+        if at is None:
+            held_now = {field.name: field.written(held(page, field)) for field in view_fields(page)}
+            st.session_state[own] = held_now
         st.session_state[key] = to
-        if to is not None:
+        if to is None:
+            view = st.session_state.pop(own, {})
+            adopt(page, view_fields(page, view), view)
+            st.toast("Your settings are back: now try your own.", icon=":material/explore:")
+        else:
             stop = STOPS[to]
             view = {**stop.view, "turn": str(stop.turn)}
             if stop.token is not None:
@@ -280,10 +288,11 @@ def tell_stop(page: str, run: Run) -> None:
     if at is None:
         return
     stop = STOPS[at]
+    last = "" if STOPS[at + 1 :] else " Now try your own: end the walk to get your settings back."
     with st.container(key="walk-stop"):
         if _stands(stop, run):
             st.info(
-                Markdown("**Stop {} of {}.** {}").format(at + 1, len(STOPS), stop.words),
+                Markdown("**Stop {} of {}.** {}{}").format(at + 1, len(STOPS), stop.words, last),
                 icon=":material/explore:",
             )
         else:
