@@ -7,7 +7,8 @@ from fdkvc.charts.theme import DARK, LIGHT, MET, UNMET
 _FRAME = """
 .stMainBlockContainer {padding: 0 2rem 3rem; max-width: 1700px;}
 .stMainBlockContainer > .stVerticalBlock {gap: .75rem;}
-[data-testid="stHeader"] {background: none; pointer-events: none;}
+[data-testid="stHeader"] {background: none;}
+[data-testid="stHeader"], [data-testid="stHeader"] div {pointer-events: none;}
 [data-testid="stHeader"] button {pointer-events: auto;}
 .stLayoutWrapper:has(> .st-key-page-head) {
   position: sticky; top: 0; z-index: 6; background: PAPER;
