@@ -8,6 +8,7 @@ import threading
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -15,7 +16,7 @@ from fdkvc.commands.parser import build_parser
 from fdkvc.corpora.formats import EXAMPLES, read_dialogs, read_file
 from fdkvc.corpora.lexical import lexical_recording
 from fdkvc.corpora.trace_file import trace_bytes
-from fdkvc.experiments.replay import Replay, replay
+from fdkvc.experiments.replay import REPLAYED, Replay, replay
 from fdkvc.experiments.statistics import MIN_CLUSTERS
 from fdkvc.explain.explain import explain
 from fdkvc.files.export import csv_text
@@ -31,7 +32,14 @@ from fdkvc.run.trace import Status
 from fdkvc.ui.dialogs import files
 from fdkvc.ui.dialogs.choices import VIEW
 from fdkvc.ui.dialogs.files import UPLOADS, DialogFile, read_dialog_file, shipped_file
-from fdkvc.ui.dialogs.replay import FILES, Replayed, files_of, replay_work, report_of
+from fdkvc.ui.dialogs.replay import (
+    FILES,
+    Replayed,
+    files_of,
+    recommendation,
+    replay_work,
+    report_of,
+)
 from fdkvc.ui.kit.markdown import plain
 from fdkvc.words import count
 from tests.app_pages import (
@@ -401,6 +409,44 @@ def test_as_many_dialogs_are_measured_as_the_page_allows(monkeypatch: pytest.Mon
     assert "on the first 3 of the 5 dialogs of this file" in words_of(app)
 
 
+def of_values(*values: tuple[str, float, str]) -> Replayed:
+    """Return a run with these values of (policy, value, services) at budget 48."""
+    counts: dict[str, int] = {}
+    rows = []
+    for policy, value, services in values:
+        number = counts[policy] = counts.get(policy, -1) + 1
+        rows.append((f"d{number}", services, policy, "each", 48, "call_recall", value))
+    table = pd.DataFrame(rows, columns=list(REPLAYED))
+    settings = Replay((policy_named("fifo"), policy_named("h2o")), (48, 96))
+    return Replayed(settings, shipped_file("dialogues"), table, 1.0)
+
+
+def test_a_file_gets_one_sentence_about_which_policy_to_use() -> None:
+    few = [(key, x, "a") for key in ("fifo", "h2o") for x in (0.5, 0.7)]
+    assert recommendation(of_values(*few), 40).endswith("so no policy is recommended.")
+
+    groups = "abcdef"
+    ahead = [("fifo", 0.9, each) for each in groups] + [("h2o", 0.5, each) for each in groups]
+    words = recommendation(of_values(*ahead), 40)
+    assert "FIFO.** It holds the most (90 % of the call arguments at budget 48" in words
+    assert "6 dialogs (6 service clusters)" in words
+    assert "40.0 (40.0 to 40.0) points" in words
+
+    mixed = [
+        ("fifo", x, each) for x, each in zip((0.9, 0.1, 0.8, 0.2, 0.9, 0.3), groups, strict=True)
+    ]
+    mixed += [("h2o", 0.5, each) for each in groups]
+    assert "A tie.** FIFO holds the most (53 % " in (words := recommendation(of_values(*mixed), 48))
+    assert "not distinguishable from H2O: it is ahead of H2O by 3.3 (−" in words
+
+
+def test_a_plain_text_has_a_headline() -> None:
+    app = open_dialogs(
+        read_dialog_file(b"A: one two\nB: three four", "own.txt"), budget=2, policies="fifo"
+    )
+    assert app.header[0].value == "FIFO ends with 2 of 4 tokens; the oldest is from turn 1"
+
+
 def test_a_bound_that_is_too_large_is_said_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "MAX_BOUND_TERMS", 0)
     app = open_dialogs(policies="fifo")
@@ -459,7 +505,7 @@ def test_a_dialog_can_be_pasted() -> None:
     assert not app.error
 
     settled(app.text_area(key="dialogs/pasted").set_value("no speaker").run())
-    assert app.error[0].value.startswith("pasted.txt cannot be read: line 1 names no")
+    assert app.error[0].value.startswith("pasted.txt cannot be read: line 1 has no")
     assert "Still using pasted.txt" in app.error[0].value
     assert "a table for two" in words_said(app)
 
@@ -479,7 +525,7 @@ def test_a_file_that_cannot_be_shown_is_not_asked_for_again() -> None:
     assert "Upload a file in the sidebar" in words_of(app)
 
     settled(app.text_area(key="dialogs/pasted").set_value("no speaker").run())
-    _assert_not_asked(app, "pasted.txt cannot be read: line 1 names no")
+    _assert_not_asked(app, "pasted.txt cannot be read: line 1 has no")
     settled(app.text_area(key="dialogs/pasted").set_value(60 * f"User: {'7 ' * 20}\n").run())
     assert not app.error
     settled(app.selectbox(key="dialogs/vectors").set_value("bundled").run())

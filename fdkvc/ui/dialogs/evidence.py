@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import streamlit as st
 
 from fdkvc.corpora.recordings import Recording
@@ -28,7 +29,17 @@ def show_headline(recording: Recording, lane: Lane) -> None:
     lost = next((each for each in own if each.lost >= 0), None)
     if lost is not None:
         st.header(plain(headline(name, lane.label, lost)), anchor=False)
-    elif own:
+    elif not own:
+        kept = lane.run.trace.kept[0, len(recording.tokens) - 1]
+        kept = kept[kept >= 0]
+        oldest = int(np.searchsorted(recording.starts, kept.min(), "right")) - 1 if len(kept) else 0
+        st.header(
+            Markdown("{} ends with {} of {}; the oldest is from turn {}").format(
+                lane.label, len(kept), count(recording.starts[-1], "token"), oldest
+            ),
+            anchor=False,
+        )
+    else:
         st.header(
             Markdown("{} still held everything that each {} needed").format(lane.label, name),
             anchor=False,
@@ -91,7 +102,9 @@ def show_evidence(page: str, chosen: Chosen, lanes: Sequence[Lane]) -> None:
             " ".join(
                 [
                     "A value is held if at least one complete mention was still cached at the end "
-                    "of the previous turn. If not, the turn that broke the last mention is shown.",
+                    "of the previous turn. If not, the turn that broke the last mention is shown. "
+                    "Percentages are means over calls (or over turns, for states) of each one's "
+                    "share of held values.",
                     *unsaid([recording.transcript]),
                 ]
             )

@@ -21,6 +21,7 @@ from fdkvc.experiments.replay import (
     Replay,
     not_computed,
     replay,
+    replay_paired,
     replay_services,
     replay_summary,
 )
@@ -40,9 +41,9 @@ from fdkvc.ui.kit.glossary import show_glossary
 from fdkvc.ui.kit.jobs import Report, Work
 from fdkvc.ui.kit.lanes import Lane
 from fdkvc.ui.kit.lru import cached
-from fdkvc.ui.kit.markdown import plain
+from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.kit.run_panel import run_panel
-from fdkvc.words import count, decimal, plus_minus
+from fdkvc.words import count, decimal, listed, percent, plus_minus, ranged
 
 FILES = [
     *("replay.csv", "replay_summary.csv", "replay_paired.csv", "replay_services.csv"),
@@ -111,7 +112,7 @@ def show_replay(page: str, chosen: Chosen, lanes: Sequence[Lane], metrics: tuple
     done: Replayed | None = run_panel(f"{page}/replay", "Run", replay_work(settings, file))
     if done is not None:
         _about(done, settings, file)
-        _show(page, done)
+        _show(page, done, chosen.budget)
 
 
 def replay_work(settings: Replay, file: DialogFile) -> Work:
@@ -172,12 +173,13 @@ def _about(done: Replayed, settings: Replay, file: DialogFile) -> None:
         )
 
 
-def _show(page: str, done: Replayed) -> None:
+def _show(page: str, done: Replayed, budget: int) -> None:
     summary = _summary(done)
     if summary.empty:
         st.info("The run was cancelled before any dialog finished.")
         return
     metrics = [key for key in dict.fromkeys(done.table.metric) if key in set(summary.metric)]
+    st.markdown(plain(recommendation(done, budget)))
     with side_by_side("replay"):
         for key in metrics:
             with panel(f"replay-{key}"):
@@ -201,6 +203,59 @@ def _show(page: str, done: Replayed) -> None:
             lambda: report_of(done),
             "All tables, and a failed call to step through",
         )
+
+
+def recommendation(done: Replayed, budget: int) -> Markdown:
+    """Return one sentence that says which policy to use for the file, or that it is a tie.
+
+    The run's budget nearest to `budget` counts. The full cache and policies that need the future
+    do not take part.
+    """
+    policies = {
+        each.name: each.title
+        for each in done.settings.policies
+        if each.core.key != "full" and "future" not in each.looks_at
+    }
+    budget = min(done.settings.budgets, key=lambda each: abs(each - budget))
+    table = done.table[
+        done.table.policy.isin(list(policies))
+        & (done.table.heads == done.settings.heads[0])
+        & (done.table.budget == budget)
+    ].dropna(subset="value")
+    key = next((key for key in ("call_recall", "state_recall") if (table.metric == key).any()), "")
+    table = table[table.metric == key]
+    if not key or len(policies) < 2:
+        return Markdown(
+            "**Which policy for this file?** That takes two policies and dialogs that record what "
+            "later turns need."
+        )
+    means = table.groupby("policy", sort=False).value.mean().sort_values(ascending=False)
+    best, second = means.index[:2]
+    paired = replay_paired(table, best).set_index("policy")
+    low, high = -100 * paired.ci_high[second], -100 * paired.ci_low[second]
+    measured = Markdown("{} of the {} at budget {}, mean over {}").format(
+        percent(means[best]),
+        "call arguments" if key == "call_recall" else "dialogue states",
+        budget,
+        f"{count(int(paired.n[second]), 'dialog')} "
+        f"({count(int(paired.services[second]), 'service cluster')})",
+    )
+    if np.isnan(low):
+        return Markdown(
+            "**Which policy for this file?** {} holds the most ({}), but these are too few service "
+            "clusters for an interval, so no policy is recommended."
+        ).format(policies[best], measured)
+    gap = ranged(100 * (means[best] - means[second]), low, high, 1)
+    ties = [policies[name] for name in means.index[1:] if not paired.significant[name]]
+    if ties:
+        return Markdown(
+            "**Which policy for this file? A tie.** {} holds the most ({}), but is not "
+            "distinguishable from {}: it is ahead of {} by {} points (95 % interval)."
+        ).format(policies[best], measured, listed(ties), policies[second], gap)
+    return Markdown(
+        "**Which policy for this file? {}.** It holds the most ({}), {} points (95 % interval) "
+        "more than {}, the next."
+    ).format(policies[best], measured, gap, policies[second])
 
 
 @cached
