@@ -31,6 +31,7 @@ with page(
 
     lanes = load_lanes(chosen.head, policies, chosen.budget, metrics)
     with shown.beside_title:
+        choices.offer_own_file(PAGE)
         view = choices.choose_view(PAGE)
         lane = choices.choose_look(PAGE, lanes)
         sections.downloads(PAGE, view, lanes, lane)

@@ -440,6 +440,14 @@ def test_a_file_gets_one_sentence_about_which_policy_to_use() -> None:
     assert "not distinguishable from H2O: it is ahead of H2O by 3.3 (−" in words
 
 
+def test_the_head_of_the_page_opens_a_file_of_ones_own() -> None:
+    app = press(open_dialogs(policies="fifo"), "Open my own file")
+
+    assert "Upload a file in the sidebar" in words_of(app)
+    assert link_of(app)["file"] == "own"
+    assert "Open my own file" not in [each.label for each in app.button]
+
+
 def test_a_plain_text_has_a_headline() -> None:
     app = open_dialogs(
         read_dialog_file(b"A: one two\nB: three four", "own.txt"), budget=2, policies="fifo"

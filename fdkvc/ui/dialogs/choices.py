@@ -390,6 +390,13 @@ def ways_of(recording: Recording) -> Field:
     return replace(HEADS, default=default, choices=labels)
 
 
+def offer_own_file(page: str) -> None:
+    """Show the button that opens the uploader, unless it is open."""
+    label = "Open my own file"
+    if held(page, FILE) != OWN and st.button(plain(label), icon=":material/upload_file:"):
+        fields.hold_and_rerun(page, [(FILE, OWN)])
+
+
 def choose_view(page: str) -> str:
     """Choose how the dialog is shown."""
     labels = fields.offer(page, VIEW)
