@@ -392,8 +392,9 @@ def ways_of(recording: Recording) -> Field:
 
 def offer_own_file(page: str) -> None:
     """Show the button that opens the uploader, unless it is open."""
-    label = "Open my own file"
-    if held(page, FILE) != OWN and st.button(plain(label), icon=":material/upload_file:"):
+    if held(page, FILE) != OWN and st.button(
+        "Open my own file", key="open-own-file", icon=":material/upload_file:"
+    ):
         fields.hold_and_rerun(page, [(FILE, OWN)])
 
 

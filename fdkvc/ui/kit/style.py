@@ -76,6 +76,8 @@ _PAGE = """
 [data-testid="stBaseButton-primary"]:enabled {color: light-dark(#fff, #171614);}
 /* Slanted letters lean out of their boxes: no formula is to scroll for that. */
 .stApp .katex-display {overflow-y: hidden; padding: .5rem 3px; margin-inline: -3px;}
+/* On a telephone the transcript needs the room; the sidebar has the same choice. */
+@media (max-width: 640px) {.st-key-open-own-file {display: none;}}
 /* What keeps the address is not to be seen. */
 [class*="st-key-address"] {display: none;}
 """
