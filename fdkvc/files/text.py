@@ -26,6 +26,9 @@ from fdkvc.run.trace import Trace
 from fdkvc.synthetic.batch import DialogBatch
 from fdkvc.words import count, decimal, plus_minus, ranged, signed
 
+MAX_LINE = 100
+"""Characters of a line of a trace."""
+
 
 def text_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, *, grouped: bool = False
@@ -251,11 +254,16 @@ def cost_text(cost: pd.DataFrame) -> str:
 
 
 def trace_text(trace: Trace, dialogs: DialogBatch, asked: Iterable[str] = ()) -> str:
-    """Return the turns of a trace."""
+    """Return the turns of a trace; the last row states are left out where lines get too long."""
     table = turns_table(trace, dialogs, asked=asked).rename(columns={"latency_ms": "ms"})
     frame = table.dropna(axis="columns", how="all")
-    rows = [[_short(value) for value in row.values()] for row in _records(frame)]
-    return text_table([str(name) for name in frame], rows, left=0)
+    states = [name for name in frame if name in trace.state]
+    while True:
+        rows = [[_short(value) for value in row.values()] for row in _records(frame)]
+        text = text_table([str(name) for name in frame], rows, left=0)
+        if text.index("\n") <= MAX_LINE or not states:
+            return text
+        frame = frame.drop(columns=states.pop())
 
 
 def _summary_text(results: Results) -> str:
