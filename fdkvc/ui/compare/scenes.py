@@ -40,6 +40,7 @@ from fdkvc.ui.kit.lanes import (
 )
 from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.ui.kit.sidebar import ASKED, DIALOG, LOOK
+from fdkvc.ui.stage.follow import standing
 from fdkvc.ui.stage.lane_stage import beside, follow_lanes, show_lanes, shown
 from fdkvc.ui.stage.save import save_scene
 from fdkvc.words import count, listed, percent
@@ -249,7 +250,8 @@ def downloads(
         tell_address(own)
         rows = [lane.run for lane in beside(lanes)]
         title = f"{listed([lane.label for lane in lanes])} on {rows[0].choice.dialog.title}"
-        save_scene(page, title, lambda: shown(page, lanes), rows)
+        stands = standing(page)  # the session is out of reach at the click
+        save_scene(page, title, lambda: shown(stands, lanes), rows)
         download_files(page, lambda: {FILE: csv_text(comparison(lanes))}, [FILE])
         if pictures:
             download_pictures(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from fdkvc.run.metrics import default_metrics
 from fdkvc.stage.drawn import Kind
@@ -25,9 +26,9 @@ def show_words(page: str, lanes: Sequence[Lane], said: Said) -> None:
     stage.show_words(f"{page}/words", packed(lanes, said))
 
 
-def shown(page: str, lanes: Sequence[Lane]) -> tuple[Kind, bytes]:
-    """Return what the page shows of lanes: the kind of stage, and its runs packed."""
-    said = standing(page).get("said")
+def shown(stands: Mapping[str, Any], lanes: Sequence[Lane]) -> tuple[Kind, bytes]:
+    """Return the kind of stage that a page shows, by `standing`, and its runs packed."""
+    said = stands.get("said")
     return "transcript" if said else "lanes", packed(lanes, said)
 
 
