@@ -22,6 +22,8 @@ def test_a_person_asks_why_a_call_lost_its_city_and_goes_on_talking(page: Page) 
     expect_linked(page, section="back")
 
     box = page.get_by_placeholder("Write as the user")
+    box.hover()
+    page.mouse.wheel(0, 5000)  # to the end of the sections
     box.fill("Thank you. Are there any <b>movies</b> around there?")
     box.press("Enter")
     expect(page.locator(".message")).to_contain_text("any <b>movies</b> around there?")

@@ -33,11 +33,12 @@ SHOWN_CHARACTERS = 60
 """Characters shown of an argument."""
 
 SCROLL = """
-export default function ({data, parentElement}) {
-  const before = parentElement.messages
-  parentElement.messages = data.messages
-  if (before !== undefined && data.messages > before)
-    document.querySelector(".message")?.scrollIntoView({block: "nearest"})
+export default function ({data}) {
+  const before = document.body.dataset.messages
+  document.body.dataset.messages = data.messages
+  if (data.messages > (before ?? data.messages))
+    for (const ms of [100, 800])  // the page may still be drawing the message
+      setTimeout(() => document.querySelector(".message")?.scrollIntoView({block: "nearest"}), ms)
 }
 """
 _scroll = st.components.v2.component("newest", js=SCROLL)
@@ -103,6 +104,8 @@ def _write(
 
 def show_input(page: str, conversation: Conversation) -> None:
     """Show the chat input, docked at the bottom; a message that is too long stays in it."""
+    # After the first message, each new one scrolls into view.
+    _scroll(key="address-newest", data={"messages": len(conversation.said)})
     used = sum(len(each) + 1 for each in conversation.said)
     left = MAX_TYPED_CHARACTERS - used
     with st.container(key="chat-input"):
@@ -135,8 +138,6 @@ def show_input(page: str, conversation: Conversation) -> None:
         st.rerun()
     if text and text.strip():
         hold_and_rerun(page, choices.say(page, conversation, text))
-    # After the first message, each new one scrolls into view.
-    _scroll(key="address-newest", data={"messages": len(conversation.said)})
 
 
 # ------------------------------------------------------------------------------- in words
