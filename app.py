@@ -2,4 +2,5 @@
 
 from fdkvc.ui.kit.frame import run_app
 
-run_app()
+if __name__ == "__main__":  # a spawned process imports this file, too
+    run_app()

@@ -88,7 +88,6 @@ _STYLE = """<style>
 .st-key-method {align-items: flex-start;}
 .st-key-method-code {flex: 1 1 440px; min-width: min(440px, 100%);}
 .st-key-method-code code {font-size: .75rem; line-height: 1.45;}
-.st-key-method-code [data-testid=stCode] {max-height: 54rem; overflow: auto;}
 .st-key-method-equations {gap: .25rem;}
 .st-key-method-equations .katex-display {margin: .35rem 0;}
 </style>"""

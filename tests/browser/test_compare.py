@@ -209,7 +209,7 @@ def test_the_link_of_a_comparison_opens_it_in_another_window_where_it_downloads_
         turn=4,
         fork="h2o&fork_turn=3&fork_policy=fd-kvc&fork_budget=20",
     )
-    page.get_by_role("button", name="Next").click()
+    page.get_by_role("button", name="Next", exact=True).click()
     expect_turn(page, 5)
     seen = [kept(page, number) for number in (1, 2, 3, 4)]
 

@@ -118,7 +118,7 @@ def test_keys_buttons_and_the_slider_step(page: Page) -> None:
     for _ in range(2):
         slider.press("ArrowRight")
     expect_turn(page, 5, 7)
-    page.get_by_role("button", name="Next").click()
+    page.get_by_role("button", name="Next", exact=True).click()
     expect_turn(page, 6, 7)
     slider.press("End")
     page.get_by_role("button", name="Back").click()
@@ -143,7 +143,7 @@ def test_the_link_of_a_view_opens_it_in_another_window_where_its_entries_downloa
     dialogs = generate(scenario_named("return"), 1, 5)
     trace = simulate(policy_named("sink"), dialogs, 48)
     open_step(page, scenario="return", seed=5, policy="sink", budget=48, turn=0)
-    page.get_by_role("button", name="Next").click()
+    page.get_by_role("button", name="Next", exact=True).click()
     expect_turn(page, 1, 9)
     seen = statuses(page)
 

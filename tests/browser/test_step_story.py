@@ -167,7 +167,7 @@ def test_another_dialog_and_policy_after_an_entry_was_picked(page: Page) -> None
     open_step(page, scenario="complex", seed=7, policy="snapkv", turn=5, entry=100)
     page.get_by_role("button", name="Another dialog").click()
     expect(page.get_by_role("spinbutton", name="Seed")).to_have_value("8")
-    page.get_by_role("button", name="Next").click()
+    page.get_by_role("button", name="Next", exact=True).click()
     expect_turn(page, 6, 19)
     page.get_by_role("combobox", name="Policy").click()
     page.get_by_role("option", name="H2O", exact=True).click()
@@ -241,7 +241,7 @@ def test_a_wrong_link_is_explained_and_the_page_works(page: Page) -> None:
     for _, _, sentence in WRONG:
         expect(page.get_by_text(sentence)).to_be_visible()
     expect_turn(page, 3, 11)
-    page.get_by_role("button", name="Next").click()
+    page.get_by_role("button", name="Next", exact=True).click()
     expect_turn(page, 4, 11)
 
 

@@ -20,7 +20,7 @@ from fdkvc.ui.answers.conversation import FULL, Answered, Conversation, context_
 from fdkvc.ui.kit.fields import hold_and_rerun
 from fdkvc.ui.kit.frame import problems
 from fdkvc.ui.kit.lru import ByteLRU
-from fdkvc.ui.kit.markdown import Markdown
+from fdkvc.ui.kit.markdown import Markdown, plain
 from fdkvc.words import count, listed, sentence
 
 DRAWN = 0.06
@@ -176,7 +176,7 @@ def show_headline(answered: Answered) -> None:
         words = Markdown("The reference failed here: the full cache's call is not {}{}").format(
             method, f", but that of {listed(right)} is right" if right else ""
         )
-        st.header(words, anchor=False)
+        st.header(plain(words), anchor=False)
     elif not wrong:
         st.header(Markdown("Every cache makes the right call of {}").format(method), anchor=False)
     else:

@@ -76,7 +76,7 @@ def _verdicts(
 
     with st.container(horizontal=True, gap="small", key=f"verdicts-{section}"):
         words = Markdown("**{}** :gray[({})]").format(title, sum(counts.values()))
-        st.markdown(words, width="content", help=plain(note) or None)
+        st.markdown(plain(words), width="content", help=plain(note) or None)
         for verdict, number in counts.items():
             if number:
                 st.button(

@@ -42,6 +42,7 @@ def show_figures(page: str, study: Study) -> None:
     name = st.segmented_control(
         "Figure",
         names,
+        format_func=lambda title: plain(title),
         default=names[0],
         required=True,
         key=f"{page}/shown-figure",
