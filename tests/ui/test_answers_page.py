@@ -142,7 +142,7 @@ def test_what_was_measured_over_many_dialogs_is_shown_as_its_files_say() -> None
     ]
     words = words_of(app)
     assert "over 200 dialogues" in words
-    assert f"resample {rows.services.max()} service clusters" in words
+    assert f"intervals are by {rows.services.max()} service clusters" in words
     measure = MEASURES["calls_exact_of_full"]
     assert f"{measure.label}: {measure.help}" in words
     (best,) = (
