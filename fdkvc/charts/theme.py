@@ -114,7 +114,7 @@ def letter_ink(position: int) -> str:
 
 
 def contrast(one: str, other: str) -> float:
-    """Return how well two colours can be told apart, from 1 to 21 (WCAG 2.2, contrast ratio)."""
+    """Return the contrast of two colours, from 1 to 21 (WCAG 2.2, contrast ratio)."""
     darker, lighter = sorted((_luminance(one), _luminance(other)))
     return (lighter + 0.05) / (darker + 0.05)
 

@@ -1,1 +1,1 @@
-"""What can be handed over: a scene, or a whole run, as one HTML file that needs nothing else."""
+"""Shareable reports: a scene, or a whole run, as one self-contained HTML file."""

@@ -65,7 +65,7 @@ def rescued(run: Run) -> tuple[int, int | None]:
 
 @dataclass(frozen=True)
 class Spoken:
-    """Which dialog that people said, as its first head attends; its topics are letters."""
+    """A real dialog with the attention of its first head; its topics are letters."""
 
     name: str
     recording: Recording = field(compare=False, repr=False)

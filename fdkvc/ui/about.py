@@ -30,7 +30,7 @@ LIMITATIONS = (
         "The same world, drawn anew for any seed, with noise and tokens a turn to vary on the step "
         "page. The paper blames the random embeddings for the weak significance; with the topic "
         "projected by the value matrix the same embeddings give |t| from 15 to 53 (Benchmark, "
-        "Alignment; 600 dialogs, seed 0). The Dialogs page replays what people said, with "
+        "Alignment; 600 dialogs, seed 0). The Dialogs page replays real dialogs, with "
         "vectors of a language model where a trace file holds them.",
     ),
     (

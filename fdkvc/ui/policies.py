@@ -65,7 +65,7 @@ def _measured(
 
 
 def show_overview(page: str) -> None:
-    """Show the metrics that are chosen of each policy, in the mean over the scenarios."""
+    """Show the chosen metrics of each policy, averaged over the scenarios."""
     metrics = fields.several(page, SHOWN)
     means, chance = _measured(metrics)
     st.dataframe(
