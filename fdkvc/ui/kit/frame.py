@@ -47,7 +47,9 @@ def run_app() -> None:
     """Set the app up and run the page that was asked for."""
     page = _navigation()
     st.set_page_config(page_title=f"{page.title} · FD-KVC Lab")
-    st.html(STYLE)
+    scheme = "dark" if page_theme() is DARK else "light"
+    # Popovers are outside the app's element, which alone has the scheme of the theme.
+    st.html(f"{STYLE}<style>body {{color-scheme: {scheme};}}</style>")
     st.session_state[_FRAMED] = True
     enter(page.url_path)
     page.run()
