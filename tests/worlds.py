@@ -40,7 +40,22 @@ ORACLE_POLICIES = tuple(key for key in POLICIES if key in reference.POLICIES)
 STREAMING_POLICIES = tuple(key for key in POLICIES if "future" not in policy_named(key).looks_at)
 """Policies for a stream: all that do not look at the future."""
 
+EAST, NORTH = [1.0, 0.0], [0.0, 1.0]
+"""Tokens of two dimensions, for dialogs worked by hand."""
+
 Numbers = NDArray[Any]
+
+
+def pointing(*turns: list[list[float]]) -> DialogBatch:
+    """Make a dialog whose tokens are vectors, which are their embeddings, queries and keys."""
+    tokens = [token for turn in turns for token in turn]
+    return one_dialog(
+        embeddings=tokens,
+        queries=tokens,
+        keys=tokens,
+        values=tokens,
+        turn_lengths=[len(turn) for turn in turns],
+    )
 
 
 # ------------------------------------------------------------------------------- dialogs

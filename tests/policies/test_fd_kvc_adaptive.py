@@ -5,31 +5,13 @@ import pytest
 
 from fdkvc.policies import policy_named
 from fdkvc.run.simulate import simulate
-from fdkvc.synthetic.batch import DialogBatch, one_dialog
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
-from tests.worlds import by_token
-
-EAST, NORTH = [1.0, 0.0], [0.0, 1.0]
-
-
-def pointing(turns: list[list[list[float]]]) -> DialogBatch:
-    """Make a dialog whose tokens are vectors, which are their embeddings, queries and keys."""
-    tokens = [token for turn in turns for token in turn]
-    return one_dialog(
-        embeddings=tokens,
-        queries=tokens,
-        keys=tokens,
-        values=tokens,
-        turn_lengths=[len(turn) for turn in turns],
-    )
-
-
-EAST, NORTH = [1.0, 0.0], [0.0, 1.0]
+from tests.worlds import EAST, NORTH, by_token, pointing
 
 
 def test_the_weights_shift_as_the_query_moves() -> None:
-    dialog = pointing([[EAST], [EAST], [NORTH]])
+    dialog = pointing([EAST], [EAST], [NORTH])
     trace = simulate(policy_named("fd-kvc-adaptive", kappa=0.5, theta=0.5), dialog, budget=3)
 
     # What is recent points east: the cosine with the query is 1, then 0.

@@ -11,30 +11,13 @@ from fdkvc.run.metrics import cache_bytes, metric_named
 from fdkvc.run.online import OnlineCache
 from fdkvc.run.simulate import simulate
 from fdkvc.run.trace import Rule, Status, Trace
-from fdkvc.synthetic.batch import DialogBatch, one_dialog
-from tests.worlds import by_token, kept_tokens
-
-EAST, NORTH = [1.0, 0.0], [0.0, 1.0]
-
-
-def pointing(turns: list[list[list[float]]]) -> DialogBatch:
-    """Make a dialog whose tokens are vectors, which are their embeddings, queries and keys."""
-    tokens = [token for turn in turns for token in turn]
-    return one_dialog(
-        embeddings=tokens,
-        queries=tokens,
-        keys=tokens,
-        values=tokens,
-        turn_lengths=[len(turn) for turn in turns],
-    )
-
-
-EAST, NORTH = [1.0, 0.0], [0.0, 1.0]
+from fdkvc.synthetic.batch import DialogBatch
+from tests.worlds import EAST, NORTH, by_token, kept_tokens, pointing
 
 
 def three_pages(page_match: float = 0.7) -> tuple[Trace, DialogBatch]:
     """Run two tokens east, two north and one east again, where recency alone decides."""
-    dialog = pointing([[EAST, EAST], [NORTH, NORTH], [EAST]])
+    dialog = pointing([EAST, EAST], [NORTH, NORTH], [EAST])
     policy = read_policy(f"recall(fd-kvc w_c=0, page_match={page_match})")
     return simulate(policy, dialog, budget=2), dialog
 
@@ -70,7 +53,7 @@ def test_a_query_is_on_a_page_from_the_page_match_on_itself_included() -> None:
 
 
 def test_nothing_comes_back_while_the_query_stays_or_where_no_page_is_like_it() -> None:
-    dialog = pointing([[EAST, EAST], [NORTH, NORTH], [NORTH], [[-1.0, 0.0]]])
+    dialog = pointing([EAST, EAST], [NORTH, NORTH], [NORTH], [[-1.0, 0.0]])
     trace = simulate(read_policy("recall(fd-kvc w_c=0, tier=4)"), dialog, budget=2)
 
     entries = trace.all_entries()

@@ -13,9 +13,7 @@ from fdkvc.run.evidence import Demands, Evidence
 from fdkvc.run.metrics import METRICS, cache_bytes
 from fdkvc.run.simulate import simulate
 from fdkvc.synthetic.batch import one_dialog
-from tests.worlds import kept_tokens, plain_dialog, random_dialog
-
-EAST, NORTH = [1.0, 0.0], [0.0, 1.0]
+from tests.worlds import EAST, NORTH, kept_tokens, plain_dialog, random_dialog
 
 
 def test_it_worked_by_hand() -> None:

@@ -35,21 +35,11 @@ from fdkvc.synthetic.batch import DialogBatch, one_dialog, stack
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
 from tests.refusals import assert_one_sentence
-from tests.worlds import kept_tokens, plain_dialog
-
-EAST, NORTH = [1.0, 0.0], [0.0, 1.0]
-
-
-def pages(*turns: list[list[float]]) -> DialogBatch:
-    tokens = [token for turn in turns for token in turn]
-    lengths = [len(turn) for turn in turns]
-    return one_dialog(
-        embeddings=tokens, queries=tokens, keys=tokens, values=tokens, turn_lengths=lengths
-    )
+from tests.worlds import EAST, NORTH, kept_tokens, plain_dialog, pointing
 
 
 def test_fifo_with_a_second_tier_worked_by_hand() -> None:
-    dialog = pages([EAST, EAST], [NORTH, NORTH], [EAST])
+    dialog = pointing([EAST, EAST], [NORTH, NORTH], [EAST])
     trace = simulate(read_policy("recall(fifo)"), dialog, budget=3)
 
     # Turn 1 evicts token 0; turn 2 points east again and brings it back; 0 and 1 are the oldest.
